@@ -1,0 +1,366 @@
+"""A safetensors file as bytes: its header read strictly, its tensors mapped, a new one written atomically.
+
+    8 bytes     length n of the header, little-endian
+    n bytes     header: a JSON object, padded with spaces
+    the rest    the bytes of the tensors, one after another
+
+Knows nothing of models: `description` says which tensors there must be. Opening reads the header only; no
+byte of a tensor is read before `Container.array` maps the file. The safetensors library is not used, because
+its NumPy reader copies, tells no offsets, and accepts doubled names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import mmap
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.errors import ModelFileError
+
+LENGTH_BYTES = 8
+MAXIMUM_HEADER_BYTES = 100_000_000  # the safetensors library's own limit
+MAXIMUM_DIMENSIONS = 8
+_FIRST_READ_BYTES = 4096  # holds most headers, so that one call reads them
+MAXIMUM_OFFSET = 2**63 - 1
+# Without O_NONBLOCK, opening a named pipe would wait for a writer. Windows has neither.
+_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
+METADATA = "__metadata__"
+_ENTRY_KEYS = ("dtype", "shape", "data_offsets")
+DTYPES: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"),
+    "I32": np.dtype("<i4"),
+    "F16": np.dtype("<f2"),
+    "I8": np.dtype("i1"),
+    "U8": np.dtype("u1"),
+}
+_ITEM_BYTES = {name: dtype.itemsize for name, dtype in DTYPES.items()}
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+FETCH_AGAIN = "the file is damaged: fetch or write it again"
+
+# (dtype, shape, begin, end) of a tensor; offsets count from the end of the header. A plain tuple: opening a
+# file makes one for every tensor, and is held to twice the time of the safetensors library.
+Stored: TypeAlias = tuple[str, tuple[int, ...], int, int]
+
+
+class Container:
+    """An open safetensors file. Arrays taken from it outlive `close` and the replacement of the file."""
+
+    __slots__ = ("_data", "_descriptor", "data_offset", "metadata", "path", "size", "tensors")
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = -1
+        self._data: mmap.mmap | None = None
+        self.path = path
+        try:
+            self._open()
+        except ModelFileError as error:
+            self.close()
+            raise ModelFileError(f"{path}: {error}") from error.__cause__
+
+    def _open(self) -> None:
+        self._descriptor, self.size = _open_file(self.path)
+        header = _read_header(self._descriptor, self.size)
+        self.data_offset = LENGTH_BYTES + len(header)
+        self.metadata, self.tensors, data_bytes = parse_header(header)
+        _check_data(data_bytes, self.size - self.data_offset)
+
+    def array(self, name: str) -> NDArray[Any]:
+        """The tensor as stored: a read-only view of the mapped file."""
+        if self._data is None:
+            self._data = self._map()
+        dtype, shape, begin, _ = self.tensors[name]
+        return np.ndarray(shape, DTYPES[dtype], self._data, self.data_offset + begin)
+
+    def _map(self) -> mmap.mmap:
+        if self._descriptor < 0:
+            raise ModelFileError(f"{self.path}: found it closed; expected an open model file; open it again")
+        try:
+            return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            cause = problem(reason(error), f"{self.size} bytes to map")
+            raise ModelFileError(f"{self.path}: {cause}") from error
+
+    def close(self) -> None:
+        """Let go of the file; the mapping ends with the last array that uses it."""
+        self._data = None
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    __del__ = close
+
+
+def problem(found: str, expected: str, remedy: str = FETCH_AGAIN) -> ModelFileError:
+    """The one form of message: found, expected, what to do. Who knows the path puts it in front."""
+    return ModelFileError(f"found {found}; expected {expected}; {remedy}")
+
+
+def show(value: object) -> str:
+    """A foreign value for a message: one line, and short whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a list of lists of lists …
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+def parse_json(text: str, what: str, decoder: json.JSONDecoder | None = None) -> Any:
+    """JSON without the liberties of Python's reader: no doubled keys, no NaN, no half characters."""
+    try:
+        value, end = (decoder or _DECODER).raw_decode(text)
+        if text[end:].strip(" "):
+            raise ValueError(f"something follows at character {end}")
+        if (
+            "\\" in text and "\\u" in text
+        ):  # may be half of a character beyond U+FFFF, which cannot be printed or stored
+            json.dumps(value, ensure_ascii=False).encode()
+    except RecursionError:
+        raise problem(f"{what} nested too deeply to read", "a few levels") from None
+    except ValueError as error:
+        raise problem(f"{what} that is not proper JSON ({str(error)[:100]})", "a JSON object") from None
+    return value
+
+
+def arrange(tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Tensors as they lie in a file: wide items first, so that every tensor is aligned; then by name."""
+    names = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    return {name: np.ascontiguousarray(tensors[name]) for name in names}
+
+
+def header_bytes(metadata: Mapping[str, str], tensors: Mapping[str, NDArray[Any]]) -> bytes:
+    """The header of a file that holds `tensors` one after another."""
+    entries: dict[str, object] = {METADATA: dict(metadata)}
+    position = 0
+    for name, array in tensors.items():
+        end = position + array.nbytes
+        entries[name] = {
+            "dtype": _NAMES[array.dtype],
+            "shape": list(array.shape),
+            "data_offsets": [position, end],
+        }
+        position = end
+    header = json.dumps(entries, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+    return header + b" " * (-len(header) % LENGTH_BYTES)
+
+
+# Reading
+
+
+def _open_file(path: str) -> tuple[int, int]:
+    """A descriptor of the file, and its size in bytes."""
+    try:
+        descriptor = os.open(path, _OPEN_FLAGS)
+    except (OSError, ValueError) as error:
+        raise problem(reason(error).lower(), "a model file that can be read", "check the path") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise problem("a folder or a device", "a model file", "name the file itself")
+    return descriptor, status.st_size
+
+
+def _read_header(descriptor: int, size: int) -> bytes:
+    start = _read_bytes(descriptor, _FIRST_READ_BYTES)
+    length = int.from_bytes(start[:LENGTH_BYTES], "little")
+    longest = min(size - LENGTH_BYTES, MAXIMUM_HEADER_BYTES)
+    if not 2 <= length <= longest:
+        raise problem(
+            f"a header length of {length} in a file of {size} bytes",
+            f"2 to {max(longest, 2)}",
+            "this is no safetensors file, or only the beginning of one: fetch it again",
+        )
+    end = LENGTH_BYTES + length
+    if end > len(start):
+        start += _read_bytes(descriptor, end - len(start))
+    return start[LENGTH_BYTES:end]
+
+
+def _read_bytes(descriptor: int, count: int) -> bytes:
+    try:
+        return os.read(descriptor, count)  # a regular file gives all of it, or what there is
+    except OSError as error:
+        raise problem(reason(error), "a model file that can be read", "check the disk") from error
+
+
+def parse_header(header: bytes) -> tuple[dict[str, str], dict[str, Stored], int]:
+    """Metadata, tensors, and how many bytes the tensors take; they must lie one after another."""
+    if header[:1] != b"{":
+        raise problem(f"a header that starts with {show(header[:8])}", "'{'", "this is no safetensors file")
+    try:
+        text = header.decode()
+    except UnicodeDecodeError as error:
+        raise problem(f"a header that is not UTF-8 (byte {error.start})", "UTF-8 text") from None
+    entries = _as_object(parse_json(text, "a header", _PAIRS_DECODER), "the header")
+    metadata = _as_object(entries.pop(METADATA, ()), METADATA)
+    for key, value in metadata.items():
+        if type(value) is not str:
+            raise problem(f"{show(value)} for {show(key)} in {METADATA}", "a text")
+    tensors, data_bytes = _parse_usual_entries(entries) or _parse_entries(entries)
+    return metadata, tensors, data_bytes
+
+
+def _parse_usual_entries(entries: Mapping[str, Any]) -> tuple[dict[str, Stored], int] | None:
+    """The tensors, if their entries are written as nearly all are: in the order of keys and of offsets.
+
+    Says the same as `_parse_entries` in half the time; None for all other entries and for every error.
+    """
+    tensors: dict[str, Stored] = {}
+    position = 0
+    try:
+        for name, ((first, dtype), (second, shape), (third, (begin, end))) in entries.items():
+            if first != "dtype" or second != "shape" or third != "data_offsets":
+                return None
+            if begin != position or type(begin) is not int or len(shape) > MAXIMUM_DIMENSIONS:
+                return None
+            position += math.prod(shape) * _ITEM_BYTES[dtype]
+            if end != position or type(end) is not int or end < begin:
+                return None
+            tensors[name] = dtype, tuple(shape), begin, end
+    except (KeyError, TypeError, ValueError):
+        return None
+    return (tensors, position) if type(position) is int else None  # one float among the sizes makes it one
+
+
+def _parse_entries(entries: Mapping[str, Any]) -> tuple[dict[str, Stored], int]:
+    tensors = {name: _parse_entry(name, entry) for name, entry in entries.items()}
+    position = 0
+    for begin, end, name in sorted([(begin, end, name) for name, (_, _, begin, end) in tensors.items()]):
+        if begin != position:
+            relation = "overlaps" if begin < position else "leaves a gap to"
+            raise problem(
+                f"tensor {show(name)} at offset {begin}, which {relation} the one before",
+                f"offset {position}",
+            )
+        position = end
+    return tensors, position
+
+
+def _parse_entry(name: str, value: Any) -> Stored:
+    entry = _as_object(value, f"tensor {show(name)}")
+    if set(entry) != set(_ENTRY_KEYS):
+        raise problem(f"the keys {show(sorted(entry))} for tensor {show(name)}", ", ".join(_ENTRY_KEYS))
+    dtype, shape, offsets = (entry[key] for key in _ENTRY_KEYS)
+    if type(dtype) is not str or dtype not in DTYPES:
+        raise problem(f"tensor {show(name)} stored as {show(dtype)}", f"one of {', '.join(DTYPES)}")
+    if not _are_sizes(shape) or len(shape) > MAXIMUM_DIMENSIONS:
+        raise problem(f"shape {show(shape)} of tensor {show(name)}", f"up to {MAXIMUM_DIMENSIONS} whole numbers")
+    if not _are_sizes(offsets) or len(offsets) != 2:
+        raise problem(f"data_offsets {show(offsets)} of tensor {show(name)}", "two whole numbers")
+    begin, end = offsets
+    count = math.prod(shape) * _ITEM_BYTES[dtype]
+    if end - begin != count:
+        raise problem(f"{end - begin} bytes for tensor {show(name)}", f"{show(count)} for {show(shape)} of {dtype}")
+    return dtype, tuple(shape), begin, end
+
+
+def _are_sizes(numbers: Any) -> bool:
+    return type(numbers) is list and all(type(n) is int and 0 <= n <= MAXIMUM_OFFSET for n in numbers)
+
+
+def _check_data(described_bytes: int, data_bytes: int) -> None:
+    if described_bytes > data_bytes:
+        raise problem(
+            f"{data_bytes} bytes of tensors",
+            f"{described_bytes} by the header",
+            "the file was cut short: fetch or write it again",
+        )
+    if described_bytes < data_bytes:
+        raise problem(f"{data_bytes - described_bytes} bytes behind the last tensor", "none")
+
+
+def _as_object(pairs: Any, what: str) -> dict[str, Any]:
+    """A dict of the pairs that `_PAIRS_DECODER` makes of an object: a tuple, where a list is a JSON list."""
+    if type(pairs) is not tuple:
+        raise problem(f"{show(pairs)} for {what}", "an object")
+    try:
+        return _unique(pairs)
+    except ValueError as error:
+        raise problem(f"that {error} in {what}", "each once") from None
+
+
+def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        keys = sorted(key for key, _ in pairs)
+        doubled = next(first for first, second in pairwise(keys) if first == second)
+        raise ValueError(f"the key {show(doubled)} is there twice")
+    return result
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)
+_PAIRS_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_refuse_constant)
+
+
+# Writing
+
+
+def write_container(path: Path, header: bytes, arrays: Iterable[NDArray[Any]]) -> None:
+    """Write the file, or leave what was there untouched."""
+    with _replacing(path) as file:
+        file.write(len(header).to_bytes(LENGTH_BYTES, "little"))
+        file.write(header)
+        for array in arrays:
+            file.write(array.data)
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` when the block ends, and disappears when it fails."""
+    temporary = None
+    try:
+        target = Path(os.path.realpath(path))
+        if target.is_dir():
+            raise problem("a folder", "the name of a file to write", "add a file name")
+        if not target.parent.is_dir():
+            raise problem(f"no folder {target.parent}", "one to write to", "create it first")
+        temporary = target.with_name(f".{secrets.token_hex(8)}.partial")
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
+        temporary.replace(target)
+        _sync_folder(target.parent)
+    except (OSError, ValueError) as error:
+        raise problem(
+            f"that it cannot be written ({reason(error)})",
+            "a writable folder with room",
+            "free some or choose another; what was there before is untouched",
+        ) from error
+    finally:
+        if temporary:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name survive a power cut, where the system lets a folder be opened for that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def reason(error: Exception) -> str:
+    """What the system says, without its number and the path."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)

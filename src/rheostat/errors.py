@@ -1,0 +1,52 @@
+"""What can go wrong, as one tree.
+
+    RheostatError                everything a caller may want to catch; the command line prints it in one line
+    ├── CorpusError              text that cannot be used: missing split, empty file, not UTF-8, …
+    ├── RecipeError              a recipe with an unknown key, a wrong type or an impossible value
+    ├── ModelFileError           a model file that is damaged, foreign or from a newer version
+    ├── OperatingPointError      a knob position or a point that the model cannot serve
+    ├── CheckpointError          a run that cannot be resumed
+    └── MissingExtraError        an optional library is not installed; the message names the extra
+
+    RheostatWarning              something was done differently from what was asked, and why
+
+Every message says what was found, what was expected and what to do.
+"""
+
+from __future__ import annotations
+
+
+class RheostatError(Exception):
+    """Base of all errors that a user of this package can cause."""
+
+
+class CorpusError(RheostatError):
+    """Text that cannot be used as a corpus."""
+
+
+class RecipeError(RheostatError):
+    """A recipe, or a `--set` on top of it, that makes no sense."""
+
+
+class ModelFileError(RheostatError):
+    """A file that is not a usable model file."""
+
+
+class OperatingPointError(RheostatError):
+    """A knob position, a ranking or a point that this model does not have."""
+
+
+class CheckpointError(RheostatError):
+    """A run directory that cannot be resumed."""
+
+
+class MissingExtraError(RheostatError, ImportError):
+    """An optional library is missing."""
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs the '{extra}' extra: pip install 'rheostat[{extra}]'")
+        self.extra = extra
+
+
+class RheostatWarning(UserWarning):
+    """Something was done differently from what was asked."""

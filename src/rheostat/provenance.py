@@ -1,0 +1,64 @@
+"""Where a result comes from: the facts that every result file and model file says of its making."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import rheostat
+
+
+def provenance() -> dict[str, Any]:
+    """Command, version, commit, date and machine of this very process."""
+    return {
+        "command": command_line(),
+        "rheostat": rheostat.__version__,
+        "commit": commit(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "machine": machine(),
+    }
+
+
+def command_line() -> str:
+    """The command as a person would type it: the program by its name, not by where it is installed."""
+    program = Path(sys.argv[0]).name if sys.argv else ""
+    return shlex.join(["rheostat" if program in ("__main__.py", "rheostat") else program, *sys.argv[1:]])
+
+
+def machine() -> dict[str, Any]:
+    """What the machine says of itself."""
+    return {"processor": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("model name", "Model")):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or "unknown"
+
+
+def commit() -> str | None:
+    """The commit of the source tree this package runs from; None for an installed package."""
+    folder = Path(__file__).resolve().parent
+    try:
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip() or None

@@ -1,0 +1,1 @@
+"""Recipes that come with the package, as TOML; read by `rheostat.recipe`."""

@@ -1,0 +1,158 @@
+"""The shape of a model, and the only counts of its parameters and FLOPs.
+
+Knows sizes and the names of tensors; knows nothing of values, files or text. A cut model has a shape too: its
+`hidden_sizes` are smaller, and its output layer has one column per kept filter of the last layer while the
+input embedding keeps all of its columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal, get_args
+
+Cell = Literal["qrnn", "lstm", "skip-lstm"]
+CELLS: tuple[str, ...] = get_args(Cell)
+
+MAXIMUM_SIZE = 2**31 - 1  # of anything that is counted here; a larger number is a damaged file or a slip
+
+QRNN_GATES = 3  # z, f, o: the row blocks of a QRNN layer's one matrix
+LSTM_GATES = 4  # i, f, g, o: torch's order
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Sizes that determine every tensor of a model.
+
+    hidden_sizes: filters (QRNN) or cells (LSTM) of each layer. windows: how many inputs a QRNN layer sees at
+    once. softmax_splits: the first word id of each tail cluster of the adaptive softmax; empty for a plain
+    softmax. separate_output: the output layer is as wide as the embedding but not equal to it (gates folded
+    into it).
+    """
+
+    vocabulary_size: int
+    embedding_size: int
+    hidden_sizes: tuple[int, ...]
+    windows: tuple[int, ...]
+    softmax_splits: tuple[int, ...] = ()
+    cell: Cell = "qrnn"
+    separate_output: bool = False
+
+    def check(self) -> None:
+        """Raise ValueError, saying what was found and what was expected, unless these sizes make a model."""
+        if self.cell not in CELLS:
+            raise ValueError(f"cell {self.cell!r:.40}; expected one of {', '.join(CELLS)}")
+        layers = len(self.hidden_sizes)
+        if not layers:
+            raise ValueError("no hidden_sizes; expected one for each layer")
+        _check_sizes("vocabulary_size and embedding_size", (self.vocabulary_size, self.embedding_size))
+        _check_sizes("hidden_sizes", self.hidden_sizes)
+        _check_sizes("windows", self.windows)
+        if len(self.windows) != layers and (self.cell == "qrnn" or self.windows):
+            raise ValueError(f"{len(self.windows)} windows for {layers} layers; expected one for each layer")
+        if self.cell != "qrnn" and any(window != 1 for window in self.windows):
+            raise ValueError(f"windows {self.windows!s:.80} of cell {self.cell}; expected 1 everywhere or none")
+        if self.cell == "skip-lstm" and len(set(self.hidden_sizes)) > 1:
+            found = f"{self.hidden_sizes!s:.80}"
+            raise ValueError(f"hidden_sizes {found}; expected one width: a skip-lstm sums its layers' outputs")
+        if self.softmax_splits:
+            _check_sizes("softmax_splits", self.softmax_splits)
+            bounds = (*self.softmax_splits, self.vocabulary_size)
+            if any(first >= following for first, following in pairwise(bounds)):
+                found = f"{self.softmax_splits!s:.80}"
+                raise ValueError(f"softmax_splits {found}; expected ascending ids below {bounds[-1]}")
+
+    def input_size(self, layer: int) -> int:
+        """Width of what one step of `layer` reads (a window reads several steps)."""
+        return self.hidden_sizes[layer - 1] if layer else self.embedding_size
+
+    @property
+    def output_size(self) -> int:
+        """Columns of the output layer."""
+        return self.hidden_sizes[-1]
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the output layer has lost columns, or has gates in them: it is not the embedding itself."""
+        return self.separate_output or self.output_size != self.embedding_size
+
+    @property
+    def filters(self) -> int:
+        """Filters of all layers: how many numbers a ranking holds."""
+        return sum(self.hidden_sizes)
+
+    def with_hidden_sizes(self, hidden_sizes: Sequence[int]) -> ModelShape:
+        return replace(self, hidden_sizes=tuple(hidden_sizes))
+
+    def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Every weight tensor by the name it has in the model file and in torch."""
+        tensors: dict[str, tuple[int, ...]] = {
+            "embedding.weight": (self.vocabulary_size, self.embedding_size),
+            "output.bias": (self.vocabulary_size,),
+        }
+        if self.is_cut:
+            tensors["output.weight"] = (self.vocabulary_size, self.output_size)
+        if tails := len(self.softmax_splits):
+            tensors["clusters.weight"] = (tails, self.output_size)
+            tensors["clusters.bias"] = (tails,)
+        inputs = self.embedding_size
+        for layer, hidden in enumerate(self.hidden_sizes):
+            name = f"layers.{layer}"
+            if self.cell == "qrnn":
+                rows = QRNN_GATES * hidden
+                tensors[f"{name}.weight"] = (rows, self.windows[layer] * inputs)
+                tensors[f"{name}.bias"] = (rows,)
+            else:
+                rows = LSTM_GATES * hidden
+                tensors[f"{name}.weight_ih"] = (rows, inputs)
+                tensors[f"{name}.weight_hh"] = (rows, hidden)
+                tensors[f"{name}.bias_ih"] = tensors[f"{name}.bias_hh"] = (rows,)
+            inputs = hidden
+        return tensors
+
+    def matrix_shape(self, layer: int) -> tuple[int, int]:
+        """Rows and columns of the stacked matrix of a QRNN layer."""
+        return QRNN_GATES * self.hidden_sizes[layer], self.windows[layer] * self.input_size(layer)
+
+    @property
+    def parameters(self) -> int:
+        return sum(math.prod(size) for size in self.tensor_shapes().values())
+
+    def flops_by_part(self) -> dict[str, int]:
+        """FLOPs of one query: 2 · rows · columns of every matrix product, by `layers.{l}` and `output`.
+
+        Biases, pooling and activations, under 0.3 % of a full-size model, are left out. This is the static
+        count: an adaptive softmax is counted as if every cluster were opened.
+        """
+        products: dict[str, int] = {}
+        for name, size in self.tensor_shapes().items():
+            if name.startswith("layers.") and len(size) == 2:
+                part = name.rpartition(".")[0]
+                products[part] = products.get(part, 0) + math.prod(size)
+        products["output"] = (self.vocabulary_size + len(self.softmax_splits)) * self.output_size
+        return {part: 2 * multiplications for part, multiplications in products.items()}
+
+    @property
+    def flops(self) -> int:
+        return sum(self.flops_by_part().values())
+
+    def flops_fraction(self, hidden_sizes: Sequence[int]) -> float:
+        """Share of this model's FLOPs that it costs when its layers are cut to `hidden_sizes`."""
+        return self.with_hidden_sizes(hidden_sizes).flops / self.flops
+
+    def update_shapes(self, rank: int = 1) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+        """Shapes of (u, v) of each layer of a single-rank update on this, already cut, shape."""
+        matrices = [self.matrix_shape(layer) for layer in range(len(self.hidden_sizes))]
+        return [((rows, rank), (rank, columns)) for rows, columns in matrices]
+
+    def update_parameters(self, rank: int = 1) -> int:
+        """Numbers that a point of this, already cut, shape stores for its update."""
+        return sum(math.prod(u) + math.prod(v) for u, v in self.update_shapes(rank))
+
+
+def _check_sizes(name: str, sizes: Sequence[int]) -> None:
+    for size in sizes:
+        if type(size) is not int or not 1 <= size <= MAXIMUM_SIZE:
+            raise ValueError(f"{name} of {size!r:.40}; expected whole numbers from 1 to {MAXIMUM_SIZE}")

@@ -1,0 +1,210 @@
+"""Files of a cache that may all be deleted at any time: hashes of texts, JSON objects, ids as memory maps.
+
+Knows files, bytes and ids; knows nothing of splits, vocabularies or how text becomes ids. A file is found by
+the hash of what went into it, and is there as a whole or not at all. Those that a corpus keeps here:
+
+    {text, tokenizer}.counts.json             how often each word of a training text occurs
+    {text, tokenizer, vocabulary}.ids         a text as ids: a header, then one int32 a token
+    {text, tokenizer, vocabulary}.casing.json the usual spelling of words, for raw text
+    chat-…/                                   the chat corpus as three text files
+    hashes.json                               the hashes of texts by path, size and time of change
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from rheostat.errors import CorpusError
+
+CACHE_VERSION = 1  # raise it whenever tokenising or the layout of a cache file changes
+
+Progress = Callable[[str, float], None]  # called now and then: what is being done, which fraction of it is
+Report = Callable[[float], None]  # the same for one known thing
+Ids = npt.NDArray[np.int32]
+
+
+def default_cache_directory() -> Path:
+    """`$RHEOSTAT_CACHE`, else a folder in the place that the platform has for caches."""
+    if given := os.environ.get("RHEOSTAT_CACHE"):
+        return Path(given)
+    if sys.platform == "win32":
+        place = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        place = Path.home() / "Library" / "Caches"
+    else:
+        place = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(place) / "rheostat"
+
+
+def open_cache(directory: Path | None = None) -> Path:
+    """The folder of the cache, made if it is not there; the default one if none is given."""
+    directory = directory or default_cache_directory()
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable_cache(directory, error) from error
+    return directory
+
+
+def _unusable_cache(directory: Path, error: OSError) -> CorpusError:
+    return CorpusError(
+        f"the cache folder {directory} cannot be written ({error.strerror or error}); "
+        f"set RHEOSTAT_CACHE to a folder with space that can"
+    )
+
+
+# --- hashes -----------------------------------------------------------------------------------------------
+
+_HASH_BLOCK_BYTES = 1 << 22
+_SETTLED_NS = 2_000_000_000  # a text changed more recently could change again within the clock's resolution
+
+
+def key(*parts: str | bytes) -> str:
+    """The name of a cache file that is made of these parts."""
+    digest = blake2b(digest_size=16)
+    for part in (str(CACHE_VERSION), *parts):
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def hash_text(path: Path, cache: Path, progress: Progress | None) -> str:
+    """Hash of a text's bytes. It is remembered, so that a start with gigabytes of unchanged text is quick."""
+    before = stat_text(path)
+    place, stamp = str(path.resolve()), [before.st_size, before.st_mtime_ns]
+    memory = cache / "hashes.json"
+    known = load_json(memory) or {}
+    match known.get(place):
+        case [*remembered, str(text_hash)] if remembered == stamp:
+            return text_hash
+    text_hash = _hash_bytes(path, reporter(progress, f"checking {path.name}"))
+    after = stat_text(path)
+    if [after.st_size, after.st_mtime_ns] == stamp and time.time_ns() - before.st_mtime_ns > _SETTLED_NS:
+        with suppress(CorpusError):  # a cache that can only be read is still one
+            store_json(memory, known | {place: [*stamp, text_hash]})
+    return text_hash
+
+
+def _hash_bytes(path: Path, report: Report | None) -> str:
+    digest = blake2b(digest_size=16)
+    size, done = max(1, path.stat().st_size), 0
+    with path.open("rb") as file:
+        while data := file.read(_HASH_BLOCK_BYTES):
+            digest.update(data)
+            done += len(data)
+            if report:
+                report(min(1.0, done / size))
+    return digest.hexdigest()
+
+
+def stat_text(path: Path) -> os.stat_result:
+    """Size and time of change of a text; an error where there is none."""
+    if not path.is_file():
+        raise CorpusError(f"{path} is not a file; expected a text file")
+    return path.stat()
+
+
+def reporter(progress: Progress | None, label: str) -> Report | None:
+    """Progress of one thing that is known by its label."""
+    return None if progress is None else lambda fraction: progress(label, fraction)
+
+
+# --- whole files ------------------------------------------------------------------------------------------
+
+
+def load_json(file: Path) -> dict[str, Any] | None:
+    """An object of the cache; None if it is not there or not whole (a piece of JSON is no JSON)."""
+    try:
+        stored = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return stored if isinstance(stored, dict) else None
+
+
+def store_json(file: Path, stored: Mapping[str, Any]) -> None:
+    with whole_file(file) as output:
+        output.write(json.dumps(stored, ensure_ascii=False).encode())
+
+
+@contextmanager
+def whole_file(file: Path) -> Iterator[BinaryIO]:
+    """A file that appears under its name only when all of it is written, whoever else writes the same one."""
+    try:
+        handle, name = tempfile.mkstemp(dir=file.parent, suffix=".partial")
+        try:
+            with os.fdopen(handle, "wb") as output:
+                yield output
+                output.flush()
+                os.fsync(handle)
+            _replace(Path(name), file)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise _unusable_cache(file.parent, error) from error
+
+
+def _replace(temporary: Path, file: Path) -> None:
+    try:
+        temporary.replace(file)
+    except PermissionError:
+        if not file.exists():  # Windows: another process has it open; its content is the same, as its name is
+            raise
+
+
+# --- ids --------------------------------------------------------------------------------------------------
+
+_IDS_MAGIC = b"rheo-ids"
+_IDS_HEADER = struct.Struct("<8sQQQ32x")  # magic, tokens, words, unknown; 64 bytes
+_IDS_TYPE = np.dtype("<i4")
+
+
+class StoredIds(NamedTuple):
+    """A text as ids. words: ids but those of `<eos>`; unknown: how many are `<unk>`."""
+
+    ids: Ids
+    words: int
+    unknown: int
+
+
+def write_ids(file: Path, blocks: Iterable[Ids], *, end_id: int, unknown_id: int) -> None:
+    """All blocks one after the other, counted on the way."""
+    tokens = words = unknown = 0
+    with whole_file(file) as output:
+        output.seek(_IDS_HEADER.size)
+        for ids in blocks:
+            output.write(ids.astype(_IDS_TYPE, copy=False).data)
+            tokens += len(ids)
+            words += len(ids) - int(np.count_nonzero(ids == end_id))
+            unknown += int(np.count_nonzero(ids == unknown_id))
+        output.seek(0)
+        output.write(_IDS_HEADER.pack(_IDS_MAGIC, tokens, words, unknown))
+
+
+def open_ids(file: Path) -> StoredIds | None:
+    """The ids of a cache file, memory-mapped; None if there is none, or not all of it."""
+    try:
+        with file.open("rb") as stream:
+            header = stream.read(_IDS_HEADER.size)
+            size = os.fstat(stream.fileno()).st_size
+    except OSError:
+        return None
+    if len(header) < _IDS_HEADER.size:
+        return None
+    magic, tokens, words, unknown = _IDS_HEADER.unpack(header)
+    if magic != _IDS_MAGIC or not tokens or size != _IDS_HEADER.size + tokens * _IDS_TYPE.itemsize:
+        return None
+    ids = np.memmap(file, _IDS_TYPE, mode="r", offset=_IDS_HEADER.size, shape=(tokens,))
+    return StoredIds(ids, words, unknown)

@@ -1,0 +1,18 @@
+"""Writes the golden model files anew. Only for a new format version: what is here must stay readable for good.
+
+PYTHONPATH=src python tests/data/make_golden_models.py
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+sys.path.append(str(FOLDER.parent))
+
+from models import make_golden  # noqa: E402
+from rheostat.model_file import PRECISIONS  # noqa: E402
+
+for precision in PRECISIONS:
+    make_golden(FOLDER / f"golden-{precision}.safetensors", precision)

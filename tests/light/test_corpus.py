@@ -1,0 +1,646 @@
+"""From text files to ids: splits, lines, vocabularies, and a cache that may be lost or broken at any time."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from corpora import data_folder
+from rheostat import chat, token_cache
+from rheostat import corpus as corpus_module
+from rheostat.corpus import (
+    CorpusConfig,
+    build_vocabulary,
+    count_words,
+    default_cache_directory,
+    encode_split,
+    find_split,
+    find_splits,
+    load_corpus,
+    load_split,
+    read_lines,
+    read_vocabulary_with_counts,
+    split_conversations,
+)
+from rheostat.errors import CorpusError, MissingExtraError
+from rheostat.vocabulary import END, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary, split_corpus_line
+
+needs_chat = pytest.mark.skipif(
+    importlib.util.find_spec("chitchat_dataset") is None,
+    reason="chitchat-dataset is not installed: rheostat[chat]",
+)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def write(path: Path, text: str | bytes, age_s: float = 0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    changed = path.stat().st_mtime - age_s
+    os.utime(path, (changed, changed))
+    return path
+
+
+def three_texts(folder: Path, train: str, valid: str = "a b\n", test: str = "b\n", age_s: float = 60) -> Path:
+    for name, text in (("train", train), ("valid", valid), ("test", test)):
+        write(folder / f"{name}.txt", text, age_s)
+    return folder
+
+
+def lines_of(path: Path, tokenizer: str) -> list[str]:
+    return [" ".join(line) for line in read_lines(path, tokenizer)]
+
+
+# --- finding splits
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train.txt", "valid.txt", "test.txt"),
+        ("ptb.train.txt", "ptb.valid.txt", "ptb.test.txt"),
+        ("wiki.train.tokens", "wiki.valid.tokens", "wiki.test.tokens"),
+        ("wiki.train.raw", "wiki.validation.raw", "wiki.test.raw"),
+        ("Train.TXT", "dev.txt", "my-test.text"),
+        ("train", "val", "test"),
+    ],
+)
+def test_splits_are_found_under_their_usual_names(tmp_path: Path, names: tuple[str, str, str]) -> None:
+    for name in (
+        *names,
+        "vocabulary-with-counts.txt",
+        "README.md",
+        "latest.txt",
+        "train.json",
+        "._train.txt",
+    ):
+        write(tmp_path / name, "a\n")
+    (tmp_path / "test.raw").mkdir()
+    found = find_splits(tmp_path)
+    assert [found[split].name for split in ("train", "valid", "test")] == list(names)
+    assert find_split(tmp_path, "valid") == found["valid"]
+
+
+def test_three_files_are_train_valid_test(tmp_path: Path) -> None:
+    files = [write(tmp_path / name, "a\n") for name in ("x", "y", "z")]
+    assert find_splits(files) == dict(zip(("train", "valid", "test"), files, strict=True))
+    assert find_split(files, "test") == files[2]
+
+
+def test_a_single_file_is_the_split_that_was_asked_for(tmp_path: Path) -> None:
+    file = write(tmp_path / "letters.txt", "a\n")
+    assert find_split(file, "test") == file
+    with pytest.raises(CorpusError, match=r"letters.txt is one file; expected a folder with one file each"):
+        find_splits(file)
+
+
+def test_a_missing_split_names_folder_and_files(tmp_path: Path) -> None:
+    write(tmp_path / "train.txt", "a\n")
+    write(tmp_path / "notes.txt", "a\n")
+    expected = f"{tmp_path} has no texts for the split valid: found notes.txt, train.txt; expected one file each"
+    with pytest.raises(CorpusError, match=re.escape(expected)):
+        find_splits(tmp_path)
+    assert find_split(tmp_path, "train").name == "train.txt"
+    with pytest.raises(CorpusError, match="no texts for the split test"):
+        find_split(tmp_path, "test")
+
+
+def test_two_candidates_for_a_split_are_an_error(tmp_path: Path) -> None:
+    three_texts(tmp_path, "a\n")
+    write(tmp_path / "wiki.valid.tokens", "a\n")
+    with pytest.raises(CorpusError, match=r"has 2 texts for the split valid: found valid.txt, wiki.valid.tokens"):
+        find_splits(tmp_path)
+
+
+def test_impossible_sources_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="does not exist"):
+        find_splits(tmp_path / "absent")
+    with pytest.raises(CorpusError, match="got 2 files"):
+        find_splits([tmp_path, tmp_path])
+    with pytest.raises(CorpusError, match="is not a file"):
+        find_splits([tmp_path, tmp_path, tmp_path])
+    with pytest.raises(CorpusError, match="'dev' is not known; expected one of train, valid, test"):
+        find_split(tmp_path, "dev")
+
+
+# --- reading
+
+
+@pytest.mark.parametrize("tokenizer", ["ptb", "wikitext", "words"])
+@pytest.mark.parametrize("text", ["a b\nc\n", "a b\nc", "\ufeffa b\r\nc\r\n", " a  b \n\tc "])
+def test_every_line_ends_with_eos(tmp_path: Path, text: str, tokenizer: str) -> None:
+    assert lines_of(write(tmp_path / "text", text), tokenizer) == ["a b <eos>", "c <eos>"]
+
+
+def test_blank_lines_count_in_prepared_text_only(tmp_path: Path) -> None:
+    path = write(tmp_path / "text", "\na\n \n\nb\n")
+    assert lines_of(path, "wikitext") == ["<eos>", "a <eos>", "<eos>", "<eos>", "b <eos>"]
+    assert lines_of(path, "words") == ["a <eos>", "b <eos>"]
+
+
+def test_lines_end_at_newlines_only(tmp_path: Path) -> None:
+    path = write(tmp_path / "text", "a\u2028b\x1cc\x85d\u00a0e f\n")
+    assert lines_of(path, "wikitext") == ["a\u2028b\x1cc\x85d\u00a0e f <eos>"]
+    assert lines_of(path, "words") == ["a b c d e f <eos>"]
+
+
+TEXTS = st.text(st.sampled_from("ab é\u3000\u2028\x1c\n\n  \r'\ufeff")) | st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="<")
+)
+
+
+@pytest.mark.parametrize("tokenizer", ["wikitext", "words"])
+@given(text=TEXTS, block=st.integers(1, 9))
+@example(text="aé \nb", block=2)
+@example(text="\ufeffa b", block=1)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_blocks_make_no_difference(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: str, text: str, block: int
+) -> None:
+    path = write(tmp_path / "text", text)
+    expected = [split_corpus_line(line, tokenizer) for line in text.removeprefix("\ufeff").split("\n")]
+    if not text.removeprefix("\ufeff").rpartition("\n")[2]:
+        expected.pop()
+    if tokenizer == "words":
+        expected = [line for line in expected if line]
+    monkeypatch.setattr(corpus_module, "_BLOCK_BYTES", block)
+    try:
+        found = [line[:-1] for line in read_lines(path, tokenizer)]
+    except CorpusError as error:
+        assert "only white space" in str(error) and not any(expected)
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize("text", ["", "\n", " \n\t\r\n ", "\ufeff"])
+@pytest.mark.parametrize("tokenizer", ["ptb", "words"])
+def test_an_empty_text_is_an_error(tmp_path: Path, text: str, tokenizer: str) -> None:
+    path = write(tmp_path / "empty.txt", text)
+    with pytest.raises(CorpusError, match=r"empty.txt is empty or has only white space"):
+        list(read_lines(path, tokenizer))
+
+
+@pytest.mark.parametrize("tokenizer", ["ptb", "words"])
+def test_bytes_that_are_not_utf8_are_an_error_with_file_and_line(tmp_path: Path, tokenizer: str) -> None:
+    path = write(tmp_path / "latin.txt", "a\nb\ncafé\n".encode("latin-1"))
+    with pytest.raises(CorpusError, match=r"latin.txt, line 3: found bytes that are not UTF-8 \(b'\\xe9'\)"):
+        list(read_lines(path, tokenizer))
+
+
+@pytest.mark.parametrize("token", SPECIAL_TOKENS)
+def test_a_special_token_in_raw_text_is_an_error_with_file_and_line(tmp_path: Path, token: str) -> None:
+    path = write(tmp_path / "raw.txt", f"a\n\nb {token} c\n")
+    with pytest.raises(CorpusError, match=rf"raw.txt, line 3: found {token} as a word of raw text"):
+        list(read_lines(path, "words"))
+    assert lines_of(write(path, f"a{token} <{token}>\n"), "words")  # it takes a word to be suspicious
+    assert lines_of(write(path, f"a {UNKNOWN} b\n"), "ptb") == [f"a {UNKNOWN} b <eos>"]
+
+
+def test_a_missing_file_is_a_corpus_error(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="is not a file"):
+        list(read_lines(tmp_path / "absent.txt", "ptb"))
+
+
+# --- vocabularies
+
+
+def test_words_are_sorted_by_count_then_alphabet() -> None:
+    counts = {"b": 5, "a": 5, "c": 9, END: 7, UNKNOWN: 5, "z": 1}
+    assert build_vocabulary(counts).words == ("c", END, UNKNOWN, "a", "b", "z")
+
+
+def test_what_is_cut_off_counts_as_unknown() -> None:
+    counts = {"a": 9, "b": 5, "c": 4, "d": 4, END: 6, NUMBER: 1}
+    assert build_vocabulary(counts).words == ("a", END, "b", "c", "d", NUMBER, UNKNOWN)
+    assert build_vocabulary(counts, vocabulary_size=5).words == ("a", UNKNOWN, END, "b", NUMBER)
+    assert build_vocabulary(counts, minimum_count=5).words == ("a", UNKNOWN, END, "b", NUMBER)
+
+
+@settings(deadline=None)
+@given(st.dictionaries(st.text("abcdef", min_size=1), st.integers(1, 50)), st.integers(4, 40), st.integers(1, 20))
+def test_the_cap_holds_and_nothing_more_frequent_is_cut(counts: dict[str, int], size: int, least: int) -> None:
+    kept = build_vocabulary({**counts, END: 3}, size, least).words
+    assert len(kept) <= size and {END, UNKNOWN} <= set(kept)
+    rarest = min((counts[word] for word in kept if word in counts), default=0)
+    for word in set(counts) - set(kept):
+        assert counts[word] < least or (len(kept) == size and counts[word] <= rarest)
+
+
+@pytest.mark.parametrize(
+    ("keys", "complaint"),
+    [
+        ({"vocabulary_size": 3}, "vocabulary_size is 3"),
+        ({"vocabulary_size": -1}, "vocabulary_size is -1"),
+        ({"minimum_count": 0}, "minimum_count is 0"),
+        ({"conversations": 19}, "conversations is 19"),
+        ({"tokenizer": "bpe"}, "'bpe' is not known"),
+        ({"special_counts": {"<pad>": 1}}, "<pad> = 1"),
+        ({"special_counts": {END: -1}}, "<eos> = -1"),
+    ],
+)
+def test_impossible_configurations_are_refused(keys: dict[str, object], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        CorpusConfig(**keys)  # type: ignore[arg-type]
+
+
+def test_special_counts_come_from_the_file_then_the_recipe_then_the_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "counts.txt", "the 60\na\u00a0b 40\n")
+    training = {"the": 6, "a\u00a0b": 4, "rare": 2, UNKNOWN: 1, END: 5}
+    assert read_vocabulary_with_counts(path, {}, lambda: training) == {
+        "the": 60,
+        "a\u00a0b": 40,
+        END: 50,
+        UNKNOWN: 30,
+    }
+    assert read_vocabulary_with_counts(path, {END: 7}, lambda: training)[END] == 7
+    assert read_vocabulary_with_counts(path, {END: 7, UNKNOWN: 8})[UNKNOWN] == 8  # the text is not even read
+    write(path, f"the 60\n{END} 3\n{UNKNOWN} 2\n")
+    assert read_vocabulary_with_counts(path, {END: 7, UNKNOWN: 8}) == {"the": 60, END: 3, UNKNOWN: 2}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("the 5\nword\n", "line 2: found no word and count"),
+        ("the 5\ncat -3\n", "line 2: found no word and count"),
+        ("the 5\ncat 1.5\n", "line 2: found no word and count"),
+        ("the 5\n\ncat 1\n", "line 2: found no word and count"),
+        ("a b 5\n", "line 1: found no word and count"),
+        (f"the {'9' * 5000}\n", "line 1: found no word and count"),
+        ("the 5\nthe 4\n", "line 2: found a word for the second time"),
+        ("", "line 1: found no word and count"),
+    ],
+)
+def test_bad_lines_of_a_vocabulary_file_are_errors_with_file_and_line(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    path = write(tmp_path / "counts.txt", text)
+    with pytest.raises(CorpusError, match=rf"counts.txt, {complaint}"):
+        read_vocabulary_with_counts(path, {END: 1, UNKNOWN: 1})
+
+
+def test_a_vocabulary_file_of_another_corpus_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "counts.txt", "the 5\n")
+    with pytest.raises(CorpusError, match="has no word of the training text"):
+        read_vocabulary_with_counts(path, {}, lambda: {"le": 5, END: 1})
+    with pytest.raises(CorpusError, match="has no count of <eos> and <unk>"):
+        read_vocabulary_with_counts(path)
+
+
+# --- corpora
+
+
+def test_a_corpus_of_prepared_text(tmp_path: Path, cache: Path) -> None:
+    folder = three_texts(tmp_path / "tiny", "b b a <unk>\nb\n", valid="b z\n\n", test="a")
+    corpus = load_corpus(folder, CorpusConfig("wikitext"), cache_directory=cache)
+    assert corpus.vocabulary.words == ("b", END, UNKNOWN, "a")
+    assert corpus.splits["train"].ids.tolist() == [0, 0, 3, 2, 1, 0, 1]
+    assert corpus.splits["valid"].ids.tolist() == [0, 2, 1, 1]
+    assert corpus.splits["test"].ids.tolist() == [3, 1]
+    assert corpus.casing == {}
+    assert json.loads(json.dumps(corpus.summary())) == {
+        "name": "tiny",
+        "source": "tiny",
+        "tokenizer": "wikitext",
+        "vocabulary_size": 4,
+        "words_with_casing": 0,
+        "splits": {
+            "train": {"tokens": 7, "words": 5, "unknown_rate": 0.2},
+            "valid": {"tokens": 4, "words": 2, "unknown_rate": 0.5},
+            "test": {"tokens": 2, "words": 1, "unknown_rate": 0.0},
+        },
+    }
+
+
+def test_a_summary_names_its_source_but_not_where_it_lies(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = three_texts(tmp_path / "tiny", "a b\n")
+    files = [write(tmp_path / name, "a b\n") for name in ("a.txt", "b.txt", "c.txt")]
+    monkeypatch.chdir(folder)
+    sources = {folder: "tiny", str(folder): "tiny", Path(): "tiny", tuple(files): "a.txt, b.txt, c.txt"}
+    for source, name in sources.items():
+        summary = load_corpus(source, CorpusConfig("ptb"), cache_directory=cache).summary()
+        assert summary["source"] == name
+        assert str(tmp_path) not in json.dumps(summary)
+
+
+def test_a_corpus_of_raw_text_has_casing(tmp_path: Path, cache: Path) -> None:
+    folder = three_texts(tmp_path / "raw", "Yes, I saw 2 in Rome.\n\n" * 3 + "and odd\n")
+    config = CorpusConfig(minimum_count=2)
+    corpus = load_corpus(str(folder), config, cache_directory=cache)
+    assert corpus.vocabulary.words == (
+        END,
+        *sorted([",", ".", NUMBER, "i", "in", "rome", "saw", "yes"]),
+        UNKNOWN,
+    )
+    assert corpus.casing == {"i": "I", "rome": "Rome"}
+    assert load_corpus(folder, config, cache_directory=cache).casing == corpus.casing
+
+
+def test_a_model_goes_on_with_its_own_vocabulary(tmp_path: Path, cache: Path) -> None:
+    vocabulary = Vocabulary(("b", UNKNOWN, END))
+    folder = three_texts(tmp_path / "text", "a b\n")
+    corpus = load_corpus(folder, CorpusConfig("ptb"), vocabulary=vocabulary, cache_directory=cache)
+    assert corpus.vocabulary is vocabulary
+    assert corpus.splits["train"].ids.tolist() == [1, 0, 2]
+    with pytest.raises(CorpusError, match="expected one: leave the file out"):
+        load_corpus(folder, CorpusConfig("ptb"), vocabulary=vocabulary, vocabulary_file=folder / "train.txt")
+
+
+def test_one_split_is_loaded_alone(tmp_path: Path, cache: Path) -> None:
+    vocabulary = Vocabulary(("b", UNKNOWN, END))
+    folder = three_texts(tmp_path / "text", "")  # the empty training text is not looked at
+    split = load_split(folder, "valid", CorpusConfig("ptb"), vocabulary, cache_directory=cache)
+    assert (split.name, split.ids.tolist(), split.unknown_rate) == ("valid", [1, 0, 2], 0.5)
+    single = load_split(folder / "test.txt", "test", CorpusConfig("ptb"), vocabulary, cache_directory=cache)
+    assert single.ids.tolist() == [0, 2]
+
+
+def test_limits_apply_to_a_vocabulary_file_too(tmp_path: Path, cache: Path) -> None:
+    folder = three_texts(tmp_path / "text", "a b c\n")
+    file = write(tmp_path / "counts.txt", f"a 9\nb 8\nc 7\nd 1\n{END} 2\n{UNKNOWN} 0\n")
+    config = CorpusConfig("ptb", vocabulary_size=4)
+    corpus = load_corpus(folder, config, vocabulary_file=file, cache_directory=cache)
+    assert corpus.vocabulary.words == ("a", UNKNOWN, "b", END)
+
+
+def test_progress_is_told_in_fractions(tmp_path: Path, cache: Path) -> None:
+    told: list[tuple[str, float]] = []
+    folder = three_texts(tmp_path / "text", "a b\n" * 5)
+    load_corpus(folder, CorpusConfig(), cache_directory=cache, progress=lambda *what: told.append(what))
+    assert ("encoding train.txt", 1.0) in told and ("counting train.txt", 1.0) in told
+    assert all(0 < fraction <= 1 for _, fraction in told)
+    told.clear()
+    load_corpus(folder, CorpusConfig(), cache_directory=cache, progress=lambda *what: told.append(what))
+    assert told == []  # all of it came from the cache
+
+
+# --- the cache
+
+
+def test_ids_are_a_read_only_memory_map(tmp_path: Path, cache: Path) -> None:
+    folder = three_texts(tmp_path / "text", "a b\n")
+    ids = load_corpus(folder, CorpusConfig("ptb"), cache_directory=cache).splits["train"].ids
+    assert isinstance(ids, np.memmap) and ids.dtype == np.int32 and not ids.flags.writeable
+
+
+def test_a_second_start_reads_no_text(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = three_texts(tmp_path / "text", "Yes, I see\n")
+    first = load_corpus(folder, CorpusConfig(), cache_directory=cache)
+    monkeypatch.setattr(corpus_module, "_read_blocks", None)
+    monkeypatch.setattr(token_cache, "_hash_bytes", None)
+    second = load_corpus(folder, CorpusConfig(), cache_directory=cache)
+    assert second.vocabulary == first.vocabulary and second.summary() == first.summary()
+    assert second.splits["train"].ids.tolist() == first.splits["train"].ids.tolist()
+
+
+@pytest.mark.parametrize("age_s", [0, 60])
+def test_changed_text_is_noticed(tmp_path: Path, cache: Path, age_s: float) -> None:
+    folder = three_texts(tmp_path / "text", "a b\n", age_s=age_s)
+    assert load_corpus(folder, CorpusConfig("ptb"), cache_directory=cache).vocabulary.index["a"] == 1
+    before = (folder / "train.txt").stat().st_mtime_ns
+    write(folder / "train.txt", "c b\n")
+    if age_s == 0:  # same size, and the same time as far as the clock can tell
+        os.utime(folder / "train.txt", ns=(before, before))
+    assert "a" not in load_corpus(folder, CorpusConfig("ptb"), cache_directory=cache).vocabulary.index
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-1],
+        lambda data: data + b"\0\0\0\0",
+        lambda data: b"",
+        lambda data: bytes(len(data)),
+    ],
+    ids=["half", "a byte less", "four bytes more", "empty", "zeros"],
+)
+@pytest.mark.parametrize("pattern", ["*.ids", "*.json", "*"])
+def test_a_damaged_cache_is_rebuilt(tmp_path: Path, cache: Path, damage: object, pattern: str) -> None:
+    assert callable(damage)
+    folder = three_texts(tmp_path / "text", "Yes, I see\n" * 9)
+    whole = load_corpus(folder, CorpusConfig(), cache_directory=cache)
+    expected = {name: split.ids.tolist() for name, split in whole.splits.items()}
+    del whole
+    for file in cache.glob(pattern):
+        file.write_bytes(damage(file.read_bytes()))
+    again = load_corpus(folder, CorpusConfig(), cache_directory=cache)
+    assert {name: split.ids.tolist() for name, split in again.splits.items()} == expected
+    assert again.casing == {"i": "I"}
+
+
+def test_a_memory_of_hashes_with_nonsense_in_it_does_no_harm(tmp_path: Path, cache: Path) -> None:
+    folder = three_texts(tmp_path / "text", "a b\n")
+    for nonsense in (5, [], [4, 5], [4, 5, 6], "x", None):
+        entries = {str((folder / name).resolve()): nonsense for name in ("train.txt", "valid.txt")}
+        write(cache / "hashes.json", json.dumps(entries))
+        assert load_corpus(folder, CorpusConfig("ptb"), cache_directory=cache).splits["train"].tokens == 3
+
+
+def test_nothing_half_written_stays_behind(tmp_path: Path, cache: Path) -> None:
+    vocabulary = Vocabulary((UNKNOWN, END))
+    path = write(tmp_path / "text.txt", b"a\n" * 10 + b"\xff")
+    with pytest.raises(CorpusError, match="line 11"):
+        encode_split(path, vocabulary, "ptb", cache_directory=cache)
+    assert [file for file in cache.iterdir() if file.suffix != ".json"] == []
+
+
+def test_different_texts_vocabularies_and_tokenizers_do_not_mix(tmp_path: Path, cache: Path) -> None:
+    one, two = write(tmp_path / "one", "I don't\n"), write(tmp_path / "two", "don't I\n")
+    small, large = Vocabulary((UNKNOWN, END, "i")), Vocabulary((UNKNOWN, END, "i", "don't", "I"))
+    asked = [(path, words, name) for path in (one, two) for words in (small, large) for name in ("ptb", "words")]
+    for _ in range(2):
+        found = [encode_split(*what, cache_directory=cache).ids.tolist() for what in asked]
+        assert found == [
+            [0, 0, 1],
+            [2, 0, 1],
+            [4, 3, 1],
+            [2, 3, 1],
+            [0, 0, 1],
+            [0, 2, 1],
+            [3, 4, 1],
+            [3, 2, 1],
+        ]
+
+
+def test_two_processes_at_once_are_fine(tmp_path: Path, cache: Path) -> None:
+    folder = three_texts(tmp_path / "text", "a b c d\n" * 20_000)
+    program = (
+        "import sys; from pathlib import Path; from rheostat.corpus import *\n"
+        "corpus = load_corpus(Path(sys.argv[1]), CorpusConfig('ptb'), cache_directory=Path(sys.argv[2]))\n"
+        "print(corpus.splits['train'].tokens, int(corpus.splits['train'].ids.sum()))"
+    )
+    command = [sys.executable, "-c", program, str(folder), str(cache)]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=60)[0] for process in processes]
+    assert outputs[0] == outputs[1] and outputs[0].startswith("100000 ")
+    assert not list(cache.glob("*.partial"))
+
+
+def test_the_cache_folder_is_named_by_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RHEOSTAT_CACHE", str(tmp_path / "elsewhere"))
+    assert default_cache_directory() == tmp_path / "elsewhere"
+    path = write(tmp_path / "text", "a\n")
+    assert count_words(path, "ptb") == {"a": 1, END: 1}
+    assert list((tmp_path / "elsewhere").iterdir())
+    monkeypatch.delenv("RHEOSTAT_CACHE")
+    assert default_cache_directory().name == "rheostat"
+
+
+def test_a_cache_that_cannot_be_written_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    path = write(tmp_path / "text", "a\n")
+    with pytest.raises(CorpusError, match=r"cannot be written .*set RHEOSTAT_CACHE"):
+        count_words(path, "ptb", cache_directory=path / "below-a-file")
+
+
+# --- real corpora: the figures of their README
+
+
+@pytest.mark.parametrize(
+    ("name", "tokenizer", "vocabulary_size", "tokens", "unknown_percent"),
+    [
+        ("ptb", "ptb", 10_000, (929_589, 73_760, 82_430), (5.07, 4.95, 6.09)),
+        ("wikitext-2", "wikitext", 33_278, (2_088_628, 217_646, 245_569), (2.66, 5.48, 6.31)),
+    ],
+)
+def test_published_figures_of_a_corpus(
+    cache: Path,
+    name: str,
+    tokenizer: str,
+    vocabulary_size: int,
+    tokens: tuple[int, ...],
+    unknown_percent: tuple[float, ...],
+) -> None:
+    config = CorpusConfig(tokenizer)  # type: ignore[arg-type]
+    corpus = load_corpus(data_folder(name), config, cache_directory=cache)
+    assert len(corpus.vocabulary) == vocabulary_size
+    assert tuple(split.tokens for split in corpus.splits.values()) == tokens
+    assert tuple(round(100 * split.unknown_rate, 2) for split in corpus.splits.values()) == unknown_percent
+
+
+def test_published_figures_of_wikitext_103_with_its_vocabulary_file(cache: Path) -> None:
+    folder = data_folder("wikitext-103-part")
+    file = folder / "vocabulary-with-counts.txt"
+    config = CorpusConfig("wikitext", special_counts={END: 1_801_350, UNKNOWN: 441_959})
+    corpus = load_corpus(folder, config, vocabulary_file=file, cache_directory=cache)
+    assert len(corpus.vocabulary) == 267_735
+    assert [split.tokens for split in corpus.splits.values()] == [2_088_628, 217_646, 245_569]
+    assert [round(100 * corpus.splits[name].unknown_rate, 2) for name in ("valid", "test")] == [0.77, 1.03]
+    training = count_words(folder / "wiki.train.tokens", "wikitext", cache)
+    estimated = read_vocabulary_with_counts(file, {}, lambda: training)
+    assert sum({**estimated, **config.special_counts}.values()) == 103_227_021
+    # The part is a fair sample: what it says of <eos> and <unk> puts them in the same places.
+    for word, count in config.special_counts.items():
+        place = corpus.vocabulary.index[word]
+        above, below = (estimated[corpus.vocabulary.words[place + step]] for step in (-1, 1))
+        assert above > estimated[word] > below and above > count > below
+
+
+# --- the chat corpus
+
+
+def test_conversations_are_split_once_and_for_all() -> None:
+    conversations = {f"talk {number}": [f"message {number}"] for number in range(200)}
+    texts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
+    for split, messages in split_conversations(conversations, seed=1):
+        texts[split] += messages
+    assert [len(texts[split]) for split in ("train", "valid", "test")] == [180, 10, 10]
+    assert sorted(chain(*texts.values())) == sorted(chain(*conversations.values()))
+    for split, messages in split_conversations(conversations, seed=1, first=60):
+        assert set(messages) <= set(texts[split])  # a part of the corpus is a part of each split
+    other = [messages for _, messages in split_conversations(conversations, seed=2)]
+    assert other != [messages for _, messages in split_conversations(conversations, seed=1)]
+
+
+def test_messages_nobody_typed_are_left_out() -> None:
+    turns = [
+        "look http://a.b/c?d here",
+        "aww www.x.org",
+        "ewwww. ok",
+        "lost [?][?]",
+        "a <unk> b",
+        "long " * 500,
+        "  ",
+    ]
+    cleaned = [chat._clean_message([{"text": turn}, {"text": " and\n more "}]) for turn in turns]
+    assert cleaned[:5] == [
+        "look here and more",
+        "aww and more",
+        "ewwww. ok and more",
+        "lost and more",
+        "a b and more",
+    ]
+    assert cleaned[5:] == ["", "and more"]
+
+
+def test_without_the_chat_extra_the_error_names_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "chitchat_dataset", None)
+    with pytest.raises(MissingExtraError, match=r"rheostat\[chat\]"):
+        load_corpus("chat", CorpusConfig(), cache_directory=cache)
+
+
+def test_chat_is_raw_text(cache: Path) -> None:
+    with pytest.raises(CorpusError, match=r"chat is raw text; found corpus\.tokenizer = 'ptb'"):
+        load_corpus("chat", CorpusConfig("ptb"), cache_directory=cache)
+
+
+@pytest.fixture
+def small_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package with the name and the form of chitchat-dataset: 40 conversations and an empty one."""
+    turns = [[[{"text": "So I say"}, {"text": "word\n" * (count + 1)}], [{"text": " "}]] for count in range(40)]
+    talks = {f"talk {number}": {"messages": messages} for number, messages in enumerate([*turns, []])}
+    package = write(tmp_path / "packages" / "chitchat_dataset" / "__init__.py", "")
+    write(package.parent / "dataset.json", json.dumps(talks))
+    spec = importlib.util.spec_from_file_location("chitchat_dataset", package)
+    assert spec is not None
+    monkeypatch.setitem(sys.modules, "chitchat_dataset", importlib.util.module_from_spec(spec))
+
+
+@pytest.mark.usefixtures("small_chat")
+def test_a_message_of_the_chat_corpus_is_a_line(cache: Path) -> None:
+    corpus = load_corpus("chat", CorpusConfig(), cache_directory=cache)
+    assert corpus.vocabulary.words == ("word", END, "i", "say", "so", UNKNOWN)
+    assert corpus.casing == {"i": "I"}
+    assert [split.tokens - split.words for split in corpus.splits.values()] == [36, 2, 2]
+    assert sum(split.words for split in corpus.splits.values()) == 40 * 3 + sum(range(41))
+    assert corpus.summary()["source"] == corpus.name == "chat"
+
+
+@pytest.mark.usefixtures("small_chat")
+def test_the_chat_texts_are_written_once_and_again_if_they_are_not_whole(cache: Path) -> None:
+    config = CorpusConfig(conversations=20)
+    corpus = load_corpus("chat", config, cache_directory=cache)
+    [folder] = cache.glob("chat-*")
+    written = (folder / "train.txt").stat().st_mtime_ns
+    test = load_split("chat", "test", config, corpus.vocabulary, cache_directory=cache)
+    assert np.array_equal(test.ids, corpus.splits["test"].ids)
+    assert (folder / "train.txt").stat().st_mtime_ns == written
+    write(folder / "test.txt", "cut sho")
+    again = load_split("chat", "test", config, corpus.vocabulary, cache_directory=cache)
+    assert np.array_equal(again.ids, corpus.splits["test"].ids)
+
+
+@needs_chat
+def test_the_real_chat_corpus(cache: Path) -> None:
+    corpus = load_corpus("chat", CorpusConfig(vocabulary_size=2000, conversations=400), cache_directory=cache)
+    assert len(corpus.vocabulary) == 2000
+    assert corpus.casing["i"] == "I" and corpus.casing["i'm"] == "I'm"
+    train, valid, test = (split.tokens for split in corpus.splits.values())
+    assert train > 5 * (valid + test) > 0
+    assert 0 < corpus.splits["test"].unknown_rate < 0.2

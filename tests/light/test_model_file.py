@@ -1,0 +1,529 @@
+"""The model file: what is written is read, byte for byte; what is broken is named; what is old survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.numpy import load_file
+
+from models import (
+    GOLDEN,
+    TINY,
+    JsonObject,
+    make_golden,
+    make_point,
+    make_ranking,
+    make_vocabulary,
+    make_weights,
+    parts_of,
+    rewrite,
+    shared_model,
+    write_parts,
+    write_tiny,
+)
+from rheostat import container
+from rheostat.errors import ModelFileError, OperatingPointError
+from rheostat.model_file import PRECISIONS, Precision, open_model, repack, write_model
+from rheostat.operating_point import Ranking, cut, full_point
+from rheostat.precision import LARGEST_SCALE, dequantize, quantize
+from rheostat.shape import Cell, ModelShape
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    return write_tiny(tmp_path / "tiny.safetensors")
+
+
+# Round trips
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("cell", list(TINY))
+def test_weights_come_back(tmp_path: Path, cell: Cell, precision: Precision) -> None:
+    weights = make_weights(TINY[cell])
+    path = write_tiny(tmp_path / "model", cell, precision=precision)
+    with open_model(path) as file:
+        assert file.shape == TINY[cell]
+        assert file.precision == precision
+        found = file.weights()
+    assert found.keys() == weights.keys()
+    for name, array in found.items():
+        assert array.dtype == np.float32
+        if precision == "int8" and array.ndim == 2:
+            largest = np.abs(weights[name]).max(axis=1, keepdims=True)
+            assert (np.abs(array - weights[name]) <= largest / 254 + 1e-7).all()
+        else:
+            np.testing.assert_array_equal(array, weights[name])
+
+
+def test_rankings_and_points_come_back(tiny: Path) -> None:
+    shape = TINY["qrnn"]
+    with open_model(tiny) as file:
+        rankings, points = file.rankings(), file.points()
+        assert file.description.default_ranking == "random-3"
+        assert file.ranking().name == "random-3"
+    for ranking, written in zip(
+        rankings, [make_ranking(shape, 3, "random-3"), make_ranking(shape, 4, "other")], strict=True
+    ):
+        assert (ranking.name, ranking.criterion, ranking.seed) == (written.name, "random", written.seed)
+        for found, scores in zip(ranking.scores, written.scores, strict=True):
+            np.testing.assert_array_equal(found, scores)
+    for point, original in zip(points, [make_point(shape), make_point(shape, "second", 1, 5)], strict=True):
+        assert (point.name, point.criterion, point.preferred) == (original.name, "l0", True)
+        assert point.flops_fraction == original.flops_fraction
+        assert point.gates is not None
+        assert point.updates is not None
+        assert point.gates[0] is None
+        assert point.updates[0] is None
+        for layer in range(3):
+            np.testing.assert_array_equal(point.keep[layer], original.keep[layer])
+            if layer:
+                update, written_update = point.update(layer), original.update(layer)
+                assert update is not None
+                assert written_update is not None
+                np.testing.assert_array_equal(point.gates[layer], (original.gates or ())[layer])
+                np.testing.assert_array_equal(update.u, written_update.u)
+                np.testing.assert_array_equal(update.v, written_update.v)
+
+
+def test_text_recipe_and_provenance_come_back(tmp_path: Path) -> None:
+    text = {"tokenizer": "words", "language": "ü", "nested": {"a": [1, 2.5, None, True]}}
+    casing = {"word3": "Word3"}
+    path = write_tiny(
+        tmp_path / "model", text=text, casing=casing, recipe={"train": {"seed": 0}}, provenance={"commit": "ab"}
+    )
+    with open_model(path) as file:
+        assert file.description.text == text
+        assert file.tokenizer == "words"
+        assert file.casing == casing
+        assert file.description.recipe == {"train": {"seed": 0}}
+        assert file.description.provenance == {"commit": "ab"}
+        assert file.vocabulary.words == make_vocabulary(11).words
+
+
+def test_what_a_file_leaves_out_is_empty(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "m", text={}, rankings=[], points=[], default_ranking=None)
+    _, description, _ = parts_of(path)
+    assert set(description) == {"format_version", "cell", "shape"}
+    del description["cell"]
+    rewrite(path, description=lambda d: d.pop("cell"))
+    with open_model(path) as file:
+        assert (file.description.cell, file.tokenizer) == ("qrnn", "ptb")
+        assert (file.description.text, file.description.recipe, file.casing) == ({}, {}, {})
+        assert (file.rankings(), file.points(), file.description.default_ranking) == ([], [], None)
+
+
+def test_a_seed_of_zero_is_kept(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "m", rankings=[make_ranking(TINY["qrnn"], 0)], default_ranking=None)
+    with open_model(path) as file:
+        assert file.ranking("random").seed == 0
+
+
+def test_zero_rows_and_extreme_rows_survive_int8() -> None:
+    largest = np.finfo(np.float32).max
+    matrix = np.array([[0, 0], [largest, -largest], [1e-45, 0], [1, -0.5]], np.float32)
+    integers, scale = quantize(matrix)
+    values = dequantize(integers, scale)
+    assert np.isfinite(values).all()
+    assert (scale > 0).all()
+    assert (scale <= LARGEST_SCALE).all()
+    assert integers[1].tolist() == [127, -127]
+    np.testing.assert_allclose(values[[0, 1, 3]], matrix[[0, 1, 3]], rtol=0.01)
+
+
+# Bytes
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_golden_bytes(tmp_path: Path, precision: Precision) -> None:
+    make_golden(tmp_path / "model", precision)
+    golden = GOLDEN / f"golden-{precision}.safetensors"
+    assert (tmp_path / "model").read_bytes() == golden.read_bytes()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_the_safetensors_library_reads_the_same(precision: Precision) -> None:
+    path = GOLDEN / f"golden-{precision}.safetensors"
+    tensors = load_file(path)
+    with open_model(path) as file:
+        assert set(file.stored_weights()) <= set(tensors)
+        for name, array in file.stored_weights().items():
+            np.testing.assert_array_equal(array, tensors[name])
+            assert array.dtype == tensors[name].dtype
+    with safe_open(path, framework="numpy") as opened:
+        assert json.loads(opened.metadata()["rheostat"])["format_version"] == 1
+
+
+def test_every_tensor_is_aligned() -> None:
+    for precision in PRECISIONS:
+        header, _, _ = parts_of(GOLDEN / f"golden-{precision}.safetensors")
+        for name, entry in header.items():
+            if name != "__metadata__":
+                assert entry["data_offsets"][0] % container.DTYPES[entry["dtype"]].itemsize == 0
+
+
+def test_keys_of_later_writers_are_ignored(tiny: Path) -> None:
+    rewrite(tiny, description=lambda d: d.update(comment="hello") or d["points"][0].update(perplexity=60.7))
+    with open_model(tiny) as file:
+        assert len(file.points()) == 2
+
+
+def test_a_file_of_another_writer_may_be_unaligned_and_in_any_order(tiny: Path) -> None:
+    with open_model(tiny) as file:
+        weights = {name: array.copy() for name, array in file.weights().items()}
+    header, description, data = parts_of(tiny)
+    tensors = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    names = sorted(tensors, key=lambda name: (name != "vocabulary", name))
+    moved, position, blocks = {}, 0, []
+    for name in names:
+        begin, end = tensors[name]["data_offsets"]
+        blocks.append(data[begin:end])
+        offsets = [position, position + end - begin]
+        moved[name] = {"data_offsets": offsets, "dtype": tensors[name]["dtype"], "shape": tensors[name]["shape"]}
+        position = offsets[1]
+    vocabulary_bytes = len(blocks[0])
+    assert vocabulary_bytes % 4, "so that what follows is unaligned"
+    header = {**{name: moved[name] for name in reversed(names)}, "__metadata__": header["__metadata__"]}
+    write_parts(tiny, header, description, b"".join(blocks))
+    with open_model(tiny) as file:
+        for name, array in file.weights().items():
+            np.testing.assert_array_equal(array, weights[name])
+            assert array.flags.aligned
+        assert len(file.points()) == 2
+
+
+def test_both_ways_of_reading_entries_agree() -> None:
+    """The quick way, for entries as they are usually written, must say what the careful way says."""
+    for precision in PRECISIONS:
+        header, _, _ = parts_of(GOLDEN / f"golden-{precision}.safetensors")
+        entries = {name: tuple(entry.items()) for name, entry in header.items() if name != "__metadata__"}
+        assert container._parse_usual_entries(entries) == container._parse_entries(entries)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"shape": [2], "dtype": "U8", "data_offsets": [0, 2]},
+        {"dtype": "U8", "shape": [2.0], "data_offsets": [0, 2]},
+        {"dtype": "U8", "shape": [2], "data_offsets": [0, 2.0]},
+        {"dtype": "U8", "shape": [2], "data_offsets": [False, 2]},
+        {"dtype": "U8", "shape": [-2], "data_offsets": [0, -2]},
+        {"dtype": "U8", "shape": [1] * 8 + [2], "data_offsets": [0, 2]},
+        {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]},
+        {"dtype": "U8", "shape": [2], "data_offsets": [0, 2], "more": 1},
+        {"dtype": "U9", "shape": [2], "data_offsets": [0, 2]},
+        {"dtype": ["U8"], "shape": [2], "data_offsets": [0, 2]},
+    ],
+)
+def test_the_quick_way_leaves_what_is_unusual_to_the_careful_one(entry: JsonObject) -> None:
+    assert container._parse_usual_entries({"name": tuple(entry.items())}) is None
+
+
+# Opening
+
+
+def test_large_headers_are_read_whole(tmp_path: Path) -> None:
+    shape = ModelShape(5, 2, (2,) * 200, (1,) * 200)
+    weights = make_weights(shape)
+    write_model(tmp_path / "deep", shape=shape, vocabulary=make_vocabulary(5), weights=weights, text={})
+    with open_model(tmp_path / "deep") as file:
+        assert file.bytes_by_part()["header"] > 2 * container._FIRST_READ_BYTES
+        assert len(file.weights()) == 402
+
+
+def test_bytes_by_part_add_up_to_the_file(tiny: Path) -> None:
+    with open_model(tiny) as file:
+        parts = file.bytes_by_part()
+        assert sum(parts.values()) == tiny.stat().st_size == file.file_bytes
+    assert {"header", "embedding", "output", "clusters", "layers.0", "layers.2", "vocabulary"} <= set(parts)
+    assert {"rankings", "points"} <= set(parts)
+
+
+def test_summary_is_json_and_counts_with_the_shape(tiny: Path) -> None:
+    with open_model(tiny) as file:
+        summary = json.loads(json.dumps(file.summary(), allow_nan=False))
+    assert summary["parameters"] == TINY["qrnn"].parameters
+    assert summary["flops"] == TINY["qrnn"].flops
+    assert [point["name"] for point in summary["points"]] == ["l0-0.5", "second"]
+    assert [point["update_rank"] for point in summary["points"]] == [2, 1]
+    assert summary["points"][0]["widths"] == [3, 3, 2]
+
+
+def test_arrays_outlive_the_file_and_its_replacement(tiny: Path) -> None:
+    before = make_weights(TINY["qrnn"])
+    file = open_model(tiny)
+    bias = file.tensor("output.bias")
+    write_tiny(tiny, weights=make_weights(TINY["qrnn"], seed=9))
+    np.testing.assert_array_equal(file.tensor("embedding.weight"), before["embedding.weight"])
+    file.close()
+    np.testing.assert_array_equal(bias, before["output.bias"])
+    with pytest.raises(ModelFileError, match="found it closed"):
+        file.tensor("output.bias")
+    file.close()
+
+
+def test_a_file_replaced_before_its_first_use_is_the_old_one(tiny: Path) -> None:
+    with open_model(tiny) as file:
+        write_tiny(tiny, weights=make_weights(TINY["qrnn"], seed=9))
+        expected = make_weights(TINY["qrnn"])["output.bias"]
+        np.testing.assert_array_equal(file.tensor("output.bias"), expected)
+
+
+def test_a_file_cut_short_after_opening_is_an_error(tiny: Path) -> None:
+    with open_model(tiny) as file:
+        os.truncate(tiny, 100)
+        with pytest.raises(ModelFileError, match="bytes to map"):
+            file.tensor("output.bias")
+
+
+def test_mapped_weights_cannot_be_written_to(tiny: Path) -> None:
+    with open_model(tiny) as file:
+        weight = file.tensor("embedding.weight")
+    with pytest.raises(ValueError, match="read-only"):
+        weight[0, 0] = 1
+
+
+def test_a_name_that_is_not_there_is_answered_with_those_that_are(tiny: Path) -> None:
+    with open_model(tiny) as file:
+        with pytest.raises(OperatingPointError, match="no ranking 'l0' was found; it has: random-3, other"):
+            file.ranking("l0")
+        with pytest.raises(OperatingPointError, match=r"no point 'x' was found; it has: l0-0\.5, second"):
+            file.point("x")
+        with pytest.raises(ModelFileError, match="no weights named 'vocabulary'"):
+            file.tensor("vocabulary")
+
+
+def test_opening_reads_no_weights() -> None:
+    """Resident memory of a process that opens the full-size file, before, after, and after using one tensor."""
+    path = shared_model()
+    script = f"""
+import psutil
+from rheostat.model_file import open_model
+open_model({str(GOLDEN / "golden-float16.safetensors")!r}).summary()
+resident = lambda: psutil.Process().memory_info().rss
+before = resident()
+file = open_model({str(path)!r})
+opened = resident()
+used = file.raw("layers.1.weight").sum(dtype="float32")
+print(opened - before, resident() - opened)
+"""
+    answer = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    opening, using = map(int, answer.stdout.split())
+    assert opening < 300_000
+    assert using > 14_000_000
+
+
+def test_the_shared_model_is_read() -> None:
+    with open_model(shared_model()) as file:
+        assert file.shape.parameters == 24_020_150
+        assert (file.precision, file.tokenizer) == ("float16", "ptb")
+        assert len(file.vocabulary) == 10_000
+        weights = file.weights()
+    assert {name: array.shape for name, array in weights.items()} == file.shape.tensor_shapes()
+
+
+# Packing
+
+
+def test_packing_without_changes_gives_the_same_bytes(tmp_path: Path) -> None:
+    for precision in PRECISIONS:
+        golden = GOLDEN / f"golden-{precision}.safetensors"
+        with open_model(golden) as file:
+            repack(file, tmp_path / "same")
+            repack(file, tmp_path / "again", precision=precision)
+        assert (tmp_path / "same").read_bytes() == golden.read_bytes()
+        assert (tmp_path / "again").read_bytes() == golden.read_bytes()
+
+
+def test_packing_changes_the_precision_and_nothing_else(tmp_path: Path) -> None:
+    with open_model(GOLDEN / "golden-float32.safetensors") as file:
+        for precision in PRECISIONS:
+            repack(file, tmp_path / "packed", precision=precision)
+            golden = GOLDEN / f"golden-{precision}.safetensors"
+            assert (tmp_path / "packed").read_bytes() == golden.read_bytes()
+
+
+def test_packing_int8_to_floats_keeps_its_values(tmp_path: Path) -> None:
+    with open_model(GOLDEN / "golden-int8.safetensors") as file:
+        repack(file, tmp_path / "floats", precision="float32")
+        expected = file.weights()
+    with open_model(tmp_path / "floats") as file:
+        assert file.precision == "float32"
+        for name, array in file.weights().items():
+            np.testing.assert_array_equal(array, expected[name])
+
+
+def test_packing_orders_and_drops(tiny: Path, tmp_path: Path) -> None:
+    def names(**changes: Any) -> tuple[list[str], list[str], str | None]:
+        with open_model(tiny) as file:
+            repack(file, tmp_path / "out", **changes)
+        with open_model(tmp_path / "out") as packed:
+            packed.points()
+            description = packed.description
+        return (
+            [entry.name for entry in description.rankings],
+            [entry.name for entry in description.points],
+            description.default_ranking,
+        )
+
+    both, points = ["random-3", "other"], ["l0-0.5", "second"]
+    assert names() == (both, points, "random-3")
+    assert names(points=["second", "l0-0.5"]) == (both, ["second", "l0-0.5"], "random-3")
+    assert names(points=["second"]) == (both, ["second"], "random-3")
+    assert names(points=[]) == (both, [], "random-3")
+    assert names(drop_points=["l0-0.5"]) == (both, ["second"], "random-3")
+    assert names(default_ranking="other") == (both, points, "other")
+    assert names(drop_rankings=["other"]) == (["random-3"], points, "random-3")
+    assert names(drop_rankings=["random-3"], default_ranking="other") == (["other"], points, "other")
+    assert names(drop_rankings=both) == ([], points, None)
+    with pytest.raises(OperatingPointError, match="default ranking 'random-3' is to be dropped"):
+        names(drop_rankings=["random-3"])
+    with pytest.raises(OperatingPointError, match="no ranking 'l0'"):
+        names(drop_rankings=["l0"])
+    with pytest.raises(OperatingPointError, match="no point 'x'"):
+        names(points=["x"])
+    with pytest.raises(ModelFileError, match="default_ranking 'l0'"):
+        names(default_ranking="l0")
+
+
+def test_packing_adds_rankings_and_points(tiny: Path) -> None:
+    shape = TINY["qrnn"]
+    with open_model(tiny) as file:
+        repack(
+            file,
+            tiny,
+            add_rankings=[make_ranking(shape, 8, "other"), make_ranking(shape, 9, "new")],
+            add_points=[replace(make_point(shape), name="third", gates=None, updates=None)],
+            provenance={"pruned": True},
+        )
+    with open_model(tiny) as file:
+        assert [ranking.name for ranking in file.rankings()] == ["random-3", "other", "new"]
+        assert file.ranking("other").seed == 8
+        assert [point.name for point in file.points()] == ["l0-0.5", "second", "third"]
+        assert file.point("third").gates is None
+        assert file.description.provenance == {"pruned": True}
+
+
+def test_the_first_ranking_added_becomes_the_default(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "m", rankings=[], points=[], default_ranking=None)
+    with open_model(path) as file:
+        repack(file, path, add_rankings=[make_ranking(TINY["qrnn"], 0, "first")])
+    with open_model(path) as file:
+        assert file.description.default_ranking == "first"
+
+
+# Writing
+
+
+def refused(tmp_path: Path, message: str, **changes: Any) -> None:
+    path = tmp_path / "refused"
+    with pytest.raises(ModelFileError, match=message) as caught:
+        write_tiny(path, **changes)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
+    shape = TINY["qrnn"]
+    weights = make_weights(shape)
+    bad = weights["layers.1.weight"].copy()
+    bad[2, 3] = np.nan
+    ranking = make_ranking(shape)
+    refused(tmp_path, "a value in layers.1.weight that is not finite", weights=weights | {"layers.1.weight": bad})
+    refused(tmp_path, "1e.05 in output.bias", weights=weights | {"output.bias": np.full(11, 1e5)}, precision="float16")
+    refused(tmp_path, "not finite", weights=weights | {"output.bias": np.full(11, 1e300)})
+    refused(tmp_path, "weights decoder.weight; expected only", weights=weights | {"decoder.weight": bad})
+    refused(tmp_path, r"of shape \[2, 2\]; expected \[18\]", weights=weights | {"layers.1.bias": np.zeros((2, 2))})
+    refused(tmp_path, "no weights output.bias", weights={k: v for k, v in weights.items() if k != "output.bias"})
+    refused(tmp_path, "3 words; expected 11 by the shape", vocabulary=make_vocabulary(3))
+    refused(tmp_path, "precision 'int4'; expected one of float32, float16, int8", precision="int4")
+    refused(tmp_path, "tokenizer 'bpe'", text={"tokenizer": "bpe"})
+    refused(tmp_path, "that JSON cannot hold", provenance={"path": Path()})
+    refused(tmp_path, "that JSON cannot hold", provenance={"rate": float("nan")})
+    refused(tmp_path, "that JSON cannot hold", provenance={"half a character": "\ud800"})
+    refused(tmp_path, "default_ranking 'x'", default_ranking="x")
+    refused(tmp_path, "the name 'a b' in rankings", rankings=[replace(ranking, name="a b")])
+    refused(tmp_path, "the name random twice in rankings", rankings=[ranking, ranking], default_ranking=None)
+    refused(tmp_path, "ranking 'random' has scores", rankings=[Ranking("random", "", ())], default_ranking=None)
+    refused(tmp_path, "point 'full' keeps filters out of order", points=[wrong_order(full_point(shape))])
+
+
+def wrong_order(point: Any) -> Any:
+    return replace(point, keep=(point.keep[0][::-1].copy(), *point.keep[1:]))
+
+
+def test_a_cut_model_is_no_model_file(tmp_path: Path) -> None:
+    shape = TINY["qrnn"]
+    small, small_shape = cut(make_weights(shape), shape, make_point(shape))
+    changes = {"shape": small_shape, "weights": small, "rankings": [], "points": [], "default_ranking": None}
+    refused(tmp_path, "a last layer 2 wide; expected embedding_size 4", **changes)
+
+
+def test_only_qrnn_files_have_rankings_and_points(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="rankings or points of cell lstm"):
+        write_tiny(tmp_path / "m", "lstm", rankings=[make_ranking(TINY["lstm"])])
+
+
+def test_a_folder_or_a_missing_folder_is_no_place_to_write(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="found a folder; expected the name of a file"):
+        write_tiny(tmp_path)
+    with pytest.raises(ModelFileError, match=r"found no folder .*missing; expected one to write to; create it"):
+        write_tiny(tmp_path / "missing" / "model")
+    with pytest.raises(ModelFileError, match="null"):
+        write_tiny(tmp_path / "nul\0l")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on the size of files")
+def test_a_full_disk_leaves_the_old_file_intact(tiny: Path) -> None:
+    import resource
+
+    before = tiny.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+    try:
+        with pytest.raises(ModelFileError, match=r"cannot be written \(File too large\)"):
+            write_tiny(tiny, weights=make_weights(TINY["qrnn"], seed=9))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert tiny.read_bytes() == before
+    assert list(tiny.parent.iterdir()) == [tiny]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, error: Any
+) -> None:
+    before = tiny.read_bytes()
+
+    def fail(_: int) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises((ModelFileError, KeyboardInterrupt)):
+        write_tiny(tiny, weights=make_weights(TINY["qrnn"], seed=9))
+    assert tiny.read_bytes() == before
+    assert list(tiny.parent.iterdir()) == [tiny]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="symbolic links and modes are POSIX's")
+def test_writing_follows_links_and_keeps_the_mode(tiny: Path) -> None:
+    link = tiny.with_name("link")
+    link.symlink_to(tiny)
+    tiny.chmod(0o640)
+    write_tiny(link, weights=make_weights(TINY["qrnn"], seed=9))
+    assert link.is_symlink()
+    assert tiny.stat().st_mode & 0o777 == 0o640
+    with open_model(tiny) as file:
+        expected = make_weights(TINY["qrnn"], seed=9)["output.bias"]
+        np.testing.assert_array_equal(file.tensor("output.bias"), expected)

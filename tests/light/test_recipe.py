@@ -1,0 +1,87 @@
+"""Recipes: reading, changing, and what is said about a mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from rheostat.errors import RecipeError
+from rheostat.recipe import fill, read_recipe, recipe_names
+
+
+@dataclass(frozen=True)
+class Inner:
+    epochs: int = 1
+    rate: float = 0.5
+    kind: Literal["a", "b"] = "a"
+    sizes: tuple[int, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise ValueError("epochs must be at least 1")
+
+
+@dataclass(frozen=True)
+class Outer:
+    data: str = ""
+    train: Inner = field(default_factory=Inner)
+
+
+def test_the_recipes_of_the_papers_are_shipped() -> None:
+    assert {"tiny", "chat", "ptb", "ptb-fast", "wikitext2", "wikitext103"} <= set(recipe_names())
+
+
+def test_tables_fill_dataclasses() -> None:
+    recipe = fill(Outer, {"data": "x", "train": {"epochs": 3, "rate": 2, "sizes": [1, 2], "counts": {"<eos>": 4}}})
+    assert recipe == Outer("x", Inner(3, 2.0, "a", (1, 2), {"<eos>": 4}))
+
+
+@pytest.mark.parametrize(
+    ("tables", "message"),
+    [
+        ({"trian": {}}, "unknown table 'trian' (did you mean 'train'?)"),
+        ({"train": {"epoch": 2}}, "unknown key 'epoch' (did you mean 'epochs'?)"),
+        ({"train": {"epochs": "two"}}, "train.epochs is 'two'; expected a whole number"),
+        ({"train": {"epochs": True}}, "train.epochs is True; expected a whole number"),
+        ({"train": {"kind": "c"}}, "train.kind is 'c'; expected one of 'a', 'b'"),
+        ({"train": {"sizes": 3}}, "train.sizes is 3; expected a list"),
+        ({"train": {"sizes": [1, "x"]}}, "train.sizes[1] is 'x'; expected a whole number"),
+        ({"train": {"counts": {"w": "x"}}}, "train.counts.w is 'x'; expected a whole number"),
+        ({"train": 3}, "train is 3; expected a table"),
+        ({"train": {"epochs": 0}}, "train: epochs must be at least 1"),
+    ],
+)
+def test_a_mistake_is_named(tables: dict[str, object], message: str) -> None:
+    with pytest.raises(RecipeError) as error:
+        fill(Outer, tables)
+    assert message in str(error.value)
+
+
+def test_changes_are_read_as_toml_values(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("[train]\nepochs = 1\n")
+    tables = read_recipe(str(path), ["train.epochs=7", "train.kind=b", "train.sizes=[1, 2]", "other.rate = 1e-3"])
+    assert tables == {"train": {"epochs": 7, "kind": "b", "sizes": [1, 2]}, "other": {"rate": 1e-3}}
+
+
+@pytest.mark.parametrize("change", ["train.epochs", "epochs=3", "=", "train.=3"])
+def test_a_change_that_cannot_be_read_is_refused(change: str) -> None:
+    with pytest.raises(RecipeError, match=r"table\.key=value"):
+        read_recipe("tiny", [change])
+
+
+def test_an_unknown_recipe_suggests_the_nearest() -> None:
+    with pytest.raises(RecipeError, match="did you mean 'wikitext2'"):
+        read_recipe("wikitext")
+
+
+def test_a_damaged_recipe_names_the_place(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("[train\n")
+    with pytest.raises(RecipeError, match="not valid TOML"):
+        read_recipe(str(path))
