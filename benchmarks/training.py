@@ -1,0 +1,180 @@
+"""A full training step of ptb-qrnn (batch 40 × 70) against the time of its matrix products alone, in one run.
+
+Also against the textbook per-step loop and an AWD-LSTM of the same size; and the peak memory of a step. The step is the
+trainer's own, with the regularisation and optimizer of the `ptb-fast` recipe. What is compared is interleaved, and
+medians are taken, so that a busy machine slows both sides alike.
+
+    python benchmarks/training.py --json -o results/benchmark-training.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rheostat.provenance import provenance
+from rheostat.recipe import fill, read_recipe
+from rheostat.shape import ModelShape
+from rheostat.training import scan
+from rheostat.training.configuration import ModelConfig, TrainConfig, TrainingRecipe
+from rheostat.training.language_model import LanguageModel
+from rheostat.training.machine import keep_freed_memory
+from rheostat.training.run import make_fabric
+from rheostat.training.run_folder import RunFolder
+from rheostat.training.task import WeightTraining
+from rheostat.training.trainer import Trainer
+from timing import interleaved_seconds
+
+VOCABULARY = 10_000
+BATCH, LENGTH = 40, 70
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+TARGETS = {"fp32": 1.3, "bf16": 1.8}
+AWD_LSTM = ModelConfig(cell="lstm", layers=3, hidden_size=1150, windows=())
+
+
+class Silence:
+    """A reporter that reports nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+def make_step(model: ModelConfig, precision: str, folder: Path) -> tuple[Callable[[], None], ModelShape]:
+    """One step of the trainer on random text, and the model's shape."""
+    changes = ["train.random_length=false", "train.epochs=1000"]
+    recipe = fill(TrainingRecipe, read_recipe("ptb-fast", changes))
+    torch.manual_seed(1)
+    network = LanguageModel(model.shape(VOCABULARY))
+    ids = np.random.default_rng(1).integers(0, VOCABULARY, BATCH * (LENGTH * 400 + 1), dtype=np.int32)
+    task = WeightTraining(network, recipe.regularization, ids[:100], lambda *_: None, precision)
+    run_folder = RunFolder(folder)
+    run_folder.create(resume=False)
+    config: TrainConfig = recipe.train
+    assert (config.batch_size, config.sequence_length) == (BATCH, LENGTH)
+    trainer = Trainer(task, ids, config, run_folder, make_fabric(), Silence(), {})
+    trainer._open_logs()
+    return trainer._step, network.shape
+
+
+def make_products(shape: ModelShape, dtype: torch.dtype) -> Callable[[], None]:
+    """The matrix products of one step and nothing else: forward, gradient of the input, gradient of the weights."""
+    matrices = [size for name, size in shape.tensor_shapes().items() if name.startswith("layers.") and len(size) == 2]
+    matrices.append((shape.vocabulary_size, shape.output_size))
+    tokens, operands = BATCH * LENGTH, []
+    for rows, columns in matrices:
+        inputs, weight = torch.randn(tokens, columns, dtype=dtype), torch.randn(rows, columns, dtype=dtype)
+        outputs = torch.empty(tokens, rows, dtype=dtype)
+        operands.append((inputs, weight, outputs, torch.empty_like(inputs), torch.empty_like(weight)))
+
+    def run() -> None:
+        for inputs, weight, outputs, input_gradient, weight_gradient in operands:
+            torch.mm(inputs, weight.t(), out=outputs)
+            torch.mm(outputs, weight, out=input_gradient)
+            torch.mm(outputs.t(), inputs, out=weight_gradient)
+
+    return run
+
+
+def textbook_pool(gates: torch.Tensor, cell: torch.Tensor, path: str = "auto") -> tuple[torch.Tensor, torch.Tensor]:
+    """The recurrence as it is written in papers: a Python loop over time, differentiated by torch."""
+    hidden = []
+    for step in gates:
+        z, f, o = step.chunk(3, dim=-1)
+        z, f, o = z.tanh(), f.sigmoid(), o.sigmoid()
+        cell = f * cell + (1 - f) * z
+        hidden.append(o * cell)
+    return torch.stack(hidden), cell
+
+
+def textbook(step: Callable[[], None]) -> Callable[[], None]:
+    """The same step with the textbook loop in place of the pooling kernel."""
+    from rheostat.training import qrnn
+
+    def run() -> None:
+        qrnn.pool = textbook_pool  # type: ignore[assignment]
+        try:
+            step()
+        finally:
+            qrnn.pool = scan.pool
+
+    return run
+
+
+def measure(repeats: int, folder: Path) -> dict[str, Any]:
+    qrnn_step, shape = make_step(ModelConfig(), "fp32", folder / "fp32")
+    lstm_step, lstm_shape = make_step(AWD_LSTM, "fp32", folder / "lstm")
+    products = make_products(shape, torch.float32)
+    functions = {"step": qrnn_step, "products": products, "textbook": textbook(qrnn_step), "awd_lstm": lstm_step}
+    seconds = {"fp32": interleaved_seconds(functions, repeats)}
+    try:
+        products = make_products(shape, torch.bfloat16)
+        products()
+    except RuntimeError as error:
+        print(f"no bf16 products on this machine: {error}", file=sys.stderr)
+    else:
+        step, _ = make_step(ModelConfig(), "bf16", folder / "bf16")
+        # where bf16 is emulated, a turn takes minutes
+        seconds["bf16"] = interleaved_seconds({"step": step, "products": products}, max(2, repeats // 4))
+    fp32 = seconds["fp32"]
+    flops = 3 * BATCH * LENGTH * shape.flops
+    return {
+        "step_over_products": {name: values["step"] / values["products"] for name, values in seconds.items()},
+        "target": TARGETS,
+        "textbook_over_step": fp32["textbook"] / fp32["step"],
+        "awd_lstm_over_step": fp32["awd_lstm"] / fp32["step"],
+        "parameters": {"ptb-qrnn": shape.parameters, "awd-lstm": lstm_shape.parameters},
+        "seconds": seconds,
+        "products_gflops_per_second": {name: flops / values["products"] / 1e9 for name, values in seconds.items()},
+        "tokens_per_second": {name: BATCH * LENGTH / values["step"] for name, values in seconds.items()},
+    }
+
+
+def peak_memory_mb(folder: Path) -> float:
+    """Of a process that makes three full-size steps and nothing else."""
+    step, _ = make_step(ModelConfig(), "fp32", folder / "memory")
+    for _ in range(3):
+        step()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--json", action="store_true", help="print all figures as one JSON object on the last line")
+    parser.add_argument("-o", "--out", type=Path, help="write them to this file too")
+    parser.add_argument("--memory-only", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.memory_only:
+            print(json.dumps(peak_memory_mb(Path(folder))))
+            return
+        command = [sys.executable, __file__, "--memory-only"]
+        memory = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+        figures = measure(arguments.repeats, Path(folder))
+    figures = {**figures, "peak_memory_mb": memory, "threads": torch.get_num_threads(), "provenance": provenance()}
+    for precision, ratio in figures["step_over_products"].items():
+        print(f"{precision}: a step takes {ratio:.2f} times its products (target {TARGETS[precision]})")
+    print(f"textbook loop: {figures['textbook_over_step']:.2f} steps of ours")
+    print(
+        f"AWD-LSTM, {figures['parameters']['awd-lstm']:,} parameters: {figures['awd_lstm_over_step']:.2f} steps of ours"
+    )
+    print(f"peak memory of a process that trains: {memory:,.0f} MB")
+    if arguments.out:
+        arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
+    if arguments.json:
+        print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

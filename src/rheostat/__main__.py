@@ -1,0 +1,5 @@
+"""`python -m rheostat`: the same as the `rheostat` command."""
+
+from rheostat.cli import main
+
+main()

@@ -1,0 +1,110 @@
+"""A grid of operating points, measured one by one into a results file that can be gone on with at any time.
+
+Knows the grid and the file; how a point is measured is given to it. Each finished point is written at once, so that a
+sweep that was killed loses nothing but the point it was at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rheostat.errors import RheostatError
+from rheostat.metrics import Quality
+from rheostat.operating_point import OperatingPoint
+from rheostat.provenance import provenance
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement of the grid. label: the ranking's or the stored point's name; "full" for the whole model."""
+
+    label: str
+    criterion: str
+    seed: int | None
+    knob: float
+    split: str
+    allocation: str = "uniform"
+
+    @property
+    def key(self) -> tuple[str, float, str]:
+        return self.label, self.knob, self.split
+
+
+@dataclass(frozen=True)
+class Measured:
+    point: OperatingPoint
+    quality: Quality
+
+
+Measure = Callable[[Cell, Callable[[float], None]], Measured]
+
+
+class ResultsFile:
+    """Rows of measurements with where they come from, as JSON; replaced as a whole after every row."""
+
+    def __init__(self, path: Path, subject: Mapping[str, Any]) -> None:
+        self.path, self.subject = path, dict(subject)
+        self.rows: list[dict[str, Any]] = []
+        if path.exists():
+            self._load()
+
+    def _load(self) -> None:
+        try:
+            contents = json.loads(self.path.read_text(encoding="utf-8"))
+            found, self.rows = contents["subject"], contents["rows"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise RheostatError(f"{self.path} is not a results file of a sweep ({error}); choose another -o") from None
+        if found != self.subject:
+            raise RheostatError(
+                f"{self.path} holds results of {found}; these would be of {self.subject}: choose another -o"
+            )
+
+    def has(self, cell: Cell) -> bool:
+        return any((row["label"], row["knob"], row["split"]) == cell.key for row in self.rows)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        self.rows.append(dict(row))
+        contents = {"kind": "sweep", "subject": self.subject, "provenance": provenance(), "rows": self.rows}
+        temporary = self.path.with_suffix(".partial")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("w", encoding="utf-8") as file:
+                json.dump(contents, file, indent=1, ensure_ascii=False)
+                file.write("\n")
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.path)
+        except OSError as error:
+            raise RheostatError(f"cannot write {self.path}: {error.strerror}; what it held is intact") from None
+
+
+def sweep(
+    cells: Sequence[Cell], measure: Measure, results: ResultsFile, progress: Callable[[str, float], None]
+) -> Iterator[dict[str, Any]]:
+    """Measure the cells that are not in the results yet; yields each new row. progress: label and share of it all."""
+    left = [cell for cell in cells if not results.has(cell)]
+    # A point costs what its knob says, so that the bar moves evenly.
+    total, done = sum(cell.knob for cell in cells), sum(cell.knob for cell in cells if results.has(cell))
+    for cell in left:
+        label = f"{cell.label} {cell.knob:.0%} {cell.split}"
+
+        def show(share: float, label: str = label, cell: Cell = cell, before: float = done) -> None:
+            progress(label, (before + share * cell.knob) / total)
+
+        show(0.0)
+        measured = measure(cell, show)
+        row = {
+            **asdict(cell),
+            "flops_fraction": measured.point.flops_fraction,
+            "widths": list(measured.point.widths),
+            **measured.quality.as_json(),
+        }
+        results.add(row)
+        done += cell.knob
+        yield row
+    progress("done", 1.0)

@@ -1,0 +1,74 @@
+"""The command line: one sub-command per step. Reads arguments, calls the package, prints; no arithmetic.
+
+Results go to stdout, progress and messages to stderr. Exit code 0: fine; 1: a `RheostatError`, in one line; 2: usage.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+import rheostat
+from rheostat.cli import evaluate, files, prune, report, suggest, train
+from rheostat.cli.console import messages, one_line
+from rheostat.errors import RheostatError, RheostatWarning
+
+app = typer.Typer(
+    name="rheostat",
+    help="A power knob for neural language models.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(train.train)
+app.command()(evaluate.evaluate)
+app.command()(prune.prune)
+app.command()(evaluate.sweep)
+app.command()(report.report)
+app.command()(files.inspect)
+app.command()(files.pack)
+app.command()(suggest.suggest)
+app.command()(suggest.demo)
+
+_debug = False
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"rheostat {rheostat.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    global _debug
+    _debug = debug
+
+
+def main() -> None:
+    """Run the command line; the console script."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except RheostatError as error:
+        if _debug:
+            raise
+        messages.print(f"error: {one_line(error)}", style="bold red", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except BrokenPipeError:  # `rheostat … | head`
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    if issubclass(category, RheostatWarning):
+        messages.print(f"note: {message}", style="yellow", markup=False, highlight=False, soft_wrap=True)

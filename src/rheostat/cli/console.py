@@ -1,0 +1,51 @@
+"""What commands share: where things are printed, and progress bars (on stderr, so that stdout stays clean)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+results = Console()
+messages = Console(stderr=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON object on one line of stdout."""
+    print(json.dumps(value, ensure_ascii=False))
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def progress_bar() -> Progress:
+    """A bar with a label, the share done and the time left; disappears when it is done."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        console=messages,
+        transient=True,
+    )
+
+
+@contextmanager
+def labelled_share() -> Iterator[Callable[[str, float], None]]:
+    """One bar whose label changes as the work goes on."""
+    with progress_bar() as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda label, share: bar.update(task, description=label, completed=share)
+
+
+@contextmanager
+def shares(label: str) -> Iterator[Callable[[float], None]]:
+    """A bar that is told the share done."""
+    with progress_bar() as bar:
+        task = bar.add_task(label, total=1.0)
+        yield lambda share: bar.update(task, completed=share)

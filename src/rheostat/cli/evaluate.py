@@ -1,0 +1,127 @@
+"""`rheostat evaluate` and `rheostat sweep`: perplexity and recall at one operating point, or at many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rheostat import knob as knob_positions
+from rheostat.benchmark.sweep import Cell, Measured, ResultsFile
+from rheostat.benchmark.sweep import sweep as run_sweep
+from rheostat.cli.console import labelled_share, messages, print_json, shares
+from rheostat.corpus import CorpusConfig, Split, load_split
+from rheostat.errors import OperatingPointError
+from rheostat.model_file import ModelFile, open_model
+from rheostat.operating_point import FULL
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    data: Annotated[str, typer.Option(help="A folder with train, valid and test text, one text file, or 'chat'.")],
+    split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
+    knob: Annotated[float, typer.Option(help="Share of the FLOPs that may be spent.")] = 1.0,
+    criterion: Annotated[str | None, typer.Option(help="Cut by this criterion.")] = None,
+    ranking: Annotated[str | None, typer.Option(help="Cut by the ranking of this name.")] = None,
+    point: Annotated[str | None, typer.Option(help="Use the stored point of this name.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Measure perplexity and R@1/3/5 of a model on a text, at any position of the knob.
+
+    The text is one stream with an <eos> per line; the state is carried through; every token but the first is predicted
+    once.
+
+    Example: rheostat evaluate model.safetensors --data DIR --split test --knob 0.8 --json
+    """
+    from rheostat.training.evaluation import PointEvaluator
+
+    with open_model(model) as file:
+        chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
+        text = _read(file, data, split)
+        with shares("evaluating") as progress:
+            quality = PointEvaluator(file).quality(chosen, text.ids, progress)
+    if json:
+        where = {"point": chosen.name, "split": split, "model": str(model)}
+        print_json({**quality.as_json(), "flops_fraction": chosen.flops_fraction, **where})
+    else:
+        recall = "  ".join(f"R@{k} {share:.2%}" for k, share in quality.recall.items())
+        print(
+            f"{split} at {chosen.flops_fraction:.2%} of the FLOPs ({chosen.name}): "
+            f"perplexity {quality.perplexity:.3f}  {recall}  ({quality.predictions:,} predictions)"
+        )
+
+
+def sweep(
+    model: Annotated[Path, typer.Argument(help="A model file with rankings.")],
+    data: Annotated[str, typer.Option(help="A folder with train, valid and test text, or 'chat'.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The results file; what it holds already is kept.")],
+    criterion: Annotated[
+        list[str] | None, typer.Option(help="Rankings of this criterion; repeat it; all by default.")
+    ] = None,
+    knob: Annotated[list[float] | None, typer.Option(help="Share of the FLOPs; repeat it.")] = None,
+    split: Annotated[list[str] | None, typer.Option(help="valid and test by default; repeat it.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print each new row as JSON.")] = False,
+) -> None:
+    """Measure a model at many operating points: all rankings at all knob positions, and its stored points.
+
+    Each finished point is written at once; the same command again goes on where it stopped.
+
+    Example: rheostat sweep model.safetensors --data DIR --knob 0.8 --knob 0.6 -o results/ptb.json
+    """
+    from rheostat.training.evaluation import PointEvaluator
+
+    with open_model(model) as file:
+        splits = split or ["valid", "test"]
+        texts = {name: _read(file, data, name) for name in splits}
+        cells = _grid(file, criterion, knob or [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], splits)
+        subject = {"model": model.name, "corpus": Path(data).name, "flops": file.shape.flops}
+        results, evaluator = ResultsFile(out, subject), PointEvaluator(file)
+
+        def measure(cell: Cell, progress: Callable[[float], None]) -> Measured:
+            if cell.allocation == "stored":
+                point = file.point(cell.label)
+            else:
+                name = None if cell.label == FULL else cell.label
+                point = knob_positions.choose(file, cell.knob, ranking=name)
+            return Measured(point, evaluator.quality(point, texts[cell.split].ids, progress))
+
+        with labelled_share() as progress:
+            for row in run_sweep(cells, measure, results, progress):
+                if json:
+                    print_json(row)
+                else:
+                    messages.print(
+                        f"{row['label']} at {row['flops_fraction']:.2%}, {row['split']}: "
+                        f"perplexity {row['perplexity']:.2f}, R@3 {row['recall_at_3']:.2%}",
+                        highlight=False,
+                    )
+    print(f"{out}: {len(results.rows)} rows")
+
+
+def _grid(file: ModelFile, criteria: Sequence[str] | None, knobs: Sequence[float], splits: Sequence[str]) -> list[Cell]:
+    """The whole model, every ranking at every position, every stored point; largest first, so that a bar is honest."""
+    known = {entry.criterion for entry in file.description.rankings}
+    known |= {entry.criterion for entry in file.description.points}
+    if missing := set(criteria or ()) - known:
+        raise OperatingPointError(
+            f"{file.path} has no ranking or point of {', '.join(sorted(missing))}; "
+            f"expected one of {', '.join(sorted(known)) or 'those that rheostat prune adds'}"
+        )
+    wanted = known if criteria is None else set(criteria)
+    rankings = [entry for entry in file.description.rankings if entry.criterion in wanted]
+    points = [entry for entry in file.description.points if entry.criterion in wanted]
+    cells = [Cell(FULL, "", None, 1.0, split) for split in splits]
+    for knob in sorted(knobs, reverse=True):
+        cells += [Cell(r.name, r.criterion, r.seed, knob, split) for r in rankings for split in splits]
+    cells += [
+        Cell(p.name, p.criterion, None, round(p.flops_fraction, 4), split, "stored") for p in points for split in splits
+    ]
+    return cells
+
+
+def _read(file: ModelFile, data: str, split: str) -> Split:
+    config = CorpusConfig(tokenizer=file.tokenizer)
+    with shares(f"reading {split}") as progress:
+        return load_split(data, split, config, file.vocabulary, progress=lambda _, share: progress(share))

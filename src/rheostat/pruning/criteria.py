@@ -1,0 +1,147 @@
+"""Criteria: how much each filter of each layer matters. Higher = keep.
+
+A criterion is a function from a `Subject` to one score per filter and layer, registered under its name:
+
+    @criterion("filter-norm")
+    def filter_norm(subject: Subject) -> Scores: ...
+
+That is all there is to adding one (docs/criteria.md). Criteria score; which filters a knob position keeps is
+`operating_point.select`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rheostat.errors import OperatingPointError, RheostatError
+from rheostat.operating_point import Ranking
+from rheostat.shape import QRNN_GATES
+from rheostat.training.batches import Batches
+from rheostat.training.language_model import LanguageModel, detach
+from rheostat.training.regularization import embed
+
+Scores = list[Tensor]  # one [m] per layer
+
+BATCH, LENGTH = 40, 70  # texts side by side and steps at a time, for criteria that read the text
+
+
+def _ignore(share: float) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model to be scored, and what a criterion may use to score it."""
+
+    model: LanguageModel
+    ids: np.ndarray | None = None  # the training text
+    share: float = 1.0  # of it that may be read, from its beginning
+    seed: int = 1
+    progress: Callable[[float], None] = field(default=_ignore)
+
+    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Inputs and targets [T, B] of one pass over the text (its share), in order."""
+        if self.ids is None:
+            raise OperatingPointError("this criterion reads the training text; give it with --data")
+        batches = Batches(self.ids[: int(len(self.ids) * self.share)], BATCH)
+        device, position = self.model.embedding.weight.device, 0
+        while batches.has(position):
+            inputs, targets = batches.batch(position, LENGTH)
+            yield inputs.to(device), targets.to(device)
+            position += len(inputs)
+            self.progress(min(position / (batches.rows - 1), 1.0))
+
+
+Criterion = Callable[[Subject], Scores]
+CRITERIA: dict[str, Criterion] = {}
+
+
+def criterion(name: str) -> Callable[[Criterion], Criterion]:
+    """Register a criterion under a name."""
+
+    def register(function: Criterion) -> Criterion:
+        CRITERIA[name] = function
+        return function
+
+    return register
+
+
+def rank(subject: Subject, criterion_name: str, name: str | None = None) -> Ranking:
+    """The ranking of a model's filters under a criterion; its own name is the criterion's unless another is given."""
+    if criterion_name not in CRITERIA:
+        raise OperatingPointError(f"no criterion '{criterion_name}'; expected one of {', '.join(CRITERIA)}")
+    if subject.model.shape.cell != "qrnn":
+        raise OperatingPointError(
+            f"a model of {subject.model.shape.cell} cells has no filters to rank; expected a qrnn"
+        )
+    if not 0 < subject.share <= 1:
+        raise OperatingPointError(f"the share of the text is {subject.share}; expected a number in (0, 1]")
+    scores = CRITERIA[criterion_name](subject)
+    if not all(bool(torch.isfinite(layer).all()) for layer in scores):
+        raise RheostatError(f"criterion {criterion_name} gave a score that is not a finite number")
+    arrays = tuple(layer.detach().cpu().numpy().astype(np.float32) for layer in scores)
+    seed = subject.seed if criterion_name == "random" else None
+    return Ranking(name=name or criterion_name, criterion=criterion_name, scores=arrays, seed=seed)
+
+
+@criterion("random")
+def random(subject: Subject) -> Scores:
+    """A seeded permutation of each layer's filters, so that points nest."""
+    generator = torch.Generator().manual_seed(subject.seed)
+    return [torch.randperm(size, generator=generator).float() for size in subject.model.shape.hidden_sizes]
+
+
+@criterion("filter-norm")
+def filter_norm(subject: Subject) -> Scores:
+    """L1 norm of a filter's row of W_z (the paper finds z most telling: a small row makes a small output)."""
+    weights = subject.model.state_dict()
+    layers = range(len(subject.model.shape.hidden_sizes))
+    return [weights[f"layers.{layer}.weight"].chunk(QRNN_GATES)[0].abs().sum(1) for layer in layers]
+
+
+@criterion("mean-activation")
+@torch.no_grad()
+def mean_activation(subject: Subject) -> Scores:
+    """Mean |h| of a filter over the text."""
+    sums, steps = _zeros(subject.model), 0
+    state = subject.model.initial_state(BATCH)
+    for inputs, _ in subject.batches():
+        outputs = subject.model(inputs, state)
+        state = outputs.state
+        for total, hidden in zip(sums, outputs.layers, strict=True):
+            total += hidden.abs().sum((0, 1))
+        steps += len(inputs)
+    return [total / (steps * BATCH) for total in sums]
+
+
+@criterion("taylor")
+def taylor(subject: Subject) -> Scores:
+    """Mean |h · ∂L/∂h|: to first order, how much the loss of the text changes when the filter is silenced."""
+    sums, steps, model = _zeros(subject.model), 0, subject.model
+    state = model.initial_state(BATCH)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trained:  # gradients of outputs are wanted, not of weights: that halves the work
+        parameter.requires_grad_(False)
+    try:
+        for inputs, targets in subject.batches():
+            rows = embed(inputs, model.embedding.weight, 0.0).requires_grad_()
+            outputs = model.run_layers(rows, state)
+            state = detach(outputs.state)
+            gradients = torch.autograd.grad(model.cross_entropy(outputs.dropped, targets), outputs.layers)
+            for total, hidden, gradient in zip(sums, outputs.layers, gradients, strict=True):
+                total += (hidden.detach() * gradient).abs().sum((0, 1))
+            steps += len(inputs)
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_(True)
+    return [total / (steps * BATCH) for total in sums]
+
+
+def _zeros(model: LanguageModel) -> Scores:
+    device = model.embedding.weight.device
+    return [torch.zeros(size, dtype=torch.float64, device=device) for size in model.shape.hidden_sizes]

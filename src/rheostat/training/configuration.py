@@ -1,0 +1,101 @@
+"""The choices of a training run, as the dataclasses that a recipe fills. No behaviour beyond checking them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rheostat.corpus import CorpusConfig
+from rheostat.shape import Cell, ModelShape
+from rheostat.training.regularization import RegularizationConfig
+
+Optimizer = Literal["nt-asgd", "sgd", "adam", "adamw"]
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The `[model]` table: sizes, except the vocabulary's, which the corpus decides."""
+
+    cell: Cell = "qrnn"
+    embedding_size: int = 400  # 0: as wide as the layers
+    layers: int = 4
+    hidden_size: int = 1550  # of all layers but the last, which is as wide as the embedding
+    windows: tuple[int, ...] = (2,)  # of the first layers; one for the rest
+    softmax_splits: tuple[int, ...] = ()  # first word id of each tail cluster; empty: a plain softmax
+    parameters: int = 0  # if given, the hidden size is solved for: the largest model with at most so many
+
+    def __post_init__(self) -> None:
+        if min(self.layers, self.hidden_size, *self.windows) < 1 or self.embedding_size < 0:
+            raise ValueError("layers, hidden_size and windows must be at least 1, embedding_size at least 0")
+        if len(self.windows) > self.layers:
+            raise ValueError(f"windows names {len(self.windows)} layers; the model has {self.layers}")
+
+    def shape(self, vocabulary_size: int) -> ModelShape:
+        """The shape of this model with a vocabulary of that size."""
+        if any(not 0 < split < vocabulary_size for split in self.softmax_splits):
+            raise ValueError(
+                f"softmax_splits {self.softmax_splits} do not lie inside a vocabulary of {vocabulary_size}"
+            )
+        if not self.parameters:
+            return self._shape(vocabulary_size, self.hidden_size)
+        low, high = 1, self.parameters  # the largest width that fits, by bisection: parameters grow with it
+        if self._shape(vocabulary_size, low).parameters > self.parameters:
+            raise ValueError(f"no hidden size is small enough for {self.parameters:,} parameters")
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = self._shape(vocabulary_size, middle).parameters <= self.parameters
+            low, high = (middle, high) if fits else (low, middle - 1)
+        return self._shape(vocabulary_size, low)
+
+    def _shape(self, vocabulary_size: int, hidden_size: int) -> ModelShape:
+        embedding_size = self.embedding_size or hidden_size
+        return ModelShape(
+            vocabulary_size=vocabulary_size,
+            embedding_size=embedding_size,
+            hidden_sizes=(hidden_size,) * (self.layers - 1) + (embedding_size,),
+            windows=self.windows + (1,) * (self.layers - len(self.windows)),
+            softmax_splits=self.softmax_splits,
+            cell=self.cell,
+        )
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The `[train]` table: how the weights are found."""
+
+    epochs: int = 10
+    steps: int = 0  # if given, the run ends after so many steps, whatever the epochs
+    batch_size: int = 20  # texts read side by side, over all processes
+    sequence_length: int = 70  # steps of back-propagation
+    random_length: bool = True  # vary it: half with probability 0.05, then Normal(·, 5); rate scaled with it
+    optimizer: Optimizer = "adamw"
+    learning_rate: float = 3e-3
+    schedule: Literal["constant", "one-cycle"] = "constant"
+    warmup: float = 0.25  # one-cycle: share of the run in which the rate rises
+    decay_epochs: tuple[int, ...] = ()  # the rate is multiplied by decay_factor after each of these epochs
+    decay_factor: float = 0.1
+    weight_decay: float = 0.0
+    clip: float = 0.25  # largest norm of the gradient; 0: no limit
+    nonmonotone_interval: int = 5  # nt-asgd: evaluations without improvement before averaging begins
+    average_from: float = 1.0  # share of the run after which weights are averaged, whatever the optimizer
+    patience: int = 0  # end once validation has stalled for so many evaluations; 0: never
+    precision: Literal["fp32", "bf16"] = "fp32"
+    seed: int = 1
+    checkpoint_minutes: float = 5.0
+
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.batch_size, self.sequence_length) < 1:
+            raise ValueError("epochs, batch_size and sequence_length must be at least 1")
+        if self.learning_rate <= 0:
+            raise ValueError(f"learning_rate is {self.learning_rate}; expected a positive number")
+
+
+@dataclass(frozen=True)
+class TrainingRecipe:
+    """All tables of a recipe for `rheostat train`."""
+
+    data: str = ""  # the corpus to use when none is given: a folder, or "chat"
+    corpus: CorpusConfig = field(default_factory=CorpusConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    regularization: RegularizationConfig = field(default_factory=RegularizationConfig)

@@ -1,0 +1,81 @@
+"""Quality of a torch model on a text, by the protocol of `rheostat.metrics`; and its next words.
+
+One stream, in stretches long enough for the matrix products to run at full rate; the state is carried from stretch to
+stretch, so that the length of a stretch changes nothing. Used while training, on whatever device the model is on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rheostat.errors import CorpusError
+from rheostat.metrics import RECALL_AT, Quality, QualityCount
+from rheostat.model_file import ModelFile
+from rheostat.operating_point import OperatingPoint, cut
+from rheostat.training.cross_entropy import block_size
+from rheostat.training.language_model import LanguageModel
+
+STRETCH = 1024  # tokens
+
+
+@torch.inference_mode()
+def evaluate(model: LanguageModel, ids: np.ndarray, progress: Callable[[float], None] | None = None) -> Quality:
+    """Perplexity and recall on a stream of token ids; progress is told the share done."""
+    if len(ids) < 2:
+        raise CorpusError(f"a text of {len(ids)} token has nothing to predict; expected at least two tokens")
+    device = model.embedding.weight.device
+    state = model.initial_state(1)
+    count = QualityCount()
+    for first in range(0, len(ids) - 1, STRETCH):
+        # The slice of a memory-mapped corpus is copied here: one stretch, never the split.
+        stretch = torch.as_tensor(np.array(ids[first : first + STRETCH + 1], dtype=np.int64), device=device)
+        outputs = model(stretch[:-1, None], state)
+        state = outputs.state
+        _count_predictions(model, outputs.dropped[:, 0], stretch[1:], count)
+        if progress:
+            progress((first + len(stretch) - 1) / (len(ids) - 1))
+    return count.quality()
+
+
+def _count_predictions(model: LanguageModel, hidden: Tensor, targets: Tensor, count: QualityCount) -> None:
+    """In blocks of tokens, so that the logits of a large vocabulary fit."""
+    size = block_size(model.shape.vocabulary_size)
+    for block, wanted in zip(hidden.split(size), targets.split(size), strict=True):
+        log_probabilities = model.log_probabilities(block)
+        target = log_probabilities.gather(1, wanted[:, None])
+        above = (log_probabilities > target).sum(1)  # words ranked before the target
+        hits = {k: int((above < k).sum()) for k in RECALL_AT}
+        count.add(-float(target.double().sum()), hits, len(wanted))
+
+
+@torch.inference_mode()
+def next_words(model: LanguageModel, ids: list[int], k: int, excluded: list[int]) -> list[tuple[int, float]]:
+    """The k most probable next words after `ids`, with their probabilities; `excluded` ids are never among them."""
+    text = torch.tensor(ids, device=model.embedding.weight.device)[:, None]
+    outputs = model(text, model.initial_state(1))
+    probabilities = model.log_probabilities(outputs.dropped[-1])[0].exp()
+    probabilities[excluded] = 0
+    best = probabilities.topk(min(k, len(probabilities) - len(excluded)))
+    return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
+
+
+class PointEvaluator:
+    """Quality of any operating point of a model file; the weights are read once."""
+
+    def __init__(self, file: ModelFile) -> None:
+        self.shape = file.shape
+        self._weights = {name: torch.tensor(array) for name, array in file.weights().items()}
+
+    def model(self, point: OperatingPoint) -> LanguageModel:
+        """The small dense model of a point."""
+        weights, shape = cut(self._weights, self.shape, point)
+        return LanguageModel.from_weights(shape, weights)
+
+    def quality(
+        self, point: OperatingPoint, ids: np.ndarray, progress: Callable[[float], None] | None = None
+    ) -> Quality:
+        return evaluate(self.model(point), ids, progress)

@@ -1,0 +1,131 @@
+"""A word-level language model in torch: embedding, recurrent layers, tied output layer.
+
+Its parameters have the names and shapes of `ModelShape.tensor_shapes`, so that a state dict and a model file hold the
+same tensors. The state is a value: state in, state out. Knows nothing of files, text or training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor, nn
+
+from rheostat.shape import ModelShape
+from rheostat.training import adaptive_softmax
+from rheostat.training.adaptive_softmax import OutputWeights
+from rheostat.training.lstm import LstmLayer
+from rheostat.training.qrnn import QrnnLayer
+from rheostat.training.regularization import NO_REGULARIZATION, RegularizationConfig, embed, locked_dropout
+
+State = tuple[tuple[Tensor, ...], ...]  # one LayerState or LstmState per layer
+
+
+class Outputs(NamedTuple):
+    """What the layers made of a stretch of text, before the output layer."""
+
+    raw: Tensor  # [T, B, D]: the last layer's output
+    dropped: Tensor  # the same after dropout: what the output layer reads
+    state: State
+    layers: tuple[Tensor, ...]  # every layer's output [T, B, m], before any dropout
+
+
+class LanguageModel(nn.Module):
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.shape = shape
+        bound = 0.1  # Merity et al.
+        weight = torch.empty(shape.vocabulary_size, shape.embedding_size).uniform_(-bound, bound)
+        self.embedding = _Tensors(weight=weight)
+        self.output = _Tensors(bias=torch.zeros(shape.vocabulary_size))
+        if shape.is_cut:
+            self.output.weight = nn.Parameter(torch.zeros(shape.vocabulary_size, shape.output_size))
+        if tails := len(shape.softmax_splits):
+            self.clusters = _Tensors(weight=torch.zeros(tails, shape.output_size), bias=torch.zeros(tails))
+        self.layers = nn.ModuleList(_layer(shape, index) for index in range(len(shape.hidden_sizes)))
+        assert {name: tuple(p.shape) for name, p in self.named_parameters()} == shape.tensor_shapes()
+
+    @classmethod
+    def from_weights(cls, shape: ModelShape, weights: Mapping[str, Any]) -> Self:
+        """A model with given weights: arrays or tensors by name. They are copied."""
+        with torch.device("meta"):
+            model = cls(shape)
+        tensors = {
+            name: value.detach().clone() if isinstance(value, Tensor) else torch.tensor(value)
+            for name, value in weights.items()
+        }
+        model.load_state_dict(tensors, assign=True)
+        return model
+
+    def initial_state(self, batch_size: int) -> State:
+        """Before the text starts."""
+        return tuple(layer.initial_state(batch_size) for layer in self._layers())
+
+    def forward(self, ids: Tensor, state: State, regularization: RegularizationConfig = NO_REGULARIZATION) -> Outputs:
+        """The layers' outputs for ids [T, B]. Dropout acts as `regularization` says, whatever mode the module is in."""
+        rows = embed(ids, self.embedding.weight, regularization.dropout_embedding)
+        return self.run_layers(rows, state, regularization)
+
+    def run_layers(
+        self, rows: Tensor, state: State, regularization: RegularizationConfig = NO_REGULARIZATION
+    ) -> Outputs:
+        """The layers' outputs for rows of the embedding [T, B, D]."""
+        hidden = locked_dropout(rows, regularization.dropout_input)
+        outputs, after = [], []
+        for index, (layer, layer_state) in enumerate(zip(self.layers, state, strict=True)):
+            if index:
+                hidden = locked_dropout(hidden, regularization.dropout_hidden)
+            hidden, layer_state = layer(hidden, layer_state, regularization.weight_drop)
+            outputs.append(hidden)
+            after.append(layer_state)
+        if self.shape.cell == "skip-lstm":  # Melis et al. (2018): layers are stacked, and their outputs summed
+            hidden = torch.stack(outputs).sum(0)
+        dropped = locked_dropout(hidden, regularization.dropout_output)
+        return Outputs(hidden, dropped, tuple(after), tuple(outputs))
+
+    def _layers(self) -> Iterator[QrnnLayer | LstmLayer]:
+        for layer in self.layers:
+            assert isinstance(layer, QrnnLayer | LstmLayer)
+            yield layer
+
+    def output_weights(self) -> OutputWeights:
+        weight = self.output.weight if self.shape.is_cut else self.embedding.weight
+        if not self.shape.softmax_splits:
+            return OutputWeights(weight, self.output.bias)
+        return OutputWeights(
+            weight, self.output.bias, self.shape.softmax_splits, self.clusters.weight, self.clusters.bias
+        )
+
+    def cross_entropy(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Summed negative log-likelihood of targets [T, B], given the output layer's input [T, B, D]."""
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        return adaptive_softmax.cross_entropy(flat, self.output_weights(), targets.reshape(-1))
+
+    def log_probabilities(self, hidden: Tensor) -> Tensor:
+        """log p of every word [N, V], given the output layer's input [N, D]."""
+        return adaptive_softmax.log_probabilities(hidden, self.output_weights())
+
+
+class _Tensors(nn.Module):
+    """Parameters under one name, with no behaviour of their own."""
+
+    weight: nn.Parameter
+    bias: nn.Parameter
+
+    def __init__(self, **tensors: Tensor) -> None:
+        super().__init__()
+        for name, tensor in tensors.items():
+            setattr(self, name, nn.Parameter(tensor))
+
+
+def _layer(shape: ModelShape, index: int) -> nn.Module:
+    inputs, hidden = shape.input_size(index), shape.hidden_sizes[index]
+    if shape.cell == "qrnn":
+        return QrnnLayer(inputs, hidden, shape.windows[index])
+    return LstmLayer(inputs, hidden)
+
+
+def detach(state: State) -> State:
+    """The same state, cut off from the graph that made it: where truncated back-propagation truncates."""
+    return tuple(type(layer)(*(tensor.detach() for tensor in layer)) for layer in state)

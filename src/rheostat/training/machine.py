@@ -1,0 +1,69 @@
+"""What this machine offers a training run: memory that is kept, and precision that works.
+
+Only probes and settings; nothing here changes a result.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import time
+import warnings
+
+import torch
+
+from rheostat.errors import RheostatWarning
+
+# glibc's names for mallopt (malloc.h)
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+LARGEST_INT = 2**31 - 1
+
+
+def keep_freed_memory() -> bool:
+    """Let glibc keep freed blocks for the next step instead of returning them to the system.
+
+    A step frees and allocates the same few hundred megabytes again; fresh pages from the kernel cost many times
+    as much as writing to them. No effect on other C libraries; returns whether it was set.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    return bool(mallopt(M_MMAP_MAX, 0)) and bool(mallopt(M_TRIM_THRESHOLD, LARGEST_INT))
+
+
+def usable_precision(wanted: str, device: torch.device) -> str:
+    """`wanted`, or fp32 with a warning where bf16 products fail, or are slower than fp32's."""
+    if wanted != "bf16":
+        return wanted
+    try:
+        narrow = _product_seconds(torch.bfloat16, device)
+    except RuntimeError as error:
+        reason = f"this machine refuses bf16 products ({str(error).splitlines()[0]})"
+    else:
+        wide = _product_seconds(torch.float32, device)
+        if narrow <= wide:
+            return wanted
+        reason = f"bf16 products take {narrow / wide:.1f} times as long as fp32's here"
+    warnings.warn(f"{reason}: training in fp32", RheostatWarning, stacklevel=2)
+    return "fp32"
+
+
+def _product_seconds(dtype: torch.dtype, device: torch.device, size: int = 1024) -> float:
+    """Best of three products of the kind a layer makes, forward and backward."""
+    left = torch.randn(size // 2, size, dtype=dtype, device=device, generator=_private_generator(device))
+    right = torch.randn(size, size, dtype=dtype, device=device, generator=_private_generator(device))
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        product = left @ right.t()
+        float((product.t() @ left).sum())  # waits for an accelerator too
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)
+
+
+def _private_generator(device: torch.device) -> torch.Generator:
+    """So that probing draws nothing from the run's own random numbers."""
+    return torch.Generator(device).manual_seed(0)

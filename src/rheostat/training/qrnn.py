@@ -1,0 +1,59 @@
+"""One QRNN layer: a masked convolution over time, then pooling (DESIGN section 3; note the forget gate).
+
+The state is a value: it goes in and comes out, and nothing is remembered between calls. Knows nothing of words.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from rheostat.shape import QRNN_GATES
+from rheostat.training.regularization import weight_drop
+from rheostat.training.scan import Path, pool
+
+
+class LayerState(NamedTuple):
+    """What a layer carries from one call to the next."""
+
+    cell: Tensor  # [B, m]
+    inputs: Tensor  # [r - 1, B, D]: the last inputs, oldest first; empty for a window of one
+
+
+class QrnnLayer(nn.Module):
+    """z, f, o as one product of W [3m, r·D] with X_t = x_{t-r+1} ⊕ … ⊕ x_t, oldest input first."""
+
+    def __init__(self, input_size: int, hidden_size: int, window: int = 1, path: Path = "auto") -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.window, self.path = input_size, hidden_size, window, path
+        columns = window * input_size
+        bound = columns**-0.5
+        self.weight = nn.Parameter(torch.empty(QRNN_GATES * hidden_size, columns).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(QRNN_GATES * hidden_size).uniform_(-bound, bound))
+
+    def initial_state(self, batch_size: int) -> LayerState:
+        """Before the text starts: zeros."""
+        weight = self.weight
+        return LayerState(
+            weight.new_zeros(batch_size, self.hidden_size),
+            weight.new_zeros(self.window - 1, batch_size, self.input_size),
+        )
+
+    def forward(self, inputs: Tensor, state: LayerState, drop: float = 0.0) -> tuple[Tensor, LayerState]:
+        """Hidden outputs [T, B, m] of inputs [T, B, D], and the state after them."""
+        windows, last_inputs = self._windows(inputs, state.inputs)
+        gates = F.linear(windows, weight_drop(self.weight, drop), self.bias)  # [T, B, 3m]
+        hidden, cell = pool(gates, state.cell, self.path)
+        return hidden, LayerState(cell, last_inputs)
+
+    def _windows(self, inputs: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
+        """X [T, B, r·D] and the inputs the next call needs."""
+        if self.window == 1:
+            return inputs, before
+        steps = len(inputs)
+        padded = torch.cat([before, inputs])  # [r - 1 + T, B, D]
+        windows = torch.cat([padded[k : k + steps] for k in range(self.window)], dim=-1)
+        return windows, padded[steps:]

@@ -1,0 +1,174 @@
+"""A whole training run, from a recipe and a corpus to a model file: start it, or go on with it.
+
+Puts corpus, model, task, Fabric and trainer together. What was asked is kept in the checkpoint, so that resuming needs
+nothing but the folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+
+from rheostat.corpus import Corpus, load_corpus
+from rheostat.errors import RecipeError
+from rheostat.model_file import open_model, write_model
+from rheostat.provenance import provenance
+from rheostat.recipe import fill
+from rheostat.shape import ModelShape
+from rheostat.training.configuration import TrainingRecipe
+from rheostat.training.language_model import LanguageModel
+from rheostat.training.machine import keep_freed_memory, usable_precision
+from rheostat.training.run_folder import RunFolder
+from rheostat.training.task import WeightTraining
+from rheostat.training.trainer import Progress, Reporter, Trainer
+
+CorpusProgress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked for; plain data, so that it can travel in the checkpoint."""
+
+    recipe: dict[str, Any]  # the recipe's tables, as read
+    data: tuple[str, ...]  # a folder, three files, or "chat"; empty: what the recipe says
+    vocabulary_file: str | None = None
+    from_model: str | None = None
+    threads: int = 0  # 0: torch's choice
+    precision: str | None = None  # what was settled on when the run began
+
+
+def start(request: Request, folder: Path, reporter: Reporter, corpus_progress: CorpusProgress) -> Progress:
+    """A new run in a new folder."""
+    recipe = fill(TrainingRecipe, request.recipe)  # complain about a recipe before anything is written
+    if not (request.data or recipe.data):
+        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, three files, or 'chat'")
+    run_folder = RunFolder(folder)
+    run_folder.create(resume=False)
+    return _run(request, recipe, run_folder, reporter, corpus_progress, resume=False)
+
+
+def resume(folder: Path, reporter: Reporter, corpus_progress: CorpusProgress) -> Progress:
+    """Go on with the run in this folder, with the recipe, corpus, threads and precision it began with."""
+    run_folder = RunFolder(folder)
+    run_folder.create(resume=True)
+    saved = run_folder.load()
+    asked = saved["recipe"]
+    request = Request(**{**asked, "data": tuple(asked["data"])})
+    request = replace(request, threads=saved["threads"])
+    progress = Progress(**saved["progress"])
+    if progress.finished:
+        reporter.message(f"the run in {folder} is finished: {progress.epoch} epochs, {progress.step} steps")
+        return progress
+    recipe = fill(TrainingRecipe, request.recipe)
+    return _run(request, recipe, run_folder, reporter, corpus_progress, resume=True)
+
+
+def _run(
+    request: Request,
+    recipe: TrainingRecipe,
+    folder: RunFolder,
+    reporter: Reporter,
+    corpus_progress: CorpusProgress,
+    resume: bool,
+) -> Progress:
+    if request.threads:
+        torch.set_num_threads(request.threads)
+    keep_freed_memory()
+    fabric = make_fabric()
+    fabric.launch()
+    # Settled once: a resumed run must not choose anew. The first process chooses for all.
+    precision = request.precision or fabric.broadcast(usable_precision(recipe.train.precision, fabric.device))
+    corpus = _load_corpus_once(fabric, request, recipe, corpus_progress)
+    torch.manual_seed(recipe.train.seed)
+    model = _make_model(request, recipe, corpus)
+    if fabric.is_global_zero:
+        reporter.message(_describe(corpus, model.shape))
+
+    def write(model: LanguageModel, path: Path, run: Mapping[str, object]) -> None:
+        _write(model, path, corpus, recipe, {**provenance(), "corpus": corpus.summary(), "run": dict(run)})
+
+    task = WeightTraining(model, recipe.regularization, corpus.splits["valid"].ids, write, precision)
+    asked = asdict(replace(request, precision=precision))
+    asked["data"] = list(asked["data"])
+    trainer = Trainer(task, corpus.splits["train"].ids, recipe.train, folder, fabric, reporter, asked)
+    return trainer.run(resume)
+
+
+def is_first_process() -> bool:
+    """Whether this process is alone, or the one of those started by `torchrun` that speaks for all."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
+def make_fabric() -> Fabric:
+    """Fabric for this process: alone, or one of those that `torchrun` started.
+
+    Precision stays with the task: see LanguageModelLoss.
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return Fabric(
+        accelerator="cuda" if torch.cuda.is_available() else "cpu",
+        devices=local,
+        num_nodes=world // local,
+        strategy="ddp" if world > 1 else "auto",
+    )
+
+
+def _load_corpus_once(fabric: Fabric, request: Request, recipe: TrainingRecipe, progress: CorpusProgress) -> Corpus:
+    """The first process fills the token cache; the others find it filled."""
+    if not fabric.is_global_zero:
+        fabric.barrier()
+    data = request.data or (recipe.data,)
+    source = data[0] if len(data) == 1 else [Path(part) for part in data]
+    vocabulary = open_model(Path(request.from_model)).vocabulary if request.from_model else None
+    corpus = load_corpus(
+        source,
+        recipe.corpus,
+        vocabulary_file=Path(request.vocabulary_file) if request.vocabulary_file else None,
+        vocabulary=vocabulary,
+        progress=progress if fabric.is_global_zero else None,
+    )
+    if fabric.is_global_zero:
+        fabric.barrier()
+    return corpus
+
+
+def _make_model(request: Request, recipe: TrainingRecipe, corpus: Corpus) -> LanguageModel:
+    if request.from_model:
+        with open_model(Path(request.from_model)) as file:
+            return LanguageModel.from_weights(file.shape, file.weights())
+    try:
+        shape = recipe.model.shape(len(corpus.vocabulary))
+    except ValueError as error:
+        raise RecipeError(f"model: {error}") from None
+    return LanguageModel(shape)
+
+
+def _describe(corpus: Corpus, shape: ModelShape) -> str:
+    splits = ", ".join(
+        f"{name} {split.tokens:,} tokens ({split.unknown_rate:.2%} <unk>)" for name, split in corpus.splits.items()
+    )
+    layers = " ".join(map(str, shape.hidden_sizes))
+    return (
+        f"corpus: {splits}; vocabulary {len(corpus.vocabulary):,}\n"
+        f"model: {shape.cell}, layers {layers}, {shape.parameters:,} parameters, {shape.flops / 1e6:.2f} MFLOPs a query"
+    )
+
+
+def _write(model: LanguageModel, path: Path, corpus: Corpus, recipe: TrainingRecipe, origin: Mapping[str, Any]) -> None:
+    write_model(
+        path,
+        shape=model.shape,
+        vocabulary=corpus.vocabulary,
+        weights=model.state_dict(),
+        text={"tokenizer": corpus.tokenizer},
+        casing=corpus.casing,
+        recipe=asdict(recipe),
+        provenance=dict(origin),
+    )

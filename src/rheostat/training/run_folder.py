@@ -1,0 +1,89 @@
+"""The folder of a run: checkpoint, log and model, each safe against being killed at any moment.
+
+A checkpoint is written to a temporary file, flushed to disk and renamed, so that there is always a whole one. The log
+is cut back to the checkpoint when a run is resumed, so that no step stands in it twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rheostat.errors import CheckpointError
+
+CHECKPOINT_VERSION = 1
+
+
+class RunFolder:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoint = path / "checkpoint.pt"
+        self.log = path / "log.jsonl"
+        self.model = path / "model.safetensors"
+
+    def create(self, resume: bool) -> None:
+        """Make the folder; refuse to write over another run unless it is to be resumed."""
+        if self.path.exists() and not self.path.is_dir():
+            raise CheckpointError(f"{self.path} is a file; expected a folder for the run (choose another -o)")
+        if resume and not self.checkpoint.exists():
+            raise CheckpointError(f"{self.path} holds no checkpoint to resume from; start without --resume")
+        if not resume and (self.checkpoint.exists() or self.model.exists()):
+            raise CheckpointError(
+                f"{self.path} holds a run already; add --resume to go on with it, or choose another -o"
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"cannot create {self.path}: {error.strerror}") from None
+
+    def save(self, contents: dict[str, Any]) -> None:
+        """Replace the checkpoint, all or nothing."""
+        temporary = self.checkpoint.with_suffix(".partial")
+        try:
+            with temporary.open("wb") as file:
+                torch.save({"checkpoint_version": CHECKPOINT_VERSION, **contents}, file)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.checkpoint)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise CheckpointError(
+                f"cannot write {self.checkpoint}: {error.strerror}; the previous one is intact"
+            ) from None
+
+    def load(self) -> dict[str, Any]:
+        """The checkpoint; plain data and tensors only, nothing in it is executed."""
+        try:
+            contents: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
+        except Exception as error:  # torch raises many kinds for a damaged file
+            raise CheckpointError(
+                f"{self.checkpoint} cannot be read ({type(error).__name__}); start the run anew"
+            ) from None
+        version = contents.get("checkpoint_version")
+        if version != CHECKPOINT_VERSION:
+            raise CheckpointError(f"{self.checkpoint} has version {version}; this program reads {CHECKPOINT_VERSION}")
+        return contents
+
+    def cut_log(self, step: int) -> None:
+        """Forget what was logged after `step`: the resumed run will log it again."""
+        if not self.log.exists():
+            return
+        kept = [line for line in self.log.read_text().splitlines() if _step_of(line) <= step]
+        temporary = self.log.with_suffix(".partial")
+        temporary.write_text("".join(f"{line}\n" for line in kept))
+        temporary.replace(self.log)
+
+    def append_log(self, entry: dict[str, Any]) -> None:
+        with self.log.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return float("inf")  # a line cut short by a kill

@@ -1,0 +1,339 @@
+"""The one training loop: weights, gates and updates are all trained here.
+
+It walks the text in batches, steps the optimizer, validates after every epoch, keeps the best result and can be killed
+and resumed at any moment with the same outcome. What is trained is the task's business; where it runs (one process or
+many, which device, which precision) is Fabric's.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from rheostat.errors import CheckpointError, RecipeError, RheostatError
+from rheostat.metrics import Quality
+from rheostat.training.batches import Batches, draw_length
+from rheostat.training.configuration import TrainConfig
+from rheostat.training.language_model import detach
+from rheostat.training.nt_asgd import WeightAverage, has_stalled
+from rheostat.training.run_folder import RunFolder
+from rheostat.training.schedule import make_optimizer, rate_at
+from rheostat.training.task import Task
+
+LOG_STEPS = 10
+
+
+@dataclass
+class Progress:
+    """How far a run has come; all that decides what happens next, beside weights and random numbers."""
+
+    epoch: int = 0  # finished epochs
+    position: int = 0  # row of the text at which the next batch starts
+    step: int = 0  # finished steps
+    tokens: int = 0
+    seconds: float = 0.0  # of all sessions together
+    losses: list[float] = field(default_factory=list)  # validation, one an evaluation
+    averaging: bool = False
+    finished: bool = False
+
+    @property
+    def best_loss(self) -> float:
+        return min(self.losses, default=math.inf)
+
+
+class Reporter(Protocol):
+    """Whoever watches the run: a progress bar, a test, nobody."""
+
+    def step(self, progress: Progress, share: float, loss: float, tokens_per_second: float) -> None: ...
+
+    def validating(self, share: float) -> None: ...
+
+    def validated(self, progress: Progress, quality: Quality, improved: bool) -> None: ...
+
+    def message(self, text: str) -> None: ...
+
+
+class InterruptedRunError(RheostatError):
+    """The run was stopped by a signal, after saving."""
+
+
+class Trainer:
+    """One run of one task in one folder."""
+
+    def __init__(
+        self,
+        task: Task,
+        ids: np.ndarray,
+        config: TrainConfig,
+        folder: RunFolder,
+        fabric: Fabric,
+        reporter: Reporter,
+        recipe: Mapping[str, Any],
+    ) -> None:
+        if config.batch_size % fabric.world_size:
+            raise RecipeError(
+                f"train.batch_size is {config.batch_size}; expected a multiple of the {fabric.world_size} processes"
+            )
+        self.task, self.config, self.folder, self.fabric, self.reporter = task, config, folder, fabric, reporter
+        self.recipe = recipe
+        self.progress = Progress()
+        share = config.batch_size // fabric.world_size
+        self._batches = Batches(
+            ids, config.batch_size, slice(fabric.global_rank * share, (fabric.global_rank + 1) * share)
+        )
+        self._module = fabric.setup_module(task.module)
+        self._parameters = dict(task.trainable())
+        optimizer = fabric.setup_optimizers(make_optimizer(self._parameters, config))
+        assert not isinstance(optimizer, tuple)
+        self._optimizer = optimizer
+        self._average = WeightAverage(self._parameters)
+        self._state = task.initial_state(share)
+        self._share = share
+        self._log_loss: Tensor = torch.zeros((), device=fabric.device)
+        self._log_tokens, self._log_started = 0, time.monotonic()
+        self._tensorboard: Any = None
+        # Each process draws its own dropout; batches follow from the seed alone and are shared.
+        torch.manual_seed(config.seed + 7919 * (fabric.global_rank + 1))
+
+    def run(self, resume: bool = False) -> Progress:
+        """Train to the end; raises InterruptedRunError after saving if a signal asks to stop."""
+        if resume:
+            self._restore(self.folder.load())
+        self._open_logs()
+        started, before = time.monotonic(), self.progress.seconds
+        last_save = time.monotonic()
+        with _signals() as stop_asked:
+            while not self.progress.finished:
+                self._step()
+                self.progress.seconds = before + time.monotonic() - started
+                if self._at_end_of_text() or self._out_of_steps():
+                    self._finish_epoch()
+                    due = True
+                else:
+                    due = time.monotonic() - last_save > 60 * self.config.checkpoint_minutes
+                stop, due = self._agree(stop_asked(), due)
+                if due or stop:
+                    self._save()
+                    last_save = time.monotonic()
+                if stop and not self.progress.finished:
+                    raise InterruptedRunError(f"stopped at step {self.progress.step}, saved in {self.folder.path}")
+        return self.progress
+
+    def _step(self) -> None:
+        progress = self.progress
+        inputs, targets = self._batches.batch(progress.position, draw_length(self.config, progress.step))
+        inputs, targets = inputs.to(self.fabric.device), targets.to(self.fabric.device)
+        rate = rate_at(self.config, self._share_done(), progress.epoch)
+        if self.config.random_length:
+            rate *= len(inputs) / self.config.sequence_length
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        loss = self._module(inputs, targets, self._state)
+        self.fabric.backward(loss.objective)
+        if self.config.clip:
+            torch.nn.utils.clip_grad_norm_(self._parameters.values(), self.config.clip)
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._state = detach(loss.state)
+        progress.step += 1
+        progress.position += len(inputs)
+        progress.tokens += len(inputs) * self.config.batch_size
+        if progress.averaging or self._share_done() > self.config.average_from:
+            self._average.update()
+        self._log_step(loss.log_likelihood_loss, len(inputs) * self.config.batch_size, rate)
+
+    def _share_done(self) -> float:
+        if self.config.steps:
+            return self.progress.step / self.config.steps
+        within = min(self.progress.position / (self._batches.rows - 1), 1.0)
+        return (self.progress.epoch + within) / self.config.epochs
+
+    def _at_end_of_text(self) -> bool:
+        return not self._batches.has(self.progress.position)
+
+    def _out_of_steps(self) -> bool:
+        return 0 < self.config.steps <= self.progress.step
+
+    def _finish_epoch(self) -> None:
+        progress, config = self.progress, self.config
+        if self._at_end_of_text():
+            progress.epoch, progress.position = progress.epoch + 1, 0
+            self._state = self.task.initial_state(self._share)
+        self._validate()
+        if config.optimizer == "nt-asgd" and not progress.averaging:
+            progress.averaging = has_stalled(progress.losses, config.nonmonotone_interval)
+            if progress.averaging:
+                self.reporter.message(f"validation has stalled: averaging weights from step {progress.step} on")
+        stalled = config.patience > 0 and has_stalled(progress.losses, config.patience)
+        epochs_done = not config.steps and progress.epoch >= config.epochs
+        progress.finished = epochs_done or self._out_of_steps() or stalled
+
+    def _validate(self) -> None:
+        """On the first process; the others wait for its verdict, so that all decide alike."""
+        progress, quality = self.progress, None
+        if self.fabric.is_global_zero:
+            with self._average.in_place():
+                quality = self.task.validate(self.reporter.validating)
+                improved = quality.loss < progress.best_loss
+                if improved:
+                    self.task.save(self.folder.model, self._run_so_far(quality))
+        loss = self.fabric.broadcast(quality.loss if quality else None)
+        assert loss is not None
+        progress.losses.append(loss)
+        if quality:
+            self._log_validation(quality)
+            self.reporter.validated(progress, quality, improved)
+        # Validation is not training: it does not count in the tokens per second that follow.
+        self._log_started = time.monotonic()
+
+    def _run_so_far(self, quality: Quality) -> dict[str, Any]:
+        done = self.progress
+        return {
+            "epochs": done.epoch,
+            "steps": done.step,
+            "training_tokens": done.tokens,
+            "training_seconds": round(done.seconds, 1),
+            "averaged_steps": self._average.steps,
+            "processes": self.fabric.world_size,
+            "valid": quality.as_json(),
+        }
+
+    # Logging
+
+    def _open_logs(self) -> None:
+        if not self.fabric.is_global_zero:
+            return
+        self.folder.cut_log(self.progress.step)
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._tensorboard = SummaryWriter(self.folder.path / "tensorboard", purge_step=self.progress.step)
+
+    def _log_step(self, loss: Tensor, tokens: int, rate: float) -> None:
+        self._log_loss += loss * tokens
+        self._log_tokens += tokens
+        if self.progress.step % LOG_STEPS:
+            return
+        mean = float(self._all_reduce(self._log_loss, "mean")) / self._log_tokens
+        if not math.isfinite(mean):
+            raise RheostatError(
+                f"the loss became {mean} at step {self.progress.step}; lower train.learning_rate and resume from "
+                f"the last checkpoint in {self.folder.path}, or start anew"
+            )
+        speed = self._log_tokens / max(time.monotonic() - self._log_started, 1e-9)
+        self._log_loss.zero_()
+        self._log_tokens, self._log_started = 0, time.monotonic()
+        if self.fabric.is_global_zero:
+            self._write_log("train", {"loss": mean, "rate": rate, "tokens_per_second": round(speed, 1)})
+            self.reporter.step(self.progress, self._share_done(), mean, speed)
+
+    def _log_validation(self, quality: Quality) -> None:
+        averaged = {"averaged_steps": self._average.steps}
+        self._write_log("valid", {"loss": quality.loss, **quality.as_json(), **averaged})
+
+    def _write_log(self, event: str, values: dict[str, Any]) -> None:
+        progress = self.progress
+        clock = {"step": progress.step, "epoch": progress.epoch, "seconds": round(progress.seconds, 1)}
+        self.folder.append_log({"event": event, **clock, **values})
+        for name, value in values.items():
+            self._tensorboard.add_scalar(f"{event}/{name}", value, progress.step)
+
+    # Checkpoints
+
+    def _save(self) -> None:
+        mine = {"random": _random_state(self.fabric.device), "state": [list(layer) for layer in self._state]}
+        ranks = self._gather(mine)
+        if self.fabric.is_global_zero:
+            self.folder.save(
+                {
+                    "recipe": dict(self.recipe),
+                    "progress": asdict(self.progress),
+                    "threads": torch.get_num_threads(),
+                    "parameters": {name: parameter.detach() for name, parameter in self._parameters.items()},
+                    "optimizer": self._optimizer.state_dict(),
+                    "average": self._average.state_dict(),
+                    "log": (float(self._log_loss), self._log_tokens),
+                    "ranks": ranks,
+                }
+            )
+        self.fabric.barrier()
+
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        ranks = saved["ranks"]
+        if len(ranks) != self.fabric.world_size:
+            raise CheckpointError(
+                f"the run was made by {len(ranks)} processes and is resumed by {self.fabric.world_size}; use as many"
+            )
+        with torch.no_grad():
+            for name, parameter in self._parameters.items():
+                parameter.copy_(saved["parameters"][name])
+        self._optimizer.load_state_dict(saved["optimizer"])
+        self._average.load_state_dict(saved["average"])
+        self.progress = Progress(**saved["progress"])
+        log_loss, self._log_tokens = saved["log"]
+        self._log_loss.fill_(log_loss)
+        mine = ranks[self.fabric.global_rank]
+        layers = zip(self._state, mine["state"], strict=True)
+        self._state = tuple(
+            type(empty)(*(tensor.to(self.fabric.device) for tensor in layer)) for empty, layer in layers
+        )
+        _set_random_state(self.fabric.device, mine["random"])
+
+    def _gather(self, mine: Any) -> list[Any]:
+        if self.fabric.world_size == 1:
+            return [mine]
+        everyone: list[Any] = [None] * self.fabric.world_size
+        torch.distributed.all_gather_object(everyone, mine)
+        return everyone
+
+    def _agree(self, *flags: bool) -> tuple[bool, ...]:
+        """The flags of the first process, or any process's wish to stop."""
+        if self.fabric.world_size == 1:
+            return flags
+        wishes = torch.tensor(flags, dtype=torch.float32, device=self.fabric.device)
+        return tuple(bool(wish) for wish in self._all_reduce(wishes, "sum"))
+
+    def _all_reduce(self, tensor: Tensor, operation: str) -> Tensor:
+        reduced = self.fabric.all_reduce(tensor, reduce_op=operation)
+        assert isinstance(reduced, Tensor)
+        return reduced
+
+
+def _random_state(device: torch.device) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def _set_random_state(device: torch.device, states: Mapping[str, Tensor]) -> None:
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states["cuda"], device)
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[], bool]]:
+    """Within the block, Ctrl-C and a polite kill only raise a flag; a second Ctrl-C works as usual."""
+    asked: list[int] = []
+
+    def remember(number: int, frame: object) -> None:
+        asked.append(number)
+        signal.signal(number, previous[number])
+
+    watched = (signal.SIGINT, signal.SIGTERM)
+    previous: dict[int, Any] = {number: signal.signal(number, remember) for number in watched}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,64 @@
+"""A small real corpus and recipe for runs that end in seconds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+RECIPE = """
+[corpus]
+tokenizer = "words"
+
+[model]
+embedding_size = 12
+layers = 2
+hidden_size = 20
+
+[train]
+epochs = 2
+batch_size = 4
+sequence_length = 12
+optimizer = "adamw"
+learning_rate = 3e-2
+schedule = "one-cycle"
+average_from = 0.8
+checkpoint_minutes = 0.0
+
+[regularization]
+dropout_embedding = 0.1
+dropout_input = 0.1
+dropout_hidden = 0.1
+dropout_output = 0.1
+weight_drop = 0.1
+activation = 1.0
+temporal_activation = 1.0
+"""
+
+NAMES, VERBS, THINGS = ("ann", "bob", "eve"), ("sees", "hides", "paints"), ("boats", "lamps", "trees", "doors")
+
+
+def sentence(random: np.random.Generator) -> str:
+    """Predictable enough to be learnt: the thing follows from the verb most of the time."""
+    verb = int(random.integers(len(VERBS)))
+    thing = verb if random.random() < 0.8 else int(random.integers(len(THINGS)))
+    return f"{NAMES[random.integers(len(NAMES))]} {VERBS[verb]} the {THINGS[thing]} ."
+
+
+@pytest.fixture
+def corpus_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RHEOSTAT_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "text"
+    folder.mkdir()
+    random = np.random.default_rng(1)
+    for name, lines in (("train", 600), ("valid", 40), ("test", 40)):
+        (folder / f"{name}.txt").write_text("".join(sentence(random) + "\n" for _ in range(lines)))
+    return folder
+
+
+@pytest.fixture
+def recipe_file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(RECIPE)
+    return path

@@ -1,0 +1,137 @@
+"""Criteria against their definitions, and what cutting by them does to a model that can be understood."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from rheostat.errors import OperatingPointError  # noqa: E402
+from rheostat.operating_point import cut, select  # noqa: E402
+from rheostat.pruning import criteria  # noqa: E402
+from rheostat.pruning.allocation import search_allocation  # noqa: E402
+from rheostat.pruning.criteria import CRITERIA, Subject, criterion, rank  # noqa: E402
+from rheostat.shape import ModelShape  # noqa: E402
+from rheostat.training.evaluation import evaluate  # noqa: E402
+from rheostat.training.language_model import LanguageModel  # noqa: E402
+
+SHAPE = ModelShape(17, 6, (9, 6), (2, 1))
+
+
+@pytest.fixture
+def model() -> LanguageModel:
+    torch.manual_seed(2)
+    model = LanguageModel(SHAPE)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-0.8, 0.8)
+    return model
+
+
+@pytest.fixture
+def ids(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    monkeypatch.setattr(criteria, "BATCH", 2)
+    monkeypatch.setattr(criteria, "LENGTH", 7)
+    return np.random.default_rng(4).integers(0, 17, 81, dtype=np.int32)
+
+
+def test_random_is_a_permutation_that_follows_its_seed(model: LanguageModel) -> None:
+    first, again, other = (rank(Subject(model, seed=seed), "random") for seed in (1, 1, 2))
+    assert [sorted(scores) for scores in first.scores] == [list(range(9)), list(range(6))]
+    assert all(np.array_equal(a, b) for a, b in zip(first.scores, again.scores, strict=True))
+    assert not np.array_equal(first.scores[0], other.scores[0])
+    assert (first.seed, other.seed) == (1, 2)
+
+
+def test_filter_norm_is_the_l1_norm_of_the_row_of_z(model: LanguageModel) -> None:
+    scores = rank(Subject(model), "filter-norm").scores
+    for layer, size in enumerate(SHAPE.hidden_sizes):
+        rows = model.state_dict()[f"layers.{layer}.weight"].numpy()[:size]
+        np.testing.assert_allclose(scores[layer], np.abs(rows).sum(1), rtol=1e-6)
+
+
+def test_mean_activation_is_the_mean_of_h_over_one_pass(model: LanguageModel, ids: np.ndarray) -> None:
+    scores = rank(Subject(model, ids), "mean-activation").scores
+    columns = torch.from_numpy(ids[:80].reshape(2, 40).T[:-1].astype(np.int64))  # the last row is only a target
+    with torch.inference_mode():
+        outputs = model(columns, model.initial_state(2))
+    for layer, hidden in enumerate(outputs.layers):
+        np.testing.assert_allclose(scores[layer], hidden.abs().mean((0, 1)).numpy(), rtol=1e-5)
+
+
+def test_taylor_is_the_mean_of_h_times_its_gradient(model: LanguageModel, ids: np.ndarray) -> None:
+    whole = Subject(model, ids[:16])  # one batch of seven steps, so that nothing is truncated
+    scores = rank(whole, "taylor").scores
+    columns = torch.from_numpy(ids[:16].reshape(2, 8).T.astype(np.int64))
+    outputs = model(columns[:-1], model.initial_state(2))
+    for hidden in outputs.layers:
+        hidden.retain_grad()
+    logits = outputs.dropped @ model.embedding.weight.t() + model.output.bias
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), columns[1:].flatten(), reduction="sum").backward()
+    for layer, hidden in enumerate(outputs.layers):
+        assert hidden.grad is not None
+        np.testing.assert_allclose(scores[layer], (hidden * hidden.grad).abs().mean((0, 1)).detach(), rtol=1e-4)
+    assert all(parameter.requires_grad for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", CRITERIA)
+def test_a_dead_filter_comes_last(model: LanguageModel, ids: np.ndarray, name: str) -> None:
+    if name == "random":
+        pytest.skip("random does not look")
+    with torch.no_grad():  # z = 0, so c = 0, so h = 0
+        model.layers[0].weight[4] = 0
+        model.layers[0].bias[4] = 0
+    ranking = rank(Subject(model, ids), name)
+    assert ranking.order(0)[-1] == 4
+
+
+def test_a_share_of_the_text_reads_its_beginning(model: LanguageModel, ids: np.ndarray) -> None:
+    part = rank(Subject(model, ids, share=0.5), "mean-activation").scores
+    beginning = rank(Subject(model, ids[:40]), "mean-activation").scores
+    assert all(np.array_equal(a, b) for a, b in zip(part, beginning, strict=True))
+
+
+def test_adding_a_criterion_is_one_function(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(criteria, "CRITERIA", dict(CRITERIA))
+
+    @criterion("last-first")
+    def last_first(subject: Subject) -> criteria.Scores:
+        return [torch.arange(size).float() for size in subject.model.shape.hidden_sizes]
+
+    assert list(rank(Subject(model), "last-first").order(1)) == [5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("subject", "name", "expected"),
+    [({}, "nonsense", "no criterion 'nonsense'"), ({}, "taylor", "--data"), ({"share": 0.0}, "random", "share")],
+)
+def test_a_ranking_that_cannot_be_made_is_an_error(
+    model: LanguageModel, subject: dict[str, float], name: str, expected: str
+) -> None:
+    with pytest.raises(OperatingPointError, match=expected):
+        rank(Subject(model, **subject), name)  # type: ignore[arg-type]
+
+
+def test_a_searched_allocation_meets_its_targets_and_loses_no_more_than_the_uniform_one(
+    model: LanguageModel, ids: np.ndarray
+) -> None:
+    ranking = rank(Subject(model), "filter-norm")
+    weights, measured = model.state_dict(), []
+
+    def loss(point: object) -> float:
+        measured.append(point)
+        small, shape = cut(weights, SHAPE, point)  # type: ignore[arg-type]
+        return evaluate(LanguageModel.from_weights(shape, small), ids).loss
+
+    targets = [0.6, 0.8]
+    points = search_allocation(ranking, SHAPE, targets, loss, budget=40)
+    assert [point.name for point in points] == ["filter-norm-searched-0.8", "filter-norm-searched-0.6"]
+    for point, target in zip(points, (0.8, 0.6), strict=True):
+        assert point.flops_fraction <= target
+        assert loss(point) <= loss(select(ranking, SHAPE, target))
+
+
+def test_a_search_without_a_budget_is_refused(model: LanguageModel) -> None:
+    with pytest.raises(OperatingPointError, match="budget"):
+        search_allocation(rank(Subject(model), "random"), SHAPE, [0.5], lambda point: 0.0, budget=1)

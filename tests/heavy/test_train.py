@@ -1,0 +1,209 @@
+"""Training runs as a user meets them: started, killed, resumed, distributed, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from rheostat.cli import main
+from rheostat.model_file import open_model
+
+TRAIN = [sys.executable, "-m", "rheostat", "train"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+
+
+def run(*arguments: object, check: bool = True, processes: int = 1) -> subprocess.CompletedProcess[str]:
+    command = [*TRAIN, *map(str, arguments)]
+    if processes > 1:
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+        command = [sys.executable, *torchrun, *command[1:]]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=240, env=ENVIRONMENT)
+    assert not check or answer.returncode == 0, answer.stderr
+    return answer
+
+
+def weights(folder: Path) -> dict[str, np.ndarray]:
+    with open_model(folder / "model.safetensors") as file:
+        return {name: array.copy() for name, array in file.weights().items()}
+
+
+def log(folder: Path, event: str) -> list[dict[str, float]]:
+    entries = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [entry for entry in entries if entry["event"] == event]
+
+
+def assert_same_weights(first: Path, second: Path) -> None:
+    ours, theirs = weights(first), weights(second)
+    assert ours.keys() == theirs.keys()
+    for name, array in ours.items():
+        assert np.array_equal(array, theirs[name]), name
+
+
+def test_a_run_learns_and_leaves_a_model(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    answer = run(recipe_file, "--data", corpus_folder, "-o", out, "--json")
+    figures = json.loads(answer.stdout)
+    # 3 names, 3 verbs, mostly one thing a verb: far below the 14 words of the vocabulary
+    assert figures["valid_perplexity"] < 4 and figures["epochs"] == 2
+    with open_model(out / "model.safetensors") as file:
+        assert file.tokenizer == "words"
+        assert file.description.recipe["train"]["epochs"] == 2
+        assert file.description.provenance["corpus"]["vocabulary_size"] == len(file.vocabulary)
+        assert file.description.provenance["run"]["steps"] > 10
+    assert [entry["epoch"] for entry in log(out, "valid")] == [1, 2]
+    assert list((out / "tensorboard").iterdir())
+
+
+def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    run(recipe_file, "--data", corpus_folder, "-o", whole)
+    kills = 0
+    command = [*TRAIN, str(recipe_file), "--data", str(corpus_folder), "-o", str(broken)]
+    for steps in (1, 20, 90):  # a checkpoint is written at every step, so each kill hits another phase
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
+        wait_for_step(process, broken, steps)
+        process.kill()
+        kills += process.wait() == -signal.SIGKILL
+        command = [*TRAIN, "--resume", "-o", str(broken)]
+    assert kills == 3
+    run("--resume", "-o", broken)
+    assert_same_weights(whole, broken)
+    steps = [entry["step"] for entry in log(broken, "train")]
+    assert steps == sorted(set(steps)) == [entry["step"] for entry in log(whole, "train")]
+    losses = [[entry["loss"] for entry in log(folder, "train")] for folder in (whole, broken)]
+    assert losses[0] == losses[1]
+
+
+def wait_for_step(process: subprocess.Popen[bytes], folder: Path, step: int) -> None:
+    """Until the checkpoint of this step, or a later one, has been written; a little more lands amid the next step."""
+    import torch
+
+    for _ in range(2000):
+        assert process.poll() is None, "the run ended before it was killed"
+        try:
+            saved = torch.load(folder / "checkpoint.pt", weights_only=True)
+        except (OSError, RuntimeError, EOFError):
+            saved = {"progress": {"step": 0}}
+        if saved["progress"]["step"] >= step:
+            return
+        time.sleep(0.02)
+    raise AssertionError("the run made no progress")
+
+
+def test_ctrl_c_saves_and_says_how_to_resume(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = [*TRAIN, str(recipe_file), "--data", str(corpus_folder), "-o", str(out), "--set", "train.epochs=500"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    wait_for_step(process, out, 3)
+    process.send_signal(signal.SIGINT)
+    _, messages = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"rheostat train --resume -o {out}" in messages
+    assert "Traceback" not in messages
+
+
+def test_two_processes_give_the_loss_curve_of_one(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    off = ["dropout_embedding", "dropout_input", "dropout_hidden", "dropout_output", "weight_drop"]
+    changes = [part for key in off for part in ("--set", f"regularization.{key}=0.0")]
+    for processes in (1, 2):
+        run(recipe_file, "--data", corpus_folder, "-o", tmp_path / f"{processes}", *changes, processes=processes)
+    one, two = (log(tmp_path / name, "train") for name in ("1", "2"))
+    assert len(one) > 3
+    assert [entry["loss"] for entry in two] == pytest.approx([entry["loss"] for entry in one], rel=1e-4)
+    valid = [[entry["perplexity"] for entry in log(tmp_path / name, "valid")] for name in ("1", "2")]
+    assert valid[1] == pytest.approx(valid[0], rel=1e-3)
+
+
+def test_each_process_draws_its_own_dropout(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    run(recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=3", processes=2)
+    import torch
+
+    ranks = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["ranks"]
+    assert len(ranks) == 2
+    assert not torch.equal(ranks[0]["random"]["cpu"], ranks[1]["random"]["cpu"])
+
+
+@pytest.mark.parametrize("cell", ["lstm", "skip-lstm"])
+@pytest.mark.parametrize("optimizer", ["nt-asgd", "adam"])
+def test_baselines_train_in_the_same_trainer(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path, cell: str, optimizer: str
+) -> None:
+    rate = "train.learning_rate=3.0" if optimizer == "nt-asgd" else "train.learning_rate=0.02"
+    changes = ["--set", f"model.cell={cell}", "--set", "model.windows=[]", "--set", f"train.optimizer={optimizer}"]
+    changes += ["--set", rate, "--set", "train.schedule=constant", "--set", "model.embedding_size=0"]
+    answer = run(recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *changes, "--json")
+    assert json.loads(answer.stdout)["valid_perplexity"] < 8
+    with open_model(tmp_path / "run" / "model.safetensors") as file:
+        assert file.shape.cell == cell
+
+
+def test_adaptive_softmax_trains(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    splits = ["--set", "model.softmax_splits=[5, 9]"]
+    answer = run(recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *splits, "--json")
+    assert json.loads(answer.stdout)["valid_perplexity"] < 4
+
+
+def test_training_goes_on_from_a_model(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    first = json.loads(run(recipe_file, "--data", corpus_folder, "-o", tmp_path / "a", "--json").stdout)
+    model = tmp_path / "a" / "model.safetensors"
+    slow = ["--set", "train.learning_rate=1e-6", "--set", "train.epochs=1"]
+    second = json.loads(
+        run(recipe_file, "--data", corpus_folder, "--from", model, "-o", tmp_path / "b", *slow, "--json").stdout
+    )
+    assert second["valid_perplexity"] == pytest.approx(first["valid_perplexity"], rel=0.01)
+
+
+def test_a_folder_with_a_run_is_not_written_over(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    arguments = (recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=2")
+    run(*arguments)
+    again = run(*arguments, check=False)
+    assert again.returncode == 1
+    assert again.stderr.count("\n") == 1 and "--resume" in again.stderr
+    finished = run("--resume", "-o", tmp_path / "run")
+    assert "finished" in finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["nothing"], "no recipe 'nothing'"),
+        (["--resume", "-o", "{tmp}/absent"], "no checkpoint"),
+        (["{recipe}", "--data", "{tmp}/absent"], "absent"),
+        (["{recipe}", "--data", "{data}", "--set", "train.epoch=3"], "did you mean 'epochs'"),
+        (["{recipe}", "--data", "{data}", "--set", "train.batch_size=100000"], "too few"),
+        (["{recipe}"], "--data"),
+        (["{recipe}", "--data", "{data}", "--set", "model.softmax_splits=[900]"], "softmax_splits"),
+        (["{recipe}", "--data", "{data}", "--from", "{tmp}/absent"], "absent"),
+    ],
+)
+def test_a_careless_call_gets_one_clear_line(
+    corpus_folder: Path,
+    recipe_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    expected: str,
+) -> None:
+    filled = [text.format(tmp=tmp_path, recipe=recipe_file, data=corpus_folder) for text in arguments]
+    if "-o" not in filled:
+        filled += ["-o", str(tmp_path / "run")]
+    monkeypatch.setattr(sys, "argv", ["rheostat", "train", *filled])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    printed = capsys.readouterr().err
+    assert stop.value.code == 1 and "Traceback" not in printed
+    errors = [line for line in printed.splitlines() if line.startswith("error:")]
+    assert len(errors) == 1 and expected in errors[0]

@@ -1,0 +1,68 @@
+"""What the README and docs/ show is what the program does."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from models import write_tiny
+from rheostat.cli import app
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+COMMANDS = get_command(app)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def commands() -> list[tuple[str, str]]:
+    """Every `rheostat …` of every shell block."""
+    found = []
+    for page in PAGES:
+        text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
+        for line in text.splitlines():
+            for part in re.split(r"&&|\||;", line.partition("#")[0]):
+                if "rheostat " in part and ("-m rheostat" in part or part.strip().startswith("rheostat ")):
+                    found.append((page.name, part.partition("rheostat ")[2].strip()))
+    return found
+
+
+@pytest.mark.parametrize(("page", "command"), commands())
+def test_every_command_shown_can_be_called_like_that(page: str, command: str) -> None:
+    name, *arguments = shlex.split(command)
+    assert name in COMMANDS.commands, f"{page}: no command {name}"  # type: ignore[attr-defined]
+    if arguments != ["--help"]:
+        COMMANDS.commands[name].make_context(name, arguments)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_and_options_named_in_passing_exist(page: Path) -> None:
+    for name, arguments in re.findall(r"`rheostat ([a-z]+)([^`\n]*)`", page.read_text(encoding="utf-8")):
+        assert name in COMMANDS.commands, f"{page.name}: no command {name}"  # type: ignore[attr-defined]
+        known = {option for item in COMMANDS.commands[name].params for option in item.opts}  # type: ignore[attr-defined]
+        assert set(re.findall(r"--[a-z-]+", arguments)) <= known | {"--help"}
+
+
+def test_the_python_of_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_tiny(tmp_path / "model.safetensors")
+    monkeypatch.chdir(tmp_path)
+    examples = blocks(ROOT / "README.md", "python")
+    assert examples
+    for example in examples:
+        exec(compile(example, "README.md", "exec"), {})
+    assert "of the FLOPs" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

@@ -1,0 +1,78 @@
+"""`rheostat inspect` and `rheostat pack`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from models import GOLDEN, TINY, write_tiny
+from rheostat.cli.files import inspect, pack
+from rheostat.errors import ModelFileError
+from rheostat.model_file import open_model
+
+app = typer.Typer()
+app.command()(inspect)
+app.command()(pack)
+
+MODEL = str(GOLDEN / "golden-float32.safetensors")
+
+
+def run(*arguments: str) -> str:
+    answer = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout
+
+
+def test_inspect_prints_one_json_object() -> None:
+    summary = json.loads(run("inspect", MODEL, "--json"))
+    assert summary["parameters"] == TINY["qrnn"].parameters
+    assert summary["flops"] == TINY["qrnn"].flops
+    assert sum(summary["bytes_by_part"].values()) == Path(MODEL).stat().st_size
+    assert [ranking["seed"] for ranking in summary["rankings"]] == [0, None]
+    assert [point["has_gates"] for point in summary["points"]] == [True, False]
+    assert summary["recipe"] == {"train": {"epochs": 2, "rates": [0.1, 30]}}
+
+
+def test_inspect_shows_everything_in_tables() -> None:
+    shown = run("inspect", MODEL)
+    for word in ("qrnn", "float32", "5 6 4", "filter-norm", "l0-0.5", "37.45%", "rank 2", "layers.2", "Ümlaut"):
+        assert word in shown
+
+
+def test_inspect_prints_no_character_that_steers_the_terminal(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "model", provenance={"corpus": "\x1b[31mred\x07\x9b [bold]x[/bold]\n"})
+    shown = run("inspect", str(path))
+    assert "\\x1b[31mred\\x07\\x9b [bold]x[/bold]\\n" in shown
+    assert not {"\x1b", "\x07", "\x9b"} & set(shown)
+
+
+def test_pack_changes_precision_and_points(tmp_path: Path) -> None:
+    out = tmp_path / "packed.safetensors"
+    options = ["--precision", "int8", "--default-ranking", "random-0", "--point", "plain", "--drop-ranking", "norm"]
+    assert "int8" in run("pack", MODEL, "-o", str(out), *options)
+    with open_model(out) as file:
+        assert file.precision == "int8"
+        assert [entry.name for entry in file.description.points] == ["plain"]
+        assert [entry.name for entry in file.description.rankings] == ["random-0"]
+        assert file.description.default_ranking == "random-0"
+
+
+def test_pack_without_options_copies(tmp_path: Path) -> None:
+    out = tmp_path / "copy.safetensors"
+    summary = json.loads(run("pack", MODEL, "--out", str(out), "--json"))
+    assert summary["file_bytes"] == out.stat().st_size
+    assert out.read_bytes() == Path(MODEL).read_bytes()
+
+
+def test_pack_names_the_precisions_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="expected one of float32, float16, int8"):
+        run("pack", MODEL, "-o", str(tmp_path / "out"), "--precision", "int4")
+
+
+@pytest.mark.parametrize("command", [inspect, pack])
+def test_every_help_ends_with_an_example(command: object) -> None:
+    assert (command.__doc__ or "").strip().splitlines()[-1].strip().startswith("Example: rheostat ")

@@ -1,0 +1,87 @@
+"""Both paths of the pooling recurrence against the textbook loop, forward and backward."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from rheostat.training.scan import Path, linear_recurrence, pool  # noqa: E402
+
+PATHS: tuple[Path, ...] = ("compiled", "logarithmic")
+
+
+def textbook_pool(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """DESIGN section 3, one step after the other, differentiated by torch."""
+    hidden = []
+    for step in gates:
+        z, f, o = step.chunk(3, dim=-1)
+        z, f, o = z.tanh(), f.sigmoid(), o.sigmoid()
+        cell = f * cell + (1 - f) * z
+        hidden.append(o * cell)
+    return torch.stack(hidden), cell
+
+
+def random_inputs(steps: int, batch: int, filters: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(steps * 1000 + filters)
+    gates = torch.randn(steps, batch, 3 * filters, generator=generator, dtype=dtype).requires_grad_()
+    cell = torch.randn(batch, filters, generator=generator, dtype=dtype).requires_grad_()
+    return gates, cell
+
+
+def results(function, gates: torch.Tensor, cell: torch.Tensor) -> list[torch.Tensor]:
+    hidden, last = function(gates, cell)
+    generator = torch.Generator().manual_seed(0)
+    weights = torch.randn(hidden.shape, generator=generator, dtype=hidden.dtype)
+    gradients = torch.autograd.grad((hidden * weights).sum() + (2 * last).sum(), (gates, cell))
+    return [hidden.detach(), last.detach(), *gradients]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(("steps", "batch", "filters"), [(1, 1, 1), (2, 3, 5), (7, 2, 300), (70, 4, 17), (129, 1, 600)])
+def test_pooling_equals_the_textbook_loop(path: Path, steps: int, batch: int, filters: int) -> None:
+    gates, cell = random_inputs(steps, batch, filters, torch.float32)
+    expected = results(textbook_pool, gates, cell)
+    for ours, theirs in zip(results(lambda g, c: pool(g, c, path), gates, cell), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_gradient_is_exact_in_float64(path: Path) -> None:
+    gates, cell = random_inputs(9, 2, 4, torch.float64)
+    assert torch.autograd.gradcheck(lambda g, c: pool(g, c, path), (gates, cell))
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_saturated_gates_stay_finite(path: Path) -> None:
+    gates = torch.full((50, 2, 9), 200.0)
+    gates[::2] = -200.0
+    for tensor in results(lambda g, c: pool(g, c, path), gates.requires_grad_(), torch.zeros(2, 3, requires_grad=True)):
+        assert torch.isfinite(tensor).all()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_reduced_precision_gates_are_pooled_in_float32(path: Path) -> None:
+    gates, cell = random_inputs(20, 2, 8, torch.float32)
+    narrow = gates.detach().bfloat16().requires_grad_()
+    hidden, _ = pool(narrow, cell.detach(), path)
+    expected, _ = textbook_pool(narrow.detach().float(), cell.detach())
+    assert hidden.dtype == torch.float32
+    torch.testing.assert_close(hidden, expected, rtol=1e-5, atol=1e-6)
+    hidden.sum().backward()
+    assert narrow.grad is not None and narrow.grad.dtype == torch.bfloat16
+
+
+def test_gates_of_the_wrong_width_are_refused() -> None:
+    with pytest.raises(ValueError, match="do not fit"):
+        pool(torch.zeros(3, 2, 8), torch.zeros(2, 3))
+
+
+def test_linear_recurrence_equals_its_loop() -> None:
+    factor, term = torch.rand(37, 3, dtype=torch.float64), torch.randn(37, 3, dtype=torch.float64)
+    value, expected = torch.randn(3, dtype=torch.float64), []
+    initial = value.clone()
+    for a, b in zip(factor, term, strict=True):
+        value = a * value + b
+        expected.append(value)
+    torch.testing.assert_close(linear_recurrence(factor, term, initial), torch.stack(expected))
