@@ -36,7 +36,7 @@ def train(
     ] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="Change a value, as in train.epochs=2.")] = None,
     vocabulary: Annotated[Path | None, typer.Option(help="A vocabulary file: a word and its count a line.")] = None,
-    threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0: as torch chooses.")] = 0,
+    threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0: as many as the model keeps busy.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Train a language model.

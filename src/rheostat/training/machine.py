@@ -18,6 +18,8 @@ from rheostat.errors import RheostatWarning
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 LARGEST_INT = 2**31 - 1
 
+SMALL_STEP_FLOPS = 4_000_000_000
+
 
 def keep_freed_memory() -> bool:
     """Let glibc keep freed blocks for the next step instead of returning them to the system.
@@ -32,6 +34,22 @@ def keep_freed_memory() -> bool:
     except (OSError, AttributeError):
         return False
     return bool(mallopt(M_MMAP_MAX, 0)) and bool(mallopt(M_TRIM_THRESHOLD, LARGEST_INT))
+
+
+def use_threads(threads: int) -> None:
+    """Processor threads of torch and of the compiled loops alike."""
+    import numba
+
+    torch.set_num_threads(threads)
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+
+
+def sensible_threads(step_flops: int) -> int:
+    """One thread for steps so small that waiting for others takes longer than working; else as torch chooses.
+
+    On a busy machine the waiting is many times worse: a step stands still until its last thread is scheduled.
+    """
+    return 1 if step_flops < SMALL_STEP_FLOPS else torch.get_num_threads()
 
 
 def usable_precision(wanted: str, device: torch.device) -> str:

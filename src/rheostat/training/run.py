@@ -23,7 +23,7 @@ from rheostat.recipe import fill
 from rheostat.shape import ModelShape
 from rheostat.training.configuration import TrainingRecipe
 from rheostat.training.language_model import LanguageModel
-from rheostat.training.machine import keep_freed_memory, usable_precision
+from rheostat.training.machine import keep_freed_memory, sensible_threads, usable_precision, use_threads
 from rheostat.training.run_folder import RunFolder
 from rheostat.training.task import WeightTraining
 from rheostat.training.trainer import Progress, Reporter, Trainer
@@ -39,7 +39,7 @@ class Request:
     data: tuple[str, ...]  # a folder, three files, or "chat"; empty: what the recipe says
     vocabulary_file: str | None = None
     from_model: str | None = None
-    threads: int = 0  # 0: torch's choice
+    threads: int = 0  # 0: as many as the model keeps busy
     precision: str | None = None  # what was settled on when the run began
 
 
@@ -77,8 +77,6 @@ def _run(
     corpus_progress: CorpusProgress,
     resume: bool,
 ) -> Progress:
-    if request.threads:
-        torch.set_num_threads(request.threads)
     keep_freed_memory()
     fabric = make_fabric()
     fabric.launch()
@@ -87,6 +85,7 @@ def _run(
     corpus = _load_corpus_once(fabric, request, recipe, corpus_progress)
     torch.manual_seed(recipe.train.seed)
     model = _make_model(request, recipe, corpus)
+    use_threads(request.threads or sensible_threads(_step_flops(model.shape, recipe)))
     if fabric.is_global_zero:
         reporter.message(_describe(corpus, model.shape))
 
@@ -148,6 +147,11 @@ def _make_model(request: Request, recipe: TrainingRecipe, corpus: Corpus) -> Lan
     except ValueError as error:
         raise RecipeError(f"model: {error}") from None
     return LanguageModel(shape)
+
+
+def _step_flops(shape: ModelShape, recipe: TrainingRecipe) -> int:
+    """Products of one training step: forward, and two as large going back."""
+    return 3 * shape.flops * recipe.train.batch_size * recipe.train.sequence_length
 
 
 def _describe(corpus: Corpus, shape: ModelShape) -> str:
