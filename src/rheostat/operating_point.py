@@ -87,6 +87,11 @@ class OperatingPoint:
     def widths(self) -> tuple[int, ...]:
         return tuple(len(keep) for keep in self.keep)
 
+    @property
+    def update_bytes(self) -> int:
+        """Bytes that the stored update takes."""
+        return sum(update.u.nbytes + update.v.nbytes for update in self.updates or () if update)
+
     def gate(self, layer: int) -> Floats | None:
         """Gates of `layer` that change anything: none if all of them are one."""
         gates = self.gates[layer] if self.gates else None

@@ -23,15 +23,15 @@ T = TypeVar("T")
 KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 
 
-def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
-    folder = resources.files("rheostat.recipes")
+def recipe_names(stage: str = "train") -> list[str]:
+    """The recipes that come with the package, for training or another stage."""
+    folder = resources.files("rheostat.recipes") / stage
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
-def read_recipe(name_or_path: str, changes: Sequence[str] = ()) -> dict[str, Any]:
+def read_recipe(name_or_path: str, changes: Sequence[str] = (), stage: str = "train") -> dict[str, Any]:
     """The tables of a recipe by name or path, with `table.key=value` changes applied."""
-    text, origin = _recipe_text(name_or_path)
+    text, origin = _recipe_text(name_or_path, stage)
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -41,13 +41,13 @@ def read_recipe(name_or_path: str, changes: Sequence[str] = ()) -> dict[str, Any
     return tables
 
 
-def _recipe_text(name_or_path: str) -> tuple[str, str]:
-    packaged = resources.files("rheostat.recipes") / f"{name_or_path}.toml"
+def _recipe_text(name_or_path: str, stage: str) -> tuple[str, str]:
+    packaged = resources.files("rheostat.recipes") / stage / f"{name_or_path}.toml"
     if "/" not in name_or_path and packaged.is_file():
         return packaged.read_text(encoding="utf-8"), f"recipe {name_or_path}"
     path = Path(name_or_path)
     if not path.is_file():
-        names = recipe_names()
+        names = recipe_names(stage)
         raise RecipeError(
             f"no recipe '{name_or_path}'{_suggestion(name_or_path, names)}; expected one of {', '.join(names)}, "
             "or the path of a .toml file"

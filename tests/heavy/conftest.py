@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from rheostat.cli import app
 
 RECIPE = """
 [corpus]
@@ -46,19 +50,32 @@ def sentence(random: np.random.Generator) -> str:
     return f"{NAMES[random.integers(len(NAMES))]} {VERBS[verb]} the {THINGS[thing]} ."
 
 
-@pytest.fixture
-def corpus_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RHEOSTAT_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "text"
-    folder.mkdir()
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A token cache of the tests' own, for the processes they start too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RHEOSTAT_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("text")
     random = np.random.default_rng(1)
     for name, lines in (("train", 600), ("valid", 40), ("test", 40)):
         (folder / f"{name}.txt").write_text("".join(sentence(random) + "\n" for _ in range(lines)))
     return folder
 
 
-@pytest.fixture
-def recipe_file(tmp_path: Path) -> Path:
-    path = tmp_path / "small.toml"
+@pytest.fixture(scope="session")
+def recipe_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("recipe") / "small.toml"
     path.write_text(RECIPE)
     return path
+
+
+def rheostat(*arguments: object) -> str:
+    """What a command prints on stdout; in this process, since importing torch takes longer than most commands."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout

@@ -15,6 +15,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from conftest import rheostat
+
 from rheostat.cli import main
 from rheostat.model_file import open_model
 
@@ -51,8 +53,8 @@ def assert_same_weights(first: Path, second: Path) -> None:
 
 def test_a_run_learns_and_leaves_a_model(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    answer = run(recipe_file, "--data", corpus_folder, "-o", out, "--json")
-    figures = json.loads(answer.stdout)
+    answer = rheostat("train", recipe_file, "--data", corpus_folder, "-o", out, "--json")
+    figures = json.loads(answer)
     # 3 names, 3 verbs, mostly one thing a verb: far below the 14 words of the vocabulary
     assert figures["valid_perplexity"] < 4 and figures["epochs"] == 2
     with open_model(out / "model.safetensors") as file:
@@ -143,24 +145,24 @@ def test_baselines_train_in_the_same_trainer(
     rate = "train.learning_rate=3.0" if optimizer == "nt-asgd" else "train.learning_rate=0.02"
     changes = ["--set", f"model.cell={cell}", "--set", "model.windows=[]", "--set", f"train.optimizer={optimizer}"]
     changes += ["--set", rate, "--set", "train.schedule=constant", "--set", "model.embedding_size=0"]
-    answer = run(recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *changes, "--json")
-    assert json.loads(answer.stdout)["valid_perplexity"] < 8
+    answer = rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *changes, "--json")
+    assert json.loads(answer)["valid_perplexity"] < 8
     with open_model(tmp_path / "run" / "model.safetensors") as file:
         assert file.shape.cell == cell
 
 
 def test_adaptive_softmax_trains(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     splits = ["--set", "model.softmax_splits=[5, 9]"]
-    answer = run(recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *splits, "--json")
-    assert json.loads(answer.stdout)["valid_perplexity"] < 4
+    answer = rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *splits, "--json")
+    assert json.loads(answer)["valid_perplexity"] < 4
 
 
 def test_training_goes_on_from_a_model(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
-    first = json.loads(run(recipe_file, "--data", corpus_folder, "-o", tmp_path / "a", "--json").stdout)
+    first = json.loads(rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "a", "--json"))
     model = tmp_path / "a" / "model.safetensors"
     slow = ["--set", "train.learning_rate=1e-6", "--set", "train.epochs=1"]
     second = json.loads(
-        run(recipe_file, "--data", corpus_folder, "--from", model, "-o", tmp_path / "b", *slow, "--json").stdout
+        rheostat("train", recipe_file, "--data", corpus_folder, "--from", model, "-o", tmp_path / "b", *slow, "--json")
     )
     assert second["valid_perplexity"] == pytest.approx(first["valid_perplexity"], rel=0.01)
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import rheostat
-from rheostat.cli import evaluate, files, prune, report, suggest, train
+from rheostat.cli import evaluate, files, prune, recover, report, suggest, train
 from rheostat.cli.console import messages, one_line
 from rheostat.errors import RheostatError, RheostatWarning
 
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(prune.prune)
+app.command()(recover.recover)
 app.command()(evaluate.sweep)
 app.command()(report.report)
 app.command()(files.inspect)

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
-from rheostat.cli.console import print_json, shares
+from rheostat.cli.console import shares
+from rheostat.cli.learning import Learn, learn_and_store, report_points
 from rheostat.corpus import CorpusConfig, load_split
 from rheostat.errors import OperatingPointError
 from rheostat.model_file import ModelFile, open_model, repack
 from rheostat.operating_point import OperatingPoint, Ranking
+from rheostat.recipe import read_recipe, recipe_names
+
+L0 = "l0"
 
 
 def prune(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the model file with the ranking goes.")],
     criterion: Annotated[
-        str, typer.Option(help="random, filter-norm, mean-activation, taylor, or one you registered.")
+        str, typer.Option(help="random, filter-norm, mean-activation, taylor, l0, or one you registered.")
     ] = "taylor",
     data: Annotated[str | None, typer.Option(help="The corpus, for criteria that read text and for --search.")] = None,
     share: Annotated[float, typer.Option(help="Share of the training text to read, from its beginning.")] = 1.0,
@@ -28,17 +33,29 @@ def prune(
     search: Annotated[
         bool, typer.Option("--search", help="Also search widths per layer on validation text, for each --knob.")
     ] = False,
-    knob: Annotated[list[float] | None, typer.Option(help="With --search: shares of the FLOPs.")] = None,
+    knob: Annotated[
+        list[float] | None, typer.Option(help="With --search or l0: a share of the FLOPs; repeat it.")
+    ] = None,
     budget: Annotated[int, typer.Option(help="With --search: how many evaluations it may take.")] = 60,
     search_tokens: Annotated[
         int, typer.Option(help="With --search: tokens of validation text to measure on.")
     ] = 10_000,
+    strength: Annotated[
+        list[float] | None, typer.Option(help="With l0: fix λ as in the paper, instead of finding it for a --knob.")
+    ] = None,
+    recipe: Annotated[
+        str, typer.Option(help=f"With l0: a schedule ({', '.join(recipe_names(L0))}) or a .toml file.")
+    ] = "paper",
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="With l0: change a value, as in train.steps=500.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was stored as JSON.")] = False,
 ) -> None:
     """Score every filter of every layer and store the ranking: the knob cuts by it.
 
     A file may hold several rankings, also of one criterion under several names. With --search, widths are chosen layer
-    by layer on validation text for each --knob and stored as points.
+    by layer on validation text for each --knob and stored as points. The criterion l0 trains gates instead, one run for
+    each --knob, and stores points; the same command again goes on where it was stopped.
 
     Example: rheostat prune model.safetensors --criterion mean-activation --data DIR -o model.safetensors
     """
@@ -47,6 +64,9 @@ def prune(
 
     if search and not (knob and data):
         raise OperatingPointError("--search needs at least one --knob to search for, and --data to measure on")
+    if criterion == L0:
+        learn_gates(model, out, data, knob or [], strength, recipe, changes or [], json)
+        return
     with open_model(model) as file:
         network = LanguageModel.from_weights(file.shape, file.weights())
         config = CorpusConfig(tokenizer=file.tokenizer)
@@ -58,7 +78,35 @@ def prune(
             valid = load_split(str(data), "valid", config, file.vocabulary).ids[: search_tokens + 1]
             points = _search(file, ranking, knob or [], valid, budget)
         repack(file, out, add_rankings=[ranking], add_points=points)
-    _report(out, ranking, points, json)
+    if points or json:
+        report_points(out, points, json)
+    if not json:
+        print(f"{out}: ranking '{ranking.name}' of {sum(map(len, ranking.scores)):,} filters")
+
+
+def learn_gates(
+    model: Path,
+    out: Path,
+    data: str | None,
+    knobs: list[float],
+    strength: list[float] | None,
+    recipe: str,
+    changes: list[str],
+    json: bool,
+) -> None:
+    """L0 gates do not rank: each position of the knob, or each strength, is a run of its own and gives a point."""
+    from rheostat.pruning import run
+
+    if not data or not (knobs or strength):
+        raise OperatingPointError("l0 learns a point for each --knob (or --strength) and needs --data to learn on")
+    wanted = [("knob", value) for value in knobs] + [("strength", value) for value in strength or []]
+    jobs: dict[str, Learn] = {}
+    with open_model(model) as file:
+        for key, value in wanted:
+            tables = read_recipe(recipe, [*changes, f"gates.{key}={value}"], stage=L0)
+            jobs[f"{key}-{value:g}"] = partial(run.learn_gates, file, tables)
+        points = learn_and_store(file, data, out, jobs)
+    report_points(out, points, json)
 
 
 def _search(
@@ -72,16 +120,3 @@ def _search(
         return search_allocation(
             ranking, file.shape, knobs, lambda point: evaluator.quality(point, ids).loss, budget, progress
         )
-
-
-def _report(out: Path, ranking: Ranking, points: list[OperatingPoint], json: bool) -> None:
-    if json:
-        stored = [
-            {"name": point.name, "widths": list(point.widths), "flops_fraction": point.flops_fraction}
-            for point in points
-        ]
-        print_json({"model": str(out), "ranking": ranking.name, "criterion": ranking.criterion, "points": stored})
-        return
-    print(f"{out}: ranking '{ranking.name}' of {sum(map(len, ranking.scores)):,} filters")
-    for point in points:
-        print(f"{out}: point '{point.name}', {point.flops_fraction:.2%} of the FLOPs, filters {point.widths}")

@@ -6,7 +6,8 @@ same tensors. The state is a value: state in, state out. Knows nothing of files,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -16,10 +17,21 @@ from rheostat.shape import ModelShape
 from rheostat.training import adaptive_softmax
 from rheostat.training.adaptive_softmax import OutputWeights
 from rheostat.training.lstm import LstmLayer
-from rheostat.training.qrnn import QrnnLayer
+from rheostat.training.qrnn import LowRank, QrnnLayer
 from rheostat.training.regularization import NO_REGULARIZATION, RegularizationConfig, embed, locked_dropout
 
 State = tuple[tuple[Tensor, ...], ...]  # one LayerState or LstmState per layer
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """What is trained on top of frozen weights, one entry a layer: factors of its outputs, updates of its matrix."""
+
+    gates: Sequence[Tensor] | None = None  # [m] each
+    updates: Sequence[LowRank] | None = None
+
+
+UNADJUSTED = Adjustment()
 
 
 class Outputs(NamedTuple):
@@ -62,13 +74,23 @@ class LanguageModel(nn.Module):
         """Before the text starts."""
         return tuple(layer.initial_state(batch_size) for layer in self._layers())
 
-    def forward(self, ids: Tensor, state: State, regularization: RegularizationConfig = NO_REGULARIZATION) -> Outputs:
+    def forward(
+        self,
+        ids: Tensor,
+        state: State,
+        regularization: RegularizationConfig = NO_REGULARIZATION,
+        adjustment: Adjustment = UNADJUSTED,
+    ) -> Outputs:
         """The layers' outputs for ids [T, B]. Dropout acts as `regularization` says, whatever mode the module is in."""
         rows = embed(ids, self.embedding.weight, regularization.dropout_embedding)
-        return self.run_layers(rows, state, regularization)
+        return self.run_layers(rows, state, regularization, adjustment)
 
     def run_layers(
-        self, rows: Tensor, state: State, regularization: RegularizationConfig = NO_REGULARIZATION
+        self,
+        rows: Tensor,
+        state: State,
+        regularization: RegularizationConfig = NO_REGULARIZATION,
+        adjustment: Adjustment = UNADJUSTED,
     ) -> Outputs:
         """The layers' outputs for rows of the embedding [T, B, D]."""
         hidden = locked_dropout(rows, regularization.dropout_input)
@@ -76,7 +98,10 @@ class LanguageModel(nn.Module):
         for index, (layer, layer_state) in enumerate(zip(self.layers, state, strict=True)):
             if index:
                 hidden = locked_dropout(hidden, regularization.dropout_hidden)
-            hidden, layer_state = layer(hidden, layer_state, regularization.weight_drop)
+            extras = {"update": adjustment.updates[index]} if adjustment.updates else {}
+            hidden, layer_state = layer(hidden, layer_state, regularization.weight_drop, **extras)
+            if adjustment.gates:
+                hidden = hidden * adjustment.gates[index]
             outputs.append(hidden)
             after.append(layer_state)
         if self.shape.cell == "skip-lstm":  # Melis et al. (2018): layers are stacked, and their outputs summed

@@ -16,6 +16,13 @@ from rheostat.training.regularization import weight_drop
 from rheostat.training.scan import Path, pool
 
 
+class LowRank(NamedTuple):
+    """A product u · v that is added to a layer's matrix without being multiplied out."""
+
+    u: Tensor  # [3m, rank]
+    v: Tensor  # [rank, r·D]
+
+
 class LayerState(NamedTuple):
     """What a layer carries from one call to the next."""
 
@@ -42,10 +49,14 @@ class QrnnLayer(nn.Module):
             weight.new_zeros(self.window - 1, batch_size, self.input_size),
         )
 
-    def forward(self, inputs: Tensor, state: LayerState, drop: float = 0.0) -> tuple[Tensor, LayerState]:
+    def forward(
+        self, inputs: Tensor, state: LayerState, drop: float = 0.0, update: LowRank | None = None
+    ) -> tuple[Tensor, LayerState]:
         """Hidden outputs [T, B, m] of inputs [T, B, D], and the state after them."""
         windows, last_inputs = self._windows(inputs, state.inputs)
         gates = F.linear(windows, weight_drop(self.weight, drop), self.bias)  # [T, B, 3m]
+        if update is not None:  # two thin products, so that a frozen W needs no gradient of its own size
+            gates = gates + F.linear(F.linear(windows, update.v), update.u)
         hidden, cell = pool(gates, state.cell, self.path)
         return hidden, LayerState(cell, last_inputs)
 

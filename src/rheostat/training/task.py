@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rheostat.metrics import Quality
 from rheostat.training.evaluation import evaluate
-from rheostat.training.language_model import LanguageModel, State
+from rheostat.training.language_model import UNADJUSTED, Adjustment, LanguageModel, State
 from rheostat.training.regularization import RegularizationConfig, activation_penalty
 
 
@@ -34,6 +34,10 @@ class Task(Protocol):
     def module(self) -> nn.Module:
         """Called as module(inputs, targets, state) -> Loss."""
 
+    @property
+    def keeps_last(self) -> bool:
+        """Whether the newest result is the one to keep, even where an earlier one had a lower validation loss."""
+
     def trainable(self) -> Mapping[str, nn.Parameter]: ...
 
     def initial_state(self, batch_size: int) -> State: ...
@@ -51,18 +55,31 @@ class LanguageModelLoss(nn.Module):
         super().__init__()
         self.model, self.regularization, self.precision = model, regularization, precision
 
+    def adjustment(self) -> Adjustment:
+        """What this step puts on top of the weights; nothing, unless a subclass trains it."""
+        return UNADJUSTED
+
+    def penalty(self) -> Tensor | None:
+        """What is added to the loss beside the activation penalties."""
+        return None
+
     def forward(self, inputs: Tensor, targets: Tensor, state: State) -> Loss:
         # Products in bf16; weights, pooling, state and penalties stay in float32. (Fabric's own bf16-mixed would round
         # the carried state at every call.)
         with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16"):
-            outputs = self.model(inputs, state, self.regularization)
+            outputs = self.model(inputs, state, self.regularization, self.adjustment())
             loss = self.model.cross_entropy(outputs.dropped, targets) / targets.numel()
-        penalty = activation_penalty(outputs.raw.float(), outputs.dropped.float(), self.regularization)
-        return Loss(loss if penalty is None else loss + penalty, loss.detach(), outputs.state)
+        objective = loss
+        activations = activation_penalty(outputs.raw.float(), outputs.dropped.float(), self.regularization)
+        for penalty in (activations, self.penalty()):
+            objective = objective if penalty is None else objective + penalty
+        return Loss(objective, loss.detach(), outputs.state)
 
 
 class WeightTraining:
     """Train all weights of a language model."""
+
+    keeps_last = False
 
     def __init__(
         self,

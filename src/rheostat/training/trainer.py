@@ -185,7 +185,7 @@ class Trainer:
             with self._average.in_place():
                 quality = self.task.validate(self.reporter.validating)
                 improved = quality.loss < progress.best_loss
-                if improved:
+                if improved or self.task.keeps_last:
                     self.task.save(self.folder.model, self._run_so_far(quality))
         loss = self.fabric.broadcast(quality.loss if quality else None)
         assert loss is not None

@@ -1,0 +1,62 @@
+"""What `recover` and `prune --criterion l0` share: points that are learnt one after the other and then stored."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rheostat.cli.console import print_json
+from rheostat.cli.train import RunBar
+from rheostat.model_file import ModelFile, repack
+from rheostat.operating_point import OperatingPoint
+
+if TYPE_CHECKING:
+    from rheostat.pruning.run import Texts
+
+Learn = Callable[["Texts", Path, RunBar], OperatingPoint]
+
+
+def learn_and_store(file: ModelFile, data: str, out: Path, jobs: Mapping[str, Learn]) -> list[OperatingPoint]:
+    """Learn each point in a folder beside `out`, then write `out` with all of them and remove the folder.
+
+    Stopped in between, the same command goes on where it was: finished runs are found finished.
+    """
+    from rheostat.pruning.run import read_texts
+    from rheostat.training.trainer import InterruptedRunError
+
+    runs = out.with_name(out.name + ".run")
+    with RunBar() as bar:
+        texts = read_texts(file, data, bar.reading)
+        try:
+            points = [learn(texts, runs / name, bar) for name, learn in jobs.items()]
+        except InterruptedRunError as stop:
+            bar.message(f"{stop}; go on with the same command")
+            sys.exit(130)
+    repack(file, out, add_points=points)
+    shutil.rmtree(runs, ignore_errors=True)
+    return points
+
+
+def report_points(out: Path, points: list[OperatingPoint], json: bool) -> None:
+    if json:
+        facts = [
+            {
+                "name": point.name,
+                "criterion": point.criterion,
+                "flops_fraction": point.flops_fraction,
+                "widths": list(point.widths),
+                "update_bytes": point.update_bytes,
+            }
+            for point in points
+        ]
+        print_json({"model": str(out), "points": facts})
+        return
+    for point in points:
+        update = f", {point.update_bytes:,} bytes of update" if point.update_bytes else ""
+        print(
+            f"{out}: point '{point.name}', {point.flops_fraction:.2%} of the FLOPs, "
+            f"filters {' '.join(map(str, point.widths))}{update}"
+        )

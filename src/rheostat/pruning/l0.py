@@ -1,0 +1,205 @@
+"""L0 gates: learning which filters to close, the weights left as they are (Louizos et al. 2018; paper, section 2.2).
+
+    s = σ((log u - log(1 - u) + log α) / β)     gate = min(1, max(0, (ζ - γ) s + γ))      u ~ Uniform(0, 1)
+    P(gate > 0) = σ(log α - β log(-γ/ζ))        at test time: min(1, max(0, σ(log α)(ζ - γ) + γ))
+
+One gate per filter multiplies its output. With c_0 = 0 that equals a gate on Z, as the paper has it: pooling is linear
+in Z. Only log α is trained. A share of the FLOPs is reached in one run: the penalty's strength is moved while training,
+so that the expected FLOPs follow a path to the target. Knows gates; the loop is the trainer's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rheostat.metrics import Quality
+from rheostat.model_file import ModelFile, repack
+from rheostat.operating_point import OperatingPoint
+from rheostat.shape import ModelShape
+from rheostat.training.evaluation import PointEvaluator
+from rheostat.training.language_model import Adjustment, LanguageModel, State
+from rheostat.training.regularization import RegularizationConfig
+from rheostat.training.task import LanguageModelLoss
+
+GAMMA, ZETA, BETA = -0.1, 1.1, 2 / 3
+SMALLEST_GATE = 1e-3  # of a kept filter whose test-time gate is closed: it was kept to fill the share, not to be heard
+
+
+def sample_gates(log_alpha: Tensor, uniform: Tensor) -> Tensor:
+    """Hard-concrete gates for uniform noise in (0, 1)."""
+    s = torch.sigmoid((torch.logit(uniform) + log_alpha) / BETA)
+    return ((ZETA - GAMMA) * s + GAMMA).clamp(0, 1)
+
+
+def probability_open(log_alpha: Tensor) -> Tensor:
+    """P(gate > 0)."""
+    return torch.sigmoid(log_alpha - BETA * math.log(-GAMMA / ZETA))
+
+
+def test_time_gates(log_alpha: Tensor) -> Tensor:
+    """The gates without noise."""
+    return (torch.sigmoid(log_alpha) * (ZETA - GAMMA) + GAMMA).clamp(0, 1)
+
+
+@dataclass(frozen=True)
+class GateConfig:
+    """The `[gates]` table of a recipe."""
+
+    knob: float = 0.8  # share of the FLOPs to reach; ignored where a strength is given
+    strength: float = 0.0  # λ of the paper, fixed; 0: found while training
+    start: float = 2.5  # log α in the beginning: open
+    path: float = 0.6  # share of the run in which the expected FLOPs go down to the target
+
+    def __post_init__(self) -> None:
+        if not 0 < self.knob <= 1:
+            raise ValueError(f"knob is {self.knob}; expected a share of the FLOPs in (0, 1]")
+        if self.strength < 0:
+            raise ValueError(f"strength is {self.strength}; expected a positive number, or 0 to have it found")
+
+
+class StrengthController:
+    """Moves λ so that the expected share of FLOPs follows a path from 1 to the target.
+
+    Proportional and integral: the integral finds the λ that holds the target, the proportional part keeps it from
+    swinging. It has no state but λ's integral, which is saved with the gates.
+    """
+
+    PROPORTIONAL, INTEGRAL = 0.05, 0.0005
+
+    def __init__(self, config: GateConfig) -> None:
+        self.config = config
+
+    def wanted(self, share_done: float) -> float:
+        """The share of FLOPs that should be left by now."""
+        return 1 - (1 - self.config.knob) * min(share_done / self.config.path, 1.0)
+
+    def strength(self, integral: Tensor, expected: float, share_done: float) -> float:
+        """λ for the next step; moves the integral."""
+        if self.config.strength:
+            return self.config.strength
+        error = expected - self.wanted(share_done)
+        integral.add_(self.INTEGRAL * error).clamp_(min=0)
+        return max(0.0, float(integral) + self.PROPORTIONAL * error)
+
+
+class GateLoss(LanguageModelLoss):
+    """The loss of a frozen model under random gates, and the price of leaving them open."""
+
+    def __init__(
+        self, model: LanguageModel, config: GateConfig, regularization: RegularizationConfig, steps: int, precision: str
+    ) -> None:
+        super().__init__(model.requires_grad_(False), regularization, precision)
+        self.log_alpha = nn.ParameterList(torch.full((m,), config.start) for m in model.shape.hidden_sizes)
+        # Parameters, so that they travel in the checkpoint; no gradient reaches them.
+        self.clock = nn.Parameter(torch.zeros(()), requires_grad=False)
+        self.integral = nn.Parameter(torch.zeros(()), requires_grad=False)
+        self._controller, self._steps = StrengthController(config), steps
+
+    def adjustment(self) -> Adjustment:
+        noise = [torch.empty_like(layer).uniform_(1e-6, 1 - 1e-6) for layer in self.log_alpha]
+        return Adjustment(gates=[sample_gates(a, u) for a, u in zip(self.log_alpha, noise, strict=True)])
+
+    def penalty(self) -> Tensor:
+        expected = [probability_open(layer).sum() for layer in self.log_alpha]
+        with torch.no_grad():
+            share = expected_share(self.model.shape, expected)
+            strength = self._controller.strength(self.integral, share, float(self.clock) / self._steps)
+            self.clock.add_(1)
+        return strength * torch.stack(expected).sum()
+
+
+def expected_share(shape: ModelShape, widths: Sequence[Tensor]) -> float:
+    """Share of the FLOPs at these expected widths, to the nearest filter."""
+    return shape.flops_fraction([max(1, round(float(width))) for width in widths])
+
+
+def point_of(log_alpha: Sequence[Tensor], shape: ModelShape, knob: float | None, name: str) -> OperatingPoint:
+    """The point that gates describe: closed gates are cut; with a knob, just as many filters as it affords are kept.
+
+    Filters of all layers compete by log α, the first of each layer always staying.
+    """
+    scores = [layer.detach().cpu().numpy() for layer in log_alpha]
+    keep = _open(log_alpha) if knob is None else _affordable(scores, shape, knob)
+    gates = []
+    for layer, kept in zip(log_alpha, keep, strict=True):
+        values = test_time_gates(layer.detach().cpu())[torch.from_numpy(kept.astype(np.int64))]
+        gates.append(values.clamp(min=SMALLEST_GATE).numpy().astype(np.float32))
+    widths = [len(kept) for kept in keep]
+    fraction = shape.flops_fraction(widths)
+    return OperatingPoint(name, "l0", tuple(keep), tuple(gates), flops_fraction=fraction)
+
+
+def _open(log_alpha: Sequence[Tensor]) -> list[np.ndarray]:
+    keep = []
+    for layer in log_alpha:
+        values = test_time_gates(layer.detach().cpu())
+        kept = values.nonzero(as_tuple=True)[0]
+        keep.append((kept if len(kept) else values.argmax()[None]).numpy().astype(np.int32))
+    return keep
+
+
+def _affordable(scores: Sequence[np.ndarray], shape: ModelShape, knob: float) -> list[np.ndarray]:
+    """The most filters, best log α first over all layers, that cost no more than the knob; found by bisection."""
+    order = np.argsort(-np.concatenate(scores), kind="stable")
+    layer_of = np.repeat(np.arange(len(scores)), [len(layer) for layer in scores])
+    first = np.cumsum([0, *(len(layer) for layer in scores)])
+
+    def keep(count: int) -> list[np.ndarray]:
+        best = order[:count]
+        chosen = [np.sort(best[layer_of[best] == index] - first[index]) for index in range(len(scores))]
+        strongest = [np.array([layer.argmax()]) for layer in scores]
+        return [(c if len(c) else s).astype(np.int32) for c, s in zip(chosen, strongest, strict=True)]
+
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high + 1) // 2
+        affordable = shape.flops_fraction([len(kept) for kept in keep(middle)]) <= knob
+        low, high = (middle, high) if affordable else (low, middle - 1)
+    return keep(low)
+
+
+class GateTraining:
+    """Train the gates of one operating point of a model file; the weights are frozen and untouched."""
+
+    def __init__(
+        self,
+        file: ModelFile,
+        config: GateConfig,
+        regularization: RegularizationConfig,
+        steps: int,
+        valid_ids: np.ndarray,
+        precision: str = "fp32",
+    ) -> None:
+        self.file, self.config = file, config
+        self._evaluator, self._valid_ids = PointEvaluator(file), valid_ids
+        model = LanguageModel.from_weights(file.shape, file.weights())
+        self.module = GateLoss(model, config, regularization, steps, precision)
+
+    def trainable(self) -> Mapping[str, nn.Parameter]:
+        return {name: p for name, p in self.module.named_parameters() if not name.startswith("model.")}
+
+    @property
+    def keeps_last(self) -> bool:
+        """A fixed strength closes gates until the end: a point with more open ones is better, but not what is asked."""
+        return bool(self.config.strength)
+
+    def initial_state(self, batch_size: int) -> State:
+        return self.module.model.initial_state(batch_size)
+
+    def point(self) -> OperatingPoint:
+        knob = None if self.config.strength else self.config.knob
+        label = f"l0-{self.config.strength:g}" if knob is None else f"l0-{knob:g}"
+        return point_of(list(self.module.log_alpha), self.file.shape, knob, label)
+
+    def validate(self, progress: Callable[[float], None]) -> Quality:
+        return self._evaluator.quality(self.point(), self._valid_ids, progress)
+
+    def save(self, path: Path, run: Mapping[str, object]) -> None:
+        repack(self.file, path, add_points=[self.point()])

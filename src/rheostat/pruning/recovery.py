@@ -1,0 +1,102 @@
+"""Single-rank updates: what cutting lost, won back by u · v on each layer's matrix (the paper's section 3.1).
+
+The model of a point is cut, its gates folded, and frozen; only u and v are trained. They are stored with the point and
+merged when it is cut, so that they cost bytes but no time. Knows updates; the loop is the trainer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rheostat.metrics import Quality
+from rheostat.model_file import ModelFile, repack
+from rheostat.operating_point import OperatingPoint, Update
+from rheostat.training.evaluation import PointEvaluator
+from rheostat.training.language_model import Adjustment, LanguageModel, State
+from rheostat.training.qrnn import LowRank
+from rheostat.training.regularization import RegularizationConfig
+from rheostat.training.task import LanguageModelLoss
+
+DEVIATION = 0.1  # of the paper's start
+
+
+@dataclass(frozen=True)
+class UpdateConfig:
+    """The `[update]` table of a recovery recipe."""
+
+    rank: int = 1
+    start: Literal["normal", "zero"] = "normal"  # both Normal(0, 0.1) as in the paper; or u = 0, exactly at W
+
+    def __post_init__(self) -> None:
+        if self.rank < 1:
+            raise ValueError(f"rank is {self.rank}; expected at least 1")
+
+
+class UpdateLoss(LanguageModelLoss):
+    """The loss of a frozen model with updates on top."""
+
+    def __init__(
+        self, model: LanguageModel, config: UpdateConfig, regularization: RegularizationConfig, precision: str = "fp32"
+    ) -> None:
+        super().__init__(model.requires_grad_(False), regularization, precision)
+        shapes = model.shape.update_shapes(config.rank)
+        self.u = nn.ParameterList(torch.empty(u).normal_(0, DEVIATION) for u, _ in shapes)
+        self.v = nn.ParameterList(torch.empty(v).normal_(0, DEVIATION) for _, v in shapes)
+        if config.start == "zero":
+            for u in self.u:
+                nn.init.zeros_(u)
+
+    def adjustment(self) -> Adjustment:
+        return Adjustment(updates=[LowRank(u, v) for u, v in zip(self.u, self.v, strict=True)])
+
+    def updates(self) -> tuple[Update, ...]:
+        """As they are stored."""
+        return tuple(Update(_array(u), _array(v)) for u, v in zip(self.u, self.v, strict=True))
+
+
+class UpdateTraining:
+    """Train the update of one operating point of a model file."""
+
+    keeps_last = False
+
+    def __init__(
+        self,
+        file: ModelFile,
+        point: OperatingPoint,
+        config: UpdateConfig,
+        regularization: RegularizationConfig,
+        valid_ids: np.ndarray,
+        precision: str = "fp32",
+    ) -> None:
+        self.file = file
+        self.bare = replace(point, updates=None)  # recovery starts from the cut itself, whatever the point had
+        self._evaluator, self._valid_ids = PointEvaluator(file), valid_ids
+        self.module = UpdateLoss(self._evaluator.model(self.bare), config, regularization, precision)
+
+    def trainable(self) -> Mapping[str, nn.Parameter]:
+        return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+
+    def initial_state(self, batch_size: int) -> State:
+        return self.module.model.initial_state(batch_size)
+
+    def point(self) -> OperatingPoint:
+        """The point with the update as it is now."""
+        return replace(self.bare, updates=self.module.updates())
+
+    def validate(self, progress: Callable[[float], None]) -> Quality:
+        """Of the merged model: the very weights that a device will run."""
+        return self._evaluator.quality(self.point(), self._valid_ids, progress)
+
+    def save(self, path: Path, run: Mapping[str, object]) -> None:
+        repack(self.file, path, add_points=[self.point()])
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().cpu().numpy().copy()

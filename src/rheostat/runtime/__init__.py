@@ -1,1 +1,0 @@
-"""Using a model: onnxruntime."""

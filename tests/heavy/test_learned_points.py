@@ -1,0 +1,211 @@
+"""L0 gates and single-rank updates: closed forms, frozen weights, and what a stored point does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from conftest import rheostat  # noqa: E402
+
+from rheostat.errors import CheckpointError  # noqa: E402
+from rheostat.model_file import open_model  # noqa: E402
+from rheostat.pruning import l0  # noqa: E402
+from rheostat.pruning.recovery import UpdateConfig, UpdateLoss  # noqa: E402
+from rheostat.pruning.run import Texts, recover  # noqa: E402
+from rheostat.shape import ModelShape  # noqa: E402
+from rheostat.training.language_model import Adjustment, LanguageModel  # noqa: E402
+from rheostat.training.qrnn import LowRank  # noqa: E402
+from rheostat.training.regularization import RegularizationConfig  # noqa: E402
+
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def model_path(corpus_folder: Path, recipe_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small trained model with a filter-norm ranking."""
+    folder = tmp_path_factory.mktemp("model")
+    rheostat("train", recipe_file, "--data", corpus_folder, "-o", folder / "run")
+    path = folder / "model.safetensors"
+    rheostat("prune", folder / "run" / "model.safetensors", "--criterion", "filter-norm", "-o", path)
+    return path
+
+
+def weight_bytes(path: Path) -> dict[str, bytes]:
+    with open_model(path) as file:
+        return {name: file.raw(name).tobytes() for name in file.shape.tensor_shapes()}
+
+
+def perplexity(path: Path, data: Path, *arguments: object) -> dict[str, float]:
+    answer = rheostat("evaluate", path, "--data", data, "--split", "valid", "--json", *arguments)
+    return dict(json.loads(answer))
+
+
+@pytest.mark.parametrize("log_alpha", [-3.0, -0.5, 0.0, 1.0, 4.0])
+def test_closed_forms_agree_with_sampling(log_alpha: float) -> None:
+    noise = torch.rand(400_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    gates = l0.sample_gates(torch.tensor(log_alpha, dtype=torch.float64), noise)
+    assert ((gates >= 0) & (gates <= 1)).all()
+    expected = float(l0.probability_open(torch.tensor(log_alpha)))
+    assert float((gates > 0).double().mean()) == pytest.approx(expected, abs=0.004)
+
+
+def test_the_test_time_gate_is_the_gate_at_the_middle_of_the_noise_with_beta_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log_alpha = torch.linspace(-4, 4, 33)
+    monkeypatch.setattr(l0, "BETA", 1.0)
+    torch.testing.assert_close(l0.test_time_gates(log_alpha), l0.sample_gates(log_alpha, torch.full((33,), 0.5)))
+
+
+def test_the_controller_follows_its_path_and_finds_a_strength_that_holds() -> None:
+    controller = l0.StrengthController(l0.GateConfig(knob=0.5, path=0.5))
+    assert [controller.wanted(share) for share in (0.0, 0.25, 0.5, 1.0)] == [1.0, 0.75, 0.5, 0.5]
+    # a model whose share falls the faster the stronger the penalty, and recovers without it
+    share, integral = 1.0, torch.zeros(())
+    for step in range(4000):
+        strength = controller.strength(integral, share, step / 4000)
+        share = min(1.0, max(0.0, share + 0.002 * (1 - share) - 0.5 * strength))
+    assert share == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_gate_on_the_output_equals_a_gate_on_z() -> None:
+    torch.manual_seed(0)
+    model, ids = LanguageModel(ModelShape(9, 4, (5, 4), (2, 1))), torch.randint(9, (7, 2))
+    gates = [torch.rand(5), torch.rand(4)]
+    ours = model(ids, model.initial_state(2), adjustment=Adjustment(gates=gates)).raw
+    hidden = model.embedding.weight[ids]
+    for layer, gate in zip(model.layers, gates, strict=True):
+        windows, _ = layer._windows(hidden, layer.initial_state(2).inputs)
+        z, f, o = (windows @ layer.weight.t() + layer.bias).chunk(3, dim=-1)
+        z, f, o = gate * z.tanh(), f.sigmoid(), o.sigmoid()
+        cell, outputs = torch.zeros_like(z[0]), []
+        for t in range(len(z)):
+            cell = f[t] * cell + (1 - f[t]) * z[t]
+            outputs.append(o[t] * cell)
+        hidden = torch.stack(outputs)
+    torch.testing.assert_close(ours, hidden)
+
+
+def test_an_applied_update_equals_a_merged_one() -> None:
+    torch.manual_seed(0)
+    shape = ModelShape(9, 4, (5, 4), (2, 1))
+    model, ids = LanguageModel(shape), torch.randint(9, (7, 2))
+    updates = [LowRank(torch.randn(u), torch.randn(v)) for u, v in shape.update_shapes(2)]
+    applied = model(ids, model.initial_state(2), adjustment=Adjustment(updates=updates)).raw
+    weights = model.state_dict()
+    for layer, update in enumerate(updates):
+        weights[f"layers.{layer}.weight"] = weights[f"layers.{layer}.weight"] + update.u @ update.v
+    merged = LanguageModel.from_weights(shape, weights)
+    torch.testing.assert_close(applied, merged(ids, merged.initial_state(2)).raw)
+
+
+def test_frozen_weights_get_no_gradient() -> None:
+    model = LanguageModel(ModelShape(9, 4, (5, 4), (2, 1)))
+    module = UpdateLoss(model, UpdateConfig(), RegularizationConfig())
+    ids = torch.randint(9, (7, 2))
+    module(ids, ids, model.initial_state(2)).objective.backward()
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(parameter.grad is not None for parameter in module.u)
+
+
+def test_a_zero_start_begins_exactly_at_the_weights() -> None:
+    model = LanguageModel(ModelShape(9, 4, (5, 4), (2, 1)))
+    module, ids = UpdateLoss(model, UpdateConfig(start="zero"), RegularizationConfig()), torch.randint(9, (7, 2))
+    state = model.initial_state(2)
+    assert torch.equal(model(ids, state, adjustment=module.adjustment()).raw, model(ids, state).raw)
+
+
+def test_gates_meet_the_knob_and_leave_the_weights_alone(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+    out, steps = tmp_path / "l0.safetensors", ["--set", "train.steps=80", "--set", "train.batch_size=4"]
+    knobs = ["--knob", "0.8", "--knob", "0.5"]
+    answer = rheostat(
+        "prune", model_path, "--criterion", "l0", *knobs, "--data", corpus_folder, "-o", out, *steps, "--json"
+    )
+    points = json.loads(answer)["points"]
+    assert [point["name"] for point in points] == ["l0-0.8", "l0-0.5"]
+    for point, knob in zip(points, (0.8, 0.5), strict=True):
+        # one filter of so small a model costs more than the hundredth that a real one is held to
+        assert knob - 0.05 < point["flops_fraction"] <= knob
+    assert weight_bytes(out) == weight_bytes(model_path)
+    assert not (tmp_path / "l0.safetensors.run").exists()
+    assert perplexity(out, corpus_folder, "--knob", "0.8", "--criterion", "l0")["point"] == "l0-0.8"
+
+
+def test_a_stronger_penalty_closes_more_gates(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "l0.safetensors"
+    rates = ["--set", "train.steps=60", "--set", "train.batch_size=4", "--set", "train.learning_rate=0.2"]
+    strengths = ["--strength", "1e-4", "--strength", "0.3"]
+    answer = rheostat(
+        "prune", model_path, "--criterion", "l0", *strengths, "--data", corpus_folder, "-o", out, *rates, "--json"
+    )
+    weak, strong = json.loads(answer)["points"]
+    assert strong["flops_fraction"] < weak["flops_fraction"] <= 1
+
+
+def test_an_update_wins_quality_back_and_costs_its_bytes(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "recovered.safetensors"
+    arguments = ["--knob", "0.5", "--criterion", "filter-norm", "--data", corpus_folder, "-o", out]
+    schedule = ["--set", "train.steps=150", "--set", "train.batch_size=4"]
+    answer = rheostat("recover", model_path, *arguments, *schedule, "--rank", "2", "--json")
+    point = json.loads(answer)["points"][0]
+    with open_model(out) as file:
+        stored = file.point(point["name"])
+        cut = file.shape.with_hidden_sizes(stored.widths)
+        assert point["update_bytes"] == 4 * cut.update_parameters(2)
+    assert weight_bytes(out) == weight_bytes(model_path)
+    before = perplexity(out, corpus_folder, "--knob", "0.5", "--ranking", "filter-norm")
+    after = perplexity(out, corpus_folder, "--point", point["name"])
+    assert after["point"] == point["name"] and after["flops_fraction"] == before["flops_fraction"]
+    assert after["perplexity"] < before["perplexity"]
+
+
+def test_a_killed_recovery_goes_on_and_ends_the_same(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+    schedule = ["--set", "train.steps=60", "--set", "train.batch_size=4", "--set", "train.checkpoint_minutes=0.0"]
+
+    def command(out: Path) -> list[object]:
+        return ["recover", model_path, "--knob", "0.5", "--data", corpus_folder, "-o", out, *schedule]
+
+    whole, broken = tmp_path / "whole.safetensors", tmp_path / "broken.safetensors"
+    rheostat(*command(whole))
+    process = subprocess.Popen([sys.executable, "-m", "rheostat", *map(str, command(broken))], env=ENVIRONMENT)
+    checkpoint = tmp_path / "broken.safetensors.run" / "filter-norm-0.5" / "checkpoint.pt"
+    for _ in range(2000):
+        if checkpoint.exists() or process.poll() is not None:
+            break
+        time.sleep(0.02)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL and not broken.exists()
+    rheostat(*command(broken))
+    with open_model(whole) as first, open_model(broken) as second:
+        for ours, theirs in zip(
+            first.point("filter-norm-0.5").updates or (), second.point("filter-norm-0.5").updates or (), strict=True
+        ):
+            assert ours is not None and theirs is not None
+            assert np.array_equal(ours.u, theirs.u) and np.array_equal(ours.v, theirs.v)
+
+
+def test_a_run_asked_for_differently_is_not_gone_on_with(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+    class Silence:
+        def __getattr__(self, name: str) -> object:
+            return lambda *_: None
+
+    ids = np.random.default_rng(0).integers(0, 5, 400)
+    tables = {"train": {"steps": 2, "batch_size": 2, "sequence_length": 10, "optimizer": "adam"}}
+    with open_model(model_path) as file:
+        from rheostat.knob import choose
+
+        point, folder = choose(file, 0.5), tmp_path / "recovery"
+        recover(file, point, tables, Texts(ids, ids), folder, Silence())  # type: ignore[arg-type]
+        other = {"train": {**tables["train"], "steps": 3}}
+        with pytest.raises(CheckpointError, match="asked for differently"):
+            recover(file, point, other, Texts(ids, ids), folder, Silence())  # type: ignore[arg-type]
