@@ -6,6 +6,7 @@
 
 PYTHON ?= python3
 DATA ?= ../shared/data
+MODELS ?= ../shared/models
 VENV := .venv
 LIGHT := .venv-light
 BIN := $(VENV)/bin
@@ -32,10 +33,22 @@ check: lint test
 
 benchmark: $(VENV)/test.done
 	$(BIN)/python benchmarks/training.py --json -o results/benchmark-training.json
+	$(BIN)/python benchmarks/evaluation.py --model $(MODELS)/ptb-qrnn.safetensors --json -o results/benchmark-evaluation.json
 	$(BIN)/python benchmarks/corpus_scale.py --json -o results/benchmark-corpus-scale.json
 
+# Each line leaves a file or goes on where it was stopped, so that the whole can be killed and called again.
+RANKED := runs/ptb-qrnn.safetensors
+PTB := --data $(DATA)/ptb
 reproduce: $(VENV)/test.done
-	$(BIN)/python benchmarks/training_curve.py
+	mkdir -p runs
+	test -f runs/ptb-r1.safetensors || $(BIN)/rheostat prune $(MODELS)/ptb-qrnn.safetensors --criterion random --seed 1 --name random-1 -o runs/ptb-r1.safetensors
+	test -f runs/ptb-r2.safetensors || $(BIN)/rheostat prune runs/ptb-r1.safetensors --criterion random --seed 2 --name random-2 -o runs/ptb-r2.safetensors
+	test -f runs/ptb-r3.safetensors || $(BIN)/rheostat prune runs/ptb-r2.safetensors --criterion random --seed 3 --name random-3 -o runs/ptb-r3.safetensors
+	test -f runs/ptb-fn.safetensors || $(BIN)/rheostat prune runs/ptb-r3.safetensors --criterion filter-norm -o runs/ptb-fn.safetensors
+	test -f runs/ptb-ma.safetensors || $(BIN)/rheostat prune runs/ptb-fn.safetensors --criterion mean-activation $(PTB) -o runs/ptb-ma.safetensors
+	test -f $(RANKED) || $(BIN)/rheostat prune runs/ptb-ma.safetensors --criterion taylor --share 0.25 --search --knob 0.8 --knob 0.6 $(PTB) -o $(RANKED)
+	$(BIN)/rheostat sweep $(RANKED) $(PTB) -o results/ptb.json
+	$(BIN)/rheostat report results/ptb.json -o docs/results
 
 clean:
 	rm -rf $(VENV) $(LIGHT) .mypy_cache .ruff_cache .pytest_cache .hypothesis
