@@ -5,8 +5,6 @@ python benchmarks/evaluation.py --model FILE --json -o results/benchmark-evaluat
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from pathlib import Path
 
@@ -15,12 +13,11 @@ import psutil
 import safetensors
 import torch
 
+from measuring import hand_over, interleaved_seconds, make_parser
 from rheostat.model_file import open_model
 from rheostat.operating_point import full_point
-from rheostat.provenance import provenance
 from rheostat.training.evaluation import STRETCH, PointEvaluator, evaluate
 from rheostat.training.machine import keep_freed_memory
-from timing import interleaved_seconds
 
 
 def measure_opening(path: Path, repeats: int = 300) -> dict[str, float]:
@@ -80,24 +77,17 @@ def measure_evaluation(path: Path, repeats: int) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = make_parser(__doc__)
     parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--json", action="store_true", help="print all figures as one JSON object on the last line")
-    parser.add_argument("-o", "--out", type=Path, help="write them to this file too")
     arguments = parser.parse_args()
     figures = {
         **measure_opening(arguments.model),
         **measure_evaluation(arguments.model, arguments.repeats),
         "threads": torch.get_num_threads(),
-        "provenance": provenance(),
     }
     print(f"evaluation: {figures['evaluation_over_product_rate']:.0%} of the rate of plain products", file=sys.stderr)
     print(f"opening: {figures['open_over_safe_open']:.2f} times safe_open", file=sys.stderr)
-    if arguments.out:
-        arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
-    if arguments.json:
-        print(json.dumps(figures))
+    hand_over(figures, arguments)
 
 
 if __name__ == "__main__":

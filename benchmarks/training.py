@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from rheostat.provenance import provenance
+from measuring import hand_over, interleaved_seconds, make_parser
 from rheostat.recipe import fill, read_recipe
 from rheostat.shape import ModelShape
-from rheostat.training import scan
 from rheostat.training.configuration import ModelConfig, TrainConfig, TrainingRecipe
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory
@@ -33,7 +32,6 @@ from rheostat.training.run import make_fabric
 from rheostat.training.run_folder import RunFolder
 from rheostat.training.task import WeightTraining
 from rheostat.training.trainer import Trainer
-from timing import interleaved_seconds
 
 VOCABULARY = 10_000
 BATCH, LENGTH = 40, 70
@@ -49,8 +47,8 @@ class Silence:
         return lambda *_: None
 
 
-def make_step(model: ModelConfig, precision: str, folder: Path) -> tuple[Callable[[], None], ModelShape]:
-    """One step of the trainer on random text, and the model's shape."""
+def make_step(model: ModelConfig, precision: str, folder: Path) -> tuple[Callable[[], None], LanguageModel]:
+    """One step of the trainer on random text, and the model that it trains."""
     changes = ["train.random_length=false", "train.epochs=1000"]
     recipe = fill(TrainingRecipe, read_recipe("ptb-fast", changes))
     torch.manual_seed(1)
@@ -63,7 +61,7 @@ def make_step(model: ModelConfig, precision: str, folder: Path) -> tuple[Callabl
     assert (config.batch_size, config.sequence_length) == (BATCH, LENGTH)
     trainer = Trainer(task, ids, config, run_folder, make_fabric(), Silence(), {})
     trainer._open_logs()
-    return trainer._step, network.shape
+    return trainer._step, network
 
 
 def make_products(shape: ModelShape, dtype: torch.dtype) -> Callable[[], None]:
@@ -85,36 +83,27 @@ def make_products(shape: ModelShape, dtype: torch.dtype) -> Callable[[], None]:
     return run
 
 
-def textbook_pool(gates: torch.Tensor, cell: torch.Tensor, path: str = "auto") -> tuple[torch.Tensor, torch.Tensor]:
-    """The recurrence as it is written in papers: a Python loop over time, differentiated by torch."""
-    hidden = []
-    for step in gates:
-        z, f, o = step.chunk(3, dim=-1)
-        z, f, o = z.tanh(), f.sigmoid(), o.sigmoid()
-        cell = f * cell + (1 - f) * z
-        hidden.append(o * cell)
-    return torch.stack(hidden), cell
-
-
-def textbook(step: Callable[[], None]) -> Callable[[], None]:
+def textbook(step: Callable[[], None], network: LanguageModel) -> Callable[[], None]:
     """The same step with the textbook loop in place of the pooling kernel."""
-    from rheostat.training import qrnn
 
     def run() -> None:
-        qrnn.pool = textbook_pool  # type: ignore[assignment]
+        for layer in network.layers:
+            layer.path = "textbook"
         try:
             step()
         finally:
-            qrnn.pool = scan.pool
+            for layer in network.layers:
+                layer.path = "auto"
 
     return run
 
 
 def measure(repeats: int, folder: Path) -> dict[str, Any]:
-    qrnn_step, shape = make_step(ModelConfig(), "fp32", folder / "fp32")
-    lstm_step, lstm_shape = make_step(AWD_LSTM, "fp32", folder / "lstm")
-    products = make_products(shape, torch.float32)
-    functions = {"step": qrnn_step, "products": products, "textbook": textbook(qrnn_step), "awd_lstm": lstm_step}
+    qrnn_step, network = make_step(ModelConfig(), "fp32", folder / "fp32")
+    lstm_step, lstm = make_step(AWD_LSTM, "fp32", folder / "lstm")
+    shape, products = network.shape, make_products(network.shape, torch.float32)
+    loop = textbook(qrnn_step, network)
+    functions = {"step": qrnn_step, "products": products, "textbook": loop, "awd_lstm": lstm_step}
     seconds = {"fp32": interleaved_seconds(functions, repeats)}
     try:
         products = make_products(shape, torch.bfloat16)
@@ -132,7 +121,7 @@ def measure(repeats: int, folder: Path) -> dict[str, Any]:
         "target": TARGETS,
         "textbook_over_step": fp32["textbook"] / fp32["step"],
         "awd_lstm_over_step": fp32["awd_lstm"] / fp32["step"],
-        "parameters": {"ptb-qrnn": shape.parameters, "awd-lstm": lstm_shape.parameters},
+        "parameters": {"ptb-qrnn": shape.parameters, "awd-lstm": lstm.shape.parameters},
         "seconds": seconds,
         "products_gflops_per_second": {name: flops / values["products"] / 1e9 for name, values in seconds.items()},
         "tokens_per_second": {name: BATCH * LENGTH / values["step"] for name, values in seconds.items()},
@@ -148,10 +137,7 @@ def peak_memory_mb(folder: Path) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--json", action="store_true", help="print all figures as one JSON object on the last line")
-    parser.add_argument("-o", "--out", type=Path, help="write them to this file too")
+    parser = make_parser(__doc__)
     parser.add_argument("--memory-only", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     keep_freed_memory()
@@ -162,7 +148,7 @@ def main() -> None:
         command = [sys.executable, __file__, "--memory-only"]
         memory = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
         figures = measure(arguments.repeats, Path(folder))
-    figures = {**figures, "peak_memory_mb": memory, "threads": torch.get_num_threads(), "provenance": provenance()}
+    figures = {**figures, "peak_memory_mb": memory, "threads": torch.get_num_threads()}
     for precision, ratio in figures["step_over_products"].items():
         print(f"{precision}: a step takes {ratio:.2f} times its products (target {TARGETS[precision]})")
     print(f"textbook loop: {figures['textbook_over_step']:.2f} steps of ours")
@@ -170,10 +156,7 @@ def main() -> None:
         f"AWD-LSTM, {figures['parameters']['awd-lstm']:,} parameters: {figures['awd_lstm_over_step']:.2f} steps of ours"
     )
     print(f"peak memory of a process that trains: {memory:,.0f} MB")
-    if arguments.out:
-        arguments.out.write_text(json.dumps(figures, indent=1) + "\n")
-    if arguments.json:
-        print(json.dumps(figures))
+    hand_over(figures, arguments)
 
 
 if __name__ == "__main__":

@@ -118,12 +118,17 @@ def test_a_machine_that_refuses_bf16_trains_in_fp32_and_says_so(monkeypatch: pyt
         assert machine.usable_precision("bf16", torch.device("cpu")) == "fp32"
 
 
-@pytest.mark.parametrize(("slowdown", "expected"), [(0.5, "bf16"), (6.0, "fp32")])
+@pytest.mark.parametrize(
+    ("wanted", "slowdown", "expected"),
+    [("bf16", 0.5, "bf16"), ("bf16", 6.0, "fp32"), ("bf16-always", 6.0, "bf16"), ("fp32", 0.5, "fp32")],
+)
 @pytest.mark.filterwarnings("ignore::rheostat.errors.RheostatWarning")
-def test_bf16_is_used_where_it_is_faster(monkeypatch: pytest.MonkeyPatch, slowdown: float, expected: str) -> None:
+def test_bf16_is_used_where_it_is_faster(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, slowdown: float, expected: str
+) -> None:
     seconds = {torch.bfloat16: slowdown, torch.float32: 1.0}
     monkeypatch.setattr(machine, "_product_seconds", lambda dtype, device: seconds[dtype])
-    assert machine.usable_precision("bf16", torch.device("cpu")) == expected
+    assert machine.usable_precision(wanted, torch.device("cpu")) == expected
 
 
 def test_the_skip_lstm_is_solved_for_24_million_parameters() -> None:

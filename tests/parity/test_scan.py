@@ -6,20 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rheostat.training.scan import Path, linear_recurrence, pool  # noqa: E402
+from rheostat.training.scan import Path, linear_recurrence, pool, textbook_pool  # noqa: E402
 
 PATHS: tuple[Path, ...] = ("compiled", "logarithmic")
-
-
-def textbook_pool(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """DESIGN section 3, one step after the other, differentiated by torch."""
-    hidden = []
-    for step in gates:
-        z, f, o = step.chunk(3, dim=-1)
-        z, f, o = z.tanh(), f.sigmoid(), o.sigmoid()
-        cell = f * cell + (1 - f) * z
-        hidden.append(o * cell)
-    return torch.stack(hidden), cell
 
 
 def random_inputs(steps: int, batch: int, filters: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

@@ -79,7 +79,7 @@ class TrainConfig:
     nonmonotone_interval: int = 5  # nt-asgd: evaluations without improvement before averaging begins
     average_from: float = 1.0  # share of the run after which weights are averaged, whatever the optimizer
     patience: int = 0  # end once validation has stalled for so many evaluations; 0: never
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["fp32", "bf16", "bf16-always"] = "fp32"  # bf16: where it is faster; always: even where slower
     seed: int = 1
     checkpoint_minutes: float = 5.0
 

@@ -53,8 +53,8 @@ def sensible_threads(step_flops: int) -> int:
 
 
 def usable_precision(wanted: str, device: torch.device) -> str:
-    """`wanted`, or fp32 with a warning where bf16 products fail, or are slower than fp32's."""
-    if wanted != "bf16":
+    """The precision to train in: fp32 with a warning where bf16 products fail or, unless forced, are slower."""
+    if wanted == "fp32":
         return wanted
     try:
         narrow = _product_seconds(torch.bfloat16, device)
@@ -62,8 +62,8 @@ def usable_precision(wanted: str, device: torch.device) -> str:
         reason = f"this machine refuses bf16 products ({str(error).splitlines()[0]})"
     else:
         wide = _product_seconds(torch.float32, device)
-        if narrow <= wide:
-            return wanted
+        if narrow <= wide or wanted == "bf16-always":
+            return "bf16"
         reason = f"bf16 products take {narrow / wide:.1f} times as long as fp32's here"
     warnings.warn(f"{reason}: training in fp32", RheostatWarning, stacklevel=2)
     return "fp32"

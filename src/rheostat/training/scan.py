@@ -9,7 +9,8 @@ Going back, with g_t = ∂L/∂h_t and s_t = ∂L/∂c_t in all:
     ∂z = (1 - f) ⊙ s    ∂f = (c_{t-1} - z) ⊙ s    ∂o = c ⊙ g    ∂c_0 = f_1 ⊙ s_1
 
 Both directions are one first-order linear recurrence over time, run either by a compiled loop (numba; processors, where
-time is cheap to walk) or in ⌈log₂ T⌉ whole-array steps (any device). Knows nothing of layers, windows or weights.
+time is cheap to walk) or in ⌈log₂ T⌉ whole-array steps (any device). The textbook loop, differentiated by torch, is
+what both are held against. Knows nothing of layers, windows or weights.
 
 Shapes: T steps, B texts, m filters; gates [T, B, 3m], cell [B, m], hidden [T, B, m].
 """
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from rheostat.shape import QRNN_GATES
 
-Path = Literal["auto", "compiled", "logarithmic"]
+Path = Literal["auto", "compiled", "logarithmic", "textbook"]
 
 
 def pool(gates: Tensor, cell: Tensor, path: Path = "auto") -> tuple[Tensor, Tensor]:
@@ -32,8 +33,21 @@ def pool(gates: Tensor, cell: Tensor, path: Path = "auto") -> tuple[Tensor, Tens
         raise ValueError(f"gates {tuple(gates.shape)} do not fit a cell {tuple(cell.shape)}")
     if path == "auto":
         path = "compiled" if gates.device.type == "cpu" else "logarithmic"
+    if path == "textbook":
+        return textbook_pool(gates, cell)
     hidden, last_cell = _Pool.apply(gates, cell, path)  # type: ignore[no-untyped-call]
     return hidden, last_cell
+
+
+def textbook_pool(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
+    """The recurrence as it is written in papers: one step after the other."""
+    hidden = []
+    for step in gates:
+        z, f, o = step.chunk(QRNN_GATES, dim=-1)
+        z, f, o = z.tanh(), f.sigmoid(), o.sigmoid()
+        cell = f * cell + (1 - f) * z
+        hidden.append(o * cell)
+    return torch.stack(hidden), cell
 
 
 class _Pool(torch.autograd.Function):
