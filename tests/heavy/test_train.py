@@ -167,6 +167,13 @@ def test_training_goes_on_from_a_model(corpus_folder: Path, recipe_file: Path, t
     assert second["valid_perplexity"] == pytest.approx(first["valid_perplexity"], rel=0.01)
 
 
+def test_three_files_are_a_corpus_too(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    files = [part for name in ("train", "valid", "test") for part in ("--data", corpus_folder / f"{name}.txt")]
+    rheostat("train", recipe_file, *files, "-o", tmp_path / "run", "--set", "train.steps=2")
+    with open_model(tmp_path / "run" / "model.safetensors") as file:
+        assert file.description.provenance["corpus"]["source"] == "train.txt, valid.txt, test.txt"
+
+
 def test_a_folder_with_a_run_is_not_written_over(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     arguments = (recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=2")
     run(*arguments)

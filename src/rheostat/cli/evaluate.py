@@ -35,10 +35,10 @@ def evaluate(
 
     Example: rheostat evaluate model.safetensors --data DIR --split test --knob 0.8 --json
     """
-    from rheostat.training.evaluation import PointEvaluator
-
     with open_model(model) as file:
         chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
+        from rheostat.training.evaluation import PointEvaluator
+
         text = _read(file, data, split)
         with shares("evaluating") as progress:
             quality = PointEvaluator(file).quality(chosen, text.ids, progress)
@@ -70,9 +70,9 @@ def sweep(
 
     Example: rheostat sweep model.safetensors --data DIR --knob 0.8 --knob 0.6 -o results/ptb.json
     """
-    from rheostat.training.evaluation import PointEvaluator
-
     with open_model(model) as file:
+        from rheostat.training.evaluation import PointEvaluator
+
         splits = split or ["valid", "test"]
         texts = {name: _read(file, data, name) for name in splits}
         cells = _grid(file, criterion, knob or [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], splits)
