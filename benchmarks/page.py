@@ -46,7 +46,8 @@ def curve_rows(figures: dict[str, Any]) -> Iterator[Row]:
     recipe = model["recipe"]["train"]
     state = "finished" if progress["finished"] else f"stopped, of {recipe['epochs']} epochs"
     done = f"{progress['step']:,} steps, {progress['tokens']:,} tokens, {progress['seconds'] / 3600:.2f} h ({state})"
-    yield f"training run: {done}", f"valid perplexity {model['valid']['perplexity']:.1f}", ""
+    best = f"best valid perplexity {model['valid']['perplexity']:.1f}"
+    yield f"training run on {model['recipe']['corpus']['tokenizer']} text: {done}", best, ""
 
 
 FILES = {

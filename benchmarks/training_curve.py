@@ -1,4 +1,4 @@
-"""The curve of a training run as a results file: every log line, the model's figures on valid and test, and its making.
+"""The curve of a training run as a results file: every log line, the model's figures, and its making.
 
 python benchmarks/training_curve.py runs/ptb-fast --data DIR -o results/ptb-fast.json
 """
@@ -28,32 +28,30 @@ def curve(folder: RunFolder) -> dict[str, list[dict[str, Any]]]:
     return lines
 
 
-def qualities(folder: RunFolder, data: str) -> dict[str, Any]:
+def test_quality(folder: RunFolder, data: str) -> dict[str, Any]:
     keep_freed_memory()
     with open_model(folder.model) as file:
-        evaluator, point = PointEvaluator(file), full_point(file.shape)
-        config = CorpusConfig(tokenizer=file.tokenizer)
-        return {
-            split: evaluator.quality(point, load_split(data, split, config, file.vocabulary).ids).as_json()
-            for split in ("valid", "test")
-        }
+        text = load_split(data, "test", CorpusConfig(tokenizer=file.tokenizer), file.vocabulary)
+        return PointEvaluator(file).quality(full_point(file.shape), text.ids).as_json()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", type=Path, help="the folder of a run")
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--data", help="measure the model on the test text of this corpus too")
     parser.add_argument("-o", "--out", type=Path, required=True)
     arguments = parser.parse_args()
     folder = RunFolder(arguments.run)
     with open_model(folder.model) as file:
-        origin = {"recipe": file.description.recipe, "run": file.description.provenance["run"]}
+        making = file.description.provenance["run"]
+        model = {"recipe": file.description.recipe, "run": making, "valid": making["valid"]}
+    if arguments.data:
+        model["test"] = test_quality(folder, arguments.data)
     finished = folder.load()["progress"]
     progress = {key: finished[key] for key in ("epoch", "step", "tokens", "seconds", "finished")}
-    figures = {"model": {**origin, **qualities(folder, arguments.data)}, "progress": progress, **curve(folder)}
-    contents = {"kind": "training", "provenance": provenance(), **figures}
+    contents = {"kind": "training", "provenance": provenance(), "model": model, "progress": progress, **curve(folder)}
     arguments.out.write_text(json.dumps(contents, indent=1) + "\n")
-    print(json.dumps({**progress, **{split: figures["model"][split] for split in ("valid", "test")}}))
+    print(json.dumps({**progress, "valid": model["valid"], "test": model.get("test")}))
 
 
 if __name__ == "__main__":

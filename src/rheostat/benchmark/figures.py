@@ -40,13 +40,15 @@ def draw_trade_off(results: SweepResults, path: Path) -> None:
         if any(len(seeds) > 1 for seeds in perplexities):
             lowest, highest = [min(seeds) for seeds in perplexities], [max(seeds) for seeds in perplexities]
             axes.fill_between(shares, lowest, highest, color=colour, alpha=0.15, linewidth=0)
-    label: str | None = "stored points"
+    labelled: set[str] = set()
     for point in results.points:
         if point.allocation == "stored" and (seeds := point.values("test", "perplexity")):
             colour, _ = STYLES.get(point.criterion, OTHER)
+            family = point.rows[0]["label"].rpartition("-")[0]  # "taylor-searched" of "taylor-searched-0.8"
+            label = None if family in labelled else f"{family} (stored points)"
+            labelled.add(family)
             share = [100 * point.flops_fraction]
             axes.plot(share, seeds, marker="*", markersize=13, color=colour, linestyle="none", label=label)
-            label = None
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(ScalarFormatter())
     axes.yaxis.set_minor_formatter(ScalarFormatter())
@@ -54,7 +56,8 @@ def draw_trade_off(results: SweepResults, path: Path) -> None:
     axes.invert_xaxis()
     axes.set_xlabel("share of the whole model's FLOPs (%)")
     axes.set_ylabel("test perplexity (log scale)")
-    axes.set_title(f"{results.subject['model']} on {results.subject['corpus']}: what a smaller share costs")
+    title = f"{Path(results.subject['model']).stem} on {results.subject['corpus']}: what a smaller share costs"
+    axes.set_title(title)
     axes.grid(alpha=0.3, which="both")
     axes.legend(frameon=False)
     figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
