@@ -15,10 +15,14 @@ Row = tuple[str, str, str]  # what, measured, target
 
 
 def training_rows(figures: dict[str, Any]) -> Iterator[Row]:
-    for precision, ratio in figures["step_over_products"].items():
+    for precision, ratio in sorted(figures["step_over_products"].items(), reverse=True):
+        target = f"at most {figures['target'][precision]}"
+        if ratio is None:
+            yield f"the same in {precision}", f"not measured: {figures['bf16_not_measured']}", target
+            continue
         rate = figures["products_gflops_per_second"][precision]
         what = f"ptb-qrnn, batch 40 × 70, {precision}: a full training step over its matrix products alone"
-        yield f"{what} ({rate:.0f} GFLOP/s)", f"{ratio:.2f}", f"at most {figures['target'][precision]}"
+        yield f"{what} ({rate:.0f} GFLOP/s)", f"{ratio:.2f}", target
     yield "the same step with the textbook per-step loop, over ours", f"{figures['textbook_over_step']:.2f}", ""
     lstm = figures["parameters"]["awd-lstm"]
     yield f"a step of AWD-LSTM ({lstm:,} parameters), over ours", f"{figures['awd_lstm_over_step']:.2f}", ""

@@ -15,6 +15,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from rheostat.recipe import fill, read_recipe
 from rheostat.shape import ModelShape
 from rheostat.training.configuration import ModelConfig, TrainConfig, TrainingRecipe
 from rheostat.training.language_model import LanguageModel
-from rheostat.training.machine import keep_freed_memory
+from rheostat.training.machine import keep_freed_memory, usable_precision
 from rheostat.training.run import make_fabric
 from rheostat.training.run_folder import RunFolder
 from rheostat.training.task import WeightTraining
@@ -98,6 +99,14 @@ def textbook(step: Callable[[], None], network: LanguageModel) -> Callable[[], N
     return run
 
 
+def bf16_refusal() -> str | None:
+    """Why bf16 is not measured here: products that fail, or that are emulated and take minutes; None if it is."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        usable_precision("bf16", torch.device("cpu"))
+    return str(caught[0].message) if caught else None
+
+
 def measure(repeats: int, folder: Path) -> dict[str, Any]:
     qrnn_step, network = make_step(ModelConfig(), "fp32", folder / "fp32")
     lstm_step, lstm = make_step(AWD_LSTM, "fp32", folder / "lstm")
@@ -105,19 +114,17 @@ def measure(repeats: int, folder: Path) -> dict[str, Any]:
     loop = textbook(qrnn_step, network)
     functions = {"step": qrnn_step, "products": products, "textbook": loop, "awd_lstm": lstm_step}
     seconds = {"fp32": interleaved_seconds(functions, repeats)}
-    try:
-        products = make_products(shape, torch.bfloat16)
-        products()
-    except RuntimeError as error:
-        print(f"no bf16 products on this machine: {error}", file=sys.stderr)
-    else:
+    refusal = bf16_refusal()
+    if not refusal:
         step, _ = make_step(ModelConfig(), "bf16", folder / "bf16")
-        # where bf16 is emulated, a turn takes minutes
-        seconds["bf16"] = interleaved_seconds({"step": step, "products": products}, max(2, repeats // 4))
+        functions = {"step": step, "products": make_products(shape, torch.bfloat16)}
+        seconds["bf16"] = interleaved_seconds(functions, repeats)
     fp32 = seconds["fp32"]
     flops = 3 * BATCH * LENGTH * shape.flops
     return {
-        "step_over_products": {name: values["step"] / values["products"] for name, values in seconds.items()},
+        "step_over_products": {"bf16": None}
+        | {name: values["step"] / values["products"] for name, values in seconds.items()},
+        "bf16_not_measured": refusal,
         "target": TARGETS,
         "textbook_over_step": fp32["textbook"] / fp32["step"],
         "awd_lstm_over_step": fp32["awd_lstm"] / fp32["step"],
@@ -150,6 +157,9 @@ def main() -> None:
         figures = measure(arguments.repeats, Path(folder))
     figures = {**figures, "peak_memory_mb": memory, "threads": torch.get_num_threads()}
     for precision, ratio in figures["step_over_products"].items():
+        if ratio is None:
+            print(f"{precision}: not measured ({figures['bf16_not_measured']})")
+            continue
         print(f"{precision}: a step takes {ratio:.2f} times its products (target {TARGETS[precision]})")
     print(f"textbook loop: {figures['textbook_over_step']:.2f} steps of ours")
     print(
