@@ -35,6 +35,7 @@ benchmark: $(VENV)/test.done
 	$(BIN)/python benchmarks/training.py --json -o results/benchmark-training.json
 	$(BIN)/python benchmarks/evaluation.py --model $(MODELS)/ptb-qrnn.safetensors --json -o results/benchmark-evaluation.json
 	$(BIN)/python benchmarks/corpus_scale.py --json -o results/benchmark-corpus-scale.json
+	$(BIN)/python benchmarks/page.py results -o docs/results/benchmarks.md
 
 # Each line leaves a file or goes on where it was stopped, so that the whole can be killed and called again.
 RANKED := runs/ptb-qrnn.safetensors
