@@ -78,8 +78,13 @@ class RunFolder:
         temporary.replace(self.log)
 
     def append_log(self, entry: dict[str, Any]) -> None:
-        with self.log.open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+        try:
+            with self.log.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+        except OSError as error:  # a full disk: the checkpoint is whole, so the run can go on later
+            raise CheckpointError(
+                f"cannot write {self.log}: {error.strerror}; make room and go on with --resume"
+            ) from None
 
 
 def _step_of(line: str) -> float:
