@@ -107,17 +107,31 @@ class GateLoss(LanguageModelLoss):
         return Adjustment(gates=[sample_gates(a, u) for a, u in zip(self.log_alpha, noise, strict=True)])
 
     def penalty(self) -> Tensor:
-        expected = [probability_open(layer).sum() for layer in self.log_alpha]
+        expected = torch.stack([probability_open(layer).sum() for layer in self.log_alpha])
         with torch.no_grad():
-            share = expected_share(self.model.shape, expected)
+            widths = [max(1, round(float(width))) for width in expected]
+            share = self.model.shape.flops_fraction(widths)
             strength = self._controller.strength(self.integral, share, float(self.clock) / self._steps)
             self.clock.add_(1)
-        return strength * torch.stack(expected).sum()
+        return strength * (self._prices(widths) * expected).sum()
+
+    def _prices(self, widths: Sequence[int]) -> Tensor:
+        """What an open filter of each layer costs: one, as in the paper, where the strength is fixed; else its FLOPs.
+
+        A share of the FLOPs is asked for, and a filter that the output layer reads takes twice those of another: priced
+        by what they take, filters go where they are worth least per FLOP. Their mean is one, so that λ keeps its scale.
+        """
+        if self._controller.config.strength:
+            return torch.ones(len(widths))
+        prices = torch.tensor(filter_prices(self.model.shape, widths))
+        return prices / prices.mean()
 
 
-def expected_share(shape: ModelShape, widths: Sequence[Tensor]) -> float:
-    """Share of the FLOPs at these expected widths, to the nearest filter."""
-    return shape.flops_fraction([max(1, round(float(width))) for width in widths])
+def filter_prices(shape: ModelShape, widths: Sequence[int]) -> list[float]:
+    """FLOPs that one filter less in each layer saves, at these widths, as a share of the whole model's."""
+    share = shape.flops_fraction(widths)
+    fewer = ([w - (i == layer) for i, w in enumerate(widths)] for layer in range(len(widths)))
+    return [share - shape.flops_fraction([max(1, width) for width in less]) for less in fewer]
 
 
 def point_of(log_alpha: Sequence[Tensor], shape: ModelShape, knob: float | None, name: str) -> OperatingPoint:
