@@ -40,6 +40,7 @@ class RankingEntry:
     name: str
     criterion: str = ""
     seed: int | None = None
+    comparable: bool = False
 
 
 @dataclass(frozen=True)
@@ -222,10 +223,13 @@ def _parse_ranking(entry: Mapping[str, Any], shape: ModelShape, tensors: Tensors
     name, seed = entry["name"], entry.get("seed")
     if seed is not None and type(seed) is not int:
         raise problem(f"seed {show(seed)} of ranking {name}", "a whole number")
+    comparable = _present(entry, "comparable", False)
+    if type(comparable) is not bool:
+        raise problem(f"comparable {show(comparable)} of ranking {name}", "true or false")
     for layer, size in enumerate(shape.hidden_sizes):
         known.add(scores := f"rankings.{name}.{layer}")
         _expect(tensors, scores, ("F32",), (size,))
-    return RankingEntry(name, _criterion(entry), seed)
+    return RankingEntry(name, _criterion(entry), seed, comparable)
 
 
 def _parse_point(entry: Mapping[str, Any], shape: ModelShape, tensors: Tensors, known: set[str]) -> PointEntry:

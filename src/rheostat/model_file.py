@@ -233,7 +233,7 @@ class ModelFile:
 
     def _read_ranking(self, entry: RankingEntry) -> Ranking:
         scores = tuple(self._values(f"rankings.{entry.name}.{layer}").copy() for layer in self._layers)
-        return Ranking(entry.name, entry.criterion, scores, entry.seed)
+        return Ranking(entry.name, entry.criterion, scores, entry.seed, entry.comparable)
 
     def _read_point(self, entry: PointEntry) -> OperatingPoint:
         name = entry.name
@@ -385,7 +385,7 @@ def _write(
         ranking.check(shape)
     for point in points:
         point.check(shape)
-    entries = tuple(RankingEntry(ranking.name, ranking.criterion, ranking.seed) for ranking in rankings)
+    entries = tuple(RankingEntry(r.name, r.criterion, r.seed, r.comparable) for r in rankings)
     metadata = metadata_of(replace(description, rankings=entries), [_point_entry(point, shape) for point in points])
     arrays = arrange({**tensors, **_ranking_tensors(rankings), **_point_tensors(points)})
     header = header_bytes(metadata, arrays)

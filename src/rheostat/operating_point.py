@@ -37,6 +37,7 @@ class Ranking:
     criterion: str
     scores: tuple[Floats, ...]  # [m] for each layer
     seed: int | None = None
+    comparable: bool = False  # scores of all layers are on one scale: a point's widths follow from them
 
     def order(self, layer: int) -> Positions:
         """Filters of `layer`, best first; of equal scores the lower index comes first."""
@@ -170,18 +171,50 @@ def full_point(shape: ModelShape) -> OperatingPoint:
 
 
 def select(ranking: Ranking, shape: ModelShape, flops_fraction: float, *, align: int = 1) -> OperatingPoint:
-    """The largest point of `ranking`, with one keep fraction for all layers, that costs no more than asked.
+    """The largest point of `ranking` that costs no more than asked; points of one ranking nest.
 
-    A keep fraction p gives layer l the width max(1, floor(p · m_l)). Of all p in [0, 1] the largest that does
-    not exceed the target is taken, exactly: the next larger p that changes anything adds one filter to at
-    least one layer, and to none more than one, and exceeds it. With `align`, widths are multiples of it, or
-    the whole layer, and the next step is one multiple. Points of one ranking nest: a smaller share keeps a
-    subset.
+    If its scores are comparable, the best filters of all layers together are kept (see `affordable`). Otherwise one
+    keep fraction p holds for all layers: layer l gets the width max(1, floor(p · m_l)). Of all p in [0, 1] the largest
+    that does not exceed the target is taken, exactly: the next larger p that changes anything adds one filter to at
+    least one layer, and to none more than one, and exceeds it. With `align`, widths are multiples of it, or the whole
+    layer, and the next step is one multiple.
     """
     _require_qrnn(shape)
     ranking.check(shape)
-    widths = _uniform_widths(shape, flops_fraction, align)
+    _check_target(flops_fraction)
+    if align < 1:
+        raise OperatingPointError(f"widths cannot be multiples of {align}; expected 1 or more: leave align out")
+    if ranking.comparable:
+        widths = tuple(map(len, affordable(ranking.scores, shape, flops_fraction)))
+        widths = tuple(_aligned(width, size, align) for width, size in zip(widths, shape.hidden_sizes, strict=True))
+    else:
+        widths = _uniform_widths(shape, flops_fraction, align)
     return replace(best_of(ranking, shape, widths), name=f"{ranking.name}-{flops_fraction:g}")
+
+
+def affordable(scores: Sequence[Floats], shape: ModelShape, flops_fraction: float) -> list[Indices]:
+    """The most filters, best score first over all layers, that cost no more than asked; found by bisection.
+
+    The best filter of each layer is always kept. Of equal scores the lower layer comes first, then the lower index.
+    """
+    order = np.argsort(-np.concatenate(scores), kind="stable")
+    layer_of = np.repeat(np.arange(len(scores)), [len(layer) for layer in scores])
+    first = np.cumsum([0, *(len(layer) for layer in scores)])
+
+    def keep(count: int) -> list[Indices]:
+        best = order[:count]
+        chosen = [np.sort(best[layer_of[best] == index] - first[index]) for index in range(len(scores))]
+        strongest = [np.array([layer.argmax()]) for layer in scores]
+        return [(c if len(c) else s).astype(np.int32) for c, s in zip(chosen, strongest, strict=True)]
+
+    def share(count: int) -> float:
+        return shape.flops_fraction([len(kept) for kept in keep(count)])
+
+    counts = range(len(order) + 1)
+    within = bisect_right(counts, flops_fraction, key=share)
+    if not within:
+        raise _below_smallest(flops_fraction, share(0), [1] * len(scores))
+    return keep(counts[within - 1])
 
 
 def best_of(ranking: Ranking, shape: ModelShape, widths: Sequence[int]) -> OperatingPoint:
@@ -249,12 +282,6 @@ def _uniform_widths(shape: ModelShape, target: float, align: int) -> tuple[int, 
 
     Shares are compared as the nearest floats, so that 0.6 is met by 6/10 and a point by its own share.
     """
-    if not 0 < target <= 1:
-        raise OperatingPointError(
-            f"a knob at {target} was asked for; expected a share of the FLOPs in (0, 1]: 80 % is 0.8"
-        )
-    if align < 1:
-        raise OperatingPointError(f"widths cannot be multiples of {align}; expected 1 or more: leave align out")
     sizes = shape.hidden_sizes
     whole = math.lcm(*sizes)  # keep fractions are counted in 1 / whole, so that all are whole numbers
     steps = sorted({0} | {kept * (whole // size) for size in sizes for kept in _widths_of(size, align)})
@@ -265,14 +292,24 @@ def _uniform_widths(shape: ModelShape, target: float, align: int) -> tuple[int, 
     def share(step: int) -> float:
         return shape.flops_fraction(widths(step))
 
-    affordable = bisect_right(steps, target, key=share)
-    if not affordable:
-        smallest = math.ceil(share(0) * 1e6) / 1e6
+    within = bisect_right(steps, target, key=share)
+    if not within:
+        raise _below_smallest(target, share(0), widths(0))
+    return widths(steps[within - 1])
+
+
+def _check_target(target: float) -> None:
+    if not 0 < target <= 1:
         raise OperatingPointError(
-            f"a knob at {target} was asked for; the smallest that this model can serve is {smallest} "
-            f"(filters {list(widths(0))}): ask for that or more"
+            f"a knob at {target} was asked for; expected a share of the FLOPs in (0, 1]: 80 % is 0.8"
         )
-    return widths(steps[affordable - 1])
+
+
+def _below_smallest(target: float, smallest: float, widths: Sequence[int]) -> OperatingPointError:
+    return OperatingPointError(
+        f"a knob at {target} was asked for; the smallest that this model can serve is "
+        f"{math.ceil(smallest * 1e6) / 1e6} (filters {list(widths)}): ask for that or more"
+    )
 
 
 def _widths_of(size: int, align: int) -> Sequence[int]:
@@ -303,35 +340,58 @@ def _select_filters(
     selected = dict(weights)
     for layer, (inputs, outputs) in enumerate(pairwise(filters)):
         name = f"layers.{layer}"
-        rows = _spread(outputs, shape.hidden_sizes[layer], QRNN_GATES)
-        columns = _spread(inputs, shape.input_size(layer), shape.windows[layer])
+        rows = _Places(outputs, shape.hidden_sizes[layer], QRNN_GATES)
+        columns = _Places(inputs, shape.input_size(layer), shape.windows[layer])
         selected[f"{name}.weight"] = _take(weights[f"{name}.weight"], rows, columns)
         selected[f"{name}.bias"] = _take(weights[f"{name}.bias"], rows)
         if (scale := f"{name}.weight.scale") in weights:
             selected[scale] = _take(weights[scale], rows)
     output = "output.weight" if shape.is_cut else "embedding.weight"
-    columns = _spread(filters[-1], shape.output_size, 1)
-    selected["output.weight"] = _take(weights[output], None, columns)
+    columns = _Places(filters[-1], shape.output_size)
+    selected["output.weight"] = _take(weights[output], _Places(None, shape.vocabulary_size), columns)
     if (scale := f"{output}.scale") in weights:
         selected["output.weight.scale"] = weights[scale]
     if shape.softmax_splits:
-        selected["clusters.weight"] = _take(weights["clusters.weight"], None, columns)
+        tails = _Places(None, len(shape.softmax_splits))
+        selected["clusters.weight"] = _take(weights["clusters.weight"], tails, columns)
     return selected
 
 
-def _spread(filters: NDArray[Any] | None, size: int, blocks: int) -> Positions | None:
-    """Where `filters` are among `blocks` blocks of `size`: z, f, o of rows, steps of a window of columns."""
-    if filters is None:
-        return None
-    positions: Positions = (np.arange(blocks)[:, None] * size + filters.astype(np.int64)).reshape(-1)
-    return positions
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where filters are among rows or columns: in each of `blocks` blocks of `size` (z, f, o; steps of a window)."""
+
+    filters: NDArray[Any] | None  # None: all, as they are
+    size: int
+    blocks: int = 1
+
+    def positions(self) -> Positions:
+        filters = np.arange(self.size) if self.filters is None else self.filters
+        places: Positions = (np.arange(self.blocks)[:, None] * self.size + filters.astype(np.int64)).reshape(-1)
+        return places
+
+    def prefix(self) -> int | None:
+        """How many filters, if they are the first ones in their order."""
+        if self.filters is None:
+            return self.size
+        first = len(self.filters) and self.filters[0] == 0 and (np.diff(self.filters) == 1).all()
+        return len(self.filters) if first else None
 
 
-def _take(array: Any, rows: Positions | None, columns: Positions | None = None) -> Any:
-    if columns is None:
-        return array if rows is None else array[rows]
-    rows = np.arange(array.shape[0]) if rows is None else rows
-    return array[rows[:, None], columns]  # one index for both: NumPy keeps the result in C order
+def _take(array: Any, rows: _Places, columns: _Places | None = None) -> Any:
+    if rows.filters is None and (columns is None or columns.filters is None):
+        return array
+    columns = columns or _Places(None, 1)
+    tall, wide = rows.prefix(), columns.prefix()
+    matrix = array.reshape(array.shape[0], -1)
+    if tall is None or wide is None:
+        # One index for both: NumPy keeps the result in C order.
+        small = matrix[rows.positions()[:, None], columns.positions()]
+    else:  # slices: a copy of lines instead of a walk over entries, and torch's gradient of it as well
+        blocks = matrix.reshape(rows.blocks, rows.size, columns.blocks, columns.size)[:, :tall, :, :wide]
+        small = blocks.reshape(rows.blocks * tall, columns.blocks * wide)
+    small = small if array.ndim > 1 else small.reshape(-1)
+    return small.contiguous() if hasattr(small, "contiguous") else np.ascontiguousarray(small)
 
 
 def _fold(weights: dict[str, Any], name: str, gates: Floats | None, window: int = 1) -> None:

@@ -15,6 +15,8 @@ from rheostat.errors import OperatingPointError
 from rheostat.model_file import open_model
 from rheostat.recipe import read_recipe, recipe_names
 
+DISTILL = 0.5  # share of the target, where --distill asks for one; --set update.distill=… for another
+
 
 def recover(
     model: Annotated[Path, typer.Argument(help="A model file.")],
@@ -28,6 +30,9 @@ def recover(
         str, typer.Option(help=f"A schedule ({', '.join(recipe_names('recover'))}) or a .toml file.")
     ] = "adam",
     rank: Annotated[int | None, typer.Option(min=1, help="Rank of the update; 1 is the paper's.")] = None,
+    distill: Annotated[
+        bool, typer.Option("--distill", help="Take the full model's distribution as a target beside the text.")
+    ] = False,
     name: Annotated[str | None, typer.Option(help="A name for the stored point, if it is one.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="Change a value, as in train.steps=500.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was stored as JSON.")] = False,
@@ -44,8 +49,9 @@ def recover(
     if not (knob or point):
         raise OperatingPointError("nothing to recover; give at least one --knob, or a stored --point")
     tables = read_recipe(recipe, changes or (), stage="recover")
-    if rank is not None:
-        tables.setdefault("update", {})["rank"] = rank
+    for key, value in (("rank", rank), ("distill", DISTILL if distill else None)):
+        if value is not None:
+            tables.setdefault("update", {})[key] = value
     with open_model(model) as file:
         chosen = [
             knob_positions.choose(file, position, criterion=criterion, ranking=ranking, point=point)

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from rheostat.metrics import Quality
 from rheostat.model_file import ModelFile, repack
-from rheostat.operating_point import OperatingPoint
+from rheostat.operating_point import OperatingPoint, affordable
 from rheostat.shape import ModelShape
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
@@ -140,7 +140,7 @@ def point_of(log_alpha: Sequence[Tensor], shape: ModelShape, knob: float | None,
     Filters of all layers compete by log α, the first of each layer always staying.
     """
     scores = [layer.detach().cpu().numpy() for layer in log_alpha]
-    keep = _open(log_alpha) if knob is None else _affordable(scores, shape, knob)
+    keep = _open(log_alpha) if knob is None else affordable(scores, shape, knob)
     gates = []
     for layer, kept in zip(log_alpha, keep, strict=True):
         values = test_time_gates(layer.detach().cpu())[torch.from_numpy(kept.astype(np.int64))]
@@ -157,26 +157,6 @@ def _open(log_alpha: Sequence[Tensor]) -> list[np.ndarray]:
         kept = values.nonzero(as_tuple=True)[0]
         keep.append((kept if len(kept) else values.argmax()[None]).numpy().astype(np.int32))
     return keep
-
-
-def _affordable(scores: Sequence[np.ndarray], shape: ModelShape, knob: float) -> list[np.ndarray]:
-    """The most filters, best log α first over all layers, that cost no more than the knob; found by bisection."""
-    order = np.argsort(-np.concatenate(scores), kind="stable")
-    layer_of = np.repeat(np.arange(len(scores)), [len(layer) for layer in scores])
-    first = np.cumsum([0, *(len(layer) for layer in scores)])
-
-    def keep(count: int) -> list[np.ndarray]:
-        best = order[:count]
-        chosen = [np.sort(best[layer_of[best] == index] - first[index]) for index in range(len(scores))]
-        strongest = [np.array([layer.argmax()]) for layer in scores]
-        return [(c if len(c) else s).astype(np.int32) for c, s in zip(chosen, strongest, strict=True)]
-
-    low, high = 0, len(order)
-    while low < high:
-        middle = (low + high + 1) // 2
-        affordable = shape.flops_fraction([len(kept) for kept in keep(middle)]) <= knob
-        low, high = (middle, high) if affordable else (low, middle - 1)
-    return keep(low)
 
 
 class GateTraining:

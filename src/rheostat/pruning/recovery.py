@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from rheostat.metrics import Quality
 from rheostat.model_file import ModelFile, repack
-from rheostat.operating_point import OperatingPoint, Update
+from rheostat.operating_point import OperatingPoint, Update, full_point
+from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
 from rheostat.training.qrnn import LowRank
@@ -33,19 +34,29 @@ class UpdateConfig:
 
     rank: int = 1
     start: Literal["normal", "zero"] = "normal"  # both Normal(0, 0.1) as in the paper; or u = 0, exactly at W
+    distill: float = 0.0  # share of the target that is the full model's distribution; the rest is the text's
 
     def __post_init__(self) -> None:
         if self.rank < 1:
             raise ValueError(f"rank is {self.rank}; expected at least 1")
+        if not 0 <= self.distill <= 1:
+            raise ValueError(f"distill is {self.distill}; expected a share of the target in [0, 1]")
 
 
 class UpdateLoss(LanguageModelLoss):
     """The loss of a frozen model with updates on top."""
 
     def __init__(
-        self, model: LanguageModel, config: UpdateConfig, regularization: RegularizationConfig, precision: str = "fp32"
+        self,
+        model: LanguageModel,
+        config: UpdateConfig,
+        regularization: RegularizationConfig,
+        precision: str = "fp32",
+        teacher: LanguageModel | None = None,
     ) -> None:
         super().__init__(model.requires_grad_(False), regularization, precision)
+        self.teacher = teacher.requires_grad_(False) if teacher else None
+        self._distill = config.distill
         shapes = model.shape.update_shapes(config.rank)
         self.u = nn.ParameterList(torch.empty(u).normal_(0, DEVIATION) for u, _ in shapes)
         self.v = nn.ParameterList(torch.empty(v).normal_(0, DEVIATION) for _, v in shapes)
@@ -55,6 +66,18 @@ class UpdateLoss(LanguageModelLoss):
 
     def adjustment(self) -> Adjustment:
         return Adjustment(updates=[LowRank(u, v) for u, v in zip(self.u, self.v, strict=True)])
+
+    def taught(self, inputs: Tensor, state: State) -> tuple[Taught | None, State]:
+        if self.teacher is None:
+            return None, state
+        with torch.no_grad():  # without dropout: the distribution that was learnt, not a thinned one
+            outputs = self.teacher(inputs, state)
+        return self.teacher.teach(outputs.raw, self._distill), outputs.state
+
+    def initial_state(self, batch_size: int) -> State:
+        """Of the model, and of the teacher behind it."""
+        models = [self.model, *([self.teacher] if self.teacher else [])]
+        return tuple(layer for model in models for layer in model.initial_state(batch_size))
 
     def updates(self) -> tuple[Update, ...]:
         """As they are stored."""
@@ -78,13 +101,14 @@ class UpdateTraining:
         self.file = file
         self.bare = replace(point, updates=None)  # recovery starts from the cut itself, whatever the point had
         self._evaluator, self._valid_ids = PointEvaluator(file), valid_ids
-        self.module = UpdateLoss(self._evaluator.model(self.bare), config, regularization, precision)
+        teacher = self._evaluator.model(full_point(file.shape)) if config.distill else None
+        self.module = UpdateLoss(self._evaluator.model(self.bare), config, regularization, precision, teacher)
 
     def trainable(self) -> Mapping[str, nn.Parameter]:
         return {name: p for name, p in self.module.named_parameters() if p.requires_grad}
 
     def initial_state(self, batch_size: int) -> State:
-        return self.module.model.initial_state(batch_size)
+        return self.module.initial_state(batch_size)
 
     def point(self) -> OperatingPoint:
         """The point with the update as it is now."""

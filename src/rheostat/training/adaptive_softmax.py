@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from rheostat.training.cross_entropy import linear_cross_entropy
+from rheostat.training.cross_entropy import Distilled, Teacher, linear_cross_entropy, linear_distillation
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class OutputWeights:
         """Words of the head, without the clusters' entries."""
         return self.splits[0] if self.splits else len(self.weight)
 
+    def detach(self) -> OutputWeights:
+        """The same, cut off from the graph."""
+        cluster = (None if part is None else part.detach() for part in (self.cluster_weight, self.cluster_bias))
+        return OutputWeights(self.weight.detach(), self.bias.detach(), self.splits, *cluster)
+
     def head(self) -> tuple[Tensor, Tensor]:
         """Rows and biases of the head: its words, then one row per cluster."""
         if not self.splits:
@@ -48,19 +54,55 @@ class OutputWeights:
         return pairwise((*self.splits, len(self.weight)))
 
 
+@dataclass(frozen=True)
+class Taught:
+    """The distribution of another model: what its output layer reads [N, D'], and that layer."""
+
+    hidden: Tensor
+    output: OutputWeights
+    share: float  # of the target that is this distribution; the rest is the text's
+
+
 def cross_entropy(hidden: Tensor, output: OutputWeights, targets: Tensor) -> Tensor:
     """Summed negative log-likelihood of targets [N] given hidden [N, D]; only the clusters that occur are opened."""
+    losses = [
+        linear_cross_entropy(hidden if part.rows is None else hidden[part.rows], weight, bias, part.targets)
+        for part, (weight, bias) in _parts(output, targets)
+    ]
+    return torch.stack(losses).sum()
+
+
+def distillation(hidden: Tensor, output: OutputWeights, targets: Tensor, taught: Taught) -> Distilled:
+    """The same with another model's distribution as a second target.
+
+    Within a cluster it is imitated for those targets only that lie there: no cluster is opened for the teacher alone.
+    """
+    losses = []
+    for (part, own), (_, theirs) in zip(_parts(output, targets), _parts(taught.output, targets), strict=True):
+        rows = slice(None) if part.rows is None else part.rows
+        teacher = Teacher(taught.hidden[rows], *theirs, taught.share)
+        losses.append(linear_distillation(hidden[rows], *own, part.targets, teacher))
+    return Distilled(*(torch.stack(column).sum() for column in zip(*losses, strict=True)))
+
+
+class _Part(NamedTuple):
+    """One softmax of the output layer: which predictions it takes part in, and their targets within it."""
+
+    rows: Tensor | None  # None: all
+    targets: Tensor
+
+
+def _parts(output: OutputWeights, targets: Tensor) -> Iterator[tuple[_Part, tuple[Tensor, Tensor]]]:
+    """The head and the clusters that occur among the targets, each with its weights and biases."""
     head_targets = targets
     for cluster, (first, last) in enumerate(output.tails()):
         inside = (targets >= first) & (targets < last)
         head_targets = torch.where(inside, output.head_size + cluster, head_targets)
-    loss = linear_cross_entropy(hidden, *output.head(), head_targets)
+    yield _Part(None, head_targets), output.head()
     for first, last in output.tails():
         chosen = ((targets >= first) & (targets < last)).nonzero(as_tuple=True)[0]
         if len(chosen):
-            rows, bias = output.weight[first:last], output.bias[first:last]
-            loss = loss + linear_cross_entropy(hidden[chosen], rows, bias, targets[chosen] - first)
-    return loss
+            yield _Part(chosen, targets[chosen] - first), (output.weight[first:last], output.bias[first:last])
 
 
 def log_probabilities(hidden: Tensor, output: OutputWeights) -> Tensor:

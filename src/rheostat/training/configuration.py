@@ -7,6 +7,7 @@ from typing import Literal
 
 from rheostat.corpus import CorpusConfig
 from rheostat.shape import Cell, ModelShape
+from rheostat.training.graded import GradedConfig
 from rheostat.training.regularization import RegularizationConfig
 
 Optimizer = Literal["nt-asgd", "sgd", "adam", "adamw"]
@@ -80,6 +81,7 @@ class TrainConfig:
     average_from: float = 1.0  # share of the run after which weights are averaged, whatever the optimizer
     patience: int = 0  # end once validation has stalled for so many evaluations; 0: never
     precision: Literal["fp32", "bf16", "bf16-always"] = "fp32"  # bf16: where it is faster; always: even where slower
+    graded: float = 0.0  # train every prefix of filters down to this share of the FLOPs; 0: the full width only
     seed: int = 1
     checkpoint_minutes: float = 5.0
 
@@ -88,6 +90,8 @@ class TrainConfig:
             raise ValueError("epochs, batch_size and sequence_length must be at least 1")
         if self.learning_rate <= 0:
             raise ValueError(f"learning_rate is {self.learning_rate}; expected a positive number")
+        if not 0 <= self.graded < 1:
+            raise ValueError(f"graded is {self.graded}; expected the smallest share of the FLOPs to train, or 0")
 
 
 @dataclass(frozen=True)
@@ -98,4 +102,5 @@ class TrainingRecipe:
     corpus: CorpusConfig = field(default_factory=CorpusConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
+    graded: GradedConfig = field(default_factory=GradedConfig)
     regularization: RegularizationConfig = field(default_factory=RegularizationConfig)

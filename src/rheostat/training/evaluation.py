@@ -22,26 +22,33 @@ from rheostat.training.language_model import LanguageModel
 STRETCH = 1024  # tokens
 
 
-@torch.inference_mode()
 def evaluate(model: LanguageModel, ids: np.ndarray, progress: Callable[[float], None] | None = None) -> Quality:
     """Perplexity and recall on a stream of token ids; progress is told the share done."""
+    count = QualityCount()
+    count_predictions(model, ids, count, progress)
+    return count.quality()
+
+
+@torch.inference_mode()
+def count_predictions(
+    model: LanguageModel, ids: np.ndarray, count: QualityCount, progress: Callable[[float], None] | None = None
+) -> None:
+    """Add a model's predictions of a stream of token ids to `count`."""
     if len(ids) < 2:
         raise CorpusError(f"a text of {len(ids)} token has nothing to predict; expected at least two tokens")
     device = model.embedding.weight.device
     state = model.initial_state(1)
-    count = QualityCount()
     for first in range(0, len(ids) - 1, STRETCH):
         # The slice of a memory-mapped corpus is copied here: one stretch, never the split.
         stretch = torch.as_tensor(np.array(ids[first : first + STRETCH + 1], dtype=np.int64), device=device)
         outputs = model(stretch[:-1, None], state)
         state = outputs.state
-        _count_predictions(model, outputs.dropped[:, 0], stretch[1:], count)
+        _count_block(model, outputs.dropped[:, 0], stretch[1:], count)
         if progress:
             progress((first + len(stretch) - 1) / (len(ids) - 1))
-    return count.quality()
 
 
-def _count_predictions(model: LanguageModel, hidden: Tensor, targets: Tensor, count: QualityCount) -> None:
+def _count_block(model: LanguageModel, hidden: Tensor, targets: Tensor, count: QualityCount) -> None:
     """In blocks of tokens, so that the logits of a large vocabulary fit."""
     size = block_size(model.shape.vocabulary_size)
     for block, wanted in zip(hidden.split(size), targets.split(size), strict=True):

@@ -7,7 +7,7 @@ same tensors. The state is a value: state in, state out. Knows nothing of files,
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from rheostat.shape import ModelShape
 from rheostat.training import adaptive_softmax
-from rheostat.training.adaptive_softmax import OutputWeights
+from rheostat.training.adaptive_softmax import OutputWeights, Taught
+from rheostat.training.cross_entropy import Distilled
 from rheostat.training.lstm import LstmLayer
 from rheostat.training.qrnn import LowRank, QrnnLayer
 from rheostat.training.regularization import NO_REGULARIZATION, RegularizationConfig, embed, locked_dropout
@@ -68,6 +69,18 @@ class LanguageModel(nn.Module):
             for name, value in weights.items()
         }
         model.load_state_dict(tensors, assign=True)
+        return model
+
+    @classmethod
+    def over(cls, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Self:
+        """A model that computes with these very tensors: their gradients go where the tensors come from."""
+        with torch.device("meta"):
+            model = cls(shape)
+        for name, tensor in tensors.items():
+            owner, _, leaf = name.rpartition(".")
+            module = model.get_submodule(owner)
+            delattr(module, leaf)  # a parameter can only be replaced by a parameter
+            setattr(module, leaf, tensor)
         return model
 
     def initial_state(self, batch_size: int) -> State:
@@ -126,6 +139,16 @@ class LanguageModel(nn.Module):
         """Summed negative log-likelihood of targets [T, B], given the output layer's input [T, B, D]."""
         flat = hidden.reshape(-1, hidden.shape[-1])
         return adaptive_softmax.cross_entropy(flat, self.output_weights(), targets.reshape(-1))
+
+    def distillation(self, hidden: Tensor, targets: Tensor, taught: Taught) -> Distilled:
+        """The same with another model's distribution as a second target; `taught.hidden` is [T, B, D'] too."""
+        flat = hidden.reshape(-1, hidden.shape[-1])
+        theirs = replace(taught, hidden=taught.hidden.reshape(-1, taught.hidden.shape[-1]))
+        return adaptive_softmax.distillation(flat, self.output_weights(), targets.reshape(-1), theirs)
+
+    def teach(self, hidden: Tensor, share: float) -> Taught:
+        """This model as a teacher, given its output layer's input; cut off from the graph that made it."""
+        return Taught(hidden.detach(), self.output_weights().detach(), share)
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
         """log p of every word [N, V], given the output layer's input [N, D]."""

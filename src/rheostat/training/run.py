@@ -7,7 +7,7 @@ nothing but the folder.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,16 @@ from lightning_fabric import Fabric
 from rheostat.corpus import Corpus, load_corpus
 from rheostat.errors import RecipeError
 from rheostat.model_file import open_model, write_model
+from rheostat.operating_point import Ranking, reorder
 from rheostat.provenance import provenance
 from rheostat.recipe import fill
 from rheostat.shape import ModelShape
 from rheostat.training.configuration import TrainingRecipe
+from rheostat.training.graded import GradedTraining
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory, sensible_threads, usable_precision, use_threads
 from rheostat.training.run_folder import RunFolder
-from rheostat.training.task import WeightTraining
+from rheostat.training.task import Task, WeightTraining
 from rheostat.training.trainer import Progress, Reporter, Trainer
 
 CorpusProgress = Callable[[str, float], None]
@@ -89,14 +91,26 @@ def _run(
     if fabric.is_global_zero:
         reporter.message(_describe(corpus, model.shape))
 
-    def write(model: LanguageModel, path: Path, run: Mapping[str, object]) -> None:
-        _write(model, path, corpus, recipe, {**provenance(), "corpus": corpus.summary(), "run": dict(run)})
-
-    task = WeightTraining(model, recipe.regularization, corpus.splits["valid"].ids, write, precision)
+    task = _make_task(model, recipe, corpus, precision)
     asked = asdict(replace(request, precision=precision))
     asked["data"] = list(asked["data"])
     trainer = Trainer(task, corpus.splits["train"].ids, recipe.train, folder, fabric, reporter, asked)
     return trainer.run(resume)
+
+
+def _make_task(model: LanguageModel, recipe: TrainingRecipe, corpus: Corpus, precision: str) -> Task:
+    def write(model: LanguageModel, path: Path, run: Mapping[str, object], ranking: Ranking | None = None) -> None:
+        origin = {**provenance(), "corpus": corpus.summary(), "run": dict(run)}
+        _write(model, path, corpus, recipe, origin, [ranking] if ranking else [])
+
+    valid = corpus.splits["valid"].ids
+    if not recipe.train.graded:
+        return WeightTraining(model, recipe.regularization, valid, write, precision)
+    smallest = recipe.train.graded
+    try:
+        return GradedTraining(model, smallest, recipe.graded, recipe.regularization, valid, write, precision)
+    except ValueError as error:
+        raise RecipeError(f"graded: {error}") from None
 
 
 def is_first_process() -> bool:
@@ -141,7 +155,10 @@ def _load_corpus_once(fabric: Fabric, request: Request, recipe: TrainingRecipe, 
 def _make_model(request: Request, recipe: TrainingRecipe, corpus: Corpus) -> LanguageModel:
     if request.from_model:
         with open_model(Path(request.from_model)) as file:
-            return LanguageModel.from_weights(file.shape, file.weights())
+            weights: Mapping[str, Any] = file.weights()
+            if recipe.train.graded and file.description.rankings:  # so that the filters to leave last come first
+                weights = reorder(weights, file.shape, file.ranking(recipe.graded.ranking or None))
+            return LanguageModel.from_weights(file.shape, weights)
     try:
         shape = recipe.model.shape(len(corpus.vocabulary))
     except ValueError as error:
@@ -165,7 +182,14 @@ def _describe(corpus: Corpus, shape: ModelShape) -> str:
     )
 
 
-def _write(model: LanguageModel, path: Path, corpus: Corpus, recipe: TrainingRecipe, origin: Mapping[str, Any]) -> None:
+def _write(
+    model: LanguageModel,
+    path: Path,
+    corpus: Corpus,
+    recipe: TrainingRecipe,
+    origin: Mapping[str, Any],
+    rankings: Sequence[Ranking],
+) -> None:
     write_model(
         path,
         shape=model.shape,
@@ -173,6 +197,8 @@ def _write(model: LanguageModel, path: Path, corpus: Corpus, recipe: TrainingRec
         weights=model.state_dict(),
         text={"tokenizer": corpus.tokenizer},
         casing=corpus.casing,
+        rankings=rankings,
+        default_ranking=rankings[0].name if rankings else None,
         recipe=asdict(recipe),
         provenance=dict(origin),
     )

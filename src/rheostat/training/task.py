@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from rheostat.metrics import Quality
+from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.evaluation import evaluate
-from rheostat.training.language_model import UNADJUSTED, Adjustment, LanguageModel, State
+from rheostat.training.language_model import UNADJUSTED, Adjustment, LanguageModel, Outputs, State
 from rheostat.training.regularization import RegularizationConfig, activation_penalty
 
 
@@ -63,17 +64,35 @@ class LanguageModelLoss(nn.Module):
         """What is added to the loss beside the activation penalties."""
         return None
 
+    def taught(self, inputs: Tensor, state: State) -> tuple[Taught | None, State]:
+        """A second target for this step, from a teacher whose state is carried behind the model's own."""
+        return None, state
+
+    def beside(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
+        """Another loss of this step, a mean over tokens, for a task that runs the model in more ways than one."""
+        return None
+
     def forward(self, inputs: Tensor, targets: Tensor, state: State) -> Loss:
+        own, carried = state[: len(self.model.layers)], state[len(self.model.layers) :]
         # Products in bf16; weights, pooling, state and penalties stay in float32. (Fabric's own bf16-mixed would round
         # the carried state at every call.)
         with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16"):
-            outputs = self.model(inputs, state, self.regularization, self.adjustment())
-            loss = self.model.cross_entropy(outputs.dropped, targets) / targets.numel()
-        objective = loss
+            outputs = self.model(inputs, own, self.regularization, self.adjustment())
+            taught, carried = self.taught(inputs, carried)
+            objective, loss = self._losses(outputs.dropped, targets, taught)
+            beside = self.beside(inputs, targets, own, outputs)
         activations = activation_penalty(outputs.raw.float(), outputs.dropped.float(), self.regularization)
-        for penalty in (activations, self.penalty()):
-            objective = objective if penalty is None else objective + penalty
-        return Loss(objective, loss.detach(), outputs.state)
+        for term in (beside, activations, self.penalty()):
+            objective = objective if term is None else objective + term
+        return Loss(objective, loss, outputs.state + carried)
+
+    def _losses(self, hidden: Tensor, targets: Tensor, taught: Taught | None) -> tuple[Tensor, Tensor]:
+        """Objective and log-likelihood loss, means over tokens."""
+        if taught is None:
+            loss = self.model.cross_entropy(hidden, targets) / targets.numel()
+            return loss, loss.detach()
+        distilled = self.model.distillation(hidden, targets, taught)
+        return distilled.objective / targets.numel(), distilled.log_likelihood_loss / targets.numel()
 
 
 class WeightTraining:

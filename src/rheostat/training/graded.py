@@ -1,0 +1,171 @@
+"""Graded training: every prefix of filters a good model, so that the knob is continuous and costs no bytes.
+
+Each step runs the full width on the text, and narrower prefixes that share its weights and have its distribution as
+their target (nested dropout, Rippel et al. 2014; slimmable networks, Yu & Huang 2019). How wide each layer of a prefix
+is follows from the `graded` ranking alone, so that training and the knob cut alike. Knows widths; the loop is the
+trainer's, cutting is `operating_point`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rheostat.metrics import Quality, QualityCount
+from rheostat.operating_point import OperatingPoint, Ranking, cut, select
+from rheostat.shape import ModelShape
+from rheostat.training.evaluation import count_predictions
+from rheostat.training.language_model import LanguageModel, Outputs, State
+from rheostat.training.qrnn import LayerState
+from rheostat.training.regularization import RegularizationConfig
+from rheostat.training.task import LanguageModelLoss
+
+GRADED = "graded"
+
+
+@dataclass(frozen=True)
+class GradedConfig:
+    """The `[graded]` table of a recipe; `train.graded` is the smallest share of the FLOPs that is trained."""
+
+    widths: int = 2  # narrower prefixes a step; the texts of the batch are dealt out to them
+    sampling: Literal["sandwich", "uniform"] = "sandwich"  # the smallest one always, or all by chance
+    taper: tuple[float, ...] = ()  # of each layer: a prefix s of the knob's way keeps s^taper of it; empty: 1 for all
+    distill: float = 1.0  # share of a prefix's target that is the full width's distribution
+    dropout: float = 0.5  # of a prefix, as a multiple of the full width's: small models forget by themselves
+    weight: float = 1.0  # of the prefixes' loss beside the full width's
+    ranking: str = ""  # of the model given by --from: orders its filters before training; empty: its default one
+
+    def __post_init__(self) -> None:
+        if self.widths < 1:
+            raise ValueError(f"widths is {self.widths}; expected at least 1 narrower prefix a step")
+        if any(taper < 0 for taper in self.taper):
+            raise ValueError(f"taper is {list(self.taper)}; expected no negative number")
+        if not 0 <= self.distill <= 1:
+            raise ValueError(f"distill is {self.distill}; expected a share of the target in [0, 1]")
+
+
+def graded_ranking(shape: ModelShape, taper: tuple[float, ...] = ()) -> Ranking:
+    """The ranking of a model whose filters stand in order: filter i of m leaves when s^taper falls below (i + ½)/m.
+
+    Scores are log(m / (i + ½)) / taper, -log of that s, and so comparable from layer to layer.
+    """
+    taper = taper or (1.0,) * len(shape.hidden_sizes)
+    if len(taper) != len(shape.hidden_sizes):
+        raise ValueError(f"taper has {len(taper)} numbers; the model has {len(shape.hidden_sizes)} layers")
+    scores = tuple(
+        (np.log(size / (np.arange(size) + 0.5)) / max(exponent, 1e-3)).astype(np.float32)
+        for size, exponent in zip(shape.hidden_sizes, taper, strict=True)
+    )
+    return Ranking(GRADED, GRADED, scores, comparable=True)
+
+
+class GradedLoss(LanguageModelLoss):
+    """The loss of the full width, and beside it that of prefixes which imitate it."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        ranking: Ranking,
+        smallest: float,
+        config: GradedConfig,
+        regularization: RegularizationConfig,
+        precision: str = "fp32",
+    ) -> None:
+        super().__init__(model, regularization, precision)
+        self._ranking, self._smallest, self._config = ranking, smallest, config
+        self._narrow_regularization = _scaled(regularization, config.dropout)
+
+    def prefix(self, share: float) -> tuple[OperatingPoint, LanguageModel]:
+        """The prefix of a share of the FLOPs, computing with this model's own weights."""
+        point = select(self._ranking, self.model.shape, share)
+        weights, shape = cut(dict(self.model.named_parameters()), self.model.shape, point)
+        return point, LanguageModel.over(shape, weights)
+
+    def beside(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
+        losses = []
+        for texts, share in self._deal(inputs.shape[1]):
+            point, narrow = self.prefix(share)
+            own = narrow(inputs[:, texts], prefix_state(state, point, texts), self._narrow_regularization)
+            taught = self.model.teach(outputs.raw[:, texts], self._config.distill)
+            distilled = narrow.distillation(own.dropped, targets[:, texts], taught)
+            losses.append(distilled.objective)
+        return self._config.weight * torch.stack(losses).sum() / targets.numel()
+
+    def _deal(self, texts: int) -> Iterator[tuple[slice, float]]:
+        """Which texts of the batch are read at which share of the FLOPs."""
+        count = min(self._config.widths, texts)
+        shares = (self._smallest + (1 - self._smallest) * torch.rand(count)).tolist()
+        if self._config.sampling == "sandwich":
+            shares[0] = self._smallest
+        bounds = [texts * part // count for part in range(count + 1)]
+        for share, first, last in zip(shares, bounds[:-1], bounds[1:], strict=True):
+            yield slice(first, last), share
+
+
+def prefix_state(state: State, point: OperatingPoint, texts: slice) -> State:
+    """The full width's state as a prefix begins with it: that of its filters.
+
+    Not the state the prefix would have by itself, but near it, and forgotten within a few words; to carry one for every
+    width there may be is impossible.
+    """
+    layers = []
+    inputs = state[0][1].shape[-1]  # the embedding, which is never cut
+    for layer, width in zip(state, point.widths, strict=True):
+        layers.append(LayerState(layer[0][texts, :width], layer[1][:, texts, :inputs]))
+        inputs = width
+    return tuple(layers)
+
+
+def _scaled(regularization: RegularizationConfig, factor: float) -> RegularizationConfig:
+    names = [name for name in vars(regularization) if name.startswith("dropout") or name == "weight_drop"]
+    return replace(regularization, **{name: min(factor * getattr(regularization, name), 0.95) for name in names})
+
+
+class GradedTraining:
+    """Train all weights of a language model for every width at once."""
+
+    keeps_last = False
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        smallest: float,
+        config: GradedConfig,
+        regularization: RegularizationConfig,
+        valid_ids: np.ndarray,
+        write: Callable[[LanguageModel, Path, Mapping[str, object], Ranking], None],
+        precision: str = "fp32",
+    ) -> None:
+        self.model, self._smallest = model, smallest
+        self._ranking = graded_ranking(model.shape, config.taper)
+        self.module = GradedLoss(model, self._ranking, smallest, config, regularization, precision)
+        self._valid_ids, self._write = valid_ids, write
+
+    def trainable(self) -> Mapping[str, nn.Parameter]:
+        return dict(self.model.named_parameters())
+
+    def initial_state(self, batch_size: int) -> State:
+        return self.model.initial_state(batch_size)
+
+    def validate(self, progress: Callable[[float], None]) -> Quality:
+        """Over the full width, the smallest and the one between, together: the knob is judged as a whole."""
+        count = QualityCount()
+        positions = (1.0, (1 + self._smallest) / 2, self._smallest)
+        with torch.no_grad():
+            for done, share in enumerate(positions):
+
+                def show(part: float, done: int = done) -> None:
+                    progress((done + part) / len(positions))
+
+                model = self.model if share == 1 else self.module.prefix(share)[1]
+                count_predictions(model, self._valid_ids, count, show)
+        return count.quality()
+
+    def save(self, path: Path, run: Mapping[str, object]) -> None:
+        self._write(self.model, path, run, self._ranking)

@@ -1,0 +1,138 @@
+"""Graded training: the ranking, the loss of prefixes, and whole runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from conftest import rheostat  # noqa: E402
+
+from models import TINY, make_weights  # noqa: E402
+from rheostat.errors import RecipeError  # noqa: E402
+from rheostat.model_file import open_model  # noqa: E402
+from rheostat.operating_point import cut, full_point, reorder, select  # noqa: E402
+from rheostat.training.evaluation import evaluate  # noqa: E402
+from rheostat.training.graded import GradedConfig, GradedLoss, graded_ranking, prefix_state  # noqa: E402
+from rheostat.training.language_model import LanguageModel  # noqa: E402
+from rheostat.training.regularization import NO_REGULARIZATION  # noqa: E402
+
+SHAPE = TINY["qrnn"]
+
+
+def make_model() -> LanguageModel:
+    weights = {name: array.astype(np.float32) for name, array in make_weights(SHAPE).items()}
+    return LanguageModel.from_weights(SHAPE, weights)
+
+
+def make_loss(**changes: object) -> GradedLoss:
+    config = GradedConfig(**changes)  # type: ignore[arg-type]
+    return GradedLoss(make_model(), graded_ranking(SHAPE), 0.5, config, NO_REGULARIZATION)
+
+
+def batch(steps: int = 5, texts: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
+    ids = torch.randint(SHAPE.vocabulary_size, (steps + 1, texts), generator=torch.Generator().manual_seed(3))
+    return ids[:-1], ids[1:]
+
+
+def test_graded_points_are_prefixes_that_nest_and_never_cost_more_than_asked() -> None:
+    ranking = graded_ranking(SHAPE, (1.0,) * (len(SHAPE.hidden_sizes) - 1) + (0.1,))
+    before = full_point(SHAPE).widths
+    for share in np.linspace(1, 0.3, 30):
+        point = select(ranking, SHAPE, float(share))
+        assert all((kept == np.arange(len(kept))).all() for kept in point.keep)
+        assert point.flops_fraction <= share
+        assert all(width <= wider for width, wider in zip(point.widths, before, strict=True))
+        before = point.widths
+
+
+def test_a_layer_with_a_small_taper_is_narrowed_least() -> None:
+    ranking = graded_ranking(SHAPE, (1.0,) * (len(SHAPE.hidden_sizes) - 1) + (0.01,))
+    assert select(ranking, SHAPE, 0.7).widths[-1] == SHAPE.hidden_sizes[-1]
+
+
+def test_a_prefix_computes_what_the_cut_model_computes() -> None:
+    loss = make_loss()
+    point, narrow = loss.prefix(0.6)
+    weights, shape = cut({name: p.detach() for name, p in loss.model.named_parameters()}, SHAPE, point)
+    expected = LanguageModel.from_weights(shape, weights)
+    inputs, _ = batch()
+    own, other = (m(inputs, m.initial_state(inputs.shape[1])) for m in (narrow, expected))
+    torch.testing.assert_close(own.raw, other.raw)
+
+
+def test_the_loss_of_prefixes_reaches_only_the_weights_they_use() -> None:
+    loss = make_loss(widths=1)
+    inputs, targets = batch()
+    state = loss.model.initial_state(inputs.shape[1])
+    outputs = loss.model(inputs, state)
+    beside = loss.beside(inputs, targets, state, outputs)
+    assert beside is not None
+    beside.backward()
+    point, _ = loss.prefix(0.5)
+    width, whole = point.widths[0], SHAPE.hidden_sizes[0]
+    gradient = loss.model.layers[0].weight.grad.reshape(3, whole, -1)
+    assert gradient[:, :width].abs().sum() > 0
+    assert not gradient[:, width:].any()
+
+
+def test_at_full_width_a_prefix_that_only_imitates_has_no_loss() -> None:
+    loss = GradedLoss(make_model(), graded_ranking(SHAPE), 1.0, GradedConfig(), NO_REGULARIZATION)
+    inputs, targets = batch()
+    state = loss.model.initial_state(inputs.shape[1])
+    beside = loss.beside(inputs, targets, state, loss.model(inputs, state))
+    assert beside is not None
+    assert abs(float(beside.detach())) < 1e-6
+
+
+def test_texts_are_dealt_out_to_all_widths_and_each_is_read_once() -> None:
+    loss = make_loss(widths=3)
+    dealt = list(loss._deal(7))
+    assert sorted(text for texts, _ in dealt for text in range(7)[texts]) == list(range(7))
+    assert dealt[0][1] == 0.5  # the sandwich's lower slice
+
+
+def test_prefix_state_has_the_shape_that_the_prefix_expects() -> None:
+    loss = make_loss()
+    point, narrow = loss.prefix(0.6)
+    state = prefix_state(loss.model.initial_state(4), point, slice(1, 3))
+    expected = narrow.initial_state(2)
+    assert [[t.shape for t in layer] for layer in state] == [[t.shape for t in layer] for layer in expected]
+
+
+def test_reordering_filters_leaves_the_outputs_as_they_were() -> None:
+    model, ids = make_model(), np.arange(40) % SHAPE.vocabulary_size
+    ranking = graded_ranking(SHAPE)
+    backwards = type(ranking)("back", "x", tuple(-scores for scores in ranking.scores))
+    weights = reorder(dict(model.named_parameters()), SHAPE, backwards)
+    other = LanguageModel.from_weights(SHAPE, weights)
+    assert evaluate(other, ids).loss == pytest.approx(evaluate(model, ids).loss, rel=1e-6)
+
+
+def test_a_graded_run_gives_a_continuous_knob_and_goes_on_from_a_ranked_model(
+    recipe_file: Path, corpus_folder: Path, tmp_path: Path
+) -> None:
+    first = tmp_path / "first"
+    rheostat("train", recipe_file, "--data", corpus_folder, "-o", first, "--set", "train.graded=0.4")
+    ranked = tmp_path / "ranked.safetensors"
+    rheostat("prune", first / "model.safetensors", "--criterion", "filter-norm", "-o", ranked)
+    second = tmp_path / "second"
+    changes = ["--set", "train.graded=0.4", "--set", "graded.ranking=filter-norm", "--set", "graded.distill=0.5"]
+    rheostat("train", recipe_file, "--data", corpus_folder, "--from", ranked, "-o", second, *changes)
+    with open_model(second / "model.safetensors") as file:
+        assert file.description.default_ranking == "graded"
+        assert file.ranking().comparable
+        assert select(file.ranking(), file.shape, 0.5).flops_fraction <= 0.5
+    found = rheostat("evaluate", second / "model.safetensors", "--data", corpus_folder, "--knob", "0.5", "--json")
+    assert '"flops_fraction": 0.' in found
+
+
+def test_a_taper_for_another_number_of_layers_is_refused(
+    recipe_file: Path, corpus_folder: Path, tmp_path: Path
+) -> None:
+    changes = ["--set", "train.graded=0.4", "--set", "graded.taper=[1.0]"]
+    with pytest.raises(RecipeError, match="taper has 1 numbers"):
+        rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *changes)
