@@ -2,10 +2,14 @@
 
     RheostatError                everything a caller may want to catch; the command line prints it in one line
     ├── CorpusError              text that cannot be used: missing split, empty file, not UTF-8, …
-    ├── RecipeError              a recipe with an unknown key, a wrong type or an impossible value
+    ├── RecipeError              a recipe or a policy with an unknown key, a wrong type or an impossible value
     ├── ModelFileError           a model file that is damaged, foreign or from a newer version
     ├── OperatingPointError      a knob position or a point that the model cannot serve
     ├── CheckpointError          a run that cannot be resumed
+    ├── ExportError              a folder that an export cannot be written to
+    ├── PrecisionError           a precision that the runtime does not have
+    ├── UserWordsError           a word that cannot be learnt, or a file of words that cannot be used
+    ├── MeterError               a meter that is unknown, missing, or stopped in the middle of a run
     └── MissingExtraError        an optional library is not installed; the message names the extra
 
     RheostatWarning              something was done differently from what was asked, and why
@@ -25,7 +29,7 @@ class CorpusError(RheostatError):
 
 
 class RecipeError(RheostatError):
-    """A recipe, or a `--set` on top of it, that makes no sense."""
+    """A recipe, a `--set` on top of it, or a policy that makes no sense."""
 
 
 class ModelFileError(RheostatError):
@@ -38,6 +42,22 @@ class OperatingPointError(RheostatError):
 
 class CheckpointError(RheostatError):
     """A run directory that cannot be resumed."""
+
+
+class ExportError(RheostatError):
+    """A folder that cannot be written."""
+
+
+class PrecisionError(RheostatError):
+    """A precision that the runtime does not have."""
+
+
+class UserWordsError(RheostatError):
+    """A word that cannot be learnt, or a file of words that cannot be used."""
+
+
+class MeterError(RheostatError):
+    """A meter that is unknown, missing, or stopped in the middle of a run."""
 
 
 class MissingExtraError(RheostatError, ImportError):

@@ -93,6 +93,11 @@ class OperatingPoint:
         """Bytes that the stored update takes."""
         return sum(update.u.nbytes + update.v.nbytes for update in self.updates or () if update)
 
+    @property
+    def update_rank(self) -> int:
+        """The largest rank among its layers' updates; 0 without one."""
+        return max((update.u.shape[1] for update in self.updates or () if update), default=0)
+
     def gate(self, layer: int) -> Floats | None:
         """Gates of `layer` that change anything: none if all of them are one."""
         gates = self.gates[layer] if self.gates else None
@@ -385,13 +390,19 @@ def _take(array: Any, rows: _Places, columns: _Places | None = None) -> Any:
     tall, wide = rows.prefix(), columns.prefix()
     matrix = array.reshape(array.shape[0], -1)
     if tall is None or wide is None:
-        # One index for both: NumPy keeps the result in C order.
-        small = matrix[rows.positions()[:, None], columns.positions()]
+        small = _index(_index(matrix, rows.positions(), 0), columns.positions(), 1)
     else:  # slices: a copy of lines instead of a walk over entries, and torch's gradient of it as well
         blocks = matrix.reshape(rows.blocks, rows.size, columns.blocks, columns.size)[:, :tall, :, :wide]
         small = blocks.reshape(rows.blocks * tall, columns.blocks * wide)
     small = small if array.ndim > 1 else small.reshape(-1)
     return small.contiguous() if hasattr(small, "contiguous") else np.ascontiguousarray(small)
+
+
+def _index(matrix: Any, positions: Positions, axis: int) -> Any:
+    """Rows or columns of a matrix. One after the other is quicker than an index for both: lines stay lines."""
+    if isinstance(matrix, np.ndarray):
+        return matrix.take(positions, axis)
+    return matrix[positions] if axis == 0 else matrix[:, positions]
 
 
 def _fold(weights: dict[str, Any], name: str, gates: Floats | None, window: int = 1) -> None:

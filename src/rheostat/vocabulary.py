@@ -152,7 +152,7 @@ def tokenize(text: str, tokenizer: str) -> list[str]:
 
 def spellings(text: str) -> list[str]:
     """Raw text as the pieces of the "words" tokenizer, as they are written, numbers still being numbers."""
-    text = _fold(text)
+    text = fold(text)
     if "_" in text:  # for a regular expression it is a letter
         text = text.replace("_", " _ ")
     if ".." in text:
@@ -160,7 +160,8 @@ def spellings(text: str) -> list[str]:
     return _raw_pattern(_marks_for(text)).findall(text)
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
+    """Typographic apostrophes and the ellipsis as plain ones, invisible characters gone."""
     return text if text.isascii() else text.translate(_FOLDED_CHARACTERS)
 
 
@@ -170,7 +171,7 @@ def _tokenize_raw(text: str) -> list[str]:
 
 
 def _prepared_pieces(text: str) -> list[tuple[str, str, str, str]]:
-    text = _fold(text)
+    text = fold(text)
     return _prepared_pattern(_marks_for(text)).findall(text)
 
 
@@ -285,7 +286,7 @@ def _marks() -> str:
 
 # --- the usual spelling of words --------------------------------------------------------------------------
 
-_SENTENCE_ENDS = frozenset({".", "!", "?", "...", "。", "！", "？", "।", "؟"})
+SENTENCE_ENDS = frozenset({".", "!", "?", "...", "。", "！", "？", "।", "؟"})
 _SPELLINGS_PER_WORD = 8  # bounds the memory: "LoL" has 2 to the power of its length
 
 
@@ -317,7 +318,7 @@ def _inside_sentences(pieces: Iterable[str]) -> Iterator[str]:
     """The words that do not begin a sentence."""
     begins = True
     for piece in pieces:
-        if piece in _SENTENCE_ENDS:
+        if piece in SENTENCE_ENDS:
             begins = True
         elif piece[0].isalnum():
             if not begins:

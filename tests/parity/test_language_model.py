@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from rheostat.shape import ModelShape  # noqa: E402
 from rheostat.training import adaptive_softmax  # noqa: E402
 from rheostat.training.adaptive_softmax import OutputWeights  # noqa: E402
-from rheostat.training.cross_entropy import linear_cross_entropy  # noqa: E402
+from rheostat.training.cross_entropy import Teacher, linear_cross_entropy, linear_distillation  # noqa: E402
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 from rheostat.training.regularization import RegularizationConfig  # noqa: E402
 
@@ -120,6 +120,50 @@ def test_blockwise_cross_entropy_has_torchs_value_and_gradient(monkeypatch: pyte
     torch.testing.assert_close(ours, theirs)
     for a, b in zip(torch.autograd.grad(3 * ours, tensors), torch.autograd.grad(3 * theirs, tensors), strict=True):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_blockwise_distillation_has_the_textbooks_value_and_gradient(
+    monkeypatch: pytest.MonkeyPatch, share: float
+) -> None:
+    monkeypatch.setattr("rheostat.training.cross_entropy.block_size", lambda vocabulary_size: 7)
+    generator = torch.Generator().manual_seed(6)
+    size = {"dtype": torch.float64, "generator": generator}
+    hidden, weight, bias = torch.randn(20, 6, **size), torch.randn(13, 6, **size), torch.randn(13, **size)
+    teacher = Teacher(torch.randn(20, 9, **size), torch.randn(13, 9, **size), torch.randn(13, **size), share)
+    tensors = [tensor.requires_grad_() for tensor in (hidden, weight, bias)]
+    targets = torch.randint(13, (20,), generator=generator)
+    ours = linear_distillation(*tensors, targets, teacher)
+    log_own = torch.log_softmax(torch.nn.functional.linear(*tensors), 1)
+    log_theirs = torch.log_softmax(torch.nn.functional.linear(*teacher[:3]), 1)
+    text = torch.nn.functional.nll_loss(log_own, targets, reduction="sum")
+    divergence = torch.nn.functional.kl_div(log_own, log_theirs, reduction="sum", log_target=True)
+    objective = (1 - share) * text + share * divergence
+    torch.testing.assert_close(ours.log_likelihood_loss, text)
+    torch.testing.assert_close(ours.objective, objective)
+    pairs = zip(
+        torch.autograd.grad(3 * ours.objective, tensors), torch.autograd.grad(3 * objective, tensors), strict=True
+    )
+    for a, b in pairs:
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_model_taught_by_itself_has_nothing_to_learn(name: str) -> None:
+    model = make_model(name)
+    hidden, targets = torch.randn(8, 5, model.shape.output_size), torch.arange(40).reshape(8, 5) % 11
+    distilled = model.distillation(hidden, targets, model.teach(hidden, 1.0))
+    torch.testing.assert_close(distilled.objective, torch.zeros(()), atol=1e-4, rtol=0)
+    torch.testing.assert_close(distilled.log_likelihood_loss, model.cross_entropy(hidden, targets))
+
+
+def test_a_model_over_other_tensors_computes_with_them_and_hands_their_gradients_on() -> None:
+    model = make_model("adaptive")
+    doubled = LanguageModel.over(model.shape, {name: 2 * p for name, p in model.named_parameters()})
+    ids = torch.arange(12).reshape(6, 2) % 11
+    outputs = doubled(ids, doubled.initial_state(2))
+    doubled.cross_entropy(outputs.dropped, ids).backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_frozen_output_weights_get_no_gradient() -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import rheostat
-from rheostat.cli import evaluate, files, prune, recover, report, suggest, train
+from rheostat.cli import evaluate, export, files, govern, prune, recover, report, suggest, train
 from rheostat.cli.console import messages, one_line
 from rheostat.errors import RheostatError, RheostatWarning
 
@@ -33,6 +33,8 @@ app.command()(report.report)
 app.command()(files.inspect)
 app.command()(files.pack)
 app.command()(suggest.suggest)
+app.command()(export.export)
+app.command()(govern.govern)
 app.command()(suggest.demo)
 
 _debug = False

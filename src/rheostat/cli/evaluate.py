@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from rheostat.corpus import CorpusConfig, Split, load_split
 from rheostat.errors import OperatingPointError
 from rheostat.model_file import ModelFile, open_model
 from rheostat.operating_point import FULL
+from rheostat.runtime.quantization import Precision
 
 
 def evaluate(
@@ -26,6 +28,8 @@ def evaluate(
     criterion: Annotated[str | None, typer.Option(help="Cut by this criterion.")] = None,
     ranking: Annotated[str | None, typer.Option(help="Cut by the ranking of this name.")] = None,
     point: Annotated[str | None, typer.Option(help="Use the stored point of this name.")] = None,
+    precision: Annotated[Precision, typer.Option(help="fp32, or int8 or int4 as on a device.")] = "fp32",
+    threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0: one a physical core.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure perplexity and R@1/3/5 of a model on a text, at any position of the knob.
@@ -37,13 +41,13 @@ def evaluate(
     """
     with open_model(model) as file:
         chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
-        from rheostat.training.evaluation import PointEvaluator
+        from rheostat.runtime.evaluation import RuntimeEvaluator
 
         text = _read(file, data, split)
         with shares("evaluating") as progress:
-            quality = PointEvaluator(file).quality(chosen, text.ids, progress)
+            quality = RuntimeEvaluator(file, precision, threads).quality(chosen, text.ids, progress)
     if json:
-        where = {"point": chosen.name, "split": split, "model": str(model)}
+        where = {"point": chosen.name, "split": split, "precision": precision, "model": str(model)}
         print_json({**quality.as_json(), "flops_fraction": chosen.flops_fraction, **where})
     else:
         recall = "  ".join(f"R@{k} {share:.2%}" for k, share in quality.recall.items())
@@ -62,6 +66,9 @@ def sweep(
     ] = None,
     knob: Annotated[list[float] | None, typer.Option(help="Share of the FLOPs; repeat it.")] = None,
     split: Annotated[list[str] | None, typer.Option(help="valid and test by default; repeat it.")] = None,
+    stored: Annotated[bool, typer.Option("--stored", help="Only the whole model and its stored points.")] = False,
+    precision: Annotated[Precision, typer.Option(help="fp32, or int8 or int4 as on a device.")] = "fp32",
+    threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0: one a physical core.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print each new row as JSON.")] = False,
 ) -> None:
     """Measure a model at many operating points: all rankings at all knob positions, and its stored points.
@@ -71,17 +78,22 @@ def sweep(
     Example: rheostat sweep model.safetensors --data DIR --knob 0.8 --knob 0.6 -o results/ptb.json
     """
     with open_model(model) as file:
-        from rheostat.training.evaluation import PointEvaluator
+        from rheostat.runtime.evaluation import RuntimeEvaluator
 
         splits = split or ["valid", "test"]
         texts = {name: _read(file, data, name) for name in splits}
-        cells = _grid(file, criterion, knob or [0.9, 0.8, 0.7, 0.6, 0.5, 0.4], splits)
+        knobs = [] if stored else knob or [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
+        cells = _grid(file, criterion, knobs, splits)
         subject = {"model": model.name, "corpus": Path(data).name, "flops": file.shape.flops}
-        results, evaluator = ResultsFile(out, subject), PointEvaluator(file)
+        if precision != "fp32":
+            subject["precision"] = precision
+        results, evaluator = ResultsFile(out, subject), RuntimeEvaluator(file, precision, threads)
 
         def measure(cell: Cell, progress: Callable[[float], None]) -> Measured:
             if cell.allocation == "stored":
                 point = file.point(cell.label)
+            elif cell.allocation == "bare":
+                point = replace(file.point(cell.label), updates=None)
             else:
                 name = None if cell.label == FULL else cell.label
                 point = knob_positions.choose(file, cell.knob, ranking=name)
@@ -115,9 +127,10 @@ def _grid(file: ModelFile, criteria: Sequence[str] | None, knobs: Sequence[float
     cells = [Cell(FULL, "", None, 1.0, split) for split in splits]
     for knob in sorted(knobs, reverse=True):
         cells += [Cell(r.name, r.criterion, r.seed, knob, split) for r in rankings for split in splits]
-    cells += [
-        Cell(p.name, p.criterion, None, round(p.flops_fraction, 4), split, "stored") for p in points for split in splits
-    ]
+    for p in points:
+        allocations = ["stored", "bare"] if p.update_rank else ["stored"]  # what an update won back needs both
+        share = round(p.flops_fraction, 4)
+        cells += [Cell(p.name, p.criterion, None, share, split, kind) for kind in allocations for split in splits]
     return cells
 
 

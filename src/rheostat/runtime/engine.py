@@ -1,0 +1,167 @@
+"""One cut model, ready to run: ONNX Runtime's sessions, and the state as a value.
+
+An engine never changes and may be called from several threads. It knows ids and states; words, texts and knobs are the
+business of others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import onnxruntime
+import psutil
+from numpy.typing import NDArray
+
+from rheostat.runtime.graph import Form, Graph, build_graph, state_sizes
+from rheostat.runtime.quantization import Floats, Precision, Weights, prepare
+from rheostat.shape import ModelShape
+
+State: TypeAlias = tuple[Floats, ...]  # in the order of graph.state_sizes, each [1, width]
+Ids: TypeAlias = Sequence[int] | NDArray[np.integer]
+
+STRETCH = 128  # tokens that are replayed at once: more are no quicker, and take more memory
+STEPPED = 128  # so many tokens are stepped through sooner than a session to replay them is built
+
+
+class Step(NamedTuple):
+    """What one token leads to."""
+
+    state: State
+    words: NDArray[np.int64]  # the best allowed words, best first: k, or all there are if that is fewer
+    probabilities: Floats  # of these words, out of all words
+    log_probabilities: Floats  # [V], of every word, allowed or not
+
+
+class Engine:
+    """One cut model: `state, token → state, words`. `Engine.build` makes one."""
+
+    def __init__(self, weights: Weights, shape: ModelShape, precision: Precision, threads: int) -> None:
+        self.shape, self.precision, self.threads = shape, precision, threads
+        self._weights = weights  # for the sessions that are opened when they are first needed
+        self._sizes = state_sizes(shape)
+        self._state_names = [f"state.{name}" for name in self._sizes]
+        self._everything = np.ones(shape.vocabulary_size, np.bool_)
+        self._sessions: dict[Form, Session] = {}
+        self._building = threading.Lock()
+        self._step = self._session("step").run
+
+    @classmethod
+    def build(cls, weights: Weights, shape: ModelShape, precision: Precision = "int8", threads: int = 0) -> Engine:
+        """The engine of a cut model: what `operating_point.cut` gives, of any stored precision.
+
+        int8: weights that `quantization.prepare` made are taken as they are, which is how another point is built
+        quickly. threads: 0 means one for each physical core.
+        """
+        return cls(prepare(weights, precision), shape, precision, threads or physical_cores())
+
+    def initial_state(self) -> State:
+        """Before the text starts."""
+        return tuple(np.zeros((1, size), np.float32) for size in self._sizes.values())
+
+    def step(self, state: State, token: int, k: int = 3, allowed: NDArray[np.bool_] | None = None) -> Step:
+        """Read one token; `allowed` [V] marks the words that may be suggested, all of them without it."""
+        if allowed is None:
+            allowed = self._everything
+        feeds: dict[str, NDArray[np.generic]] = dict(zip(self._state_names, state, strict=True))
+        feeds |= {"token": np.array([token]), "k": np.array([k]), "allowed": allowed.view(np.uint8)}
+        words, probabilities, scores, *after = self._step(None, feeds)
+        if not allowed[words].all():  # fewer are allowed than were asked for
+            chosen = allowed[words]
+            words, probabilities = words[chosen], probabilities[chosen]
+        return Step(tuple(after), words, probabilities, scores[0])
+
+    def replay(self, state: State, ids: Ids) -> State:
+        """The state after many tokens; the output layer is left out."""
+        if len(ids) <= STEPPED and "replay" not in self._sessions:
+            for token in ids:
+                state = self.step(state, int(token), 1).state
+            return state
+        session = self._session("replay")
+        for first in range(0, len(ids), STRETCH):
+            state = tuple(session.run(None, self._feeds(state, ids[first : first + STRETCH])))
+        return state
+
+    def log_probabilities(self, state: State, ids: Ids) -> tuple[Floats, State]:
+        """log p of every word after each of these tokens [T, V], and the state after them."""
+        scores, *after = self._session("sequence").run(None, self._feeds(state, ids))
+        return scores, tuple(after)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights as they were given to the graphs."""
+        return sum(array.nbytes for array in self._weights.values())
+
+    @property
+    def session_bytes(self) -> int:
+        """About what the open sessions hold: a copy of the constants of each."""
+        return sum(session.constant_bytes for session in self._sessions.values())
+
+    def _feeds(self, state: State, ids: Ids) -> dict[str, NDArray[np.generic]]:
+        feeds: dict[str, NDArray[np.generic]] = dict(zip(self._state_names, state, strict=True))
+        feeds["tokens"] = np.asarray(ids, np.int64)
+        return feeds
+
+    def _session(self, form: Form) -> Session:
+        """The session for a form, opened once."""
+        with self._building:
+            if form not in self._sessions:
+                graph = build_graph(self._weights, self.shape, self.precision, form)
+                self._sessions[form] = Session(graph, self._weights, self.threads)
+                del graph
+                _give_back_memory()
+        return self._sessions[form]
+
+
+class Session:
+    """An ONNX Runtime session for one graph.
+
+    Constants that are weights themselves are shared with it, and kept for it; it makes copies of the others, in the
+    layout that the processor reads quickest.
+    """
+
+    def __init__(self, graph: Graph, weights: Weights, threads: int) -> None:
+        options = session_options(threads)
+        outside = [tensor.name for tensor in graph.structure.graph.initializer if tensor.external_data]
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(graph.constants[name]) for name in outside]
+        options.add_external_initializers(outside, values)
+        ours = {id(array) for array in weights.values()}
+        self._shared = []
+        for name, value in zip(outside, values, strict=True):
+            if id(graph.constants[name]) in ours:
+                options.add_initializer(name, value)
+                self._shared.append(value)
+        self.constant_bytes = graph.weight_bytes
+        structure = graph.structure.SerializeToString()
+        self._session = onnxruntime.InferenceSession(structure, options, providers=["CPUExecutionProvider"])
+        self.run = self._session.run
+
+
+def session_options(threads: int) -> onnxruntime.SessionOptions:
+    """For a keyboard: quiet between queries, small, and no faster on one text at the cost of the next."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = 3  # errors only
+    options.enable_cpu_mem_arena = False  # it would keep what the longest text once needed
+    # Threads that spin between queries would take the battery that the knob saves.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
+def _give_back_memory() -> None:
+    """Hand what building a graph needed back to the system, where the C library would keep it (glibc)."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # elsewhere
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def physical_cores() -> int:
+    """Cores that this process may use, counting those that share one as one."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(psutil.cpu_count(logical=False) or usable, usable))

@@ -1,0 +1,170 @@
+"""The states of texts already read, so that one more word costs one step and deleting words costs none.
+
+Knows sequences of ids and how many bytes a state takes; what a state is, it does not know. States of different
+operating points do not mix: each point has a history of its own, or the history is cleared.
+
+A text is found by the hashes of its beginnings, all of them computed in one pass, and then compared id by id: a
+collision costs a state, and never gives a wrong one.
+
+Room is made where it hurts least. A state from which the text has gone on is needed again only if words are
+deleted, or if another text begins alike; until that happens it is *spare*. The newest state of a text is needed by
+its next word. So typists push out spare states first, and of the others those that were left alone for long.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+State = TypeVar("State")
+TokenIds: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
+
+DEFAULT_LIMIT_BYTES = 64 << 20
+ENTRY_BYTES = 512  # what Python spends on an entry beside its ids and its state, rounded up
+_ID_BYTES = 4
+# A state that was not asked for while so many times the number of all states were put belongs to a text that
+# was left; without this, the ends of such texts would in time take all the room of spare states.
+_ROUNDS_UNTIL_LEFT = 8
+
+
+class Found(NamedTuple, Generic[State]):
+    """How many ids the longest known beginning of a text has, and the state after them; (0, None) for none."""
+
+    length: int
+    state: State | None
+
+
+@dataclass(slots=True)
+class _Entry(Generic[State]):
+    ids: bytes  # int32
+    state: State
+    size_bytes: int
+    last_used: int  # counted in puts
+    went_on: bool = False
+
+
+class History(Generic[State]):
+    """Texts as ids -> states, bounded in bytes; safe from several threads."""
+
+    def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        # By hash, those not used for longest in front.
+        self._recent: OrderedDict[int, _Entry[State]] = OrderedDict()
+        self._spare: OrderedDict[int, _Entry[State]] = OrderedDict()
+        self._size_bytes = 0
+        self._puts = 0
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._recent) + len(self._spare)
+
+    @property
+    def size_bytes(self) -> int:
+        """What all entries take, ids and bookkeeping included; never above `limit_bytes`."""
+        return self._size_bytes
+
+    def longest(self, ids: TokenIds) -> Found[State]:
+        """The longest beginning of a text (all of it, perhaps) whose state is known."""
+        array = _as_array(ids)
+        hashes, data = _prefix_hashes(array).tolist(), array.tobytes()
+        with self._lock:
+            length = self._longest(hashes, data, len(hashes))
+            if not length:
+                return Found(0, None)
+            return Found(length, self._use(hashes[length - 1]).state)
+
+    def put(self, ids: TokenIds, state: State, size_bytes: int) -> None:
+        """Keep the state after a text. Nothing is kept of an empty text, or beyond the limit.
+
+        size_bytes: of all that lives as long as the state; for a view, that is the whole array below it.
+        """
+        array = _as_array(ids)
+        if not len(array):
+            return
+        hashes, data = _prefix_hashes(array).tolist(), array.tobytes()
+        size_bytes += len(data) + ENTRY_BYTES
+        with self._lock:
+            self._puts += 1
+            self._remove(hashes[-1])
+            if size_bytes > self.limit_bytes:
+                return
+            if before := self._longest(hashes, data, len(hashes) - 1):
+                self._go_on_from(hashes[before - 1])
+            self._recent[hashes[-1]] = _Entry(data, state, size_bytes, self._puts)
+            self._size_bytes += size_bytes
+            while self._size_bytes > self.limit_bytes:
+                self._remove(self._least_needed())
+
+    def clear(self) -> None:
+        """Forget all texts."""
+        with self._lock:
+            self._recent.clear()
+            self._spare.clear()
+            self._size_bytes = 0
+
+    def _longest(self, hashes: list[int], data: bytes, length: int) -> int:
+        """The length of the longest known beginning of at most `length` ids; 0 for none."""
+        recent, spare = self._recent, self._spare
+        while length:
+            entry = recent.get(hashes[length - 1]) or spare.get(hashes[length - 1])
+            if entry and len(entry.ids) == length * _ID_BYTES and data.startswith(entry.ids):
+                return length
+            length -= 1
+        return 0
+
+    def _use(self, key: int) -> _Entry[State]:
+        if key in self._spare:
+            self._recent[key] = self._spare.pop(key)
+        self._recent.move_to_end(key)
+        entry = self._recent[key]
+        entry.last_used = self._puts
+        return entry
+
+    def _go_on_from(self, key: int) -> None:
+        """Make a state spare, the first time that its text goes on: later, several texts begin with it."""
+        entry = self._recent.get(key)
+        if entry and not entry.went_on:
+            entry.went_on = True
+            self._spare[key] = self._recent.pop(key)
+
+    def _least_needed(self) -> int:
+        oldest = next(iter(self._recent))  # there is one: what was put last
+        left_alone = self._puts - self._recent[oldest].last_used > _ROUNDS_UNTIL_LEFT * len(self)
+        return oldest if left_alone or not self._spare else next(iter(self._spare))
+
+    def _remove(self, key: int) -> None:
+        entry = self._recent.pop(key, None) or self._spare.pop(key, None)
+        if entry:
+            self._size_bytes -= entry.size_bytes
+
+
+# --- hashes ------------------------------------------------------------------------------------------------
+
+
+def _as_array(ids: TokenIds) -> NDArray[np.int32]:
+    return np.ascontiguousarray(ids, np.int32)
+
+
+_multipliers = np.empty(0, np.uint64)
+
+
+def _prefix_hashes(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
+    """[n] a hash of the first 1, 2, … n ids: the sum, modulo 2**64, of each id times a number of its place."""
+    # An id of 0 has to count too.
+    return np.cumsum((ids.astype(np.uint64) + np.uint64(1)) * _multipliers_of(len(ids)), dtype=np.uint64)
+
+
+def _multipliers_of(length: int) -> NDArray[np.uint64]:
+    """Random numbers, always the same: a longer list begins with the shorter one."""
+    global _multipliers
+    numbers = _multipliers
+    if len(numbers) < length:
+        numbers = np.random.default_rng(0).integers(0, 2**64, max(1024, 2 * length), np.uint64)
+        _multipliers = numbers
+    return numbers[:length]

@@ -1,0 +1,120 @@
+"""The operating points of one model file, made ready to serve when they are asked for, and kept while there is room.
+
+Knows the file, the knob and bytes; texts and words are the predictor's business. All points are cut from one copy of
+the weights in the runtime's precision, so that a new one takes a selection and a session, not a walk over the file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from rheostat import knob as knob_positions
+from rheostat.model_file import ModelFile, open_model
+from rheostat.operating_point import OperatingPoint, cut
+from rheostat.runtime.engine import Engine, State
+from rheostat.runtime.history import History
+from rheostat.runtime.quantization import Floats, Precision, prepare
+
+DEFAULT_CACHE_BYTES = 256 << 20
+
+Position: TypeAlias = tuple[float | None, str | None]  # a knob's share, or a stored point's name
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What was made of a text: the state behind its last word, and log p of every next word."""
+
+    state: State
+    log_probabilities: Floats  # [V]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(array.nbytes for array in (*self.state, self.log_probabilities))
+
+
+@dataclass(frozen=True, eq=False)
+class Serving:
+    """A point that can answer: its engine, and what it has read. States of one point are of no use to another."""
+
+    point: OperatingPoint
+    engine: Engine
+    history: History[Reading]
+
+    @property
+    def size_bytes(self) -> int:
+        """What it may come to hold."""
+        return self.engine.session_bytes + self.history.limit_bytes
+
+
+class Points:
+    """Points of a model file by position of the knob; the last ones used are kept. Safe from several threads."""
+
+    def __init__(
+        self, path: str | Path, precision: Precision, threads: int, cache_bytes: int, history_bytes: int
+    ) -> None:
+        with open_model(path) as file:  # closed again, so that what was read of it leaves the memory
+            self._weights = prepare(file.stored_weights(), precision)
+        self.file: ModelFile = open_model(path)
+        self._precision, self._threads = precision, threads
+        self._cache_bytes, self._history_bytes = cache_bytes, history_bytes
+        self._kept: OrderedDict[Position, Serving] = OrderedDict()
+        self._lock = threading.Lock()  # of what is kept
+        self._building = threading.Lock()  # one at a time: two would want all cores and all memory at once
+
+    def choose(self, knob: float | None, name: str | None) -> OperatingPoint:
+        return knob_positions.choose(self.file, 1.0 if knob is None else knob, point=name)
+
+    def visited(self, knob: float | None, name: str | None) -> Serving | None:
+        """The point, if it is still ready from an earlier visit."""
+        with self._lock:
+            if serving := self._kept.get((knob, name)):
+                self._kept.move_to_end((knob, name))
+            return serving
+
+    def serve(self, knob: float | None, name: str | None) -> Serving:
+        """The point, ready to answer."""
+        with self._building:
+            if serving := self.visited(knob, name):
+                return serving
+            point = self.choose(knob, name)
+            serving = self._same(point) or self._build(point)
+            self._keep((knob, name), serving)
+            return serving
+
+    @property
+    def size_bytes(self) -> int:
+        """What the kept points may come to hold."""
+        with self._lock:
+            return self._size_bytes()
+
+    def _same(self, point: OperatingPoint) -> Serving | None:
+        """A kept point that is this one under another position of the knob."""
+        with self._lock:
+            return next((kept for kept in self._kept.values() if _equal(kept.point, point)), None)
+
+    def _build(self, point: OperatingPoint) -> Serving:
+        weights, shape = cut(self._weights, self.file.shape, point)
+        engine = Engine.build(weights, shape, self._precision, self._threads)
+        return Serving(point, engine, History(self._history_bytes))
+
+    def _keep(self, position: Position, serving: Serving) -> None:
+        """The one in use always stays, whatever it takes."""
+        with self._lock:
+            self._kept[position] = serving
+            self._kept.move_to_end(position)
+            while len(self._kept) > 1 and self._size_bytes() > self._cache_bytes:
+                self._kept.popitem(last=False)
+
+    def _size_bytes(self) -> int:
+        return sum(serving.size_bytes for serving in {id(kept): kept for kept in self._kept.values()}.values())
+
+
+def _equal(one: OperatingPoint, other: OperatingPoint) -> bool:
+    """Whether two points are the same model: of one ranking, with equal widths; or the same stored one."""
+    if one.gates or one.updates or other.gates or other.updates:
+        return one.name == other.name
+    return one.widths == other.widths and all((a == b).all() for a, b in zip(one.keep, other.keep, strict=True))

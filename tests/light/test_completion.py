@@ -1,0 +1,129 @@
+"""Which words of a vocabulary begin with a prefix, and the best of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models import shared_model
+from rheostat.model_file import open_model
+from rheostat.runtime.completion import Completion
+from rheostat.runtime.writing import attaches, matching_form
+from rheostat.vocabulary import END, NUMBER, UNKNOWN, Vocabulary, tokenize
+
+unhurried = settings(deadline=None)
+WORDS = st.text(st.sampled_from("abAB'’éÉßσςİ1-.@\\"), min_size=1, max_size=4)
+
+
+def completion(*words: str, tokenizer: str = "words") -> Completion:
+    return Completion(Vocabulary((UNKNOWN, END, *words)), tokenizer)
+
+
+def found(own: Completion, prefix: str, attach: bool = False) -> set[str]:
+    return {own._vocabulary.words[place] for place in own.ids_with_prefix(prefix, attach=attach)}
+
+
+def test_words_with_a_prefix_are_found() -> None:
+    own = completion("game", "gap", "go", "again", "g")
+    assert found(own, "ga") == {"game", "gap"}
+    assert found(own, "g") == {"game", "gap", "go", "g"}
+    assert found(own, "gapx") == set()
+    assert found(own, "") == {"game", "gap", "go", "again", "g"}
+
+
+def test_small_and_capital_letters_are_the_same() -> None:
+    assert found(completion("game"), "Ga") == {"game"}
+    cased = completion("game", "Game", "GA", tokenizer="wikitext")
+    assert found(cased, "ga") == found(cased, "GA") == {"game", "Game", "GA"}
+
+
+def test_typographic_apostrophes_are_straight_ones() -> None:
+    assert found(completion("don't", "dont"), "don’") == {"don't"}
+
+
+def test_what_no_keyboard_would_insert_is_never_suggested() -> None:
+    own = completion(NUMBER, "a", ",", "...", "🙂")
+    assert found(own, "") == {"a"}
+    assert found(completion("N", "n", "mgm\\/ua", "\\*", "$", tokenizer="ptb"), "") == {"n"}
+    assert found(completion("@-@", "@,@", "a", "U.S.", "\ufeff", tokenizer="wikitext"), "") == {"a", "U.S."}
+    assert found(own, "<") == set()
+
+
+def test_excluded_words_are_never_suggested() -> None:
+    own = Completion(Vocabulary((UNKNOWN, END, "good", "goods")), "words", excluded=[3])
+    assert own.ids_with_prefix("goo").tolist() == [2]
+    assert own.allowed_mask().tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "parts", "alone"),
+    [("ptb", {"n't", "'s"}, {"'80s", "no"}), ("wikitext", {"'t", "'Brien"}, {"'80s", "no"})],
+)
+def test_parts_of_words_come_only_behind_words(tokenizer: str, parts: set[str], alone: set[str]) -> None:
+    own = completion(*sorted(parts | alone), tokenizer=tokenizer)
+    assert found(own, "") == alone
+    assert found(own, "", attach=True) == alone | parts
+    assert found(own, "n") == {"no"}
+    assert found(own, "'", attach=True) == {part for part in parts if part.startswith("'")}
+
+
+@unhurried
+@given(st.lists(WORDS, unique=True), WORDS, st.sampled_from(["words", "ptb", "wikitext"]), st.booleans())
+def test_prefixes_find_what_a_search_through_all_words_finds(
+    words: list[str], prefix: str, tokenizer: str, attach: bool
+) -> None:
+    own = completion(*words, tokenizer=tokenizer)
+    form = matching_form(prefix)
+    every = found(own, "", attach=True)
+    assert every <= set(words)
+    expected = {word for word in every if matching_form(word).startswith(form) and attaches(word, tokenizer) == attach}
+    if form:
+        assert found(own, prefix, attach) == expected
+
+
+@unhurried
+@given(
+    st.lists(WORDS, unique=True, min_size=1),
+    st.sampled_from([None, "a", "A", "ab"]),
+    st.integers(0, 5),
+    st.integers(0, 9),
+)
+def test_the_best_words_are_those_of_a_full_sort(words: list[str], prefix: str | None, k: int, seed: int) -> None:
+    own = completion(*words)
+    generator = np.random.default_rng(seed)
+    scores = generator.integers(-3, 0, len(words) + 2).astype(np.float32)  # many are equal
+    allowed = np.flatnonzero(own.allowed_mask(prefix))
+    expected = sorted(allowed.tolist(), key=lambda place: (-scores[place], place))[:k]
+    ids, probabilities = own.best(scores, prefix, k)
+    assert ids.tolist() == expected
+    np.testing.assert_allclose(probabilities, np.exp(scores[expected].astype(float)))
+
+
+def test_masks_agree_with_ids_and_cannot_be_changed() -> None:
+    own = completion("game", "gap", "n't", tokenizer="ptb")
+    assert own.allowed_mask("ga").tolist() == [False, False, True, True, False]
+    assert own.allowed_mask(None).tolist() == own.allowed_mask("").tolist() == [False, False, True, True, False]
+    assert own.allowed_mask(None, attach=True).tolist() == [False, False, True, True, True]
+    assert own.allowed_mask() is own.allowed_mask(None)
+    for array in (own.allowed_mask(), own.ids_with_prefix("ga"), own.ids_with_prefix("")):
+        assert not array.flags.writeable
+
+
+def test_a_prefix_of_a_million_letters_matches_nothing() -> None:
+    own = completion("game")
+    prefix = "g" * 1_000_000
+    assert not own.allowed_mask(prefix).any()
+    assert not len(own.ids_with_prefix(prefix))
+    assert not len(own.best(np.zeros(3, np.float32), prefix, 3)[0])
+
+
+def test_typing_a_suggestion_gives_the_word_back() -> None:
+    """Otherwise a model would read something else than what it suggested."""
+    with open_model(shared_model()) as file:
+        own, words = Completion(file.vocabulary, file.tokenizer), file.vocabulary.words
+    suggested = [words[place] for place in own.ids_with_prefix("")]
+    changed = [word for word in suggested if tokenize(word, "ptb") != [word]]
+    assert len(suggested) > 9_900
+    assert len(changed) < 20, changed

@@ -1,0 +1,281 @@
+"""`rheostat export`: the folder is complete, correct without this package, and never half written."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from models import TINY, write_tiny
+from rheostat.cli.export import export as export_command
+from rheostat.errors import PrecisionError, RheostatError
+from rheostat.model_file import open_model
+from rheostat.operating_point import cut, full_point
+from rheostat.runtime.engine import Engine
+from rheostat.runtime.export import ExportError, export
+from rheostat.runtime.quantization import Precision, prepare
+from rheostat.shape import Cell
+
+ROOT = Path(__file__).parents[2]
+IDS = [1, 4, 2, 7, 7, 3, 0, 5]
+SHAPES: list[Cell] = list(TINY)
+
+app = typer.Typer()
+app.command()(export_command)
+
+
+def run(*arguments: str) -> str:
+    answer = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout
+
+
+def export_tiny(folder: Path, cell: Cell = "qrnn", precision: Precision = "int8", point: str = "") -> dict[str, Any]:
+    with open_model(write_tiny(folder / "model.safetensors", cell)) as file:
+        return export(file, file.point(point) if point else full_point(file.shape), folder / "out", precision)
+
+
+def open_graph(folder: Path, manifest: dict[str, Any], form: str) -> onnxruntime.InferenceSession:
+    path = folder / "out" / manifest["graphs"][form]["file"]
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def initial_state(manifest: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {part["input"]: np.zeros(part["shape"], np.float32) for part in manifest["state"]}
+
+
+def step_through(folder: Path, manifest: dict[str, Any], allowed: np.ndarray) -> tuple[list[np.ndarray], list[Any]]:
+    """(log p after the last word, its best words and their probabilities; the state)."""
+    session, state = open_graph(folder, manifest, "step"), initial_state(manifest)
+    names = ["log_probabilities", "top_words", "top_probabilities"]
+    for token in IDS:
+        feeds = {"token": np.array([token]), "k": np.array([3]), "allowed": allowed, **state}
+        (*answers,) = session.run(names + [part["output"] for part in manifest["state"]], feeds)
+        state = {part["input"]: value for part, value in zip(manifest["state"], answers[3:], strict=True)}
+    return answers[:3], answers[3:]
+
+
+@pytest.mark.parametrize("precision", get_args(Precision))
+@pytest.mark.parametrize("cell", SHAPES)
+def test_exported_graphs_give_the_answers_of_the_engine(tmp_path: Path, cell: Cell, precision: Precision) -> None:
+    manifest = export_tiny(tmp_path, cell, precision, "second" if cell == "qrnn" else "")
+    with open_model(tmp_path / "model.safetensors") as file:
+        point = file.point("second") if cell == "qrnn" else full_point(file.shape)
+        engine = Engine.build(*cut(prepare(file.stored_weights(), precision), file.shape, point), precision, 1)
+    allowed = np.ones(TINY[cell].vocabulary_size, np.uint8)
+    allowed[[0, 1]] = 0
+    (scores, words, probabilities), state = step_through(tmp_path, manifest, allowed)
+    expected = engine.step(engine.replay(engine.initial_state(), IDS[:-1]), IDS[-1], 3, allowed.astype(bool))
+    np.testing.assert_allclose(scores[0], expected.log_probabilities, atol=1e-5)
+    np.testing.assert_array_equal(words, expected.words)
+    np.testing.assert_allclose(probabilities, expected.probabilities, atol=1e-5)
+    for found, wanted in zip(state, expected.state, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", SHAPES)
+def test_replaying_a_text_equals_stepping_through_it(tmp_path: Path, cell: Cell) -> None:
+    manifest = export_tiny(tmp_path, cell)
+    allowed = np.ones(TINY[cell].vocabulary_size, np.uint8)
+    _, state = step_through(tmp_path, manifest, allowed)
+    names = [part["output"] for part in manifest["state"]]
+    session = open_graph(tmp_path, manifest, "replay")
+    replayed = session.run(names, {"tokens": np.array(IDS), **initial_state(manifest)})
+    for found, wanted in zip(replayed, state, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_manifest_describes_what_the_graphs_take_and_give(tmp_path: Path) -> None:
+    manifest = export_tiny(tmp_path)
+    types = {"tensor(int64)": "int64", "tensor(float)": "float32", "tensor(uint8)": "uint8"}
+    for form, described in manifest["graphs"].items():
+        session = open_graph(tmp_path, manifest, form)
+        for ports, found in (
+            (described["inputs"], session.get_inputs()),
+            (described["outputs"], session.get_outputs()),
+        ):
+            assert [(port["name"], port["type"], port["shape"]) for port in ports] == [
+                (port.name, types[port.type], port.shape) for port in found
+            ]
+
+
+def test_manifest_says_what_the_point_costs_and_where_it_comes_from(tmp_path: Path) -> None:
+    manifest = export_tiny(tmp_path, point="second")
+    with open_model(tmp_path / "model.safetensors") as file:
+        point = file.point("second")
+        assert manifest["flops"] == point.cut_shape(file.shape).flops
+        assert manifest["flops_fraction"] == point.flops_fraction
+        assert manifest["shape"]["hidden_sizes"] == list(point.widths)
+        assert manifest["vocabulary"]["special_ids"] == {"<unk>": 0, "<eos>": 1}
+    assert (manifest["format"], manifest["format_version"]) == ("rheostat-export", 1)
+    assert manifest["tokenizer"] == "words" and manifest["precision"] == "int8"
+    assert {"command", "rheostat", "date"} <= set(manifest["provenance"])
+    assert manifest == json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))
+
+
+def test_manifest_counts_the_bytes_of_every_other_file(tmp_path: Path) -> None:
+    manifest = export_tiny(tmp_path)
+    found = {path.name: path.stat().st_size for path in (tmp_path / "out").iterdir()}
+    del found["manifest.json"]
+    assert manifest["bytes"] == found
+
+
+def test_words_and_spellings_are_those_of_the_model(tmp_path: Path) -> None:
+    with open_model(write_tiny(tmp_path / "model", casing={"word3": "Word3"})) as file:
+        manifest = export(file, full_point(file.shape), tmp_path / "out")
+        assert (tmp_path / "out" / "vocabulary.txt").read_bytes() == file.vocabulary.to_bytes()
+    assert (tmp_path / "out" / "casing.txt").read_text(encoding="utf-8") == "Word3"
+    assert manifest["casing"] == {"file": "casing.txt", "words": 1}
+
+
+def test_a_model_without_spellings_has_no_file_of_them(tmp_path: Path) -> None:
+    assert export_tiny(tmp_path)["casing"] is None
+    assert not (tmp_path / "out" / "casing.txt").exists()
+
+
+@pytest.mark.parametrize("precision", get_args(Precision))
+def test_exported_graphs_pass_the_checker(tmp_path: Path, precision: Precision) -> None:
+    manifest = export_tiny(tmp_path, precision=precision)
+    for described in manifest["graphs"].values():
+        model = onnx.load(tmp_path / "out" / described["file"])
+        onnx.checker.check_model(model)
+        assert {entry.domain for entry in model.opset_import} == {"", "com.microsoft"}
+
+
+def test_no_input_has_a_type_that_an_application_cannot_make(tmp_path: Path) -> None:
+    types = {port["type"] for graph in export_tiny(tmp_path)["graphs"].values() for port in graph["inputs"]}
+    assert types == {"int64", "uint8", "float32"}  # ONNX Runtime for iOS has no truth values
+
+
+# The folder
+
+
+def test_an_earlier_export_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    with open_model(write_tiny(tmp_path / "model", casing={"word3": "Word3"})) as file:
+        export(file, full_point(file.shape), tmp_path / "out")
+    export_tiny(tmp_path, precision="fp32")
+    assert not (tmp_path / "out" / "casing.txt").exists()
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["precision"] == "fp32"
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "model.safetensors", "out"}
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    export_tiny(tmp_path)
+    assert (tmp_path / "out" / "step.onnx").exists()
+
+
+def test_a_folder_in_a_folder_that_is_not_there_yet_is_made(tmp_path: Path) -> None:
+    with open_model(write_tiny(tmp_path / "model")) as file:
+        export(file, full_point(file.shape), tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b" / "manifest.json").exists()
+
+
+def test_something_else_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("precious")
+    with pytest.raises(ExportError, match="something else than an earlier export"):
+        export_tiny(tmp_path)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
+
+
+def test_an_earlier_export_with_other_files_in_it_is_not_overwritten(tmp_path: Path) -> None:
+    export_tiny(tmp_path)
+    (tmp_path / "out" / "notes.txt").write_text("precious")
+    with pytest.raises(ExportError, match=r"'notes\.txt', which no export wrote"):
+        export_tiny(tmp_path)
+    assert (tmp_path / "out" / "notes.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"format": "other"}', "\xff"])
+def test_a_folder_with_another_manifest_is_not_overwritten(tmp_path: Path, manifest: str) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "manifest.json").write_text(manifest, encoding="latin-1")
+    with pytest.raises(ExportError, match="something else"):
+        export_tiny(tmp_path)
+
+
+def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("precious")
+    with pytest.raises(ExportError, match="is not a folder"):
+        export_tiny(tmp_path)
+    assert (tmp_path / "out").read_text() == "precious"
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with open_model(write_tiny(tmp_path / "model")) as file, pytest.raises(ExportError, match="could not be written"):
+        export(file, full_point(file.shape), tmp_path / "file" / "out")
+
+
+def test_a_graph_too_large_for_one_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rheostat.runtime.export.LARGEST_GRAPH", 100)
+    with pytest.raises(ExportError, match=r"step\.onnx would have"):
+        export_tiny(tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_failed_export_leaves_the_earlier_one_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    export_tiny(tmp_path)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("rheostat.runtime.export._write_words", fail)
+    with pytest.raises(ExportError, match="No space left on device"):
+        export_tiny(tmp_path, precision="fp32")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    assert {path.name for path in tmp_path.iterdir()} == {"model.safetensors", "out"}
+
+
+# The command
+
+
+def test_command_writes_the_folder_and_says_so(tmp_path: Path) -> None:
+    model = str(write_tiny(tmp_path / "model"))
+    shown = run(model, "--knob", "0.6", "-o", str(tmp_path / "out"))
+    assert "random-3-0.6" in shown and "int8" in shown and (tmp_path / "out" / "sequence.onnx").exists()
+
+
+def test_command_prints_the_manifest(tmp_path: Path) -> None:
+    model = str(write_tiny(tmp_path / "model"))
+    printed = json.loads(run(model, "--point", "second", "--precision", "fp32", "-o", str(tmp_path / "out"), "--json"))
+    assert printed["operating_point"]["name"] == "second" and printed["precision"] == "fp32"
+
+
+def test_command_names_the_precisions_there_are(tmp_path: Path) -> None:
+    with pytest.raises(PrecisionError, match="expected one of fp32, int8, int4"):
+        run(str(write_tiny(tmp_path / "model")), "--precision", "int2", "-o", str(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
+
+
+def test_errors_are_of_the_one_tree() -> None:
+    assert issubclass(ExportError, RheostatError)
+
+
+def test_help_ends_with_an_example() -> None:
+    assert (export_command.__doc__ or "").strip().splitlines()[-1].strip().startswith("Example: rheostat ")
+
+
+def test_the_python_of_the_page_runs_without_this_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export_tiny(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert "rheostat" not in example
+    exec(compile(example, "export.md", "exec"), {})
+    suggestions = eval(capsys.readouterr().out)
+    assert len(suggestions) == 3 and all(word.startswith("word") and 0 < p < 1 for word, p in suggestions)

@@ -1,0 +1,111 @@
+"""`rheostat govern`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from models import GOLDEN
+from rheostat.benchmark.published import load_published
+from rheostat.cli.govern import govern
+from rheostat.errors import RheostatError
+from rheostat.knob import choose
+from rheostat.model_file import open_model
+
+DAY = str(Path(__file__).parents[1] / "data" / "traces" / "ordinary-day.csv")
+MODEL = GOLDEN / "golden-float32.safetensors"
+FULL = load_published().table("ptb").full
+
+app = typer.Typer()
+app.command()(govern)
+
+
+def run(*arguments: str) -> str:
+    answer = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    return answer.stdout
+
+
+def totals(*arguments: str) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in json.loads(run("--trace", DAY, "--json", *arguments))["behaviours"]}
+
+
+def test_the_table_compares_three_behaviours_and_says_what_is_estimated() -> None:
+    shown = run("--trace", DAY)
+    for word in ("governed", "always full", "off at 20%", "ESTIMATE", "Raspberry Pi 3", "224 ms", "296 mJ"):
+        assert word in shown
+
+
+def test_json_is_one_line_with_the_papers_cost() -> None:
+    shown = run("--trace", DAY, "--json")
+    assert shown.count("\n") == 1
+    summary = json.loads(shown)
+    assert (summary["estimate"]["latency_ms"], summary["estimate"]["energy_mj"]) == (FULL.latency_ms, FULL.energy_mj)
+    assert "Raspberry Pi 3" in summary["estimate"]["energy_source"]
+    assert summary["files"] == []
+    assert 0 < summary["energy_saved"] < 1
+
+
+def test_a_given_cost_is_used_and_said_to_be_given() -> None:
+    assert "2 ms (given) and 1 mJ (given)" in run("--trace", DAY, "--latency-ms", "2", "--energy-mj", "1")
+    full = totals("--latency-ms", "2", "--energy-mj", "1")["always full"]
+    assert full["p95_latency_ms"] == 2
+    assert full["energy_j"] == pytest.approx(full["queries_served"] / 1000)
+
+
+def test_a_models_points_spend_what_they_really_spend(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("largest_knob = 0.7\n")
+    with open_model(MODEL) as file:
+        share = choose(file, 0.7).flops_fraction
+    spent = totals("--policy", str(policy), "--model", str(MODEL))
+    assert share < 0.7
+    governed, full = spent["governed"]["energy_j"], spent["always full"]["energy_j"]
+    assert governed == pytest.approx(full * share)
+
+
+def test_files_are_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "new" / "report"
+    shown = run("--trace", DAY, "-o", str(out))
+    for name in ("govern.json", "govern.png", "govern.svg"):
+        assert (out / name).stat().st_size > 10_000
+        assert name in shown
+    contents = json.loads((out / "govern.json").read_text(encoding="utf-8"))
+    series = contents["series"]
+    assert contents["kind"] == "govern" and contents["policy"]["when"] and contents["provenance"]["rheostat"]
+    lengths = {len(series["time_s"]), len(series["level"]), *(len(values) for values in series["governed"].values())}
+    assert len(lengths) == 1
+    assert series["governed"]["energy_j"][-1] == contents["behaviours"][0]["energy_j"]
+    assert None in series["off at 20%"]["latency_ms"]
+
+
+def test_the_picture_names_its_units(tmp_path: Path) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    with matplotlib.rc_context({"svg.fonttype": "none"}):  # letters as letters, not as outlines
+        run("--trace", DAY, "-o", str(tmp_path))
+    picture = (tmp_path / "govern.svg").read_text(encoding="utf-8")
+    for word in ("knob (% of FLOPs)", "latency (ms/query)", "energy so far (J)", "time (h)", "ESTIMATE"):
+        assert word in picture
+
+
+def test_a_folder_that_cannot_be_made_is_said_to_be(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RheostatError, match="cannot write to"):
+        run("--trace", DAY, "-o", str(tmp_path / "file"))
+
+
+def test_a_policy_that_does_not_exist_names_those_that_do() -> None:
+    with pytest.raises(RheostatError, match="no-such: no such policy; expected default"):
+        run("--trace", DAY, "--policy", "no-such")
+
+
+def test_a_trace_named_like_markup_is_shown_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "[red]day.csv"
+    path.write_text("time_s,level,charging,queries\n0,0.5,0,3\n")
+    assert "[red]day" in run("--trace", str(path))

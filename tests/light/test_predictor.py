@@ -1,0 +1,284 @@
+"""The predictor: suggestions, what is remembered, the knob, the user's words, and any text there may be."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rheostat
+from models import make_ranking, make_weights, write_tiny
+from rheostat import knob as knob_positions
+from rheostat.errors import OperatingPointError, RheostatError
+from rheostat.model_file import open_model
+from rheostat.operating_point import cut
+from rheostat.runtime.engine import Engine
+from rheostat.runtime.predictor import Predictor
+from rheostat.shape import ModelShape
+from rheostat.vocabulary import END, UNKNOWN, Vocabulary
+
+WORDS = (
+    UNKNOWN,
+    END,
+    *["i", "am", "the", "game", "gate", "gates", "garden", "sees", "saw", "boat", "paris", ".", ",", "<num>"],
+)
+SHAPE = ModelShape(len(WORDS), 8, (24, 20, 8), (2, 1, 1))
+TEXT = ["i", "saw", "the", "boat", ".", "the", "garden", "gate", "sees", "paris", ",", "i", "am", "the", "game"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(
+        tmp_path_factory.mktemp("predictor") / "model.safetensors",
+        shape=SHAPE,
+        vocabulary=Vocabulary(WORDS),
+        weights=make_weights(SHAPE, seed=5),
+        casing={"paris": "Paris"},
+        rankings=[make_ranking(SHAPE, 3, "random")],
+        points=[],
+        default_ranking="random",
+    )
+
+
+def words_of(suggestions: list[rheostat.Suggestion]) -> list[str]:
+    return [suggestion.word for suggestion in suggestions]
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The tokens that engines step through."""
+    seen: list[int] = []
+    step = Engine.step
+
+    def counted(self: Engine, state: object, token: int, *rest: object) -> object:
+        seen.append(token)
+        return step(self, state, token, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Engine, "step", counted)
+    return seen
+
+
+def test_suggestions_are_the_most_probable_words_that_a_keyboard_may_offer(model: Path) -> None:
+    predictor = rheostat.load(model, precision="fp32")
+    log_probabilities = predictor.read([END, "i", "saw"])
+    order = [WORDS[i] for i in np.argsort(-log_probabilities) if WORDS[i] not in (UNKNOWN, END, ".", ",", "<num>")]
+    found = predictor.suggest("I saw", k=5)
+    assert [word.lower() for word in words_of(found)] == order[:5]
+    assert found[0].probability == pytest.approx(float(np.exp(log_probabilities[WORDS.index(order[0])])), rel=1e-5)
+
+
+def test_a_prefix_ranks_only_the_words_that_begin_with_it_exactly(model: Path) -> None:
+    predictor = rheostat.load(model, precision="fp32")
+    log_probabilities = predictor.read([END, "i", "saw", "the"])
+    expected = sorted((w for w in WORDS if w.startswith("ga")), key=lambda w: -log_probabilities[WORDS.index(w)])
+    assert words_of(predictor.suggest("I saw the", k=9, prefix="ga")) == expected
+    assert words_of(predictor.complete("I saw the ga", k=9)) == expected
+
+
+def test_capitals_come_back(model: Path) -> None:
+    predictor = rheostat.load(model)
+    assert words_of(predictor.suggest("the boat sees", prefix="par")) == ["Paris"]
+    assert words_of(predictor.complete("I saw. Gar")) == ["Garden"]
+
+
+def test_one_more_word_costs_one_step_and_deleting_words_costs_none(model: Path, steps: list[int]) -> None:
+    predictor = rheostat.load(model)
+    typed = " ".join(TEXT)
+    predictor.suggest(typed)
+    steps.clear()
+    predictor.suggest(typed + " the")
+    assert len(steps) == 1
+    steps.clear()
+    for end in range(len(TEXT), len(TEXT) - 5, -1):
+        predictor.suggest(" ".join(TEXT[:end]))
+    assert not steps
+
+
+def test_typing_letters_of_a_word_costs_no_step(model: Path, steps: list[int]) -> None:
+    predictor = rheostat.load(model)
+    predictor.complete("i saw the ")
+    steps.clear()
+    for letters in ("g", "ga", "gat", "gate"):
+        predictor.complete(f"i saw the {letters}")
+    assert not steps
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_turning_the_knob_mid_sentence_equals_a_fresh_run(model: Path, precision: str) -> None:
+    turned = rheostat.load(model, precision=precision)  # type: ignore[arg-type]
+    chance = random.Random(4)
+    for end in range(1, len(TEXT) + 1):
+        knob = chance.choice([1.0, 0.8, 0.6, 0.4])
+        turned.turn(knob)
+        fresh = rheostat.load(model, knob=knob, precision=precision)  # type: ignore[arg-type]
+        found, expected = (p.suggest(" ".join(TEXT[:end])) for p in (turned, fresh))
+        assert words_of(found) == words_of(expected)
+        assert [s.probability for s in found] == pytest.approx([s.probability for s in expected], rel=1e-4)
+
+
+def test_the_knob_never_spends_more_than_asked(model: Path) -> None:
+    predictor = rheostat.load(model)
+    for knob in (1.0, 0.77, 0.5, 0.31):
+        predictor.turn(knob)
+        assert predictor.flops_fraction <= knob
+        assert predictor.knob == knob
+
+
+def test_a_position_that_cannot_be_served_is_an_error_and_changes_nothing(model: Path) -> None:
+    predictor = rheostat.load(model, knob=0.7)
+    before = predictor.point
+    for wrong in ({"knob": 0.0}, {"knob": 1.5}, {"point": "no such"}, {}, {"knob": 0.5, "latency_ms": 1.0}):
+        for wait in (True, False):
+            with pytest.raises(OperatingPointError):
+                predictor.turn(**wrong, wait=wait)  # type: ignore[arg-type]
+    assert predictor.point is before
+
+
+def test_a_new_point_is_built_in_the_background_while_the_old_one_serves(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = rheostat.load(model)
+    may_build, build = threading.Event(), Engine.build
+
+    def slow(*arguments: object) -> Engine:
+        may_build.wait(10)
+        return build(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Engine, "build", slow)
+    predictor.turn(0.6, wait=False)
+    assert predictor.flops_fraction == 1
+    assert predictor.suggest("i saw the")
+    may_build.set()
+    for _ in range(500):
+        if predictor.flops_fraction < 1:
+            break
+        threading.Event().wait(0.02)
+    assert predictor.knob == 0.6
+
+
+def test_of_several_turns_in_the_background_the_last_one_counts(model: Path) -> None:
+    predictor = rheostat.load(model)
+    for knob in (0.9, 0.8, 0.7, 0.6, 0.5):
+        predictor.turn(knob, wait=False)
+    predictor.turn(0.4)
+    threading.Event().wait(0.3)
+    assert predictor.knob == 0.4
+
+
+def test_a_latency_is_met_by_the_largest_point_that_was_measured_to_fit(model: Path) -> None:
+    predictor = rheostat.load(model)
+    predictor.turn(latency_ms=1000)
+    assert predictor.flops_fraction == 1
+    with pytest.raises(OperatingPointError, match="ms a query were asked for"):
+        predictor.turn(latency_ms=1e-9)
+
+
+def test_the_cache_of_points_is_bounded_and_the_one_in_use_stays(model: Path) -> None:
+    predictor = Predictor(model, cache_bytes=1, history_bytes=1 << 20)
+    for knob in (0.9, 0.8, 0.7):
+        predictor.turn(knob)
+        assert predictor.suggest("i saw")
+    assert predictor._points.visited(0.7, None)
+    assert not predictor._points.visited(0.9, None)
+
+
+def test_threads_get_the_answers_they_would_get_alone(model: Path) -> None:
+    predictor = rheostat.load(model, knob=0.7)
+    texts = [" ".join(TEXT[start:end]) for start in range(6) for end in range(start + 1, len(TEXT))]
+    alone = {text: words_of(rheostat.load(model, knob=0.7).suggest(text)) for text in texts[::9]}
+    wrong: list[str] = []
+
+    def type_all(seed: int) -> None:
+        for text in random.Random(seed).sample(texts, len(texts)):
+            found = words_of(predictor.suggest(text))
+            if text in alone and found != alone[text]:
+                wrong.append(text)
+
+    threads = [threading.Thread(target=type_all, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_learnt_words_are_suggested_at_once_listed_and_forgotten(model: Path, tmp_path: Path) -> None:
+    predictor = rheostat.load(model, user_words=tmp_path / "words.json")
+    assert "Rheostat" not in words_of(predictor.complete("the Rhe"))
+    predictor.learn("Rheostat")
+    assert words_of(predictor.complete("the Rhe")) == ["Rheostat"]
+    again = rheostat.load(model, user_words=tmp_path / "words.json")
+    assert words_of(again.complete("the rhe"))[0] == "Rheostat"
+    assert again.complete("the rhe")[0].source == "user"
+    assert [word.word for word in again.user_words.words()] == ["Rheostat"]
+    assert again.forget("Rheostat")
+    assert not again.complete("the rhe")
+
+
+def test_words_that_are_never_to_be_suggested_are_not(model: Path) -> None:
+    predictor = rheostat.load(model, never=["game", "Gates"])
+    predictor.learn("game")
+    assert set(words_of(predictor.suggest("i saw the", k=9, prefix="ga"))) == {"gate", "garden"}
+
+
+def test_special_tokens_and_punctuation_are_never_suggested(model: Path) -> None:
+    found = words_of(rheostat.load(model).suggest("i", k=50))
+    assert not set(found) & {UNKNOWN, END, "<num>", ".", ","}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "   \n\n ",
+        "x" * 10_000,
+        "i saw the " * 100_000,
+        "\x00\x01\x1b[31m\x7f",
+        "👩‍👩‍👧‍👦🇩🇪👍🏽 the",
+        "שלום עולם the مرحبا",
+        "<unk> <eos> <num>",
+        "i\ud800saw",
+    ],
+)
+def test_any_text_gets_an_answer(model: Path, text: str) -> None:
+    predictor = rheostat.load(model)
+    assert len(predictor.suggest(text)) == 3
+    assert isinstance(predictor.complete(text), list)
+
+
+def test_long_texts_are_read_within_the_bound(model: Path) -> None:
+    predictor = Predictor(model, context=16)
+    long = " ".join(TEXT * 50)
+    assert words_of(predictor.suggest(long)) == words_of(Predictor(model, context=16).suggest(long))
+
+
+@pytest.mark.parametrize("k", [0, -1, 1000])
+def test_an_impossible_number_of_suggestions_is_refused(model: Path, k: int) -> None:
+    with pytest.raises(RheostatError, match="suggestions were asked for"):
+        rheostat.load(model).suggest("i", k=k)
+
+
+def test_the_predictor_reads_as_the_engine_does(model: Path) -> None:
+    with open_model(model) as file:
+        weights, shape = cut(file.weights(), file.shape, knob_positions.choose(file, 0.6))
+    engine = Engine.build(weights, shape, "fp32", 1)
+    state = engine.initial_state()
+    for word in (END, *TEXT):
+        step = engine.step(state, WORDS.index(word))
+        state = step.state
+    predictor = rheostat.load(model, knob=0.6, precision="fp32")
+    np.testing.assert_allclose(predictor.read([END, *TEXT]), step.log_probabilities, atol=1e-5)
+
+
+def test_memory_and_answers_stay_the_same_over_many_random_texts(model: Path) -> None:
+    predictor = Predictor(model, history_bytes=1 << 18)
+    chance = random.Random(1)
+    words: list[str] = []
+    for _ in range(3000):
+        words = [*words[-40:], chance.choice(WORDS[2:-3])] if chance.random() < 0.9 else words[:-3]
+        predictor.suggest(" ".join(words))
+        assert predictor._serving.history.size_bytes <= 1 << 18
+    assert words_of(predictor.suggest(" ".join(words))) == words_of(rheostat.load(model).suggest(" ".join(words)))

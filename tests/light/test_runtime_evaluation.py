@@ -1,0 +1,67 @@
+"""Quality of a text on the runtime: the protocol, against plain arithmetic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from models import TINY, make_weights, write_tiny
+from rheostat.errors import CorpusError
+from rheostat.model_file import open_model
+from rheostat.operating_point import full_point
+from rheostat.runtime import evaluation
+from rheostat.runtime.engine import Engine
+from rheostat.runtime.evaluation import RuntimeEvaluator, evaluate, stretch_size
+
+IDS = np.random.default_rng(5).integers(0, 11, 40)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine.build(make_weights(TINY["qrnn"]), TINY["qrnn"], "fp32", 1)
+
+
+def test_every_token_but_the_first_is_predicted_once(engine: Engine) -> None:
+    state, losses, ranks = engine.initial_state(), [], []
+    for token, target in zip(IDS[:-1].tolist(), IDS[1:].tolist(), strict=True):
+        step = engine.step(state, token)
+        state = step.state
+        losses.append(-step.log_probabilities[target])
+        ranks.append((step.log_probabilities > step.log_probabilities[target]).sum())
+    quality = evaluate(engine, IDS)
+    assert quality.predictions == 39
+    assert quality.loss == pytest.approx(np.mean(losses), abs=1e-5)
+    assert quality.recall == {k: np.mean(np.array(ranks) < k) for k in (1, 3, 5)}
+
+
+def test_the_length_of_a_stretch_changes_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, shares = evaluate(engine, IDS), list[float]()
+    monkeypatch.setattr(evaluation, "MOST_TOKENS", 7)
+    apart = evaluate(engine, IDS, shares.append)
+    assert apart.loss == pytest.approx(whole.loss, abs=1e-6)
+    assert apart.recall == whole.recall
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
+def test_a_large_vocabulary_takes_short_stretches() -> None:
+    assert stretch_size(10_000) * 10_000 <= evaluation.MOST_NUMBERS
+    assert stretch_size(267_735) == 31
+    assert stretch_size(11) == evaluation.MOST_TOKENS
+    assert stretch_size(2**30) == 1
+
+
+def test_a_text_of_one_token_is_refused(engine: Engine) -> None:
+    with pytest.raises(CorpusError, match="expected at least two tokens"):
+        evaluate(engine, IDS[:1])
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-6), ("int8", 0.02), ("int4", 0.05)])
+def test_points_of_a_file_are_measured_in_every_precision(tmp_path: Path, precision: Any, tolerance: float) -> None:
+    with open_model(write_tiny(tmp_path / "model.safetensors")) as file:
+        evaluator, exact = RuntimeEvaluator(file, precision, 1), RuntimeEvaluator(file, threads=1)
+        for point in [full_point(file.shape), *file.points()]:
+            assert evaluator.quality(point, IDS).loss == pytest.approx(exact.quality(point, IDS).loss, abs=tolerance)

@@ -1,0 +1,331 @@
+"""Typed text as the words a model reads, and its words as a user sees them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rheostat.runtime.writing import (
+    Suggestion,
+    Typed,
+    as_context,
+    at_sentence_start,
+    compose,
+    context_words,
+    distinct,
+    present,
+    split_typed,
+)
+from rheostat.vocabulary import END, TOKENIZERS, tokenize
+
+unhurried = settings(deadline=None)
+PIECES = [
+    "a",
+    "Mr.",
+    "No.",
+    "5",
+    "N",
+    "don't",
+    "dogs'",
+    "'s",
+    "x-y",
+    "1,000",
+    "\n",
+    " ",
+    "\n\n",
+    "!",
+    "🙂",
+    "שלום",
+    "\x07",
+]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=150).map(" ".join)
+ANYTHING = st.text(st.characters(exclude_categories=()), max_size=60)
+NASTY = {
+    "a megabyte of words": "hello there, " * 80_000,
+    "a megabyte of lines": "hi\n" * 350_000,
+    "a megabyte of one word": "a" * 1_000_000,
+    "a megabyte of spaces": " " * 1_000_000,
+    "a megabyte of control characters": "\x00\x1b\x07" * 330_000,
+    "a megabyte of emoji": "👩‍👩‍👧" * 200_000,
+    "a megabyte of combining marks": "e" + "\u0301" * 1_000_000,
+    "a megabyte of apostrophes": "'" * 1_000_000,
+    "a megabyte of numbers": "No. 5 " * 170_000,
+    "right to left": "שלום עולם " * 100_000,
+    "half characters": "\ud800 \udc00" * 300_000,
+}
+
+
+def everything(text: str, tokenizer: str) -> list[str]:
+    """All words of a text as the corpora have them: an `<eos>` for the line before, and one for each line end."""
+    words = [END]
+    for place, line in enumerate(text.split("\n")):
+        if place and not (tokenizer == "words" and words[-1] == END):
+            words.append(END)
+        words += tokenize(line, tokenizer)
+    return words
+
+
+# --- reading: text -> words
+
+
+def test_a_text_begins_where_a_line_ends() -> None:
+    assert context_words("", "words") == [END]
+    assert context_words("See you", "words") == [END, "see", "you"]
+
+
+def test_line_ends_are_read_and_blank_lines_as_in_the_corpora() -> None:
+    assert context_words("hi\n\nyou\n", "words") == [END, "hi", END, "you", END]
+    assert context_words("hi\n\nyou\n", "wikitext") == [END, "hi", END, END, "you", END]
+
+
+@unhurried
+@given(st.one_of(TEXTS, ANYTHING), st.sampled_from(TOKENIZERS))
+@example("x " * 127 + "No. 5", "ptb")  # a block would end behind "No."
+@example("x " * 126 + "y No. 5", "wikitext")
+def test_a_text_within_the_limit_is_read_as_a_whole(text: str, tokenizer: str) -> None:
+    assert context_words(text, tokenizer) == everything(text, tokenizer)
+
+
+@unhurried
+@given(TEXTS, st.sampled_from(TOKENIZERS), st.integers(1, 40))
+def test_a_long_text_is_read_from_its_last_words(text: str, tokenizer: str, limit: int) -> None:
+    words = context_words(text, tokenizer, limit)
+    every = everything(text, tokenizer)
+    assert len(words) <= limit
+    assert every[len(every) - len(words) :] == words
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("word", ["word", "a", "incomprehensibilities", "🙂"])
+def test_of_a_long_text_at_least_a_quarter_of_the_limit_is_read(tokenizer: str, word: str) -> None:
+    for count in range(1000, 1100):
+        if tokenizer == "ptb" and word == "🙂":  # it reads no signs
+            continue
+        assert len(context_words(f"{word} " * count, tokenizer, 64)) >= 16
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("word", ["word", "a", "incomprehensible"])
+def test_while_a_long_text_grows_reading_begins_at_the_same_place(tokenizer: str, word: str) -> None:
+    text, before, moves = "", [END], 0
+    for number in range(600):
+        text += f"{word}{number} "
+        for typed in (split_typed(text, tokenizer, 64), split_typed(text + "x", tokenizer, 64)):
+            moves += typed.words[: len(before)] != before
+            before = typed.words
+    assert 0 < moves <= 600 / 16
+
+
+@pytest.mark.parametrize("text", NASTY.values(), ids=NASTY.keys())
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+def test_any_text_is_read_in_bounded_time(text: str, tokenizer: str) -> None:
+    """Bounded by what is read, which is what can be tested without a clock."""
+    typed = split_typed(text, tokenizer)
+    assert len(typed.words) <= 512
+    assert len(typed.prefix) <= len(typed.word) <= 600
+    assert len(as_context(text, tokenizer).words) <= 512
+    at_sentence_start(text)
+
+
+@unhurried
+@given(st.one_of(TEXTS, ANYTHING), st.sampled_from(TOKENIZERS))
+def test_words_and_prefix_are_all_of_the_text(text: str, tokenizer: str) -> None:
+    typed = split_typed(text, tokenizer)
+    assert text.endswith(typed.word + " " * typed.space)
+    assert typed.word.endswith(typed.prefix)
+    if not typed.prefix:
+        assert typed.words == everything(text, tokenizer)
+
+
+# --- reading: the word being typed
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "text", "words", "prefix"),
+    [
+        ("words", "see you at the ga", "see you at the", "ga"),
+        ("words", "see you at the ", "see you at the", ""),
+        ("words", "see you!", "see you !", ""),
+        ("words", 'he said "he', 'he said "', "he"),
+        ("words", "I don", "i", "don"),
+        ("words", "I don'", "i", "don'"),
+        ("words", "I don’t", "i", "don’t"),
+        ("words", "well-kn", "well -", "kn"),
+        ("words", "'he", "'", "he"),
+        ("words", "at 7:3", "at", "3"),
+        ("words", "one\ntw", f"one {END}", "tw"),
+        ("words", "naïve cafe\u0301", "naïve", "cafe\u0301"),
+        ("words", "مرحبا بال", "مرحبا", "بال"),
+        ("words", "🙂", "🙂", ""),
+        ("wikitext", "a role-pl", "a role @-@", "pl"),
+        ("wikitext", "a role-", "a role -", ""),
+        ("wikitext", "the U.S", "the", "U.S"),
+        ("wikitext", "1,0", "1 @,@", "0"),
+        ("wikitext", "I don't", "I don", "'t"),
+        ("wikitext", "O'Br", "O", "'Br"),
+        ("ptb", "a long-t", "a", "long-t"),
+        ("ptb", "a long-", "a", "long-"),
+        ("ptb", "the u.s", "the", "u.s"),
+        ("ptb", "I don'", "i do", "n'"),
+        ("ptb", "I DON'T", "i do", "N'T"),
+        ("ptb", "the man'", "the man", "'"),
+        ("ptb", "it'l", "it", "'l"),
+        ("ptb", "Mr. O'Br", "mr.", "O'Br"),
+        ("ptb", "costs $5", "costs $", "5"),
+    ],
+)
+def test_the_unfinished_word_is_the_prefix(tokenizer: str, text: str, words: str, prefix: str) -> None:
+    typed = split_typed(text, tokenizer)
+    assert (" ".join(typed.words[1:]), typed.prefix) == (words, prefix)
+
+
+def test_the_words_read_stay_the_same_while_a_word_is_typed() -> None:
+    for tokenizer in TOKENIZERS:
+        read = [split_typed("the long-t"[:end], tokenizer).words for end in range(5, 9)]
+        assert all(words == read[0] for words in read), tokenizer
+
+
+def test_a_text_given_as_context_has_no_unfinished_word() -> None:
+    assert as_context("see you at the", "words").words == [END, "see", "you", "at", "the"]
+    typed = as_context("see you at the", "words", prefix="ga")
+    assert (typed.words, typed.prefix) == ([END, "see", "you", "at", "the"], "ga")
+
+
+# --- showing: words -> text
+
+
+@pytest.mark.parametrize("text", [
+    "", " ", "Hi.", "Hi. ", "Hi! ", "Hi?! ", "Hi\n", 'He said "Hi." ', "Hi. (",
+    "Well... ", "Well.... ", "- ", "\n“", "I did. So did I. ", "好。",
+])  # fmt: skip
+def test_sentences_begin_here(text: str) -> None:
+    assert at_sentence_start(text)
+
+
+@pytest.mark.parametrize("text", [
+    "Hi", "Hi ", "Hi, ", "Mr. ", "the U.S. ", "at 5 p.m. ", "J. ", "see: ", "he (", "a - ", "Hi 🙂 ", "x\ny ",
+])  # fmt: skip
+def test_sentences_do_not_begin_here(text: str) -> None:
+    assert not at_sentence_start(text)
+
+
+CASING = {"london": "London", "iphone": "iPhone", "ok": "OK", "mcdonald's": "McDonald's"}
+
+
+@pytest.mark.parametrize(
+    ("word", "prefix", "shown"),
+    [
+        ("game", "", "game"),
+        ("game", "ga", "game"),
+        ("game", "Ga", "Game"),
+        ("game", "G", "Game"),
+        ("game", "GA", "GAME"),
+        ("game", "gA", "gAme"),
+        ("london", "", "London"),
+        ("london", "lon", "London"),
+        ("london", "LON", "LONDON"),
+        ("iphone", "iPh", "iPhone"),
+        ("iphone", "Ip", "IPhone"),
+        ("android", "aND", "aNDroid"),
+        ("mcdonald's", "McD", "McDonald's"),
+        ("ok", "", "OK"),
+        ("i", "", "I"),
+        ("i'm", "", "I'm"),
+        ("i'm", "i’", "I'm"),
+        ("in", "", "in"),
+        ("straße", "STR", "STRASSE"),
+    ],
+)
+def test_words_are_shown_with_their_capitals(word: str, prefix: str, shown: str) -> None:
+    assert present(word, CASING, tokenizer="words", prefix=prefix) == shown
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("game", "Game"),
+        ("iphone", "iPhone"),
+        ("i", "I"),
+        ("'80s", "'80s"),
+        ("élan", "Élan"),
+        ("ǆep", "ǅep"),
+        ("🙂", "🙂"),
+    ],
+)
+def test_the_first_word_of_a_sentence_has_a_capital(word: str, shown: str) -> None:
+    assert present(word, CASING, tokenizer="words", at_sentence_start=True) == shown
+
+
+def test_only_english_writes_i_with_a_capital() -> None:
+    assert present("i", {}, tokenizer="words", language="pl") == "i"
+
+
+def test_a_model_that_keeps_case_is_shown_as_it_is() -> None:
+    assert present("i", {}, tokenizer="wikitext") == "i"
+    assert present("Game", {}, tokenizer="wikitext", prefix="ga") == "Game"
+    assert present("game", {}, tokenizer="wikitext", prefix="GA") == "GAME"
+
+
+@unhurried
+@given(ANYTHING, ANYTHING.filter(bool), st.booleans())
+def test_anything_can_be_shown(prefix: str, word: str, start: bool) -> None:
+    shown = present(word, {}, tokenizer="words", at_sentence_start=start, prefix=prefix, language="")
+    assert shown.casefold() == word.casefold() or shown.lower() != word.lower()
+    assert shown
+
+
+def accept(text: str, word: str, tokenizer: str) -> str:
+    return compose(word, 0.5, split_typed(text, tokenizer), CASING, tokenizer=tokenizer).insert_into(text)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "text", "word", "after"),
+    [
+        ("words", "see you at the ga", "game", "see you at the game"),
+        ("words", "see you at the ", "game", "see you at the game"),
+        ("words", "See you! ", "when", "See you! When"),
+        ("words", "See you!", "when", "See you! When"),
+        ("words", "", "hello", "Hello"),
+        ("words", 'she said "', "hello", 'she said "hello'),
+        ("words", 'she said "no"', "and", 'she said "no" and'),
+        ("words", "well-", "known", "well-known"),
+        ("words", "well-kn", "known", "well-known"),
+        ("words", "I don’", "don't", "I don’t"),
+        ("ptb", "I do ", "n't", "I don't"),
+        ("ptb", "I do ", "it", "I do it"),
+        ("ptb", "I don'", "n't", "I don't"),
+        ("ptb", "DO ", "n't", "DON'T"),
+        ("ptb", "i ", "'m", "I'm"),
+        ("ptb", "it’", "'s", "it’s"),
+        ("ptb", "the market  ", "'s", "the market's"),
+        ("wikitext", "I don ", "'t", "I don't"),
+        ("wikitext", "Mr. O'Br", "'Brien", "Mr. O'Brien"),
+        ("wikitext", "a role-pl", "playing", "a role-playing"),
+    ],
+)
+def test_suggestions_are_inserted_as_one_writes(tokenizer: str, text: str, word: str, after: str) -> None:
+    assert accept(text, word, tokenizer) == after
+
+
+@pytest.mark.parametrize("text", ["", "Hi. ", "Hi\n", "(", "Hi, "])
+def test_parts_of_words_attach_to_words_only(text: str) -> None:
+    assert not split_typed(text, "ptb").attaches
+    assert split_typed("do ", "ptb").attaches
+
+
+def test_a_suggestion_can_be_inserted_behind_a_context_without_a_space() -> None:
+    typed = as_context("see you at the", "words")
+    assert compose("game", 0.5, typed, {}, tokenizer="words").insert_into("see you at the") == "see you at the game"
+
+
+def test_suggestions_that_look_the_same_are_one() -> None:
+    typed = Typed([END], starts_sentence=True)
+    both = [compose(word, p, typed, {}, tokenizer="wikitext") for word, p in (("An", 0.4), ("The", 0.3), ("the", 0.2))]
+    assert [(s.word, round(s.probability, 6)) for s in distinct(both, 3)] == [("The", 0.5), ("An", 0.4)]
+    assert distinct(both, 1)[0].word == "The"
+    assert distinct([], 3) == []
+
+
+def test_a_suggestion_says_where_it_comes_from() -> None:
+    assert Suggestion("same", 0.21) == Suggestion("same", 0.21, source="model", replaces=0)
