@@ -12,7 +12,6 @@ LIGHT := .venv-light
 BIN := $(VENV)/bin
 PIP_INSTALL := install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-light check lint benchmark reproduce clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/rheostat demo
@@ -24,6 +23,7 @@ test: $(VENV)/test.done test-light
 test-light: $(LIGHT)/test.done
 	$(LIGHT)/bin/python -m pytest -q tests/light
 
+
 lint: $(VENV)/test.done
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -33,13 +33,17 @@ check: lint test
 
 benchmark: $(VENV)/test.done
 	$(BIN)/python benchmarks/training.py --json -o results/benchmark-training.json
+	$(BIN)/python benchmarks/learning.py --json -o results/benchmark-learning.json
 	$(BIN)/python benchmarks/evaluation.py --model $(MODELS)/ptb-qrnn.safetensors --json -o results/benchmark-evaluation.json
+	$(BIN)/python benchmarks/runtime.py --model $(MODELS)/ptb-qrnn.safetensors --steps 1000000 --json -o results/benchmark-runtime.json
 	$(BIN)/python benchmarks/corpus_scale.py --json -o results/benchmark-corpus-scale.json
 	$(BIN)/python benchmarks/page.py results -o docs/results/benchmarks.md
 
 # Each line leaves a file or goes on where it was stopped, so that the whole can be killed and called again.
 RANKED := runs/ptb-qrnn.safetensors
+LEARNED := runs/ptb-learned.safetensors
 PTB := --data $(DATA)/ptb
+RECOVER = $(BIN)/rheostat recover --recipe fast $(PTB)
 reproduce: $(VENV)/test.done
 	mkdir -p runs
 	test -f runs/ptb-r1.safetensors || $(BIN)/rheostat prune $(MODELS)/ptb-qrnn.safetensors --criterion random --seed 1 --name random-1 -o runs/ptb-r1.safetensors
@@ -49,10 +53,22 @@ reproduce: $(VENV)/test.done
 	test -f runs/ptb-ma.safetensors || $(BIN)/rheostat prune runs/ptb-fn.safetensors --criterion mean-activation $(PTB) -o runs/ptb-ma.safetensors
 	test -f $(RANKED) || $(BIN)/rheostat prune runs/ptb-ma.safetensors --criterion taylor --share 0.25 --search --knob 0.8 --knob 0.6 $(PTB) -o $(RANKED)
 	$(BIN)/rheostat sweep $(RANKED) $(PTB) -o results/ptb.json
-	$(BIN)/rheostat report results/ptb.json -o docs/results
+	test -f runs/ptb-l0.safetensors || $(BIN)/rheostat prune $(RANKED) --criterion l0 --recipe fast --knob 0.8 --knob 0.6 --knob 0.7 --knob 0.5 $(PTB) -o runs/ptb-l0.safetensors
+	test -f runs/ptb-u1.safetensors || $(RECOVER) runs/ptb-l0.safetensors --ranking mean-activation --knob 0.8 -o runs/ptb-u1.safetensors
+	test -f runs/ptb-u2.safetensors || $(RECOVER) runs/ptb-u1.safetensors --point l0-0.8 --name l0-0.8-updated -o runs/ptb-u2.safetensors
+	test -f runs/ptb-u3.safetensors || $(RECOVER) runs/ptb-u2.safetensors --ranking filter-norm --knob 0.8 -o runs/ptb-u3.safetensors
+	test -f runs/ptb-u4.safetensors || $(RECOVER) runs/ptb-u3.safetensors --ranking random-1 --knob 0.8 -o runs/ptb-u4.safetensors
+	test -f runs/ptb-u5.safetensors || $(RECOVER) runs/ptb-u4.safetensors --ranking random-1 --knob 0.8 --rank 4 --name random-1-0.8-rank-4 -o runs/ptb-u5.safetensors
+	test -f runs/ptb-u6.safetensors || $(RECOVER) runs/ptb-u5.safetensors --ranking random-1 --knob 0.8 --rank 16 --name random-1-0.8-rank-16 -o runs/ptb-u6.safetensors
+	test -f $(LEARNED) || $(RECOVER) runs/ptb-u6.safetensors --point l0-0.6 --name l0-0.6-updated -o $(LEARNED)
+	$(BIN)/rheostat sweep $(LEARNED) $(PTB) --stored -o results/ptb-learned.json
+	if test -d runs/ptb-graded; then $(BIN)/rheostat train --resume -o runs/ptb-graded; \
+	else $(BIN)/rheostat train ptb-graded --from $(RANKED) $(PTB) -o runs/ptb-graded; fi
+	cp runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors
+	$(BIN)/rheostat sweep runs/ptb-graded.safetensors $(PTB) -o results/ptb-graded.json
+	$(BIN)/rheostat report results/ptb.json results/ptb-learned.json results/ptb-graded.json -o docs/results
 
 clean:
-	rm -rf $(VENV) $(LIGHT) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # torch is named in the same pip call as what needs it, so that its pin decides which build is taken.
 $(VENV)/demo.done: pyproject.toml

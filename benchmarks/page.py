@@ -54,9 +54,45 @@ def curve_rows(figures: dict[str, Any]) -> Iterator[Row]:
     yield f"training run on {model['recipe']['corpus']['tokenizer']} text: {done}", best, ""
 
 
+def learning_rows(figures: dict[str, Any]) -> Iterator[Row]:
+    names = {
+        "gates": "a step that trains L0 gates",
+        "update": f"a step that trains the update of a point at {figures['knob']:.0%}",
+        "update_distilled": "the same with the full model as its teacher",
+        "graded": "a step of graded training down to 40 %",
+    }
+    for name, ratio in figures["step_over_full_training"].items():
+        target = "clearly less than 1" if name in ("gates", "update") else ""
+        yield f"{names[name]}, over a step of full training", f"{ratio:.2f}", target
+
+
+def runtime_rows(figures: dict[str, Any]) -> Iterator[Row]:
+    names = {
+        "torch_over_int8": "a query of the torch model, word by word, over one in int8",
+        "fp32_over_int8": "a query in fp32 over one in int8",
+        "int8_over_read": "a query in int8 over reading its weights once",
+        "latency_flops_r2": "latency against FLOPs over ten knob positions, r²",
+        "half_point_share": "a query at 50 % of the FLOPs over one at 100 %",
+        "visited_turn_over_query": "turning to a visited point, over a query",
+        "new_turn_over_query": "turning to a new point, over a query",
+        "memory_over_weights": "resident memory after the first suggestion, beyond imports, over the int8 weights",
+        "first_suggestion_over_imports": "process start to first suggestion, over importing onnxruntime and numpy",
+    }
+    for name, what in names.items():
+        yield what, f"{figures[name]:.2f}", figures["targets"][name]
+    if endurance := figures.get("endurance"):
+        memory = endurance["memory_mb"]
+        what = f"{endurance['steps']:,} words of random text read: memory after a tenth, and at the end"
+        yield what, f"{memory[len(memory) // 10]:.0f} and {memory[-1]:.0f} MB", "flat"
+        drift = endurance["largest_drift_of_log_probabilities"]
+        yield "the same: largest difference of log p from a fresh run", f"{drift:.1e}", "none"
+
+
 FILES = {
     "benchmark-training.json": training_rows,
+    "benchmark-learning.json": learning_rows,
     "benchmark-evaluation.json": evaluation_rows,
+    "benchmark-runtime.json": runtime_rows,
     "benchmark-corpus-scale.json": corpus_rows,
     "ptb-fast.json": curve_rows,
     "wikitext2-smoke.json": curve_rows,

@@ -26,18 +26,19 @@ import torch
 from measuring import hand_over, interleaved_seconds, make_parser
 from rheostat.recipe import fill, read_recipe
 from rheostat.shape import ModelShape
-from rheostat.training.configuration import ModelConfig, TrainConfig, TrainingRecipe
+from rheostat.training.configuration import ModelConfig, TrainingRecipe
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory, usable_precision
 from rheostat.training.run import make_fabric
 from rheostat.training.run_folder import RunFolder
-from rheostat.training.task import WeightTraining
+from rheostat.training.task import Task, WeightTraining
 from rheostat.training.trainer import Trainer
 
 VOCABULARY = 10_000
 BATCH, LENGTH = 40, 70
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 TARGETS = {"fp32": 1.3, "bf16": 1.8}
+Step = Callable[[], None]
 AWD_LSTM = ModelConfig(cell="lstm", layers=3, hidden_size=1150, windows=())
 
 
@@ -48,21 +49,33 @@ class Silence:
         return lambda *_: None
 
 
-def make_step(model: ModelConfig, precision: str, folder: Path) -> tuple[Callable[[], None], LanguageModel]:
-    """One step of the trainer on random text, and the model that it trains."""
-    changes = ["train.random_length=false", "train.epochs=1000"]
-    recipe = fill(TrainingRecipe, read_recipe("ptb-fast", changes))
-    torch.manual_seed(1)
-    network = LanguageModel(model.shape(VOCABULARY))
-    ids = np.random.default_rng(1).integers(0, VOCABULARY, BATCH * (LENGTH * 400 + 1), dtype=np.int32)
-    task = WeightTraining(network, recipe.regularization, ids[:100], lambda *_: None, precision)
+def read_fast_recipe() -> TrainingRecipe:
+    recipe = fill(TrainingRecipe, read_recipe("ptb-fast", ["train.random_length=false", "train.epochs=1000"]))
+    assert (recipe.train.batch_size, recipe.train.sequence_length) == (BATCH, LENGTH)
+    return recipe
+
+
+def make_ids() -> np.ndarray:
+    """Random text."""
+    return np.random.default_rng(1).integers(0, VOCABULARY, BATCH * (LENGTH * 400 + 1), dtype=np.int32)
+
+
+def make_step(task: Task, folder: Path) -> Step:
+    """One step of the trainer on random text."""
     run_folder = RunFolder(folder)
     run_folder.create(resume=False)
-    config: TrainConfig = recipe.train
-    assert (config.batch_size, config.sequence_length) == (BATCH, LENGTH)
-    trainer = Trainer(task, ids, config, run_folder, make_fabric(), Silence(), {})
+    trainer = Trainer(task, make_ids(), read_fast_recipe().train, run_folder, make_fabric(), Silence(), {})
     trainer._open_logs()
-    return trainer._step, network
+    return trainer._step
+
+
+def make_weight_step(model: ModelConfig, precision: str, folder: Path) -> tuple[Step, LanguageModel]:
+    """A step that trains all weights, and the model that it trains."""
+    torch.manual_seed(1)
+    network = LanguageModel(model.shape(VOCABULARY))
+    regularization = read_fast_recipe().regularization
+    task = WeightTraining(network, regularization, make_ids()[:100], lambda *_: None, precision)
+    return make_step(task, folder), network
 
 
 def make_products(shape: ModelShape, dtype: torch.dtype) -> Callable[[], None]:
@@ -108,15 +121,15 @@ def bf16_refusal() -> str | None:
 
 
 def measure(repeats: int, folder: Path) -> dict[str, Any]:
-    qrnn_step, network = make_step(ModelConfig(), "fp32", folder / "fp32")
-    lstm_step, lstm = make_step(AWD_LSTM, "fp32", folder / "lstm")
+    qrnn_step, network = make_weight_step(ModelConfig(), "fp32", folder / "fp32")
+    lstm_step, lstm = make_weight_step(AWD_LSTM, "fp32", folder / "lstm")
     shape, products = network.shape, make_products(network.shape, torch.float32)
     loop = textbook(qrnn_step, network)
     functions = {"step": qrnn_step, "products": products, "textbook": loop, "awd_lstm": lstm_step}
     seconds = {"fp32": interleaved_seconds(functions, repeats)}
     refusal = bf16_refusal()
     if not refusal:
-        step, _ = make_step(ModelConfig(), "bf16", folder / "bf16")
+        step, _ = make_weight_step(ModelConfig(), "bf16", folder / "bf16")
         functions = {"step": step, "products": make_products(shape, torch.bfloat16)}
         seconds["bf16"] = interleaved_seconds(functions, repeats)
     fp32 = seconds["fp32"]
@@ -137,7 +150,7 @@ def measure(repeats: int, folder: Path) -> dict[str, Any]:
 
 def peak_memory_mb(folder: Path) -> float:
     """Of a process that makes three full-size steps and nothing else."""
-    step, _ = make_step(ModelConfig(), "fp32", folder / "memory")
+    step, _ = make_weight_step(ModelConfig(), "fp32", folder / "memory")
     for _ in range(3):
         step()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

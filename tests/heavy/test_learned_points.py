@@ -26,6 +26,7 @@ from rheostat.shape import ModelShape  # noqa: E402
 from rheostat.training.language_model import Adjustment, LanguageModel  # noqa: E402
 from rheostat.training.qrnn import LowRank  # noqa: E402
 from rheostat.training.regularization import RegularizationConfig  # noqa: E402
+from rheostat.training.trainer import Trainer  # noqa: E402
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
@@ -76,6 +77,26 @@ def test_the_controller_follows_its_path_and_finds_a_strength_that_holds() -> No
         strength = controller.strength(integral, share, step / 4000)
         share = min(1.0, max(0.0, share + 0.002 * (1 - share) - 0.5 * strength))
     assert share == pytest.approx(0.5, abs=0.01)
+
+
+def test_in_the_end_the_choice_stands_and_the_gates_are_those_that_are_stored() -> None:
+    torch.manual_seed(0)
+    shape = ModelShape(9, 4, (12, 4), (2, 1))
+    loss = l0.GateLoss(LanguageModel(shape), l0.GateConfig(knob=0.7, polish=0.3), RegularizationConfig(), 10, "fp32")
+    with torch.no_grad():
+        for layer in loss.log_alpha:
+            layer.normal_(0, 3)
+    expected = loss.keep()
+    for _ in range(7):
+        assert loss.adjustment().gates is not None and loss.penalty() is not None and not loss.is_chosen
+    first, second = loss.adjustment().gates, loss.adjustment().gates
+    assert first is not None and second is not None and loss.penalty() is None and loss.is_chosen
+    point = l0.point_of(list(loss.log_alpha), loss.keep(), shape, "l0-0.7")
+    for kept, wanted, gates, again, stored in zip(point.keep, expected, first, second, point.gates or (), strict=True):
+        np.testing.assert_array_equal(kept, wanted)
+        torch.testing.assert_close(gates, again)  # no noise
+        np.testing.assert_allclose(gates.detach().numpy()[kept], stored)
+        assert int((gates == 0).sum()) == len(gates) - len(kept)
 
 
 def test_a_gate_on_the_output_equals_a_gate_on_z() -> None:
@@ -167,6 +188,44 @@ def test_an_update_wins_quality_back_and_costs_its_bytes(model_path: Path, corpu
     after = perplexity(out, corpus_folder, "--point", point["name"])
     assert after["point"] == point["name"] and after["flops_fraction"] == before["flops_fraction"]
     assert after["perplexity"] < before["perplexity"]
+
+
+def test_a_taught_update_wins_quality_back_and_goes_on_after_a_stop(
+    model_path: Path, corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The teacher's state travels in the checkpoint behind the model's own."""
+    bare = perplexity(model_path, corpus_folder, "--ranking", "filter-norm", "--knob", "0.5")
+    options = [
+        "--recipe",
+        "fast",
+        "--set",
+        "train.steps=60",
+        "--distill",
+        "--set",
+        "train.checkpoint_minutes=0.0",
+        "--set",
+        "train.batch_size=4",
+    ]
+    where = ["--ranking", "filter-norm", "--knob", "0.5", "--data", corpus_folder]
+    rheostat("recover", model_path, *where, *options, "-o", tmp_path / "once.safetensors")
+    point = ["--point", "filter-norm-0.5"]
+    assert perplexity(tmp_path / "once.safetensors", corpus_folder, *point)["perplexity"] < bare["perplexity"]
+
+    stop = Trainer._step
+
+    def stopping(self: Trainer) -> None:
+        stop(self)
+        if self.progress.step == 30:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Trainer, "_step", stopping)
+    with pytest.raises(AssertionError):  # the command ended with 130
+        rheostat("recover", model_path, *where, *options, "-o", tmp_path / "twice.safetensors")
+    monkeypatch.undo()
+    rheostat("recover", model_path, *where, *options, "-o", tmp_path / "twice.safetensors")
+    once, twice = (open_model(tmp_path / f"{name}.safetensors").point("filter-norm-0.5") for name in ("once", "twice"))
+    for layer in range(len(once.widths)):
+        np.testing.assert_array_equal(once.update(layer).u, twice.update(layer).u)
 
 
 def test_a_killed_recovery_goes_on_and_ends_the_same(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:

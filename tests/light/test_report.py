@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rheostat.benchmark.figures import draw_trade_off
+from rheostat.benchmark.figures import draw_learned, draw_trade_off
+from rheostat.benchmark.learned import Comparison, compare, learned_page, published_recoveries
 from rheostat.benchmark.report import page, read_sweep, table
 from rheostat.errors import RheostatError
 
@@ -18,6 +19,13 @@ def row(label: str, criterion: str, knob: float, split: str, perplexity: float, 
     return (
         {"label": label, "criterion": criterion, "knob": knob, "split": split, "allocation": "uniform"} | figures | more
     )
+
+
+def write_results(path: Path, rows: list[dict[str, Any]], model: str = "m", flops: int = 100) -> Path:
+    origin = {"command": "rheostat sweep", "commit": None, "date": "now", "machine": {"processor": "p", "cores": 2}}
+    contents = {"subject": {"model": model, "corpus": "ptb", "flops": flops}, "provenance": origin, "rows": rows}
+    path.write_text(json.dumps(contents))
+    return path
 
 
 @pytest.fixture
@@ -30,11 +38,7 @@ def results_file(tmp_path: Path) -> Path:
         row("taylor", "taylor", 0.8, "test", 80.25),
         row("taylor-searched-0.8", "taylor", 0.799, "test", 79.125, allocation="stored"),
     ]
-    origin = {"command": "rheostat sweep", "commit": None, "date": "now", "machine": {"processor": "p", "cores": 2}}
-    contents = {"subject": {"model": "m", "corpus": "ptb", "flops": 1}, "provenance": origin, "rows": rows}
-    path = tmp_path / "ptb.json"
-    path.write_text(json.dumps(contents))
-    return path
+    return write_results(tmp_path / "ptb.json", rows)
 
 
 def test_the_table_has_every_point_with_seeds_together(results_file: Path) -> None:
@@ -71,3 +75,58 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     path.write_text("{}")
     with pytest.raises(RheostatError, match="not a results file"):
         read_sweep(path)
+
+
+# Learned points
+
+
+@pytest.fixture
+def comparison(results_file: Path, tmp_path: Path) -> Comparison:
+    update = {"update_rank": 1, "update_bytes": 72_428}
+    learned = [
+        row("l0-0.6", "l0", 0.6, "test", 80.0, allocation="stored"),
+        row("random-1-0.8", "random", 0.8, "test", 76.0, allocation="stored", **update),
+        row("random-1-0.8", "random", 0.8, "test", 83.67, allocation="bare"),
+    ]
+    graded = [row("full", "", 1.0, "test", 74.0), row("graded", "graded", 0.5, "test", 79.0)]
+    files = [
+        results_file,
+        write_results(tmp_path / "learned.json", [row("full", "", 1.0, "test", 73.67), *learned]),
+        write_results(tmp_path / "graded.json", graded, "g"),
+        write_results(tmp_path / "dense.json", [row("full", "", 1.0, "test", 90.0)], "d", 60),
+    ]
+    (found,) = compare(map(read_sweep, files))
+    return found
+
+
+def test_learned_points_are_set_beside_the_unpruned_model(comparison: Comparison) -> None:
+    assert comparison.reference.path.name == "ptb.json"
+    shares = {(share.name, round(share.flops_fraction, 2)): share.perplexity for share in comparison.shares()}
+    assert shares["l0-0.6", 0.6] == 80.0
+    assert shares["graded", 1.0] == 74.0 and shares["graded", 0.5] == 79.0
+    assert shares["dense model of that size, from scratch (dense)", 0.6] == 90.0
+    assert [name for name, _ in shares].count("whole model") == 1
+
+
+def test_an_update_is_judged_by_the_share_it_won_back(comparison: Comparison) -> None:
+    (found,) = comparison.recoveries()
+    assert found.won_back == pytest.approx((83.67 - 76.0) / (83.67 - 73.67))
+    text = learned_page(comparison, "picture.png")
+    assert "| random-1-0.8 | 80.0% | 1 | 72,428 | 83.67 | 76.00 | 77% | 53% |" in text
+
+
+def test_the_papers_shares_are_those_of_its_table() -> None:
+    shares = {criterion: round(share, 2) for (criterion, at), share in published_recoveries("ptb").items() if at == 0.8}
+    assert shares == {"random": 0.53, "mean-activation": 0.55, "filter-norm": 0.42, "l0": 0.36}
+
+
+def test_learned_points_are_drawn(comparison: Comparison, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    draw_learned(comparison, tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").stat().st_size > 10_000
+
+
+def test_a_graded_model_without_its_origin_is_refused(tmp_path: Path) -> None:
+    path = write_results(tmp_path / "g.json", [row("graded", "graded", 0.5, "test", 79.0)])
+    with pytest.raises(RheostatError, match="give the sweep of that model too"):
+        compare([read_sweep(path)])

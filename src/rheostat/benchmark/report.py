@@ -30,6 +30,14 @@ class Point:
     def values(self, split: str, figure: str) -> list[float]:
         return [row[figure] for row in self.rows if row["split"] == split]
 
+    def test_perplexity(self) -> float:
+        """Mean over seeds."""
+        return statistics.fmean(self.values("test", "perplexity"))
+
+    @property
+    def label(self) -> str:
+        return str(self.rows[0]["label"])
+
     @property
     def flops_fraction(self) -> float:
         return statistics.fmean(row["flops_fraction"] for row in self.rows)
@@ -61,7 +69,7 @@ def read_sweep(path: Path) -> SweepResults:
         rows = contents["rows"]
         groups: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
         for row in rows:
-            label = row["label"] if row["allocation"] == "stored" else ""
+            label = "" if row["allocation"] == "uniform" else row["label"]
             key = (row["criterion"] if row["label"] != FULL else "", row["knob"], row["allocation"] + label)
             groups.setdefault(key, []).append(row)
         points = tuple(Point(key[0], key[1], group[0]["allocation"], tuple(group)) for key, group in groups.items())
@@ -75,11 +83,11 @@ def table(results: SweepResults) -> str:
     published = _published_rows(results)
     header = ["criterion", "knob", "FLOPs", "valid perplexity", "test perplexity", "test R@3"]
     header += ["paper: test perplexity", "paper: R@3"]
-    lines = [_line(header), _line(["---"] + ["---:"] * (len(header) - 1))]
+    lines = [line(header), line(["---"] + ["---:"] * (len(header) - 1))]
     for point in sorted(results.points, key=lambda p: (-p.knob, p.criterion, p.allocation)):
         theirs = published.get((point.criterion, round(point.knob, 2))) if point.allocation == "uniform" else None
         lines.append(
-            _line(
+            line(
                 [
                     _name(point),
                     f"{point.knob:.0%}",
@@ -118,7 +126,9 @@ def page(results: SweepResults, picture: str | None) -> str:
 def _name(point: Point) -> str:
     if not point.criterion:
         return "whole model"
-    return point.criterion if point.allocation == "uniform" else f"stored point {point.rows[0]['label']}"
+    if point.allocation == "uniform":
+        return point.criterion
+    return f"stored point {point.label}" + (", without its update" if point.allocation == "bare" else "")
 
 
 def _spread(values: Sequence[float], show: Callable[[float], str]) -> str:
@@ -128,7 +138,8 @@ def _spread(values: Sequence[float], show: Callable[[float], str]) -> str:
     return mean if len(values) == 1 else f"{mean} ({show(min(values))}–{show(max(values))})"
 
 
-def _line(cells: Iterable[str]) -> str:
+def line(cells: Iterable[str]) -> str:
+    """A line of a Markdown table."""
     return "| " + " | ".join(cells) + " |"
 
 

@@ -28,11 +28,11 @@ class Cell:
     seed: int | None
     knob: float
     split: str
-    allocation: str = "uniform"
+    allocation: str = "uniform"  # "stored": the point of that name; "bare": the same without its update
 
     @property
-    def key(self) -> tuple[str, float, str]:
-        return self.label, self.knob, self.split
+    def key(self) -> tuple[str, float, str, str]:
+        return self.label, self.knob, self.split, self.allocation
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class ResultsFile:
             )
 
     def has(self, cell: Cell) -> bool:
-        return any((row["label"], row["knob"], row["split"]) == cell.key for row in self.rows)
+        return any((row["label"], row["knob"], row["split"], row["allocation"]) == cell.key for row in self.rows)
 
     def add(self, row: Mapping[str, Any]) -> None:
         self.rows.append(dict(row))
@@ -102,6 +102,8 @@ def sweep(
             **asdict(cell),
             "flops_fraction": measured.point.flops_fraction,
             "widths": list(measured.point.widths),
+            "update_bytes": measured.point.update_bytes,
+            "update_rank": measured.point.update_rank,
             **measured.quality.as_json(),
         }
         results.add(row)

@@ -5,7 +5,8 @@
 
 One gate per filter multiplies its output. With c_0 = 0 that equals a gate on Z, as the paper has it: pooling is linear
 in Z. Only log α is trained. A share of the FLOPs is reached in one run: the penalty's strength is moved while training,
-so that the expected FLOPs follow a path to the target. Knows gates; the loop is the trainer's.
+so that the expected FLOPs follow a path to the target. In the last steps the choice of filters stands, and their gates
+are trained as they will be used, without noise. Knows gates; the loop is the trainer's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 
 from rheostat.metrics import Quality
 from rheostat.model_file import ModelFile, repack
-from rheostat.operating_point import OperatingPoint, affordable
+from rheostat.operating_point import Floats, Indices, OperatingPoint, affordable
 from rheostat.shape import ModelShape
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
@@ -30,6 +31,7 @@ from rheostat.training.task import LanguageModelLoss
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 2 / 3
 SMALLEST_GATE = 1e-3  # of a kept filter whose test-time gate is closed: it was kept to fill the share, not to be heard
+NEARLY_OPEN = 2.2  # log α of a gate of 0.98: a gate of one has no gradient to come down by
 
 
 def sample_gates(log_alpha: Tensor, uniform: Tensor) -> Tensor:
@@ -56,12 +58,17 @@ class GateConfig:
     strength: float = 0.0  # λ of the paper, fixed; 0: found while training
     start: float = 2.5  # log α in the beginning: open
     path: float = 0.6  # share of the run in which the expected FLOPs go down to the target
+    # Differs from the paper, which uses gates as noise left them: share of the run, at its end, in which the filters
+    # are chosen and their gates trained without noise.
+    polish: float = 0.2
 
     def __post_init__(self) -> None:
         if not 0 < self.knob <= 1:
             raise ValueError(f"knob is {self.knob}; expected a share of the FLOPs in (0, 1]")
         if self.strength < 0:
             raise ValueError(f"strength is {self.strength}; expected a positive number, or 0 to have it found")
+        if not 0 <= self.polish < 1 - self.path:
+            raise ValueError(f"polish is {self.polish}; expected less than what path leaves, {1 - self.path:g}")
 
 
 class StrengthController:
@@ -100,13 +107,46 @@ class GateLoss(LanguageModelLoss):
         # Parameters, so that they travel in the checkpoint; no gradient reaches them.
         self.clock = nn.Parameter(torch.zeros(()), requires_grad=False)
         self.integral = nn.Parameter(torch.zeros(()), requires_grad=False)
+        self.chosen = nn.Parameter(torch.zeros(()), requires_grad=False)
+        # [m] each: one for a filter that may be open; after the choice, zero for those that were not chosen.
+        self.kept = nn.ParameterList(nn.Parameter(torch.ones(m), requires_grad=False) for m in model.shape.hidden_sizes)
         self._controller, self._steps = StrengthController(config), steps
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether the filters are chosen, and only the gates of those that are kept go on learning."""
+        return bool(self.chosen)
+
     def adjustment(self) -> Adjustment:
+        if not self.is_chosen and float(self.clock) >= self._steps * (1 - self._controller.config.polish):
+            self._choose()
+        if self.is_chosen:
+            gates = zip(self.kept, self.log_alpha, strict=True)
+            return Adjustment(gates=[kept * test_time_gates(log_alpha) for kept, log_alpha in gates])
         noise = [torch.empty_like(layer).uniform_(1e-6, 1 - 1e-6) for layer in self.log_alpha]
         return Adjustment(gates=[sample_gates(a, u) for a, u in zip(self.log_alpha, noise, strict=True)])
 
-    def penalty(self) -> Tensor:
+    @torch.no_grad()
+    def _choose(self) -> None:
+        """Let the choice of filters stand, and begin anew with the gates of the kept ones: open, or nearly so."""
+        chosen = self.keep()
+        self.chosen.fill_(1)
+        for kept, log_alpha, filters in zip(self.kept, self.log_alpha, chosen, strict=True):
+            kept.zero_()
+            kept[torch.from_numpy(filters.astype(np.int64))] = 1
+            log_alpha.fill_(NEARLY_OPEN)
+
+    def keep(self) -> list[Indices]:
+        """The filters to keep: those chosen, or those that would be chosen now."""
+        if self.is_chosen:
+            return [kept.nonzero(as_tuple=True)[0].numpy().astype(np.int32) for kept in self.kept]
+        config = self._controller.config
+        return filters_to_keep(list(self.log_alpha), self.model.shape, None if config.strength else config.knob)
+
+    def penalty(self) -> Tensor | None:
+        if self.is_chosen:
+            self.clock.add_(1)
+            return None
         expected = torch.stack([probability_open(layer).sum() for layer in self.log_alpha])
         with torch.no_grad():
             widths = [max(1, round(float(width))) for width in expected]
@@ -134,23 +174,29 @@ def filter_prices(shape: ModelShape, widths: Sequence[int]) -> list[float]:
     return [share - shape.flops_fraction([max(1, width) for width in less]) for less in fewer]
 
 
-def point_of(log_alpha: Sequence[Tensor], shape: ModelShape, knob: float | None, name: str) -> OperatingPoint:
-    """The point that gates describe: closed gates are cut; with a knob, just as many filters as it affords are kept.
+def filters_to_keep(log_alpha: Sequence[Tensor], shape: ModelShape, knob: float | None) -> list[Indices]:
+    """Closed gates are cut; with a knob, just as many filters as it affords are kept.
 
     Filters of all layers compete by log α, the first of each layer always staying.
     """
-    scores = [layer.detach().cpu().numpy() for layer in log_alpha]
-    keep = _open(log_alpha) if knob is None else affordable(scores, shape, knob)
+    return _open(log_alpha) if knob is None else affordable([_array(layer) for layer in log_alpha], shape, knob)
+
+
+def point_of(log_alpha: Sequence[Tensor], keep: Sequence[Indices], shape: ModelShape, name: str) -> OperatingPoint:
+    """The point that keeps these filters, with their test-time gates."""
     gates = []
     for layer, kept in zip(log_alpha, keep, strict=True):
         values = test_time_gates(layer.detach().cpu())[torch.from_numpy(kept.astype(np.int64))]
         gates.append(values.clamp(min=SMALLEST_GATE).numpy().astype(np.float32))
-    widths = [len(kept) for kept in keep]
-    fraction = shape.flops_fraction(widths)
+    fraction = shape.flops_fraction([len(kept) for kept in keep])
     return OperatingPoint(name, "l0", tuple(keep), tuple(gates), flops_fraction=fraction)
 
 
-def _open(log_alpha: Sequence[Tensor]) -> list[np.ndarray]:
+def _array(tensor: Tensor) -> Floats:
+    return np.asarray(tensor.detach().cpu().numpy(), np.float32)
+
+
+def _open(log_alpha: Sequence[Tensor]) -> list[Indices]:
     keep = []
     for layer in log_alpha:
         values = test_time_gates(layer.detach().cpu())
@@ -190,7 +236,7 @@ class GateTraining:
     def point(self) -> OperatingPoint:
         knob = None if self.config.strength else self.config.knob
         label = f"l0-{self.config.strength:g}" if knob is None else f"l0-{knob:g}"
-        return point_of(list(self.module.log_alpha), self.file.shape, knob, label)
+        return point_of(list(self.module.log_alpha), self.module.keep(), self.file.shape, label)
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
         return self._evaluator.quality(self.point(), self._valid_ids, progress)

@@ -1,0 +1,87 @@
+"""A step of gate training and of update training against a step of full training, in one run.
+
+All of ptb-qrnn's size on the same batch (40 × 70), by the trainer's own step, with the regularisation of the `ptb-fast`
+recipe. Frozen weights get no gradient, so that gates and updates must cost clearly less than training the weights.
+
+    python benchmarks/learning.py --json -o results/benchmark-learning.json
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from measuring import hand_over, interleaved_seconds, make_parser
+from rheostat.model_file import open_model, write_model
+from rheostat.operating_point import Ranking, select
+from rheostat.pruning.l0 import GateConfig, GateTraining
+from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
+from rheostat.training.configuration import ModelConfig
+from rheostat.training.graded import GradedConfig, GradedTraining
+from rheostat.training.language_model import LanguageModel
+from rheostat.training.machine import keep_freed_memory
+from rheostat.training.task import WeightTraining
+from rheostat.vocabulary import END, UNKNOWN, Vocabulary
+from training import VOCABULARY, Step, make_ids, make_step, read_fast_recipe
+
+KNOB = 0.8
+
+
+def make_steps(folder: Path) -> dict[str, Step]:
+    """The step of every kind of training, each with a model of its own."""
+    regularization, valid = read_fast_recipe().regularization, make_ids()[:100]
+    torch.manual_seed(1)
+    shape = ModelConfig().shape(VOCABULARY)
+    words = Vocabulary((UNKNOWN, END, *(f"w{i}" for i in range(2, VOCABULARY))))
+    random = np.random.default_rng(1)
+    ranking = Ranking("random", "random", tuple(random.random(m).astype(np.float32) for m in shape.hidden_sizes))
+    path = folder / "model.safetensors"
+    weights = LanguageModel(shape).state_dict()
+    write_model(path, shape=shape, vocabulary=words, weights=weights, text={"tokenizer": "ptb"}, rankings=[ranking])
+    file = open_model(path)
+    point = select(ranking, shape, KNOB)
+
+    def fresh() -> LanguageModel:
+        return LanguageModel.from_weights(shape, file.weights())
+
+    def write(*_: object) -> None:
+        """Results of a benchmark are thrown away."""
+
+    tasks = {
+        "weights": WeightTraining(fresh(), regularization, valid, write),
+        "gates": GateTraining(file, GateConfig(knob=KNOB), regularization, 1000, valid),
+        "update": UpdateTraining(file, point, UpdateConfig(), regularization, valid),
+        "update_distilled": UpdateTraining(file, point, UpdateConfig(distill=0.5), regularization, valid),
+        "graded": GradedTraining(fresh(), 0.4, GradedConfig(), regularization, valid, write),
+    }
+    return {name: make_step(task, folder / name) for name, task in tasks.items()}
+
+
+def measure(repeats: int, folder: Path) -> dict[str, Any]:
+    seconds = interleaved_seconds(make_steps(folder), repeats)
+    names = [name for name in seconds if name != "weights"]
+    return {
+        "kind": "benchmark-learning",
+        "knob": KNOB,
+        "step_seconds": seconds,
+        "step_over_full_training": {name: seconds[name] / seconds["weights"] for name in names},
+        "threads": torch.get_num_threads(),
+    }
+
+
+def main() -> None:
+    arguments = make_parser(__doc__).parse_args()
+    keep_freed_memory()
+    with tempfile.TemporaryDirectory() as folder:
+        figures = measure(arguments.repeats, Path(folder))
+    for name, ratio in figures["step_over_full_training"].items():
+        print(f"{name}: {ratio:.2f} of a step of full training")
+    hand_over(figures, arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""What learning bought, from several results files of one corpus: gates, updates, graded and dense models.
+
+Everything is set beside the unpruned model that pruning began with. Nothing here is measured; `figures` draws it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from rheostat.benchmark.published import load_published
+from rheostat.benchmark.report import Point, SweepResults, line
+from rheostat.errors import RheostatError
+
+GRADED = "graded"
+
+
+@dataclass(frozen=True)
+class Share:
+    """A test perplexity at a share of the reference's FLOPs."""
+
+    name: str
+    criterion: str
+    flops_fraction: float
+    perplexity: float
+    recall_at_3: float
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What an update won back of what cutting lost."""
+
+    name: str
+    criterion: str
+    knob: float
+    rank: int
+    size_bytes: int
+    bare: float
+    updated: float
+    full: float
+
+    @property
+    def won_back(self) -> float:
+        return (self.bare - self.updated) / (self.bare - self.full)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results of one corpus: the reference is the sweep of the model that pruning began with."""
+
+    reference: SweepResults
+    others: tuple[SweepResults, ...]
+
+    @property
+    def full(self) -> float:
+        return next(point.test_perplexity() for point in self.reference.points if not point.criterion)
+
+    def shares(self) -> list[Share]:
+        """Every point of every file that needed no update, largest first."""
+        found = []
+        for sweep in (self.reference, *self.others):
+            scale = sweep.subject["flops"] / self.reference.subject["flops"]
+            for point in sweep.points:
+                if point.allocation == "bare" or not point.values("test", "perplexity"):
+                    continue
+                if point.rows[0].get("update_rank"):
+                    continue  # updates have a table of their own
+                if GRADED in sweep.criteria and not point.criterion:
+                    point = replace(point, criterion=GRADED)
+                elif not point.criterion and sweep is not self.reference and scale == 1:
+                    continue  # the reference again, with more points stored in its file
+                found.append(_share(point, sweep, scale))
+        return sorted(found, key=lambda share: (-share.flops_fraction, share.perplexity))
+
+    def recoveries(self) -> list[Recovery]:
+        found = []
+        for sweep in (self.reference, *self.others):
+            bare = {point.label: point for point in sweep.points if point.allocation == "bare"}
+            updated = [point for point in sweep.points if point.allocation == "stored" and point.label in bare]
+            found += [_recovery(point, bare[point.label], self.full) for point in updated]
+        return sorted(found, key=lambda r: (-r.knob, r.criterion, r.rank))
+
+
+def compare(sweeps: Iterable[SweepResults]) -> list[Comparison]:
+    """Sweeps by corpus; the reference is the one that holds most rankings and is not graded."""
+    groups: dict[str, list[SweepResults]] = {}
+    for sweep in sweeps:
+        groups.setdefault(sweep.subject["corpus"], []).append(sweep)
+    return [_comparison(group) for group in groups.values()]
+
+
+def _comparison(group: Sequence[SweepResults]) -> Comparison:
+    candidates = [sweep for sweep in group if GRADED not in sweep.criteria]
+    if not candidates:
+        raise RheostatError(
+            f"{group[0].path} holds a graded model and no other file its origin; give the sweep of that model too"
+        )
+    reference = max(candidates, key=lambda sweep: (sweep.subject["flops"], len(sweep.points)))
+    return Comparison(reference, tuple(sweep for sweep in group if sweep is not reference))
+
+
+def _share(point: Point, sweep: SweepResults, scale: float) -> Share:
+    name = point.label if point.allocation == "stored" else point.criterion
+    if not point.criterion:
+        name = "whole model" if scale == 1 else f"dense model of that size, from scratch ({sweep.path.stem})"
+    recall = point.values("test", "recall_at_3")
+    criterion = point.criterion or ("" if scale == 1 else "dense")
+    return Share(name, criterion, scale * point.flops_fraction, point.test_perplexity(), sum(recall) / len(recall))
+
+
+def _recovery(updated: Point, bare: Point, full: float) -> Recovery:
+    row = updated.rows[0]
+    before, after = bare.test_perplexity(), updated.test_perplexity()
+    rank, size = row["update_rank"], row["update_bytes"]
+    return Recovery(updated.label, updated.criterion, updated.knob, rank, size, before, after, full)
+
+
+def learned_page(comparison: Comparison, picture: str | None) -> str:
+    """A Markdown page: shares, what updates won back, where it comes from."""
+    subject = comparison.reference.subject
+    files = ", ".join(f"`{sweep.path.name}`" for sweep in (comparison.reference, *comparison.others))
+    parts = [
+        f"# Learned operating points on {subject['corpus']}",
+        f"Generated by `rheostat report` from {files}. Test perplexity, and how far it lies above the unpruned "
+        f"{subject['model']}, at shares of that model's FLOPs. The best at each share comes first.",
+    ]
+    if picture:
+        parts.append(f"![Perplexity above the unpruned model against share of FLOPs]({picture})")
+    parts.append(_shares_table(comparison))
+    if comparison.recoveries():
+        parts += ["## Updates", "What an update wins back is a share of the perplexity that cutting lost."]
+        parts.append(_recoveries_table(comparison))
+    for sweep in (comparison.reference, *comparison.others):
+        origin = sweep.provenance
+        commit = origin["commit"] or "unknown"
+        parts.append(f"`{sweep.path.name}`: `{origin['command']}`, commit {commit}, {origin['date']}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def _shares_table(comparison: Comparison) -> str:
+    lines = [line(["FLOPs", "by", "test perplexity", "above unpruned", "test R@3"])]
+    lines.append(line(["---:", "---", "---:", "---:", "---:"]))
+    for share in comparison.shares():
+        above = f"{share.perplexity / comparison.full - 1:+.1%}"
+        cells = [f"{share.flops_fraction:.1%}", share.name, f"{share.perplexity:.2f}", above]
+        lines.append(line([*cells, f"{share.recall_at_3:.2%}"]))
+    return "\n".join(lines)
+
+
+def _recoveries_table(comparison: Comparison) -> str:
+    header = ["point", "FLOPs", "rank", "bytes", "cut", "with update", "won back", "paper: won back"]
+    lines = [line(header), line(["---", *["---:"] * (len(header) - 1)])]
+    published = published_recoveries(comparison.reference.subject["corpus"])
+    for found in comparison.recoveries():
+        theirs = published.get((found.criterion, round(found.knob, 1)), math.nan)
+        lines.append(
+            line(
+                [
+                    found.name,
+                    f"{found.knob:.1%}",
+                    str(found.rank),
+                    f"{found.size_bytes:,}",
+                    f"{found.bare:.2f}",
+                    f"{found.updated:.2f}",
+                    f"{found.won_back:.0%}",
+                    "" if math.isnan(theirs) or found.rank > 1 else f"{theirs:.0%}",
+                ]
+            )
+        )
+    return "\n".join(lines)
+
+
+def published_recoveries(corpus: str) -> dict[tuple[str, float], float]:
+    """The shares that the paper's updates won back, by criterion and share of FLOPs."""
+    found: dict[tuple[str, float], float] = {}
+    for table in load_published().tables:
+        if table.corpus != corpus:
+            continue
+        full = next(row.test_perplexity for row in table.rows if row.flops_fraction == 1)
+        for row in table.rows:
+            if row.criterion and row.with_update and row.flops_fraction:
+                lost = row.test_perplexity - full
+                won = row.test_perplexity - row.with_update.test_perplexity
+                found[row.criterion, row.flops_fraction] = won / lost
+    return found
