@@ -1,0 +1,87 @@
+"""What was read over time, and the energy of a window of it.
+
+Knows numbers with time stamps; nothing of what read them. Times are seconds of one clock, whichever it was.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.errors import MeterError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The energy of one window, and how well the meter saw it."""
+
+    energy_j: float
+    duration_s: float
+    samples: int  # readings within the window
+    largest_gap_s: float  # longest stretch of the window without one
+
+    @property
+    def power_w(self) -> float:
+        return self.energy_j / self.duration_s
+
+
+class Series(ABC):
+    """Values at increasing times. only_changes_count: a value that repeats the one before it is no new reading."""
+
+    def __init__(self, times: Sequence[float], values: Sequence[float], *, only_changes_count: bool = False) -> None:
+        self.times: Floats = np.asarray(times, dtype=np.float64)
+        self.values: Floats = np.asarray(values, dtype=np.float64)
+        fresh = np.ones(len(self.times), dtype=bool)
+        if only_changes_count:
+            fresh[1:] = np.diff(self.values) != 0
+        self._fresh_times = self.times[fresh]
+
+    def check_moves(self) -> None:
+        """Raise unless the values differ: a meter that says one and the same thing throughout measures nothing."""
+        if len(self.values) > 1 and bool(np.all(self.values == self.values[0])):
+            over = f"{len(self.values)} readings in {self.times[-1] - self.times[0]:.3g} s"
+            raise MeterError(f"{over} and all the same ({self.values[0]:g}): the meter is there, but does not move")
+
+    def reading(self, begin: float, end: float) -> Reading:
+        """begin < end, both within the series: nothing is ever extrapolated."""
+        if not self.covers(begin, end):
+            raise MeterError(f"the readings do not cover the window: {self._coverage(begin, end)}")
+        seen = self._fresh_times[(self._fresh_times > begin) & (self._fresh_times <= end)]
+        gaps = np.diff(np.concatenate(([begin], seen, [end])))
+        return Reading(self._energy_j(begin, end), end - begin, len(seen), float(gaps.max()))
+
+    def covers(self, begin: float, end: float) -> bool:
+        return len(self.times) > 1 and bool(self.times[0] <= begin < end <= self.times[-1])
+
+    def _coverage(self, begin: float, end: float) -> str:
+        if len(self.times) < 2:
+            return f"there are {len(self.times)}"
+        early, late = max(0.0, self.times[0] - begin), max(0.0, end - self.times[-1])
+        return f"they begin {early:.3f} s late and end {late:.3f} s early"
+
+    @abstractmethod
+    def _energy_j(self, begin: float, end: float) -> float: ...
+
+
+class PowerSeries(Series):
+    """Watts. Energy by the trapezoid rule over exactly the window, interpolated at its ends."""
+
+    def _energy_j(self, begin: float, end: float) -> float:
+        inside = self.times[(self.times > begin) & (self.times < end)]
+        times = np.concatenate(([begin], inside, [end]))
+        power = np.interp(times, self.times, self.values)
+        return float(np.dot((power[1:] + power[:-1]) / 2, np.diff(times)))
+
+
+class EnergySeries(Series):
+    """Joules since some moment; never less than before."""
+
+    def _energy_j(self, begin: float, end: float) -> float:
+        first, last = np.interp([begin, end], self.times, self.values)
+        return float(last - first)

@@ -1,0 +1,343 @@
+"""Energy per query: windows, idle subtracted, intervals, and what is said when a meter cannot tell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rheostat.benchmark.meters import (
+    Estimate,
+    MeterError,
+    NoMeter,
+    Plan,
+    Work,
+    measure_energies,
+    measure_energy,
+)
+from rheostat.benchmark.meters.counter import CounterMeter
+from rheostat.benchmark.meters.meter import Clock
+from rheostat.benchmark.meters.series import EnergySeries, PowerSeries
+from rheostat.benchmark.meters.student import confidence_interval, quantile
+from rheostat.benchmark.meters.trace import TraceMeter, read_trace
+
+POWER = Path(__file__).parents[1] / "data" / "power"
+STEPS = POWER / "steps.csv"  # 2 W for 10 s, 5 W until 20.5 s, then 2.4 W; ten readings a second from a second before
+STEPS_ENERGY = POWER / "steps-energy.csv"  # the same as counted energy, with ISO time stamps of another time zone
+STEPS_BEGIN = 1_700_000_000.0
+PLAN = Plan(idle_seconds=10.0, blocks=5, block_seconds=2.0, minimum_samples=10)
+
+
+class Time:
+    """A clock that moves only when something happens, and the power of a device meanwhile."""
+
+    def __init__(self, now: float = STEPS_BEGIN, idle_w: float = 2.0) -> None:
+        self.moment, self.idle_w, self.energy_j = now, idle_w, 0.0
+        self.passed = [(now, 0.0)]  # moments and the energy up to them
+        self.clock = Clock(lambda: self.moment, self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self._pass(seconds, self.idle_w)
+
+    def work(self, seconds: float = 0.5, queries: int = 10, watts: float = 5.0) -> Work:
+        def run() -> int:
+            self._pass(seconds, watts)
+            return queries
+
+        return Work(run)
+
+    def _pass(self, seconds: float, watts: float) -> None:
+        self.moment += seconds
+        self.energy_j += watts * seconds
+        self.passed.append((self.moment, self.energy_j))
+
+
+class ExactCounter(CounterMeter):
+    """Counts the device's energy without error, as it was when the count moved last: at every full period."""
+
+    name = "exact"
+    covers = "everything"
+    period_s = 0.001
+
+    def __init__(self, time: Time, dies_after: int | None = None) -> None:
+        self._time, self.clock, self._left = time, time.clock, dies_after
+
+    def available(self) -> str | None:
+        return None
+
+    @contextmanager
+    def opened(self) -> Iterator[object]:  # type: ignore[override]
+        yield self._read
+
+    def _read(self) -> float:
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                raise MeterError("the counter file is gone")
+        moved = math.floor(self._time.moment / self.period_s + 1e-6) * self.period_s
+        return float(np.interp(moved, *zip(*self._time.passed, strict=True)))
+
+
+def trace_of(path: Path, time: Time, **options: float) -> TraceMeter:
+    return TraceMeter(path, clock=time.clock, patience_s=1.0, **options)
+
+
+# Windows of a series
+
+
+def test_power_is_integrated_over_exactly_the_window() -> None:
+    series = PowerSeries([0, 1, 2, 3], [0, 2, 2, 6])
+    assert series.reading(1, 2).energy_j == pytest.approx(2)
+    assert series.reading(0.5, 2.5).energy_j == pytest.approx((1 + 2) / 2 * 0.5 + 2 + (2 + 4) / 2 * 0.5)
+
+
+def test_a_window_between_two_readings_is_interpolated() -> None:
+    reading = PowerSeries([0, 10], [0, 10]).reading(4, 6)
+    assert (reading.energy_j, reading.samples, reading.largest_gap_s) == (pytest.approx(10), 0, 2)
+
+
+def test_nothing_is_extrapolated() -> None:
+    with pytest.raises(MeterError, match=r"begin 0.500 s late and end 1.000 s early"):
+        PowerSeries([1, 2], [1, 1]).reading(0.5, 3)
+
+
+def test_counted_energy_is_the_difference_of_two_counts() -> None:
+    assert EnergySeries([0, 1, 2], [100, 103, 109]).reading(0.5, 2).energy_j == pytest.approx(7.5)
+
+
+def test_a_repeated_value_is_no_new_reading_where_only_changes_count() -> None:
+    series = PowerSeries(range(7), [1, 1, 1, 2, 2, 1, 1], only_changes_count=True)
+    reading = series.reading(0, 6)
+    assert (reading.samples, reading.largest_gap_s) == (2, 3)
+
+
+def test_a_gap_in_the_readings_is_reported() -> None:
+    assert PowerSeries([0, 1, 2, 8, 9], [1] * 5).reading(0.5, 9).largest_gap_s == 6
+
+
+# Intervals
+
+
+@pytest.mark.parametrize(("degrees", "expected"), [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (60, 2.000)])
+def test_quantiles_of_student_are_the_tabulated_ones(degrees: int, expected: float) -> None:
+    assert quantile(0.975, degrees) == pytest.approx(expected, abs=5e-4)
+
+
+def test_the_interval_of_three_values() -> None:
+    low, high = confidence_interval([1.0, 2.0, 3.0])
+    assert (low + high) / 2 == pytest.approx(2) and (high - low) / 2 == pytest.approx(4.3027 / 3**0.5, rel=1e-4)
+
+
+# A recorded trace
+
+
+@pytest.mark.parametrize("path", [STEPS, STEPS_ENERGY], ids=["power", "energy"])
+def test_a_recorded_trace_gives_its_known_energy(path: Path) -> None:
+    time = Time()
+    result = measure_energy(trace_of(path, time), time.work(), PLAN)
+    # idle (2 + 2.4) / 2 = 2.2 W; work 5 W; 20 queries a second
+    assert result.resolved, result.reason
+    assert result.energy_mj == pytest.approx(1e3 * (5 - 2.2) / 20, rel=1e-3)
+    assert result.gross_mj == pytest.approx(1e3 * 5 / 20, rel=1e-3)
+    assert (result.idle_power_w, result.idle_drift_w) == (pytest.approx(2.2, rel=1e-3), pytest.approx(0.4, rel=1e-2))
+    assert result.idle_uncertainty_mj == pytest.approx(1e3 * 0.2 / 20, rel=1e-2)
+    assert (result.queries, result.blocks, result.meter) == (200, 5, "trace")
+    assert result.seconds == pytest.approx(10)
+
+
+def test_a_trace_is_aligned_by_the_offset_of_its_clock() -> None:
+    time = Time(STEPS_BEGIN - 7200)
+    result = measure_energy(trace_of(STEPS, time, offset_s=7200.0), time.work(), PLAN)
+    assert result.energy_mj == pytest.approx(140, rel=1e-3)
+
+
+def test_a_trace_that_does_not_cover_the_run_says_both_times() -> None:
+    time = Time(STEPS_BEGIN + 5)
+    result = measure_energy(trace_of(STEPS, time), time.work(), PLAN)
+    assert result.energy_mj is None and result.reason is not None
+    assert "2023-11-14T22:13:52.000+00:00, but the run was from 2023-11-14T22:13:25" in result.reason
+
+
+def test_a_trace_that_is_still_written_is_waited_for(tmp_path: Path) -> None:
+    lines = STEPS.read_text().splitlines(keepends=True)
+    growing = tmp_path / "growing.csv"
+    growing.write_text("".join(lines[:100]) + "17000000")  # the line being written does not count
+    time = Time()
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        if time.moment > STEPS_BEGIN + 31:
+            growing.write_text("".join(lines))
+
+    meter = TraceMeter(growing, patience_s=5.0, clock=Clock(time.clock.now, sleep))
+    assert measure_energy(meter, time.work(), PLAN).energy_mj == pytest.approx(140, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"columns \(none\); expected time, power_w or energy_j"),
+        ("when,power_w\n1,2\n", "columns when, power_w"),
+        ("time,power_w\n1,2\n", "has 1 readings"),
+        ("time,power_w\n1,2\n1,2\n", "line 3: the time is not later"),
+        ("time,power_w\n1,2\n2,nan\n", "line 3: power_w is 'nan'; expected a finite number"),
+        ("time,power_w\n1,2\n2\n", "line 3: power_w is None"),
+        ("time,energy_j\n1,2\n2,1\n", "line 3: the energy is less than before"),
+        ("time,power_w\n2026-01-31T12:00:00,2\n", "needs its offset from UTC"),
+        ("time,power_w\nyesterday,2\n", "line 2: time is 'yesterday'"),
+    ],
+)
+def test_a_broken_trace_says_what_is_wrong(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text(text)
+    with pytest.raises(MeterError, match=message):
+        read_trace(path)
+    assert TraceMeter(path).available() is not None
+
+
+def test_a_missing_trace_is_a_reason(tmp_path: Path) -> None:
+    assert "No such file" in (TraceMeter(tmp_path / "none.csv").available() or "")
+
+
+# Laying out a run
+
+
+def test_idle_power_is_subtracted() -> None:
+    time = Time(idle_w=3.0)
+    result = measure_energy(ExactCounter(time), time.work(watts=3.5), PLAN)
+    assert result.energy_mj == pytest.approx(25) and result.gross_mj == pytest.approx(175)
+    assert result.interval_mj == (pytest.approx(25), pytest.approx(25))
+    assert str(result) == "25 ± 0 mJ" or str(result).startswith("25 ± ")
+
+
+def test_several_works_take_turns_and_share_idle() -> None:
+    time, order = Time(), []
+
+    def noted(name: str, watts: float) -> Work:
+        run = time.work(seconds=2.0, watts=watts).run
+
+        def note() -> int:
+            order.append(name)
+            return run()
+
+        return Work(note)
+
+    results = measure_energies(ExactCounter(time), [noted("a", 5.0), noted("b", 4.0)], PLAN)
+    assert order == ["a", "b"] * 6  # the first turn is warm-up
+    assert [result.energy_mj for result in results] == [pytest.approx(600), pytest.approx(400)]
+
+
+def test_the_interval_comes_from_the_spread_of_the_blocks() -> None:
+    time, watts = Time(), iter([9.0, 4.0, 5.0, 6.0])
+
+    def run() -> int:
+        return time.work(seconds=2.0, queries=10, watts=next(watts)).run()
+
+    result = measure_energy(ExactCounter(time), Work(run), Plan(10.0, blocks=3, block_seconds=2.0))
+    assert result.interval_mj == pytest.approx(confidence_interval([400.0, 600.0, 800.0]))
+
+
+def test_a_slow_meter_makes_the_run_last_longer() -> None:
+    time = Time()
+    meter = ExactCounter(time)
+    meter.period_s = 1.0
+    result = measure_energy(meter, time.work(), PLAN)
+    assert result.resolved and result.samples_per_block == 11 and result.seconds == pytest.approx(55)
+
+
+def test_a_meter_too_slow_for_the_time_allowed_is_not_resolved() -> None:
+    time = Time()
+    meter = ExactCounter(time)
+    meter.period_s = 1.0
+    result = measure_energy(meter, time.work(), Plan(20.0, blocks=5, minimum_samples=10, maximum_seconds=20.0))
+    assert result.energy_mj == pytest.approx(150) and not result.resolved
+    assert "4 readings in a window of 4 s, 10 are needed" in (result.reason or "")
+    assert str(result).endswith("(not resolved)")
+
+
+def test_a_counter_that_moves_less_often_than_it_should_is_not_resolved() -> None:
+    time = Time()
+    meter = ExactCounter(time)
+    meter.period_s = 1.0
+    slow = ExactCounter(time)
+    slow._read, slow.period_s = meter._read, 0.001  # type: ignore[method-assign]
+    result = measure_energy(slow, time.work(seconds=0.05), PLAN)
+    assert not result.resolved and "readings in a window of" in (result.reason or "")
+
+
+def test_a_counter_that_never_moves_is_not_measured_and_never_zero() -> None:
+    class Stuck(ExactCounter):
+        def _read(self) -> float:
+            return 12.5
+
+    time = Time()
+    result = measure_energy(Stuck(time), time.work(), PLAN)
+    assert (result.energy_mj, str(result)) == (None, "not measured")
+    assert "all the same (12.5): the meter is there, but does not move" in (result.reason or "")
+
+
+def test_a_trace_of_one_and_the_same_power_is_not_measured(tmp_path: Path) -> None:
+    path = tmp_path / "flat.csv"
+    path.write_text("time,power_w\n" + "".join(f"{STEPS_BEGIN - 1 + i},0\n" for i in range(120)))
+    time = Time()
+    result = measure_energy(trace_of(path, time), time.work(), PLAN)
+    assert result.energy_mj is None and "does not move" in (result.reason or "")
+
+
+def test_work_that_does_not_stand_out_from_idle_is_not_resolved() -> None:
+    time = Time()
+    result = measure_energy(ExactCounter(time), time.work(watts=2.0), PLAN)
+    assert not result.resolved and "does not stand out from idling" in (result.reason or "")
+
+
+def test_readings_with_a_long_gap_are_not_resolved(tmp_path: Path) -> None:
+    lines = STEPS.read_text().splitlines(keepends=True)
+    path = tmp_path / "gap.csv"
+    path.write_text("".join(lines[:121] + lines[129:]))  # most of a second of the first block is missing
+    time = Time()
+    result = measure_energy(trace_of(path, time), time.work(), PLAN)
+    assert not result.resolved and "no reading for 0.9 s in a window of 2 s" in (result.reason or "")
+
+
+def test_a_meter_that_dies_is_not_measured_and_never_zero() -> None:
+    time = Time()
+    result = measure_energy(ExactCounter(time, dies_after=5), time.work(), PLAN)
+    assert result.energy_mj is None and "the counter file is gone" in (result.reason or "")
+    assert (str(result), result.as_json()["energy_mj"]) == ("not measured", None)
+
+
+def test_an_error_of_the_work_is_the_works() -> None:
+    def run() -> int:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        measure_energy(ExactCounter(Time()), Work(run), PLAN)
+
+
+def test_a_plan_with_one_block_has_no_interval() -> None:
+    with pytest.raises(ValueError, match="at least two"):
+        Plan(blocks=1)
+
+
+# No meter, and the estimate
+
+
+def test_without_a_meter_nothing_runs_and_nothing_is_measured() -> None:
+    result = measure_energy(NoMeter((("rapl", "no package"),)), Work(lambda: 1 // 0))
+    assert result.energy_mj is None and (str(result), result.reason) == ("not measured", "rapl: no package")
+
+
+def test_an_estimate_is_the_stated_sum_and_says_what_it_is() -> None:
+    work = Work(lambda: 1 // 0, flops=48e6, bytes_read=24e6)
+    result = measure_energy(Estimate(joules_per_flop=1e-12, joules_per_byte=100e-12), work)
+    assert result.energy_mj == pytest.approx(0.048 + 2.4)
+    assert result.estimate and not result.resolved and "not measured" in (result.reason or "")
+    assert str(result) == "2.45 mJ (estimate)" and "1 pJ per FLOP and 100 pJ per byte" in result.covers
+
+
+def test_an_estimate_without_flops_is_missing() -> None:
+    assert measure_energy(Estimate(), Work(lambda: 1)).energy_mj is None
