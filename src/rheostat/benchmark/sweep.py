@@ -7,12 +7,12 @@ sweep that was killed loses nothing but the point it was at.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rheostat.benchmark.results import write_results
 from rheostat.errors import RheostatError
 from rheostat.metrics import Quality
 from rheostat.operating_point import OperatingPoint
@@ -70,17 +70,7 @@ class ResultsFile:
     def add(self, row: Mapping[str, Any]) -> None:
         self.rows.append(dict(row))
         contents = {"kind": "sweep", "subject": self.subject, "provenance": provenance(), "rows": self.rows}
-        temporary = self.path.with_suffix(".partial")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w", encoding="utf-8") as file:
-                json.dump(contents, file, indent=1, ensure_ascii=False)
-                file.write("\n")
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path)
-        except OSError as error:
-            raise RheostatError(f"cannot write {self.path}: {error.strerror}; what it held is intact") from None
+        write_results(self.path, contents)
 
 
 def sweep(

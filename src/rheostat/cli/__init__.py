@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import rheostat
-from rheostat.cli import evaluate, export, files, govern, prune, recover, report, suggest, train
+from rheostat.cli import bench, evaluate, export, files, govern, prune, recover, report, suggest, train
 from rheostat.cli.console import messages, one_line
 from rheostat.errors import RheostatError, RheostatWarning
 
@@ -29,6 +29,7 @@ app.command()(evaluate.evaluate)
 app.command()(prune.prune)
 app.command()(recover.recover)
 app.command()(evaluate.sweep)
+app.command()(bench.bench)
 app.command()(report.report)
 app.command()(files.inspect)
 app.command()(files.pack)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,9 +15,13 @@ from rheostat.benchmark.sweep import sweep as run_sweep
 from rheostat.cli.console import labelled_share, messages, print_json, shares
 from rheostat.corpus import CorpusConfig, Split, load_split
 from rheostat.errors import OperatingPointError
+from rheostat.metrics import KeystrokeCount
 from rheostat.model_file import ModelFile, open_model
 from rheostat.operating_point import FULL
 from rheostat.runtime.quantization import Precision
+
+if TYPE_CHECKING:
+    from rheostat.runtime.predictor import Predictor
 
 
 def evaluate(
@@ -30,6 +34,8 @@ def evaluate(
     point: Annotated[str | None, typer.Option(help="Use the stored point of this name.")] = None,
     precision: Annotated[Precision, typer.Option(help="fp32, or int8 or int4 as on a device.")] = "fp32",
     threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0: one a physical core.")] = 0,
+    keystrokes: Annotated[bool, typer.Option("--keystrokes", help="Also simulate typing of the test text.")] = False,
+    words: Annotated[int, typer.Option(min=1, help="With --keystrokes: how many words are typed.")] = 2000,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Measure perplexity and R@1/3/5 of a model on a text, at any position of the knob.
@@ -39,22 +45,41 @@ def evaluate(
 
     Example: rheostat evaluate model.safetensors --data DIR --split test --knob 0.8 --json
     """
+    if keystrokes and (criterion or ranking):
+        raise OperatingPointError("--keystrokes types at what the knob serves; leave out --criterion and --ranking")
     with open_model(model) as file:
         chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
         from rheostat.runtime.evaluation import RuntimeEvaluator
+        from rheostat.runtime.predictor import Predictor
 
         text = _read(file, data, split)
         with shares("evaluating") as progress:
             quality = RuntimeEvaluator(file, precision, threads).quality(chosen, text.ids, progress)
+    saved = None
+    if keystrokes:
+        saved = _type(Predictor(model, knob, point=point, precision=precision, threads=threads), data, words)
     if json:
         where = {"point": chosen.name, "split": split, "precision": precision, "model": str(model)}
-        print_json({**quality.as_json(), "flops_fraction": chosen.flops_fraction, **where})
+        typing = {"keystrokes": saved.as_json()} if saved else {}
+        print_json({**quality.as_json(), "flops_fraction": chosen.flops_fraction, **where, **typing})
     else:
         recall = "  ".join(f"R@{k} {share:.2%}" for k, share in quality.recall.items())
         print(
             f"{split} at {chosen.flops_fraction:.2%} of the FLOPs ({chosen.name}): "
             f"perplexity {quality.perplexity:.3f}  {recall}  ({quality.predictions:,} predictions)"
         )
+        if saved:
+            print(f"{saved.saved_share:.1%} of the keystrokes saved over {saved.words:,} words of the test text")
+
+
+def _type(predictor: Predictor, data: str, words: int) -> KeystrokeCount:
+    """Type the first words of the test text with three suggestions."""
+    from rheostat.benchmark.keystrokes import keystroke_savings
+    from rheostat.benchmark.texts import read_text
+
+    with shares("typing") as progress:
+        text = read_text(data, predictor.tokenizer, words)
+        return keystroke_savings(predictor, text, words, progress=progress)
 
 
 def sweep(

@@ -24,7 +24,7 @@ from rheostat.runtime.quantization import Precision
 from rheostat.runtime.user_words import UserWords
 from rheostat.runtime.writing import DEFAULT_LIMIT, Suggestion, Typed, as_context, compose, distinct, split_typed
 from rheostat.shape import ModelShape
-from rheostat.vocabulary import Vocabulary
+from rheostat.vocabulary import Tokenizer, Vocabulary
 
 DEFAULT_HISTORY_BYTES = 32 << 20  # states of texts, at each point
 LARGEST_K = 100
@@ -78,6 +78,11 @@ class Predictor:
         return self._points.file.shape
 
     @property
+    def tokenizer(self) -> Tokenizer:
+        """How text becomes words of the model."""
+        return self._tokenizer
+
+    @property
     def knob(self) -> float:
         """The share of the FLOPs that was asked for last; what is spent is `flops_fraction`."""
         return self._knob
@@ -93,7 +98,7 @@ class Predictor:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of weights that one query reads."""
+        """Bytes of all weights of the point that is serving; a query reads only one row of the input embedding."""
         return self._serving.engine.weight_bytes
 
     # Suggestions

@@ -1,0 +1,323 @@
+"""What a query costs at every operating point: milliseconds, FLOPs, bytes, memory, and millijoules where a meter is.
+
+A query is what an application asks: `Predictor.suggest` for a text that is one word longer than the one before. Knows
+how a run is laid out and what its times say; watts are the business of `meters`, the machine's state of `machine`.
+
+Layout. Every point warms up. Then the points take turns, a few queries each, until each has had its share: a machine
+that grows warm or busy does so for all of them. The first query of a turn is not counted, as the point before has
+emptied the caches. Energy, if there is a meter, is measured in a second run (`meters.energy`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.benchmark.machine import SYSTEM_ROOT, Conditions, pinned, read_conditions, usable_cpus, was_throttled
+from rheostat.benchmark.memory import ResidentMemory, resident_memory
+from rheostat.benchmark.meters import EnergyPerQuery, EnergySource, Plan, Work, measure_energies
+from rheostat.benchmark.texts import MESSAGE, Text, messages
+from rheostat.errors import CorpusError, RheostatError
+from rheostat.operating_point import OperatingPoint
+from rheostat.provenance import provenance
+from rheostat.runtime.engine import physical_cores
+from rheostat.runtime.predictor import Predictor
+from rheostat.runtime.quantization import BLOCK, Precision
+from rheostat.shape import ModelShape
+from rheostat.vocabulary import Vocabulary, tokenize
+
+SUGGESTIONS = 3
+TURN = 10  # queries of a point before it is the next one's turn
+MOST_TURNS = 100
+RESAMPLES = 1000
+CONFIDENCE = 0.95
+SHORTEST_RUN_MS = 20.0  # of queries between two looks at an energy counter
+OPENINGS = 1000  # different words that messages begin with
+EVERYTHING = 1 << 62  # room for all points at once: building one again would be measured too
+# Of one weight in the matrices: 4 bits have a float32 scale for every block.
+WEIGHT_BYTES: dict[Precision, float] = {"fp32": 4.0, "int8": 1.0, "int4": 0.5 + 4 / BLOCK}
+
+Floats = NDArray[np.float64]
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the knob is to stand: a share of the FLOPs, or a stored point."""
+
+    knob: float | None = None
+    point: str | None = None
+
+    @property
+    def label(self) -> str:
+        return self.point or f"{self.knob:g}"
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """queries: counted ones at every point. cpus: to stay on; None for all. memory: whether to weigh each point too."""
+
+    queries: int = 350
+    warm_up: int = 20
+    precision: Precision = "int8"
+    threads: int = 0
+    cpus: Sequence[int] | None = None
+    energy: Plan = field(default_factory=Plan)
+    memory: bool = True
+
+    def __post_init__(self) -> None:
+        if self.queries < 2:
+            raise RheostatError(f"{self.queries} queries were asked for; expected at least 2, better hundreds")
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Of one point. interval_ms: of the median, bootstrap over turns, since the queries of one turn are alike."""
+
+    latency_ms: float  # median
+    interval_ms: tuple[float, float]
+    p95_ms: float
+    queries: int
+
+    @classmethod
+    def of(cls, turns: Sequence[Floats]) -> Latency:
+        times = np.concatenate(turns)
+        median, p95 = np.percentile(times, [50, 95])
+        return cls(float(median), median_interval(turns), float(p95), len(times))
+
+
+class Typist:
+    """Queries at one operating point: the same texts for every point, each one word longer than the one before."""
+
+    def __init__(self, predictor: Predictor, position: Position, pieces: list[str], openings: list[str]) -> None:
+        self.position, self._predictor = position, predictor
+        self.take_turn()
+        self.point: OperatingPoint = predictor.point
+        self._texts = messages(pieces, openings)
+
+    def take_turn(self) -> None:
+        self._predictor.turn(self.position.knob, point=self.position.point)
+
+    def type(self, queries: int) -> Floats:
+        """Milliseconds of some queries."""
+        times = np.empty(queries)
+        for number, text in enumerate(islice(self._texts, queries)):
+            begin = time.perf_counter()
+            self._predictor.suggest(text, SUGGESTIONS)
+            times[number] = time.perf_counter() - begin
+        return 1e3 * times
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that was found out about one point."""
+
+    position: Position
+    point: OperatingPoint
+    latency: Latency
+    energy: EnergyPerQuery
+    memory: ResidentMemory | None
+
+
+def bench(
+    model: Path,
+    positions: Sequence[Position],
+    text: Text,
+    config: BenchConfig,
+    source: EnergySource,
+    progress: Progress = lambda label, share: None,
+    *,
+    system_root: Path = SYSTEM_ROOT,
+) -> dict[str, Any]:
+    """Measure a model at some positions of the knob; the contents of a results file. progress: label, share done."""
+    progress("opening the model", 0.0)
+    with pinned(config.cpus):
+        before = read_conditions(system_root)
+        predictor = Predictor(model, precision=config.precision, threads=config.threads, cache_bytes=EVERYTHING)
+        typists = open_points(predictor, positions, text)
+        times = measure_latencies(typists, config, progress)
+        latencies = [Latency.of(turns) for turns in times]
+        energies = _measure_energy(predictor.shape, typists, latencies, config, source, progress)
+        after = read_conditions(system_root)
+        threads, cpus = config.threads or physical_cores(), usable_cpus()
+        memories = _weigh(model, typists, text, config, progress)
+    progress("done", 1.0)
+    rows = zip(typists, latencies, energies, memories, strict=True)
+    measured = [Measured(t.position, t.point, latency, energy, memory) for t, latency, energy, memory in rows]
+    subject = {
+        "model": model.name,
+        "corpus": text.name,
+        "flops": predictor.shape.flops,
+        "precision": config.precision,
+        "queries": config.queries,
+        "warm_up": config.warm_up,
+        "threads": threads,
+        "cpus": cpus,
+        "pinned": config.cpus is not None,
+        "meter": source.name,
+    }
+    return _contents(subject, measured, predictor.shape, config.precision, before, after)
+
+
+def open_points(predictor: Predictor, positions: Sequence[Position], text: Text) -> list[Typist]:
+    """A typist for every different point: two positions may mean the same one, which is measured once."""
+    pieces, openings = text.pieces(), opening_words(predictor.vocabulary, text)
+    if not pieces:
+        raise CorpusError(f"the text {text.name} has no words for this model; expected text: give another --data")
+    typists: list[Typist] = []
+    for position in dict.fromkeys(positions):
+        typist = Typist(predictor, position, pieces, openings)
+        if not any(typist.point is other.point for other in typists):
+            typists.append(typist)
+    return typists
+
+
+def opening_words(vocabulary: Vocabulary, text: Text) -> list[str]:
+    """Words of the model that are read as one word, as they stand."""
+    words = (word for word in vocabulary.words if word[0].isalpha() and tokenize(word, text.tokenizer) == [word])
+    return list(islice(words, OPENINGS)) or [piece for piece in dict.fromkeys(text.pieces()) if piece.strip()]
+
+
+def measure_latencies(typists: Sequence[Typist], config: BenchConfig, progress: Progress) -> list[list[Floats]]:
+    """Milliseconds of every counted query, turn by turn, of every point."""
+    for number, typist in enumerate(typists):
+        progress(f"warming up {typist.position.label}", 0.1 * number / len(typists))
+        typist.take_turn()
+        typist.type(max(1, config.warm_up))
+    turns: list[list[Floats]] = [[] for _ in typists]
+    sizes = list(turn_sizes(config.queries))
+    for count, size in enumerate(sizes):
+        progress("measuring milliseconds", 0.1 + 0.5 * count / len(sizes))
+        for number in _rotated(len(typists), count):
+            typists[number].take_turn()
+            turns[number].append(typists[number].type(1 + size)[1:])
+    return turns
+
+
+def turn_sizes(queries: int) -> Iterator[int]:
+    """How many queries the turns of a point have: small and even, at least two turns, not too many."""
+    turns = min(MOST_TURNS, max(2, -(-queries // TURN)))
+    for turn in range(turns):
+        yield queries * (turn + 1) // turns - queries * turn // turns
+
+
+def _rotated(count: int, first: int) -> list[int]:
+    """0 … count - 1 from another beginning each time, so that nobody always comes after the largest point."""
+    return [(first + number) % count for number in range(count)]
+
+
+def median_interval(turns: Sequence[Floats], level: float = CONFIDENCE, seed: int = 0) -> tuple[float, float]:
+    """Percentile bootstrap of the median. Whole turns are drawn: what slows one query slows its neighbours too."""
+    random = np.random.default_rng(seed)
+    draws = random.integers(len(turns), size=(RESAMPLES, len(turns)))
+    medians = [np.median(np.concatenate([turns[turn] for turn in draw])) for draw in draws]
+    low, high = np.quantile(medians, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def bytes_read(shape: ModelShape, point: OperatingPoint, precision: Precision) -> int:
+    """Of the matrices that one query multiplies with: each weight once. Biases, states and row scales are left out."""
+    return round(point.cut_shape(shape).flops / 2 * WEIGHT_BYTES[precision])
+
+
+def r_squared(xs: Sequence[float], ys: Sequence[float]) -> float | None:
+    """Pearson's, of three or more different x; None where it has no meaning."""
+    if len(set(xs)) < 3 or len(set(ys)) < 2:
+        return None
+    return float(np.corrcoef(xs, ys)[0, 1] ** 2)
+
+
+def _measure_energy(
+    shape: ModelShape,
+    typists: Sequence[Typist],
+    latencies: Sequence[Latency],
+    config: BenchConfig,
+    source: EnergySource,
+    progress: Progress,
+) -> list[EnergyPerQuery]:
+    progress(f"measuring millijoules ({source.name})", 0.6)
+
+    def work(typist: Typist, latency: Latency) -> Work:
+        queries = max(1, round(SHORTEST_RUN_MS / max(latency.latency_ms, 1e-3)))
+
+        def run() -> int:
+            typist.take_turn()
+            return len(typist.type(queries))
+
+        flops, read = typist.point.cut_shape(shape).flops, bytes_read(shape, typist.point, config.precision)
+        return Work(run, flops, read)
+
+    works = [work(typist, latency) for typist, latency in zip(typists, latencies, strict=True)]
+    return measure_energies(source, works, config.energy)
+
+
+def _weigh(
+    model: Path, typists: Sequence[Typist], text: Text, config: BenchConfig, progress: Progress
+) -> list[ResidentMemory | None]:
+    if not config.memory:
+        return [None for _ in typists]
+    pieces = text.pieces()
+    texts = list(islice(messages(pieces, pieces[:1]), min(MESSAGE, TURN)))
+    memories = []
+    for number, typist in enumerate(typists):
+        progress(f"weighing {typist.position.label}", 0.8 + 0.2 * number / len(typists))
+        knob, point = typist.position.knob, typist.position.point
+        memories.append(resident_memory(model, knob, point, config.precision, config.threads, texts))
+    return memories
+
+
+def _contents(
+    subject: dict[str, Any],
+    measured: Sequence[Measured],
+    shape: ModelShape,
+    precision: Precision,
+    before: Conditions,
+    after: Conditions,
+) -> dict[str, Any]:
+    rows = [_row(one, shape, precision) for one in measured]
+    machine = {"before": before.as_json(), "after": after.as_json(), "throttled": was_throttled(before, after)}
+    return {
+        "kind": "bench",
+        "subject": subject,
+        "provenance": provenance(),
+        "machine": machine,
+        "interval": f"{CONFIDENCE:.0%} of the median, bootstrap over turns of about {TURN} queries",
+        "fit": _fit(rows),
+        "rows": rows,
+    }
+
+
+def _row(one: Measured, shape: ModelShape, precision: Precision) -> dict[str, Any]:
+    point = one.point
+    return {
+        "label": one.position.label,
+        "knob": one.position.knob,
+        "point": point.name,
+        "criterion": point.criterion,
+        "flops": point.cut_shape(shape).flops,
+        "flops_fraction": point.flops_fraction,
+        "widths": list(point.widths),
+        "bytes_read": bytes_read(shape, point, precision),
+        **asdict(one.latency),
+        "resident_bytes": one.memory and one.memory.resident_bytes,
+        "model_bytes": one.memory and one.memory.model_bytes,
+        "energy_mj": one.energy.energy_mj,
+        "energy": one.energy.as_json(),
+    }
+
+
+def _fit(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
+    """How well a straight line through FLOPs tells latency and measured energy."""
+    flops = [float(row["flops"]) for row in rows]
+    measured = all(row["energy_mj"] is not None and not row["energy"]["estimate"] for row in rows)
+    return {
+        "latency_r_squared": r_squared(flops, [row["latency_ms"] for row in rows]),
+        "energy_r_squared": r_squared(flops, [row["energy_mj"] for row in rows]) if measured else None,
+    }

@@ -1,0 +1,394 @@
+"""Measuring queries: what is asked, how it is laid out, what is recorded of the machine, and the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from models import make_ranking, make_weights, write_tiny
+from rheostat.benchmark import latency, machine
+from rheostat.benchmark.latency import BenchConfig, Position, Typist, bench, median_interval, r_squared, turn_sizes
+from rheostat.benchmark.machine import parse_cpus, pinned, read_conditions, was_throttled
+from rheostat.benchmark.memory import resident_memory
+from rheostat.benchmark.meters import EnergySource, MeterOptions, NoMeter, Plan, find_meter
+from rheostat.benchmark.meters.counter import CounterMeter
+from rheostat.benchmark.meters.meter import Clock
+from rheostat.benchmark.results import write_results
+from rheostat.benchmark.texts import MESSAGE, Text, messages, read_text
+from rheostat.cli import app
+from rheostat.errors import CorpusError, OperatingPointError, RheostatError
+from rheostat.runtime.engine import Engine
+from rheostat.runtime.predictor import Predictor
+from rheostat.runtime.writing import context_words
+from rheostat.shape import ModelShape
+from rheostat.vocabulary import END, UNKNOWN, Tokenizer, Vocabulary
+
+WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees", "we", "to", "a", "and")
+SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
+QUICK = BenchConfig(queries=20, warm_up=2, memory=False, threads=1)
+KNOBS = [Position(knob) for knob in (1.0, 0.7, 0.4)]
+NOTHING = NoMeter()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_tiny(
+        tmp_path_factory.mktemp("bench") / "model.safetensors",
+        shape=SHAPE,
+        vocabulary=Vocabulary(WORDS),
+        weights=make_weights(SHAPE),
+        rankings=[make_ranking(SHAPE, 1, "random")],
+        points=[],
+        default_ranking="random",
+    )
+
+
+def sample(tokenizer: Tokenizer = "words") -> Text:
+    return read_text(None, tokenizer, 100)
+
+
+# What is asked
+
+
+@pytest.mark.parametrize("tokenizer", ["words", "ptb", "wikitext"])
+def test_every_text_is_one_word_longer_than_the_one_before(tokenizer: Tokenizer) -> None:
+    texts = islice(messages(sample(tokenizer).pieces(), ["the"]), 1, 600)
+    lengths = [len(context_words(text, tokenizer)) for text in texts]
+    steps = [after - before for before, after in pairwise(lengths)]
+    assert set(steps) - {1} <= {step for step in steps if step < -100}, "but for the next message"
+    assert sum(step < 0 for step in steps) == 600 // MESSAGE
+
+
+def test_a_prepared_text_is_read_word_by_word(tmp_path: Path) -> None:
+    path = tmp_path / "ptb.test.txt"
+    path.write_text(" no it was n't black monday \n mr. <unk> said N N of u.s. shares \\/ bonds\n")
+    text = read_text(str(path), "ptb", 100)
+    read = context_words(list(islice(messages(text.pieces(), ["a"]), len(text.pieces())))[-1], "ptb")
+    assert read[:10] == [END, "a", "no", "it", "was", "n't", "black", "monday", END, "mr."]
+
+
+def test_no_text_begins_like_one_that_was_read() -> None:
+    texts = list(islice(messages(["we", "see", "\n"], ["a", "b"]), 10 * MESSAGE))
+    assert len({text.rstrip(" ") for text in texts}) > 0.98 * len(texts)  # with two opening words only
+
+
+def test_every_query_costs_reading_one_word(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, step = [], Engine.step
+    monkeypatch.setattr(Engine, "step", lambda engine, *arguments: steps.append(1) or step(engine, *arguments))
+    typist = Typist(Predictor(model, threads=1), Position(0.7), ["the", "boat", "sees", "\n"], list(WORDS[2:]))
+    typist.type(1)
+    steps.clear()
+    assert len(typist.type(3 * MESSAGE)) == len(steps)
+
+
+def test_a_text_without_words_is_an_error(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "test.txt").write_text(" \n\n")
+    with pytest.raises(CorpusError, match="empty or has only white space"):
+        read_text(str(tmp_path), "words", 10)
+    (tmp_path / "test.txt").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(CorpusError, match="expected text in UTF-8"):
+        read_text(str(tmp_path), "words", 10)
+    with pytest.raises(CorpusError, match="no words for this model"):
+        bench(model, KNOBS, Text("signs", "ptb", ("! ?",), prepared=True), QUICK, NOTHING)
+
+
+# How it is laid out
+
+
+@pytest.mark.parametrize("queries", [2, 5, 9, 10, 350, 1234, 99_999])
+def test_turns_are_even_and_add_up(queries: int) -> None:
+    sizes = list(turn_sizes(queries))
+    assert sum(sizes) == queries and max(sizes) - min(sizes) <= 1 and 2 <= len(sizes) <= 100
+
+
+def test_points_take_turns(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+    type_queries = Typist.type
+    monkeypatch.setattr(Typist, "type", lambda self, n: order.append(self.position.label) or type_queries(self, n))
+    bench(model, KNOBS[:2], sample(), QUICK, NOTHING)
+    assert order == ["1", "0.7", "1", "0.7", "0.7", "1"]  # warm-up, then two turns
+
+
+def test_two_positions_of_one_point_are_measured_once(model: Path) -> None:
+    contents = bench(model, [Position(0.7), Position(0.7), Position(0.70001)], sample(), QUICK, NOTHING)
+    assert [row["label"] for row in contents["rows"]] == ["0.7"]
+
+
+def test_the_interval_holds_the_median_and_narrows_with_more_turns() -> None:
+    random = np.random.default_rng(1)
+    few, many = (list(random.normal(5, 1, (turns, 10))) for turns in (10, 100))
+    (low, high), (lower, higher) = median_interval(few), median_interval(many)
+    assert low < np.median(few) < high and lower < np.median(many) < higher
+    assert higher - lower < high - low and median_interval(few) == (low, high)
+
+
+def test_turns_that_differ_widen_the_interval() -> None:
+    mixed = [np.full(10, value) for value in (1.0, 9.0, 1.0, 9.0, 5.0)]
+    low, high = median_interval(mixed)
+    assert (low, high) == (1.0, 9.0)
+
+
+def test_r_squared_needs_three_different_points() -> None:
+    assert r_squared([1, 2, 3], [2, 4, 6]) == pytest.approx(1)
+    assert r_squared([1, 2, 3, 4], [1, 3, 2, 4]) == pytest.approx(0.64)
+    assert r_squared([1, 1, 2], [1, 2, 3]) is None and r_squared([1, 2, 3], [5, 5, 5]) is None
+
+
+# What is recorded
+
+
+def test_results_say_what_was_measured(model: Path) -> None:
+    contents = bench(model, KNOBS, sample(), QUICK, NOTHING)
+    assert contents["kind"] == "bench" and contents["provenance"]["machine"]["processor"]
+    expected = {"model": "model.safetensors", "corpus": "sample", "precision": "int8", "queries": 20, "threads": 1}
+    assert expected.items() <= contents["subject"].items()
+    for row, position in zip(contents["rows"], KNOBS, strict=True):
+        low, high = row["interval_ms"]
+        assert 0 < low <= row["latency_ms"] <= high and row["latency_ms"] <= row["p95_ms"]
+        assert row["queries"] == 20 and row["flops"] == round(row["flops_fraction"] * SHAPE.flops)
+        assert position.knob is not None and row["flops_fraction"] <= position.knob
+        assert row["bytes_read"] == row["flops"] // 2  # one byte a weight, two FLOPs
+    assert 0 <= contents["fit"]["latency_r_squared"] <= 1 and contents["fit"]["energy_r_squared"] is None
+    assert json.loads(json.dumps(contents)) is not None
+
+
+@pytest.mark.parametrize(("precision", "weight_bytes"), [("fp32", 4.0), ("int4", 0.625)])
+def test_bytes_follow_the_precision(precision: Any, weight_bytes: float, model: Path) -> None:
+    config = BenchConfig(queries=2, warm_up=0, precision=precision, memory=False, threads=1)
+    (row,) = bench(model, KNOBS[:1], sample(), config, NOTHING)["rows"]
+    assert row["bytes_read"] == round(SHAPE.flops / 2 * weight_bytes)
+
+
+def test_memory_is_that_of_a_process_of_its_own(model: Path) -> None:
+    memory = resident_memory(model, 0.7, None, "int8", 1, ["the boat"])
+    assert memory is not None and 10e6 < memory.resident_bytes < 1e9
+    assert memory.model_bytes < memory.resident_bytes
+    assert resident_memory(model.with_name("absent"), 1.0, None, "int8", 1, []) is None
+
+
+class SteadyMeter(CounterMeter):
+    """Five watts, whatever happens, by a clock that moves a millisecond whenever it is looked at."""
+
+    name = "steady"
+    covers = "everything"
+    period_s = 0.001
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self.clock = Clock(lambda: self._pass(0.001), self._pass)
+
+    def _pass(self, seconds: float) -> float:
+        self._now += seconds
+        return self._now
+
+    def available(self) -> str | None:
+        return None
+
+    @contextmanager
+    def opened(self) -> Iterator[Callable[[], float]]:
+        yield lambda: 5 * self._now
+
+
+def with_energy(model: Path, source: EnergySource) -> list[dict[str, Any]]:
+    plan = Plan(idle_seconds=0.05, blocks=2, block_seconds=0.05, minimum_samples=1)
+    config = BenchConfig(queries=4, warm_up=0, memory=False, threads=1, energy=plan)
+    rows: list[dict[str, Any]] = bench(model, KNOBS[:2], sample(), config, source)["rows"]
+    return rows
+
+
+def test_energy_is_measured_over_real_queries(model: Path) -> None:
+    for row in with_energy(model, SteadyMeter()):
+        energy = row["energy"]
+        assert (energy["meter"], energy["covers"], energy["blocks"]) == ("steady", "everything", 2)
+        assert energy["gross_mj"] == pytest.approx(5e3 * energy["seconds"] / energy["queries"])
+        assert row["energy_mj"] == energy["energy_mj"] == pytest.approx(0, abs=1e-6)  # nothing above idling
+
+
+def test_a_meter_that_does_not_move_is_not_measured(model: Path, tmp_path: Path) -> None:
+    chip = tmp_path / "class" / "hwmon" / "hwmon0"
+    chip.mkdir(parents=True)
+    (chip / "name").write_text("ina226\n")
+    (chip / "power1_input").write_text("0\n")
+    for row in with_energy(model, find_meter("auto", MeterOptions(system_root=tmp_path))):
+        assert row["energy_mj"] is None and "does not move" in row["energy"]["reason"]
+
+
+def test_an_estimate_is_labelled_and_has_no_fit(model: Path) -> None:
+    config = BenchConfig(queries=2, warm_up=0, memory=False, threads=1)
+    contents = bench(model, KNOBS, sample(), config, find_meter("estimate"))
+    assert all(row["energy"]["estimate"] and row["energy_mj"] > 0 for row in contents["rows"])
+    assert contents["fit"]["energy_r_squared"] is None
+
+
+# The machine
+
+
+def write(path: Path, value: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{value}\n")
+
+
+def fake_machine(root: Path) -> None:
+    cpus = root / "devices" / "system" / "cpu"
+    for number, frequency in ((0, 1_500_000), (1, 600_000)):
+        write(cpus / f"cpu{number}" / "cpufreq" / "scaling_governor", "ondemand")
+        write(cpus / f"cpu{number}" / "cpufreq" / "scaling_cur_freq", frequency)
+        write(cpus / f"cpu{number}" / "thermal_throttle" / "core_throttle_count", 3 + number)
+    write(root / "class" / "thermal" / "thermal_zone0" / "type", "cpu-thermal")
+    write(root / "class" / "thermal" / "thermal_zone0" / "temp", 61_250)
+    write(root / "class" / "thermal" / "thermal_zone1" / "temp", "N/A")
+
+
+def test_a_machine_that_tells_is_recorded(tmp_path: Path) -> None:
+    fake_machine(tmp_path)
+    found = read_conditions(tmp_path)
+    assert (found.governors, found.frequencies_mhz, found.throttle_events) == (("ondemand",), (600, 1500), 7)
+    assert found.temperatures_c == {"cpu-thermal/thermal_zone0": 61.25} and found.slowed_down is None
+
+
+def test_a_machine_that_tells_nothing_is_not_guessed_at(tmp_path: Path) -> None:
+    found = read_conditions(tmp_path)
+    assert (found.governors, found.frequencies_mhz, found.temperatures_c) == ((), None, {})
+    assert (found.throttle_events, found.slowed_down, was_throttled(found, found)) == (None, None, None)
+
+
+def test_processor_sensors_stand_in_for_thermal_zones(tmp_path: Path) -> None:
+    write(tmp_path / "class" / "hwmon" / "hwmon2" / "name", "k10temp")
+    write(tmp_path / "class" / "hwmon" / "hwmon2" / "temp1_input", 48_000)
+    assert read_conditions(tmp_path).temperatures_c == {"k10temp/temp1": 48.0}
+
+
+def test_throttling_is_seen_in_what_is_counted(tmp_path: Path) -> None:
+    fake_machine(tmp_path)
+    before = read_conditions(tmp_path)
+    assert was_throttled(before, before) is False
+    write(tmp_path / "devices" / "system" / "cpu" / "cpu1" / "thermal_throttle" / "core_throttle_count", 9)
+    assert was_throttled(before, read_conditions(tmp_path)) is True
+
+
+@pytest.mark.parametrize(("bits", "slowed"), [("0", False), ("50000", False), ("4", True), ("50005", True)])
+def test_a_raspberry_pi_says_whether_it_is_held_back_now(bits: str, slowed: bool, tmp_path: Path) -> None:
+    write(tmp_path / machine.RASPBERRY_PI, bits)
+    assert read_conditions(tmp_path).slowed_down is slowed
+
+
+@pytest.mark.parametrize(("state", "slowed"), [(0, False), (3, True)])
+def test_a_cooling_device_of_the_processor_is_throttling(state: int, slowed: bool, tmp_path: Path) -> None:
+    coolers = tmp_path / "class" / "thermal"
+    write(coolers / "cooling_device0" / "type", "cpufreq-cpu0")
+    write(coolers / "cooling_device0" / "cur_state", state)
+    write(coolers / "cooling_device1" / "type", "pwm-fan")
+    write(coolers / "cooling_device1" / "cur_state", 2)
+    assert read_conditions(tmp_path).slowed_down is slowed
+
+
+def test_the_state_before_and_after_is_in_the_results(model: Path, tmp_path: Path) -> None:
+    fake_machine(tmp_path)
+    contents = bench(model, KNOBS[:1], sample(), QUICK, NOTHING, system_root=tmp_path)
+    assert contents["machine"]["throttled"] is False
+    assert contents["machine"]["before"]["governors"] == contents["machine"]["after"]["governors"] == ("ondemand",)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not pin")
+def test_pinning_lasts_as_long_as_the_measurement(model: Path) -> None:
+    allowed = os.sched_getaffinity(0)
+    cpu = min(allowed)
+    contents = bench(model, KNOBS[:1], sample(), BenchConfig(2, 0, cpus=[cpu], memory=False), NOTHING)
+    subject = contents["subject"]
+    assert (subject["cpus"], subject["pinned"], subject["threads"]) == ([cpu], True, 1)
+    assert os.sched_getaffinity(0) == allowed
+    with pytest.raises(RheostatError, match=r"--pin names CPU 4711; this program may use"), pinned([4711]):
+        pass
+
+
+def test_a_system_that_cannot_pin_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_setaffinity", raising=False)
+    with pytest.raises(RheostatError, match="leave --pin out"), pinned([0]):
+        pass
+
+
+def test_cpus_are_numbers_between_commas() -> None:
+    assert parse_cpus("2,0,2") == [0, 2]
+    with pytest.raises(RheostatError, match="as in --pin 0,1"):
+        parse_cpus("first")
+
+
+# The command
+
+
+def run(*arguments: object) -> str:
+    result = CliRunner().invoke(app, ["bench", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_command_prints_json_and_writes_the_same(model: Path, tmp_path: Path) -> None:
+    data, out = tmp_path / "test.txt", tmp_path / "results" / "bench.json"
+    data.write_text("The boat sees a gate, and we go to the garden.\n")
+    options = ["--knob", 1, "--knob", 0.5, "--queries", 10, "--warm-up", 1, "--meter", "none", "--data", data]
+    printed = json.loads(run(model, *options, "--threads", 1, "--json", "-o", out))
+    assert printed == json.loads(out.read_text()) and printed["subject"]["corpus"] == "test.txt"
+    assert [row["knob"] for row in printed["rows"]] == [1.0, 0.5]
+    assert all(row["resident_bytes"] > row["model_bytes"] for row in printed["rows"])
+
+
+def test_the_command_shows_a_table(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "resident_memory", lambda *_: None)
+    printed = run(model, "--queries", 6, "--warm-up", 0, "--meter", "none", "--threads", 1)
+    assert "1 thread, text: sample" in printed and "r² of latency with FLOPs: " in printed
+    assert printed.count("measured") == 4 and "100.0%" in printed  # four positions, without energy
+
+
+def test_stored_points_are_measured_where_there_is_no_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "resident_memory", lambda *_: None)
+    path = write_tiny(tmp_path / "m.safetensors", default_ranking=None, rankings=[])
+    rows = json.loads(run(path, "--queries", 2, "--meter", "none", "--json"))["rows"]
+    assert [row["label"] for row in rows] == ["1", "l0-0.5", "second"]
+
+
+def test_meters_are_listed_without_a_model() -> None:
+    meters = {entry["meter"]: entry for entry in json.loads(run("--meter", "list", "--json"))}
+    assert {"rapl", "hwmon", "estimate"} <= set(meters) and meters["estimate"]["reason"]
+    assert "on this machine" in run("--meter", "list")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ([], RheostatError, "no model file was given"),
+        (["MODEL", "--point", "absent"], OperatingPointError, "absent"),
+        (["MODEL", "--knob", "7"], OperatingPointError, "a knob at 7"),
+        (["MODEL", "--meter", "rappl"], RheostatError, "did you mean rapl"),
+        (["MODEL", "--pin", "x"], RheostatError, "--pin is 'x'"),
+        (["MODEL", "--data", "absent"], CorpusError, "absent"),
+    ],
+)
+def test_a_careless_call_is_told_what_was_expected(
+    arguments: list[str], error: type[Exception], message: str, model: Path
+) -> None:
+    with pytest.raises(error, match=message):
+        run(*(str(model) if argument == "MODEL" else argument for argument in arguments))
+
+
+def test_results_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RheostatError, match="what it held is intact"):
+        write_results(tmp_path / "file" / "bench.json", {})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a folder cannot be opened there")
+def test_a_results_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    write_results(path, {"a": 1})
+    write_results(path, {"b": 2})
+    assert json.loads(path.read_text()) == {"b": 2} and list(tmp_path.iterdir()) == [path]
