@@ -1,5 +1,6 @@
 # make demo       the main job on a fresh machine, in its own environment
 # make test       everything the tests need, then the tests; what CI runs
+# make test-arm   the light half's tests on an emulated Cortex-A53 (docs/arm.md)
 # make check      ruff, mypy --strict and the tests
 # make benchmark  the measurements behind the figures in docs/ (long)
 # make reproduce  the results under results/ from the corpora in DATA (very long; resumable)
@@ -9,9 +10,11 @@ DATA ?= ../shared/data
 MODELS ?= ../shared/models
 VENV := .venv
 LIGHT := .venv-light
+ARM := .arm
 BIN := $(VENV)/bin
 PIP_INSTALL := install --quiet --disable-pip-version-check
 
+.PHONY: demo test test-light test-arm check lint benchmark reproduce clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/rheostat demo
@@ -23,6 +26,10 @@ test: $(VENV)/test.done test-light
 test-light: $(LIGHT)/test.done
 	$(LIGHT)/bin/python -m pytest -q tests/light
 
+# Corpora belong to the heavy half, and reading them under emulation takes long: tests that want them skip.
+test-arm: $(LIGHT)/test.done
+	scripts/arm/prepare $(ARM) $(LIGHT)/bin/python
+	RHEOSTAT_DATA=$(ARM)/no-corpora nice $(ARM)/python -m pytest -q -p no:cacheprovider $(or $(TESTS),tests/light)
 
 lint: $(VENV)/test.done
 	$(BIN)/ruff check .
@@ -69,6 +76,7 @@ reproduce: $(VENV)/test.done
 	$(BIN)/rheostat report results/ptb.json results/ptb-learned.json results/ptb-graded.json -o docs/results
 
 clean:
+	rm -rf $(VENV) $(LIGHT) $(ARM) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # torch is named in the same pip call as what needs it, so that its pin decides which build is taken.
 $(VENV)/demo.done: pyproject.toml

@@ -233,16 +233,19 @@ _TOKENIZE: Mapping[str, Callable[[str], list[str]]] = {
 
 @cache
 def _raw_pattern(marks: str) -> re.Pattern[str]:
-    """A number, a word, or one sign: an emoji with all that modifies it is one sign."""
+    """A number, a word, or one sign: an emoji with all that modifies it is one sign.
+
+    Groups are not possessive, which changes nothing: Python before 3.11.5 takes such groups for others (gh-106052).
+    """
     letter = rf"[\w{marks}\u200c\u200d]"
     modified = r"[\u0300-\u036f\u20d0-\u20ff\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*+"
     sign = r"[^\w\s\x00-\x1f\x7f-\x9f\u200c\u200d]"
     return re.compile(
-        r"\d++(?:[.,:]\d++)*+(?:(?i:st|nd|rd|th|'?s)(?!\w)|\ufe0f?\u20e3)?"  # 1,000  7:30  3rd  90s  a keycap
-        rf"|\w{letter}*+(?:'{letter}++)*+"
+        r"\d++(?:[.,:]\d++)*(?:(?i:st|nd|rd|th|'?s)(?!\w)|\ufe0f?\u20e3)?"  # 1,000  7:30  3rd  90s  a keycap
+        rf"|\w{letter}*+(?:'{letter}++)*"
         r"|\.\.\."
         r"|[\U0001f1e6-\U0001f1ff]{2}"  # a flag is two letters
-        rf"|{sign}{modified}(?:\u200d{sign}{modified})*+"
+        rf"|{sign}{modified}(?:\u200d{sign}{modified})*"
     )
 
 
@@ -255,7 +258,7 @@ def _prepared_pattern(marks: str) -> re.Pattern[str]:
     number = r"(?<!\w)[Nn]o\.(?=\s?[\dN])"
     return re.compile(
         rf"(<unk>|{clitic}|{number})"
-        rf"|({letter}++\$?+(?:{joint}{letter}++)*+)(\.(?!\.))?+"
+        rf"|({letter}++\$?+(?:{joint}{letter}++)*)(\.(?!\.))?"
         r"|(@[-,.]@|\.\.++|--++|[^\s\x00-\x1f\x7f-\x9f])"
     )
 

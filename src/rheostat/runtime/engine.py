@@ -152,6 +152,8 @@ def session_options(threads: int) -> onnxruntime.SessionOptions:
     options.enable_cpu_mem_arena = False  # it would keep what the longest text once needed
     # Threads that spin between queries would take the battery that the knob saves.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # On ARM with SME these kernels round activations in another way: step and sequence would no longer agree.
+    options.add_session_config_entry("mlas.disable_kleidiai", "1")
     return options
 
 

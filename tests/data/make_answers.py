@@ -1,0 +1,70 @@
+"""Records what the model of tests/answers.py answers on this machine, for every other to be compared with.
+
+PYTHONPATH=src python tests/data/make_answers.py
+
+Where suggestions are to be the same, texts are taken for which the best words are farther apart than machines may be:
+which of two equally probable words comes first is chance, and says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import tempfile
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from answers import (
+    CASES,
+    LENGTHS,
+    RECORDED,
+    SAME_SUGGESTIONS,
+    TOLERANCE,
+    Position,
+    ask,
+    open_predictor,
+    questions,
+    write_everything,
+)
+from rheostat.runtime.predictor import Predictor
+from rheostat.runtime.quantization import Precision
+
+LARGEST_SEARCH = 500  # texts
+
+
+def clear_answer(predictor: Predictor, length: int, least_gap: float) -> dict[str, Any]:
+    asked = ((question, ask(predictor, question)) for question in islice(questions(length), LARGEST_SEARCH))
+    question, answer = next(pair for pair in asked if pair[1].gap >= least_gap)
+    return {
+        "text": question.text,
+        "prefix": question.prefix,
+        "suggestions": answer.suggestions,
+        "completions": answer.completions,
+        "log_probabilities": [round(float(each), 5) for each in answer.log_probabilities],
+    }
+
+
+def answers_of(model: Path, precision: Precision, position: Position) -> dict[str, Any]:
+    predictor = open_predictor(model, precision, position)
+    least_gap = 2 * TOLERANCE[precision] if precision in SAME_SUGGESTIONS else 0
+    answers = [clear_answer(predictor, length, least_gap) for length in LENGTHS]
+    return {"precision": precision, "position": position, "answers": answers}
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        model = write_everything(Path(folder) / "model.safetensors")
+        cases = [answers_of(model, precision, position) for precision, position in CASES]
+    machine = {"processor": platform.machine(), "onnxruntime": onnxruntime.__version__}
+    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
+    RECORDED.write_text(f'{{"machine": {json.dumps(machine)},\n"cases": [\n{lines}\n]}}\n', encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
