@@ -91,6 +91,11 @@ def test_figures_given_twice_agree() -> None:
     linear = {check.metric: check.r_squared for check in claims["linear-in-flops"].checks}  # type: ignore[union-attr]
     assert linear["latency_ms"] == figures.linearity.latency_r_squared
     assert linear["energy_mj"] == figures.linearity.energy_r_squared
+    for name, limit in (
+        ("figure-cut-off", figures.cut_offs.figure_test_perplexity),
+        ("table-cut-off", figures.cut_offs.table_test_perplexity),
+    ):
+        assert [check.test_perplexity for check in claims[name].checks] == [limit]  # type: ignore[union-attr]
     below = {check.model: check.kilobytes for check in claims["update-is-small"].checks}  # type: ignore[union-attr]
     assert below == {storage.model: storage.update_kb_below for storage in figures.storage}
 
@@ -217,6 +222,9 @@ def holds(check: published.Check) -> bool:
             table = figures.table(check.corpus)
             others = [row for row in table.rows if row.row in check.than_rows]
             return all(table.full.test_perplexity < row.test_perplexity for row in others)
+        case published.WithinCutOff():
+            rows = [row for corpus in check.corpora for row in figures.table(corpus).pruned()]
+            return all(row.test_perplexity <= check.test_perplexity for row in rows)
         case published.LatencyAbove():
             latency_ms = figures.table(check.corpus).full.latency_ms
             return latency_ms is not None and latency_ms > check.latency_ms

@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from results_files import UPDATE, row, write_sweep
 from rheostat.benchmark.figures import draw_learned, draw_trade_off
 from rheostat.benchmark.learned import Comparison, compare, learned_page, published_recoveries
-from rheostat.benchmark.report import page, read_sweep, table
+from rheostat.benchmark.report import page, table
+from rheostat.benchmark.results import read_sweep
 from rheostat.errors import RheostatError
-
-
-def row(label: str, criterion: str, knob: float, split: str, perplexity: float, **more: Any) -> dict[str, Any]:
-    figures = {"flops_fraction": knob - 0.001, "widths": [1], "perplexity": perplexity, "recall_at_3": 0.4}
-    return (
-        {"label": label, "criterion": criterion, "knob": knob, "split": split, "allocation": "uniform"} | figures | more
-    )
-
-
-def write_results(path: Path, rows: list[dict[str, Any]], model: str = "m", flops: int = 100) -> Path:
-    origin = {"command": "rheostat sweep", "commit": None, "date": "now", "machine": {"processor": "p", "cores": 2}}
-    contents = {"subject": {"model": model, "corpus": "ptb", "flops": flops}, "provenance": origin, "rows": rows}
-    path.write_text(json.dumps(contents))
-    return path
 
 
 @pytest.fixture
@@ -38,7 +24,7 @@ def results_file(tmp_path: Path) -> Path:
         row("taylor", "taylor", 0.8, "test", 80.25),
         row("taylor-searched-0.8", "taylor", 0.799, "test", 79.125, allocation="stored"),
     ]
-    return write_results(tmp_path / "ptb.json", rows)
+    return write_sweep(tmp_path / "ptb.json", rows)
 
 
 def test_the_table_has_every_point_with_seeds_together(results_file: Path) -> None:
@@ -59,7 +45,7 @@ def test_the_papers_figures_stand_beside_ours(results_file: Path) -> None:
 
 def test_the_page_says_where_it_comes_from(results_file: Path) -> None:
     text = page(read_sweep(results_file), "picture.png")
-    assert "ptb.json" in text and "picture.png" in text and "`rheostat sweep`" in text
+    assert "ptb.json" in text and "picture.png" in text and "`rheostat`" in text
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
@@ -82,18 +68,17 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def comparison(results_file: Path, tmp_path: Path) -> Comparison:
-    update = {"update_rank": 1, "update_bytes": 72_428}
     learned = [
         row("l0-0.6", "l0", 0.6, "test", 80.0, allocation="stored"),
-        row("random-1-0.8", "random", 0.8, "test", 76.0, allocation="stored", **update),
+        row("random-1-0.8", "random", 0.8, "test", 76.0, allocation="stored", **UPDATE),
         row("random-1-0.8", "random", 0.8, "test", 83.67, allocation="bare"),
     ]
     graded = [row("full", "", 1.0, "test", 74.0), row("graded", "graded", 0.5, "test", 79.0)]
     files = [
         results_file,
-        write_results(tmp_path / "learned.json", [row("full", "", 1.0, "test", 73.67), *learned]),
-        write_results(tmp_path / "graded.json", graded, "g"),
-        write_results(tmp_path / "dense.json", [row("full", "", 1.0, "test", 90.0)], "d", 60),
+        write_sweep(tmp_path / "learned.json", [row("full", "", 1.0, "test", 73.67), *learned]),
+        write_sweep(tmp_path / "graded.json", graded, "g"),
+        write_sweep(tmp_path / "dense.json", [row("full", "", 1.0, "test", 90.0)], "d", 600),
     ]
     (found,) = compare(map(read_sweep, files))
     return found
@@ -127,6 +112,6 @@ def test_learned_points_are_drawn(comparison: Comparison, tmp_path: Path) -> Non
 
 
 def test_a_graded_model_without_its_origin_is_refused(tmp_path: Path) -> None:
-    path = write_results(tmp_path / "g.json", [row("graded", "graded", 0.5, "test", 79.0)])
+    path = write_sweep(tmp_path / "g.json", [row("graded", "graded", 0.5, "test", 79.0)])
     with pytest.raises(RheostatError, match="give the sweep of that model too"):
         compare([read_sweep(path)])

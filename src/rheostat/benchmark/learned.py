@@ -9,8 +9,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from rheostat.benchmark.document import Table, rows, table_markdown
 from rheostat.benchmark.published import load_published
-from rheostat.benchmark.report import Point, SweepResults, line
+from rheostat.benchmark.results import Point, SweepResults
 from rheostat.errors import RheostatError
 
 GRADED = "graded"
@@ -64,7 +65,7 @@ class Comparison:
             for point in sweep.points:
                 if point.allocation == "bare" or not point.values("test", "perplexity"):
                     continue
-                if point.rows[0].get("update_rank"):
+                if point.update_rank:
                     continue  # updates have a table of their own
                 if GRADED in sweep.criteria and not point.criterion:
                     point = replace(point, criterion=GRADED)
@@ -83,7 +84,7 @@ class Comparison:
 
 
 def compare(sweeps: Iterable[SweepResults]) -> list[Comparison]:
-    """Sweeps by corpus; the reference is the one that holds most rankings and is not graded."""
+    """Sweeps by corpus; the reference is the largest model that was pruned and is not graded."""
     groups: dict[str, list[SweepResults]] = {}
     for sweep in sweeps:
         groups.setdefault(sweep.subject["corpus"], []).append(sweep)
@@ -96,7 +97,7 @@ def _comparison(group: Sequence[SweepResults]) -> Comparison:
         raise RheostatError(
             f"{group[0].path} holds a graded model and no other file its origin; give the sweep of that model too"
         )
-    reference = max(candidates, key=lambda sweep: (sweep.subject["flops"], len(sweep.points)))
+    reference = max(candidates, key=lambda sweep: (bool(sweep.criteria), sweep.subject["flops"], len(sweep.points)))
     return Comparison(reference, tuple(sweep for sweep in group if sweep is not reference))
 
 
@@ -110,9 +111,8 @@ def _share(point: Point, sweep: SweepResults, scale: float) -> Share:
 
 
 def _recovery(updated: Point, bare: Point, full: float) -> Recovery:
-    row = updated.rows[0]
     before, after = bare.test_perplexity(), updated.test_perplexity()
-    rank, size = row["update_rank"], row["update_bytes"]
+    rank, size = updated.update_rank, updated.update_bytes
     return Recovery(updated.label, updated.criterion, updated.knob, rank, size, before, after, full)
 
 
@@ -127,10 +127,10 @@ def learned_page(comparison: Comparison, picture: str | None) -> str:
     ]
     if picture:
         parts.append(f"![Perplexity above the unpruned model against share of FLOPs]({picture})")
-    parts.append(_shares_table(comparison))
+    parts.append(table_markdown(shares_table(comparison)))
     if comparison.recoveries():
         parts += ["## Updates", "What an update wins back is a share of the perplexity that cutting lost."]
-        parts.append(_recoveries_table(comparison))
+        parts.append(table_markdown(recoveries_table(comparison)))
     for sweep in (comparison.reference, *comparison.others):
         origin = sweep.provenance
         commit = origin["commit"] or "unknown"
@@ -138,37 +138,39 @@ def learned_page(comparison: Comparison, picture: str | None) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _shares_table(comparison: Comparison) -> str:
-    lines = [line(["FLOPs", "by", "test perplexity", "above unpruned", "test R@3"])]
-    lines.append(line(["---:", "---", "---:", "---:", "---:"]))
-    for share in comparison.shares():
-        above = f"{share.perplexity / comparison.full - 1:+.1%}"
-        cells = [f"{share.flops_fraction:.1%}", share.name, f"{share.perplexity:.2f}", above]
-        lines.append(line([*cells, f"{share.recall_at_3:.2%}"]))
-    return "\n".join(lines)
+def shares_table(comparison: Comparison) -> Table:
+    cells = [
+        [
+            f"{share.flops_fraction:.1%}",
+            share.name,
+            f"{share.perplexity:.2f}",
+            f"{share.perplexity / comparison.full - 1:+.1%}",
+            f"{share.recall_at_3:.2%}",
+        ]
+        for share in comparison.shares()
+    ]
+    return Table(("FLOPs", "by", "test perplexity", "above unpruned", "test R@3"), "rlrrr", rows(cells))
 
 
-def _recoveries_table(comparison: Comparison) -> str:
-    header = ["point", "FLOPs", "rank", "bytes", "cut", "with update", "won back", "paper: won back"]
-    lines = [line(header), line(["---", *["---:"] * (len(header) - 1)])]
+def recoveries_table(comparison: Comparison) -> Table:
     published = published_recoveries(comparison.reference.subject["corpus"])
+    cells = []
     for found in comparison.recoveries():
         theirs = published.get((found.criterion, round(found.knob, 1)), math.nan)
-        lines.append(
-            line(
-                [
-                    found.name,
-                    f"{found.knob:.1%}",
-                    str(found.rank),
-                    f"{found.size_bytes:,}",
-                    f"{found.bare:.2f}",
-                    f"{found.updated:.2f}",
-                    f"{found.won_back:.0%}",
-                    "" if math.isnan(theirs) or found.rank > 1 else f"{theirs:.0%}",
-                ]
-            )
+        cells.append(
+            [
+                found.name,
+                f"{found.knob:.1%}",
+                str(found.rank),
+                f"{found.size_bytes:,}",
+                f"{found.bare:.2f}",
+                f"{found.updated:.2f}",
+                f"{found.won_back:.0%}",
+                "" if math.isnan(theirs) or found.rank > 1 else f"{theirs:.0%}",
+            ]
         )
-    return "\n".join(lines)
+    header = ("point", "FLOPs", "rank", "bytes", "cut", "with update", "won back", "paper: won back")
+    return Table(header, "lrrrrrrr", rows(cells))
 
 
 def published_recoveries(corpus: str) -> dict[tuple[str, float], float]:

@@ -327,6 +327,15 @@ class FullModelBetter:
 
 
 @dataclass(frozen=True)
+class WithinCutOff:
+    """Every pruned row of the corpora's tables, before its update, has at most this test perplexity."""
+
+    kind: Literal["within-cut-off"]
+    corpora: tuple[Corpus, ...]
+    test_perplexity: float
+
+
+@dataclass(frozen=True)
 class DroppedStayDropped:
     """Of the filters dropped at one share of FLOPs, at least `share` are dropped at the next smaller one too.
 
@@ -365,6 +374,7 @@ Check = (
     | Linear
     | LatencyAbove
     | FullModelBetter
+    | WithinCutOff
     | DroppedStayDropped
     | DroppedDiffer
 )

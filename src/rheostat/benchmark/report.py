@@ -1,112 +1,76 @@
-"""Tables from results files, as Markdown. Nothing here is measured: every number comes from a file or is published.
+"""Reports from results files. Nothing here is measured: every number comes from a file or is published.
 
-Knows rows of results and how a person wants to read them; pictures are in `figures`.
+Knows which sections a report has and what stands in them; the paper's tables are in `paper_tables`, verdicts in
+`claims`, pictures in `figures`, `cost_figures`, `weights_figure` and `govern_figure`. What has no data is left out.
 """
 
 from __future__ import annotations
 
-import json
 import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+from rheostat.benchmark.claims import claims_table, judge_all
+from rheostat.benchmark.cost_figures import draw_costs, draw_fit, energy_line, largest_shown, latency_line, panels
+from rheostat.benchmark.document import (
+    NOT_MEASURED,
+    Block,
+    Document,
+    Paragraph,
+    Picture,
+    Row,
+    Section,
+    Table,
+    files,
+    rows,
+    table_markdown,
+)
+from rheostat.benchmark.evidence import CorpusEvidence, Evidence
+from rheostat.benchmark.figures import draw_learned
+from rheostat.benchmark.govern_figure import draw_replay
+from rheostat.benchmark.kept_filters import KeptFilters
+from rheostat.benchmark.learned import Comparison, recoveries_table, shares_table
+from rheostat.benchmark.paper_tables import NEARLY, paper_table, show_energy, show_latency
 from rheostat.benchmark.published import Row as PublishedRow
 from rheostat.benchmark.published import load_published
-from rheostat.errors import RheostatError
-from rheostat.operating_point import FULL
+from rheostat.benchmark.results import BenchResults, Day, Figures, Point, SweepResults
+from rheostat.benchmark.weights_figure import draw_weights
+
+REPORT = "report"  # the stem of the page, and the beginning of its pictures' names
 
 
-@dataclass(frozen=True)
-class Point:
-    """Measurements at one place of the curve; more than one where a criterion has several rankings (seeds)."""
-
-    criterion: str
-    knob: float
-    allocation: str
-    rows: tuple[dict[str, Any], ...]
-
-    def values(self, split: str, figure: str) -> list[float]:
-        return [row[figure] for row in self.rows if row["split"] == split]
-
-    def test_perplexity(self) -> float:
-        """Mean over seeds."""
-        return statistics.fmean(self.values("test", "perplexity"))
-
-    @property
-    def label(self) -> str:
-        return str(self.rows[0]["label"])
-
-    @property
-    def flops_fraction(self) -> float:
-        return statistics.fmean(row["flops_fraction"] for row in self.rows)
+# ------------------------------------------------------------------------------------------- the page of one sweep
 
 
-@dataclass(frozen=True)
-class SweepResults:
-    """One results file of a sweep."""
-
-    path: Path
-    subject: dict[str, Any]
-    provenance: dict[str, Any]
-    points: tuple[Point, ...]
-
-    def curve(self, criterion: str) -> list[Point]:
-        """Uniform points of a criterion, whole model first."""
-        chosen = [p for p in self.points if p.allocation == "uniform" and p.criterion in (criterion, "")]
-        return sorted(chosen, key=lambda point: -point.knob)
-
-    @property
-    def criteria(self) -> list[str]:
-        return sorted({point.criterion for point in self.points} - {""})
-
-
-def read_sweep(path: Path) -> SweepResults:
-    """A results file; rows of one criterion at one knob are put together."""
-    try:
-        contents = json.loads(path.read_text(encoding="utf-8"))
-        rows = contents["rows"]
-        groups: dict[tuple[str, float, str], list[dict[str, Any]]] = {}
-        for row in rows:
-            label = "" if row["allocation"] == "uniform" else row["label"]
-            key = (row["criterion"] if row["label"] != FULL else "", row["knob"], row["allocation"] + label)
-            groups.setdefault(key, []).append(row)
-        points = tuple(Point(key[0], key[1], group[0]["allocation"], tuple(group)) for key, group in groups.items())
-        return SweepResults(path, contents["subject"], contents["provenance"], points)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RheostatError(f"{path} is not a results file of a sweep: {error}") from None
+def points_table(results: SweepResults) -> Table:
+    """Every measured point, with the paper's row of the same criterion and share beside it."""
+    published = _published_rows(results)
+    cells = []
+    for point in sorted(results.points, key=lambda p: (-p.knob, p.criterion, p.allocation)):
+        theirs = published.get((point.criterion, round(point.knob, 2))) if point.allocation == "uniform" else None
+        cells.append(
+            [
+                _name(point),
+                f"{point.knob:.0%}",
+                f"{point.flops_fraction:.2%}",
+                _spread(point.values("valid", "perplexity"), "{:.2f}".format),
+                _spread(point.values("test", "perplexity"), "{:.2f}".format),
+                _spread(point.values("test", "recall_at_3"), "{:.2%}".format),
+                f"{theirs.test_perplexity:.1f}" if theirs else "",
+                f"{theirs.recall_at_3:.1%}" if theirs and theirs.recall_at_3 else "",
+            ]
+        )
+    header = ("criterion", "knob", "FLOPs", "valid perplexity", "test perplexity", "test R@3")
+    return Table((*header, "paper: test perplexity", "paper: R@3"), "lrrrrrrr", rows(cells))
 
 
 def table(results: SweepResults) -> str:
-    """Every measured point, with the paper's row of the same criterion and share beside it."""
-    published = _published_rows(results)
-    header = ["criterion", "knob", "FLOPs", "valid perplexity", "test perplexity", "test R@3"]
-    header += ["paper: test perplexity", "paper: R@3"]
-    lines = [line(header), line(["---"] + ["---:"] * (len(header) - 1))]
-    for point in sorted(results.points, key=lambda p: (-p.knob, p.criterion, p.allocation)):
-        theirs = published.get((point.criterion, round(point.knob, 2))) if point.allocation == "uniform" else None
-        lines.append(
-            line(
-                [
-                    _name(point),
-                    f"{point.knob:.0%}",
-                    f"{point.flops_fraction:.2%}",
-                    _spread(point.values("valid", "perplexity"), "{:.2f}".format),
-                    _spread(point.values("test", "perplexity"), "{:.2f}".format),
-                    _spread(point.values("test", "recall_at_3"), "{:.2%}".format),
-                    f"{theirs.test_perplexity:.1f}" if theirs else "",
-                    f"{theirs.recall_at_3:.1%}" if theirs and theirs.recall_at_3 else "",
-                ]
-            )
-        )
-    return "\n".join(lines) + "\n"
+    return table_markdown(points_table(results)) + "\n"
 
 
 def page(results: SweepResults, picture: str | None) -> str:
     """A Markdown page: what was measured, the picture, the table, where it comes from."""
-    origin = results.provenance
-    machine = origin["machine"]
     parts = [
         f"# {results.subject['model']} on {results.subject['corpus']}",
         f"Generated by `rheostat report` from `{results.path.name}`. Perplexity and R@3 are ours; the columns headed "
@@ -116,11 +80,16 @@ def page(results: SweepResults, picture: str | None) -> str:
     if picture:
         parts.append(f"![Perplexity against share of FLOPs]({picture})")
     parts.append(table(results).rstrip())
-    parts.append(
-        f"Last command: `{origin['command']}`, commit {origin['commit'] or 'unknown'}, {origin['date']}, "
-        f"{machine['processor']} ({machine['cores']} cores)."
-    )
+    parts.append(f"Last command: {_origin(results.provenance)}.")
     return "\n\n".join(parts) + "\n"
+
+
+def _origin(provenance: dict[str, Any]) -> str:
+    machine = provenance["machine"]
+    return (
+        f"`{provenance['command']}`, commit {provenance['commit'] or 'unknown'}, {provenance['date']}, "
+        f"{machine['processor']} ({machine['cores']} cores)"
+    )
 
 
 def _name(point: Point) -> str:
@@ -138,11 +107,273 @@ def _spread(values: Sequence[float], show: Callable[[float], str]) -> str:
     return mean if len(values) == 1 else f"{mean} ({show(min(values))}–{show(max(values))})"
 
 
-def line(cells: Iterable[str]) -> str:
-    """A line of a Markdown table."""
-    return "| " + " | ".join(cells) + " |"
-
-
 def _published_rows(results: SweepResults) -> dict[tuple[str, float], PublishedRow]:
-    rows = (row for table in load_published().tables if table.corpus == results.subject["corpus"] for row in table.rows)
-    return {(row.criterion or "", row.flops_fraction): row for row in rows if row.flops_fraction}
+    found = (
+        row for table in load_published().tables if table.corpus == results.subject["corpus"] for row in table.rows
+    )
+    return {(row.criterion or "", row.flops_fraction): row for row in found if row.flops_fraction}
+
+
+# ----------------------------------------------------------------------------------------------- the whole report
+
+
+def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Document:
+    collection = evidence.collection
+    sections = [
+        *_trade_off_sections(evidence),
+        *_paper_sections(evidence),
+        *_claims_section(evidence),
+        *_learned_sections(evidence),
+        *_bench_sections(collection.benches),
+        *_weights_section(kept),
+        *(_day_section(day) for day in collection.days),
+        *_sweep_sections(collection.sweeps),
+        *_figures_section(collection.figures),
+        _origins_section(evidence, kept),
+    ]
+    lead = (
+        "Generated by `rheostat report`: every number comes from a results file that is named beside it, or is "
+        "published and marked so. What was not measured says so."
+    )
+    return Document("Rheostat: what was measured", lead, tuple(sections), tuple(_notes(evidence)))
+
+
+def _trade_off_sections(evidence: Evidence) -> Iterator[Section]:
+    for on in evidence.corpora:
+        picture = Picture(
+            f"{REPORT}-trade-off-{on.corpus}",
+            f"Test perplexity on {on.corpus} against {' and '.join(panel.label for panel in panels(on))}",
+            f"Test perplexity on {on.corpus} for every criterion; seeds as their mean. The grey band is the Pareto "
+            "front: points that nothing beats in both. Points of another model (dense) are not part of it. "
+            f"{_bound_sentence(on)}Perplexity from {files(one.path for one in on.measurements)}{_cost_origin(on)}.",
+            partial(draw_costs, on),
+        )
+        yield Section(f"What a smaller share costs: {on.corpus}", (picture,))
+
+
+def _bound_sentence(on: CorpusEvidence) -> str:
+    largest, published = largest_shown(on), load_published()
+    if largest is None or all(one.test_perplexity <= largest for one in on.measurements):
+        return ""
+    limit, theirs = published.cut_offs.figure_test_perplexity, published.table("ptb").full.test_perplexity
+    return (
+        f"Nothing above {largest:.0f} is shown, as the paper shows nothing above {limit:g} for a full model of "
+        f"{theirs:g}; the tables below have it all. "
+    )
+
+
+def _cost_origin(on: CorpusEvidence) -> str:
+    if on.bench is None:
+        return f"; time and energy {NOT_MEASURED}"
+    energy = "" if on.bench.has_measured_energy else f"; energy {NOT_MEASURED}"
+    return f", cost from `{on.bench.path.name}` by the widths of a point, else by its share{energy}"
+
+
+def _paper_sections(evidence: Evidence) -> Iterator[Section]:
+    for published in load_published().tables:
+        on = evidence.on(published.corpus)
+        subject = on.reference.subject["model"] if on.reference else None
+        ours = f"`{subject}`" if subject else f"{NOT_MEASURED} at all"
+        text = (
+            f"Each row of the paper's table {published.number} ({published.model} on {published.corpus}), as "
+            f"published, and below it ours: {ours}. The two were trained differently, so compare how far a point is "
+            f"above its own full model. Their ms and mJ are of a {load_published().setup.measurement.board}. Ours with "
+            f"an update: of rank 1. {NEARLY.strip()}: measured at the same share of FLOPs, with other widths."
+        )
+        if on.bench:
+            text += f" ms and mJ from `{on.bench.path.name}`: {_bench_subject(on.bench)}."
+        yield Section(
+            f"The paper's table {published.number} in our numbers", (Paragraph(text), paper_table(published, on))
+        )
+
+
+def _claims_section(evidence: Evidence) -> Iterator[Section]:
+    judgements = judge_all(evidence)
+    counts = {
+        verdict: sum(one.verdict == verdict for one in judgements)
+        for verdict in ("confirmed", "partly", "contradicted", "not measured")
+    }
+    limit = load_published().cut_offs.figure_test_perplexity
+    text = (
+        f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. Confirmed: all of it was measured "
+        "and holds. Partly: some of it holds; the rest fails or was not measured. Contradicted: nothing that was "
+        f"measured holds. Criteria are compared where at least one is within the paper's cut-off of {limit:g}. Two "
+        "numbers with a stroke between them are test perplexities of the two sides. ✓ holds, ✗ fails, – was not "
+        "measured. An estimate decides nothing."
+    )
+    yield Section("The paper's claims, one by one", (Paragraph(text), claims_table(judgements)))
+
+
+def learned_comparisons(evidence: Evidence) -> list[Comparison]:
+    """Of corpora with several sweeps; a lone one has nothing to be compared with."""
+    found = (on.comparison for on in evidence.corpora)
+    return [comparison for comparison in found if comparison and comparison.others]
+
+
+def _learned_sections(evidence: Evidence) -> Iterator[Section]:
+    for comparison in learned_comparisons(evidence):
+        corpus = comparison.reference.subject["corpus"]
+        used = files(sweep.path for sweep in (comparison.reference, *comparison.others))
+        picture = Picture(
+            learned_stem(comparison),
+            f"Test perplexity above the unpruned model against share of FLOPs, on {corpus}",
+            f"Test perplexity above the unpruned {comparison.reference.subject['model']}. From {used}.",
+            partial(draw_learned, comparison),
+        )
+        blocks: list[Block] = [picture]
+        if comparison.recoveries():
+            text = f"What an update wins back is a share of the perplexity that cutting lost. From {used}."
+            blocks += [Paragraph(text), recoveries_table(comparison)]
+        yield Section(f"Learned operating points: {corpus}", (*blocks, _fold(shares_table(comparison), "All shares")))
+
+
+def learned_stem(comparison: Comparison) -> str:
+    return f"{comparison.reference.subject['corpus']}-learned-points"
+
+
+def _fold(table: Table, title: str) -> Table:
+    return Table(table.header, table.align, table.rows, folded=title)
+
+
+def _bench_sections(benches: Iterable[BenchResults]) -> Iterator[Section]:
+    for bench in benches:
+        picture = Picture(
+            f"{REPORT}-fit-{bench.path.stem}",
+            f"Latency of a query against its FLOPs, {bench.subject['model']}",
+            f"{_fit_sentence(bench)} From `{bench.path.name}`.",
+            partial(draw_fit, bench),
+        )
+        intro = Paragraph(f"{_bench_subject(bench)}. From `{bench.path.name}`.")
+        yield Section(f"FLOPs, time and energy: {bench.path.stem}", (intro, picture, _bench_table(bench)))
+
+
+def _bench_subject(bench: BenchResults) -> str:
+    subject, machine = bench.subject, bench.provenance["machine"]
+    return (
+        f"{subject['model']} in {subject['precision']}, {subject['threads']} threads on {machine['processor']}, "
+        f"{subject['queries']} queries a point, meter: {subject['meter']}"
+    )
+
+
+def _fit_sentence(bench: BenchResults) -> str:
+    claimed = load_published().linearity
+    parts = []
+    for name, unit, line, r_squared, theirs in (
+        ("Latency", "ms", latency_line(bench), bench.latency_r_squared, claimed.latency_r_squared),
+        ("Energy", "mJ", energy_line(bench), bench.energy_r_squared, claimed.energy_r_squared),
+    ):
+        if line is None or r_squared is None:
+            parts.append(f"{name}: no fit, {NOT_MEASURED} at three points.")
+            continue
+        fit = f"{line.intercept:.3g} {unit} + {line.slope:.3g} {unit} for a million FLOPs"
+        parts.append(f"{name}: {fit}, r² = {r_squared:.3f} (published {theirs}).")
+    return " ".join(parts)
+
+
+def _bench_table(bench: BenchResults) -> Table:
+    cells = [
+        [
+            row.label,
+            row.criterion,
+            f"{row.flops_fraction:.1%}",
+            f"{row.flops / 1e6:.1f}",
+            f"{row.bytes_read / 1e6:.1f}",
+            show_latency(row),
+            f"{row.interval_ms[0]:.3g}–{row.interval_ms[1]:.3g}",
+            f"{row.p95_ms:.3g}",
+            show_energy(row),
+            f"{row.interval_mj[0]:.3g}–{row.interval_mj[1]:.3g}" if row.interval_mj else "",
+        ]
+        for row in bench.rows
+    ]
+    header = ("point", "criterion", "FLOPs", "million FLOPs", "MB read", "ms/query", "95 % interval", "p95 ms")
+    return Table((*header, "mJ/query", "95 % interval, mJ"), "llrrrrrrrr", rows(cells))
+
+
+def _weights_section(kept: KeptFilters | None) -> Iterator[Section]:
+    if kept is None:
+        return
+    filters, elements = kept.corner.shape[1:]
+    picture = Picture(
+        f"{REPORT}-weights",
+        f"Weights of layer {kept.layer + 1} at shares of FLOPs, a row per criterion, with the cut filters blank",
+        f"Layer {kept.layer + 1} of `{kept.path.name}`: from top to bottom the first {filters} filters of z, f and o, "
+        f"from left to right the first {elements} elements of each. White filters are cut; black is a weight of zero. "
+        "The layer reads the embedding, which keeps its columns.",
+        partial(draw_weights, kept),
+    )
+    yield Section("What each criterion cuts", (picture,))
+
+
+def _day_section(day: Day) -> Section:
+    comparison = day.comparison
+    cells = [
+        [
+            replay.name,
+            f"{replay.totals.queries_served:,}",
+            f"{replay.totals.queries_lost:,}",
+            f"{replay.totals.energy_j:,.1f}",
+            "" if replay.totals.p95_latency_ms is None else f"{replay.totals.p95_latency_ms:,.1f}",
+            "" if replay.totals.mean_knob is None else f"{replay.totals.mean_knob:.1%}",
+            str(replay.totals.turns),
+        ]
+        for replay in comparison.replays
+    ]
+    header = ("behaviour", "served", "lost", "energy, J (estimate)", "p95, ms (estimate)", "mean knob", "turns")
+    text = (
+        f"A recorded day ({comparison.trace.name}) lived again: the governor spends {comparison.energy_saved:.0%} less "
+        f"energy than always full. {comparison.cost.describe()}. From `{day.path.name}`."
+    )
+    picture = Picture(
+        f"{REPORT}-day-{day.path.stem}",
+        f"Knob, latency and energy over the day {comparison.trace.name}, a line per behaviour",
+        f"Knob, latency and energy over the day. From `{day.path.name}`.",
+        partial(draw_replay, comparison),
+    )
+    title = f"The governor's day: {comparison.trace.name}"
+    return Section(title, (Paragraph(text), Table(header, "lrrrrrr", rows(cells)), picture))
+
+
+def _sweep_sections(sweeps: Iterable[SweepResults]) -> Iterator[Section]:
+    for sweep in sweeps:
+        title = f"{len(sweep.points)} points"
+        text = f"{sweep.subject['model']} on {sweep.subject['corpus']}. From `{sweep.path.name}`."
+        yield Section(f"All points of {sweep.path.stem}", (Paragraph(text), _fold(points_table(sweep), title)))
+
+
+def _figures_section(figures: Sequence[Figures]) -> Iterator[Section]:
+    if not figures:
+        return
+    cells = [[f"`{one.path.name}`", name, f"{value:,.4g}"] for one in figures for name, value in one.values.items()]
+    table = Table(("file", "figure", "value"), "llr", rows(cells), folded=f"{len(cells)} figures")
+    text = Paragraph("Benchmarks of the program itself, each figure by its name in the file.")
+    yield Section("Benchmarks of the program", (text, table))
+
+
+def _origins_section(evidence: Evidence, kept: KeptFilters | None) -> Section:
+    collection = evidence.collection
+    sources: tuple[SweepResults | BenchResults | Day | Figures, ...]
+    sources = (*collection.sweeps, *collection.benches, *collection.days, *collection.figures)
+    cells = [
+        Row((f"`{one.path.name}`", f"`{one.provenance['command']}`", *_where_and_when(one.provenance)))
+        for one in sources
+    ]
+    if kept:
+        cells.append(Row((f"`{kept.path.name}`", "a model file, given as `--model`", "", "", "")))
+    blocks: list[Block] = [Table(("file", "last command", "commit", "date", "machine"), "lllll", tuple(cells))]
+    paper = load_published().paper
+    blocks.append(Paragraph(f"Published: {' and '.join(paper.authors)}, “{paper.title}”."))
+    return Section("Where it comes from", tuple(blocks))
+
+
+def _where_and_when(provenance: dict[str, Any]) -> tuple[str, str, str]:
+    machine = provenance["machine"]
+    where = f"{machine['processor']} ({machine['cores']} cores)"
+    return str(provenance["commit"] or "unknown"), str(provenance["date"]), where
+
+
+def _notes(evidence: Evidence) -> Iterator[str]:
+    for skipped in evidence.collection.skipped:
+        yield f"`{skipped.path.name}` is left out: {skipped.reason}."
+    for note in evidence.notes:
+        yield f"Left out of comparisons: {note}."

@@ -1,47 +1,38 @@
-"""`rheostat report`: results files in, a page and pictures out."""
+"""`rheostat report`: results files in, pages and pictures out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rheostat.benchmark.figures import draw_learned, draw_trade_off
-from rheostat.benchmark.learned import compare, learned_page
-from rheostat.benchmark.report import page, read_sweep
-from rheostat.errors import RheostatError
+from rheostat.cli.console import messages
 
 
 def report(
-    results: Annotated[list[Path], typer.Argument(help="Results files of `rheostat sweep`.")],
+    results: Annotated[list[Path], typer.Argument(help="Results files of sweep, bench, govern and the benchmarks.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder for pages and pictures.")] = Path("report"),
+    model: Annotated[
+        Path | None, typer.Option(help="A model file with rankings or points: draws what each criterion cuts.")
+    ] = None,
 ) -> None:
-    """Make a table and the trade-off picture of each results file; of several, one of all learned points together.
+    """Make the report, as Markdown and one HTML page: the paper's tables and claims beside our numbers, and pictures.
 
-    Example: rheostat report results/ptb.json results/ptb-graded.json -o report
+    Every file adds what it can tell; a file of another kind is named and left out. Each sweep has a page of its own,
+    and so have all learned points of a corpus.
+
+    Example: rheostat report results/ptb.json results/bench.json --model model.safetensors -o report
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RheostatError(f"cannot create {out}: {error.strerror}; expected a folder") from None
-    sweeps = [read_sweep(path) for path in results]
-    for sweep in sweeps:
-        picture = out / f"{sweep.path.stem}-trade-off.png"
-        draw = partial(draw_trade_off, sweep)
-        _write(out / f"{sweep.path.stem}.md", page(sweep, picture.name), picture, draw)
-    if len(sweeps) > 1:
-        for comparison in compare(sweeps):
-            stem = f"{comparison.reference.subject['corpus']}-learned-points"
-            picture = out / f"{stem}.png"
-            text = learned_page(comparison, picture.name)
-            _write(out / f"{stem}.md", text, picture, partial(draw_learned, comparison))
+    from rheostat.benchmark.evidence import gather
+    from rheostat.benchmark.kept_filters import read_kept_filters
+    from rheostat.benchmark.report_files import write_report
+    from rheostat.benchmark.results import read_all
 
-
-def _write(document: Path, text: str, picture: Path, draw: Callable[[Path], None]) -> None:
-    for path in (picture, picture.with_suffix(".svg")):
-        draw(path)
-    document.write_text(text, encoding="utf-8")
-    print(f"{document}\n{picture}\n{picture.with_suffix('.svg')}")
+    kept = read_kept_filters(model) if model else None
+    evidence = gather(read_all(results), kept)
+    written, notes = write_report(evidence, kept, out)
+    for note in notes:
+        messages.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    for path in written:
+        print(path)

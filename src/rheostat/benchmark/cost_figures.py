@@ -1,0 +1,229 @@
+"""Pictures of what quality costs (matplotlib): the trade-off over FLOPs, time and energy, and the fit of a bench.
+
+Only measured points are drawn; an estimate of energy is labelled as one and never fitted. Legible at half width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rheostat.benchmark.evidence import DENSE, CorpusEvidence, Measurement
+from rheostat.benchmark.figures import FONT_SIZE, OTHER, STYLES, figure_at, log_perplexity
+from rheostat.benchmark.published import load_published
+from rheostat.benchmark.results import BenchResults, BenchRow
+
+FRONT = {"color": "#999999", "linewidth": 7, "alpha": 0.45, "zorder": 1}
+LINE = "#0072B2"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Points that share a colour and a line. name: a criterion, or that with updates."""
+
+    name: str
+    criterion: str
+    updated: bool
+    joined: bool
+    points: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    label: str
+    cost: Callable[[Measurement], float | None]
+
+
+@dataclass(frozen=True)
+class Line:
+    """y = intercept + slope · x, by least squares."""
+
+    slope: float
+    intercept: float
+
+
+def families(on: CorpusEvidence) -> list[Family]:
+    """Measurements by criterion; seeds and bare points are in their criterion already."""
+    groups: dict[tuple[str, bool, bool], list[Measurement]] = {}
+    whole = on.full
+    for one in on.measurements:
+        if one.criterion and one.allocation != "bare":
+            stored = one.allocation == "stored" and _has_ranking(on, one)
+            groups.setdefault((one.criterion, one.updated, stored), []).append(one)
+    found = []
+    for (criterion, updated, stored), points in sorted(groups.items()):
+        name = criterion + (" with update" if updated else ", stored points" if stored else "")
+        joined = not updated and not stored and criterion != DENSE
+        start = [whole] if whole and joined and not any(one.flops_fraction == 1 for one in points) else []
+        ordered = sorted([*start, *points], key=lambda one: -one.flops_fraction)
+        found.append(Family(name, criterion, updated, joined, tuple(ordered)))
+    return found
+
+
+def _has_ranking(on: CorpusEvidence, one: Measurement) -> bool:
+    return any(other.criterion == one.criterion and other.allocation == "uniform" for other in on.measurements)
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The (cost, perplexity) that no other beats in both, cheapest first."""
+    front: list[tuple[float, float]] = []
+    for cost, perplexity in sorted(points):
+        if not front or perplexity < front[-1][1]:
+            front.append((cost, perplexity))
+    return front
+
+
+def largest_shown(on: CorpusEvidence) -> float | None:
+    """The paper leaves out what is above its cut-off; the same multiple of our full model's perplexity."""
+    published = load_published()
+    theirs = published.table("ptb").full.test_perplexity
+    return on.full.test_perplexity * published.cut_offs.figure_test_perplexity / theirs if on.full else None
+
+
+def panels(on: CorpusEvidence) -> list[Panel]:
+    """Share of FLOPs always; time and energy where a bench has measured at least two different points."""
+    chosen = [Panel("share of the whole model's FLOPs (%)", lambda one: 100 * one.flops_fraction)]
+    if on.bench is None:
+        return chosen
+    bench = on.bench.path.name
+    estimate = ", ESTIMATE" if any(row.estimate for row in on.bench.rows) else ""
+    for label, quantity in (
+        (f"latency (ms/query), {bench}", lambda row: row.latency_ms),
+        (f"energy (mJ/query{estimate}), {bench}", lambda row: row.energy_mj),
+    ):
+        panel = Panel(label, _cost_of(on, quantity))
+        if len({cost for one in on.measurements if (cost := panel.cost(one)) is not None}) > 1:
+            chosen.append(panel)
+    return chosen
+
+
+def _cost_of(on: CorpusEvidence, quantity: Callable[[BenchRow], float | None]) -> Callable[[Measurement], float | None]:
+    def cost_of(one: Measurement) -> float | None:
+        if one.criterion == DENSE:
+            return None  # a bench of that very model would tell
+        found = on.cost(one.flops_fraction, one.widths)
+        return quantity(found.row) if found else None
+
+    return cost_of
+
+
+def draw_costs(on: CorpusEvidence, path: Path) -> None:
+    """Test perplexity against every cost there is, a line per criterion, with the Pareto front behind them."""
+    chosen = panels(on)
+    with figure_at(path, height=1.6 + 5.0 * len(chosen)) as figure:
+        all_axes = np.atleast_1d(figure.subplots(len(chosen), 1))
+        for panel, axes in zip(chosen, all_axes, strict=True):
+            _draw_panel(axes, panel, families(on))
+            _bound(axes, largest_shown(on))
+        handles, labels = all_axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=FONT_SIZE - 2)
+
+
+def _draw_panel(axes: Any, panel: Panel, groups: Sequence[Family]) -> None:
+    everything: list[tuple[float, float]] = []
+    for family in groups:
+        found = [(cost, one.test_perplexity) for one in family.points if (cost := panel.cost(one)) is not None]
+        if not found:
+            continue
+        if family.criterion != DENSE:
+            everything += found  # another model is no position of this one's knob
+        colour, marker = STYLES.get(family.criterion, OTHER)
+        axes.plot(
+            *zip(*found, strict=True),
+            color=colour,
+            marker="*" if family.updated else marker,
+            markersize=15 if family.updated else 9,
+            markeredgecolor="#000000" if family.updated else colour,
+            markerfacecolor=colour if family.joined or family.updated else "#ffffff",
+            markeredgewidth=1.5,
+            linestyle="-" if family.joined else "none",
+            label=family.name,
+        )
+    if everything:
+        # In steps: between two points of the front a budget buys the cheaper one.
+        axes.plot(*zip(*pareto_front(everything), strict=True), drawstyle="steps-post", label="Pareto front", **FRONT)
+    log_perplexity(axes)
+    axes.invert_xaxis()
+    axes.set_xlabel(panel.label)
+    axes.set_ylabel("test perplexity\n(log scale)")
+    axes.grid(alpha=0.3)
+
+
+def _bound(axes: Any, largest: float | None) -> None:
+    """Nothing above the largest is shown, unless that is everything."""
+    low, high = axes.get_ylim()
+    if largest is not None and low < largest < high:
+        axes.set_ylim(low, largest)
+
+
+# ------------------------------------------------------------------------------------------------- fit of a bench
+
+
+def fit_line(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
+    """None of fewer than two different x."""
+    if len(set(xs)) < 2:
+        return None
+    slope, intercept = np.polyfit(xs, ys, 1)
+    return Line(float(slope), float(intercept))
+
+
+def latency_line(bench: BenchResults) -> Line | None:
+    """In ms per million FLOPs."""
+    return fit_line([row.flops / 1e6 for row in bench.rows], [row.latency_ms for row in bench.rows])
+
+
+def energy_line(bench: BenchResults) -> Line | None:
+    """In mJ per million FLOPs; of measured energy only, and of all points."""
+    values = [row.measured_mj for row in bench.rows]
+    if any(value is None for value in values):
+        return None
+    return fit_line([row.flops / 1e6 for row in bench.rows], [value for value in values if value is not None])
+
+
+def draw_fit(bench: BenchResults, path: Path) -> None:
+    """Latency, and energy where it was measured, against FLOPs: points with their intervals, and the line."""
+    energy = energy_line(bench)
+    with figure_at(path, height=5.2 if energy is None else 9.6) as figure:
+        all_axes = np.atleast_1d(figure.subplots(1 if energy is None else 2, 1, sharex=True))
+        latencies = [(row.latency_ms, row.interval_ms) for row in bench.rows]
+        _draw_fit_panel(all_axes[0], bench, latencies, latency_line(bench), bench.latency_r_squared)
+        all_axes[0].set_ylabel("latency (ms/query)")
+        if energy is not None:
+            energies = [(row.energy_mj or 0.0, row.interval_mj) for row in bench.rows]
+            _draw_fit_panel(all_axes[1], bench, energies, energy, bench.energy_r_squared)
+            all_axes[1].set_ylabel("energy above idle (mJ/query)")
+        all_axes[-1].set_xlabel("FLOPs of a query (millions)")
+
+
+Interval = tuple[float, float] | None
+
+
+def _draw_fit_panel(
+    axes: Any,
+    bench: BenchResults,
+    measured: Sequence[tuple[float, Interval]],
+    line: Line | None,
+    r_squared: float | None,
+) -> None:
+    flops = np.array([row.flops / 1e6 for row in bench.rows])
+    values = np.array([value for value, _ in measured])
+    # An interval of a median need not hold it on both sides.
+    bounds = np.array([interval or (value, value) for value, interval in measured]).T
+    errors = np.maximum(0, [values - bounds[0], bounds[1] - values])
+    if line is not None:
+        ends = np.array([0.0, flops.max()])
+        label = f"line: {line.intercept:.3g} + {line.slope:.3g} per million FLOPs"
+        if r_squared is not None:
+            label += f", r² = {r_squared:.3f}"
+        axes.plot(ends, line.intercept + line.slope * ends, color=LINE, linewidth=2, label=label)
+    axes.errorbar(
+        flops, values, errors, fmt="o", color="#000000", capsize=4, markersize=8, label="points, 95 % interval"
+    )
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, loc="upper left", fontsize=FONT_SIZE - 2)

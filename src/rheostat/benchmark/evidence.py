@@ -1,0 +1,226 @@
+"""What results files say about one corpus, asked as the paper's tables and claims ask it: by criterion and share.
+
+Quality comes from sweeps, cost from benches, kept filters from a model file. Whatever was not measured is None. Knows
+how files are matched with each other; no verdicts and no pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rheostat.benchmark.kept_filters import KeptFilters
+from rheostat.benchmark.learned import GRADED, Comparison, compare
+from rheostat.benchmark.published import Row as PublishedRow
+from rheostat.benchmark.published import load_published
+from rheostat.benchmark.results import BenchResults, BenchRow, Collection, Point, SweepResults
+from rheostat.errors import RheostatError
+
+SAME_SHARE = 0.02  # shares of FLOPs this near are the same: the paper sets 69 % beside 70 %
+DENSE = "dense"
+# Where a share was measured more than once: all seeds of a ranking first, a single stored point after them.
+PREFERENCE = {"uniform": 0, "stored": 1, "bare": 2}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Quality at one point, mean over seeds. flops_fraction: of the reference model of the corpus."""
+
+    name: str
+    criterion: str  # "" for the whole model, "dense" for another model
+    flops_fraction: float
+    widths: tuple[int, ...]
+    allocation: str
+    update_rank: int
+    update_bytes: int
+    valid_perplexity: float | None
+    test_perplexity: float
+    recall_at_3: float
+    seeds: int
+    path: Path
+
+    @property
+    def updated(self) -> bool:
+        return self.update_rank > 0
+
+
+@dataclass(frozen=True)
+class Cost:
+    """same_widths: the very matrices; otherwise a point of nearly the same FLOPs."""
+
+    row: BenchRow
+    path: Path
+    same_widths: bool
+
+
+@dataclass(frozen=True)
+class CorpusEvidence:
+    """All that was measured on one corpus. comparable: points of the reference model's own weights."""
+
+    corpus: str
+    comparison: Comparison | None
+    measurements: tuple[Measurement, ...]
+    comparable: tuple[Measurement, ...]
+    benches: tuple[BenchResults, ...]
+    baselines: tuple[Measurement, ...]
+    baseline_benches: tuple[BenchResults, ...]
+    kept: KeptFilters | None = None
+
+    @property
+    def reference(self) -> SweepResults | None:
+        return self.comparison.reference if self.comparison else None
+
+    @property
+    def full(self) -> Measurement | None:
+        return next((one for one in self.comparable if not one.criterion), None)
+
+    @property
+    def bench(self) -> BenchResults | None:
+        """One machine for a whole table: the first whose energy was measured, else the first."""
+        return next((bench for bench in self.benches if bench.has_measured_energy), next(iter(self.benches), None))
+
+    def at(self, criterion: str, share: float, *, with_update: bool = False) -> Measurement | None:
+        """The point of a criterion at a share; with an update, one of rank 1 as in the paper."""
+        found = [one for one in self._of(criterion, with_update) if abs(one.flops_fraction - share) < SAME_SHARE]
+        return min(
+            found,
+            key=lambda one: (PREFERENCE.get(one.allocation, len(PREFERENCE)), abs(one.flops_fraction - share)),
+            default=None,
+        )
+
+    def shares(self, criterion: str, *, with_update: bool = False) -> list[float]:
+        """Where a criterion was measured, largest first."""
+        return sorted({round(one.flops_fraction, 2) for one in self._of(criterion, with_update)}, reverse=True)
+
+    def _of(self, criterion: str, with_update: bool) -> list[Measurement]:
+        rank = int(with_update)
+        return [one for one in self.comparable if one.criterion == criterion and one.update_rank == rank]
+
+    def recovered(self, criterion: str) -> list[tuple[Measurement, Measurement]]:
+        """Points of a criterion without and with their update of rank 1."""
+        bare = {(one.name, one.path): one for one in self.comparable if one.allocation == "bare"}
+        updated = [one for one in self._of(criterion, True) if (one.name, one.path) in bare]
+        return [(bare[one.name, one.path], one) for one in updated]
+
+    def cost(self, share: float, widths: Sequence[int] = ()) -> Cost | None:
+        """Of a point with these widths, else of one at the same share: a query's cost is its matrices'."""
+        return cost_in(self.bench, share, widths) if self.bench else None
+
+    def baseline(self, row: PublishedRow) -> Measurement | None:
+        return next((one for one in self.baselines if _is_named_after(one.name, row)), None)
+
+    def baseline_bench(self, row: PublishedRow) -> BenchResults | None:
+        return next((one for one in self.baseline_benches if _is_named_after(one.subject["model"], row)), None)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything there is to judge by."""
+
+    collection: Collection
+    corpora: tuple[CorpusEvidence, ...]
+    notes: tuple[str, ...] = ()
+
+    def on(self, corpus: str) -> CorpusEvidence:
+        """What was measured on a corpus of the paper; empty where nothing was."""
+        for one in self.corpora:
+            if is_corpus(one.corpus, corpus):
+                return one
+        benches = tuple(bench for bench in self.collection.benches if is_corpus(bench.subject["corpus"], corpus))
+        own = tuple(bench for bench in benches if not _is_baseline(bench, corpus))
+        return CorpusEvidence(corpus, None, (), (), own, (), benches)
+
+
+def gather(collection: Collection, kept: KeptFilters | None = None) -> Evidence:
+    """Sort results by corpus; a group without a model to compare with is left out and said to be."""
+    groups: dict[str, list[SweepResults]] = {}
+    for sweep in collection.sweeps:
+        groups.setdefault(sweep.subject["corpus"], []).append(sweep)
+    corpora, notes = [], []
+    for group in groups.values():
+        try:
+            (comparison,) = compare(group)
+        except RheostatError as error:
+            notes.append(str(error))
+            continue
+        corpora.append(_on_corpus(comparison, collection.benches, kept))
+    return Evidence(collection, tuple(corpora), tuple(notes))
+
+
+def is_corpus(name: str, corpus: str) -> bool:
+    """Whether a folder's name is one of a corpus: `wikitext-103-part` is of `wikitext103`."""
+    return "".join(filter(str.isalnum, name.lower())).startswith(corpus)
+
+
+def cost_in(bench: BenchResults, share: float, widths: Sequence[int] = ()) -> Cost | None:
+    for row in bench.rows:
+        if widths and row.widths == tuple(widths):
+            return Cost(row, bench.path, True)
+    near = [row for row in bench.rows if abs(row.flops_fraction - share) < SAME_SHARE]
+    nearest = min(near, key=lambda row: abs(row.flops_fraction - share), default=None)
+    return Cost(nearest, bench.path, nearest.flops_fraction == share == 1) if nearest else None
+
+
+def _on_corpus(comparison: Comparison, benches: Iterable[BenchResults], kept: KeptFilters | None) -> CorpusEvidence:
+    reference = comparison.reference
+    sweeps = (reference, *comparison.others)
+    flops, precision = reference.subject["flops"], reference.subject.get("precision")
+    own = [
+        sweep
+        for sweep in sweeps
+        if (sweep.subject["flops"], sweep.subject.get("precision")) == (flops, precision)
+        and GRADED not in sweep.criteria
+    ]
+    measurements = [one for sweep in sweeps for one in _measurements(sweep, flops)]
+    others = tuple(one for sweep in sweeps if sweep not in own for one in _measurements(sweep, flops))
+    return CorpusEvidence(
+        corpus=reference.subject["corpus"],
+        comparison=comparison,
+        measurements=tuple(measurements),
+        comparable=tuple(one for sweep in own for one in _measurements(sweep, flops)),
+        benches=tuple(bench for bench in benches if bench.subject["flops"] == flops),
+        baselines=tuple(one for one in others if one.criterion == DENSE),
+        baseline_benches=tuple(bench for bench in benches if bench.subject["flops"] != flops),
+        kept=kept if kept and kept.flops == flops else None,
+    )
+
+
+def _measurements(sweep: SweepResults, flops: int) -> list[Measurement]:
+    return [_measurement(point, sweep, flops) for point in sweep.points if point.values("test", "perplexity")]
+
+
+def _measurement(point: Point, sweep: SweepResults, flops: int) -> Measurement:
+    scale = sweep.subject["flops"] / flops
+    criterion = point.criterion
+    if not criterion and scale != 1:
+        criterion = DENSE
+    elif not criterion and GRADED in sweep.criteria:
+        criterion = GRADED
+    recall = point.mean("test", "recall_at_3")
+    assert recall is not None  # a row has both
+    return Measurement(
+        name=sweep.subject["model"] if criterion == DENSE else point.label,
+        criterion=criterion,
+        flops_fraction=scale * point.flops_fraction,
+        widths=point.widths,
+        allocation=point.allocation,
+        update_rank=0 if point.allocation == "bare" else point.update_rank,
+        update_bytes=point.update_bytes,
+        valid_perplexity=point.mean("valid", "perplexity"),
+        test_perplexity=point.test_perplexity(),
+        recall_at_3=recall,
+        seeds=len(point.values("test", "perplexity")),
+        path=sweep.path,
+    )
+
+
+def _is_baseline(bench: BenchResults, corpus: str) -> bool:
+    rows = (row for table in load_published().tables if table.corpus == corpus for row in table.rows)
+    others = (row for row in rows if row.criterion is None and row.flops_fraction is None)
+    return any(_is_named_after(bench.subject["model"], row) for row in others)
+
+
+def _is_named_after(model: str, row: PublishedRow) -> bool:
+    """`awd-lstm.safetensors` is our AWD-LSTM."""
+    return "-".join(row.method.lower().split()) in model.lower()

@@ -1,0 +1,175 @@
+"""The paper's claims against results: who wins, by which numbers, and what was not measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from models import write_tiny
+from results_files import JsonObject, bench_row, full, ranked, recovered, row, write_bench, write_sweep
+from rheostat.benchmark.claims import Fact, Judgement, claims_table, judge, judge_all, verdict_of
+from rheostat.benchmark.evidence import Evidence, gather
+from rheostat.benchmark.kept_filters import KeptFilters, read_kept_filters
+from rheostat.benchmark.published import Picture, load_published
+from rheostat.benchmark.results import read_all
+
+Judged = Callable[..., Judgement]
+
+CLAIMS = {claim.id: claim for claim in load_published().claims}
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Judged:
+    """A claim judged by the rows of one sweep, and by the rows of a bench if there are any."""
+
+    def judged_by(
+        name: str,
+        rows: Sequence[JsonObject],
+        bench: Sequence[JsonObject] = (),
+        r_squared: tuple[float | None, float | None] = (None, None),
+    ) -> Judgement:
+        files = [write_sweep(tmp_path / "sweep.json", [full(), *rows])]
+        if bench:
+            files.append(write_bench(tmp_path / "bench.json", bench, r_squared))
+        return judge(CLAIMS[name], gather(read_all(files)))
+
+    return judged_by
+
+
+def signs(judgement: Judgement) -> list[bool | None]:
+    return [fact.holds for fact in judgement.facts]
+
+
+@pytest.mark.parametrize(
+    ("holds", "verdict"),
+    [
+        ([], "not measured"),
+        ([None, None], "not measured"),
+        ([True, True], "confirmed"),
+        ([True, None], "partly"),
+        ([True, False], "partly"),
+        ([False, None], "contradicted"),
+    ],
+)
+def test_a_verdict_follows_from_the_facts(holds: list[bool | None], verdict: str) -> None:
+    assert verdict_of([Fact(one, "") for one in holds]) == verdict
+
+
+def test_without_results_nothing_is_judged() -> None:
+    judgements = judge_all(Evidence(read_all([]), ()))
+    assert [one.claim.id for one in judgements] == list(CLAIMS)
+    assert {one.verdict for one in judgements} == {"not measured"}
+
+
+def test_random_beats_those_it_is_better_than_at_every_share(judged: Judged) -> None:
+    rows = [
+        *(ranked("random", 0.9, 76.2), ranked("filter-norm", 0.9, 78.6), ranked("mean-activation", 0.9, 75.9)),
+        *(ranked("random", 0.8, 82.0), ranked("filter-norm", 0.8, 87.6), ranked("mean-activation", 0.8, 84.0)),
+    ]
+    found = judged("random-beats-norm-and-activation", rows)
+    assert found.verdict == "partly"
+    assert signs(found) == [True, True, False, True, None]
+    assert "76.20 / 75.90 at 90%" in found.facts[2].text
+    assert found.facts[-1].text == "wikitext103: not measured"
+
+
+def test_what_the_papers_figure_leaves_out_decides_nothing(judged: Judged) -> None:
+    rows = [ranked(name, 0.5, 150.0) for name in ("random", "filter-norm", "mean-activation")]
+    assert judged("random-beats-norm-and-activation", rows).verdict == "not measured"
+
+
+def test_seeds_are_compared_by_their_mean(judged: Judged) -> None:
+    rows = [
+        *(row("random-1", "random", 0.8, "test", 80.0), row("random-2", "random", 0.8, "test", 84.0)),
+        ranked("filter-norm", 0.8, 82.5),
+    ]
+    assert "82.00 / 82.50" in judged("norm-has-no-benefit", rows).facts[0].text
+
+
+L0 = [ranked("l0", 0.6, 81.0, allocation="stored")]
+
+
+def test_the_headline_needs_energy_and_perplexity(judged: Judged) -> None:
+    assert signs(judged("headline", L0)) == [True, None]
+    bench = [bench_row(1.0, 2.0, 10.0), bench_row(0.6, 1.2, 6.1)]
+    assert judged("headline", L0, bench).verdict == "confirmed"
+    costly = [bench_row(1.0, 2.0, 10.0), bench_row(0.6, 1.2, 8.0)]
+    assert signs(judged("headline", L0, costly)) == [True, False]
+
+
+def test_an_estimate_of_energy_decides_nothing(judged: Judged) -> None:
+    guess = {"energy": {"estimate": True}}
+    bench = [bench_row(1.0, 2.0, 10.0, **guess), bench_row(0.6, 1.2, 6.0, **guess)]
+    assert signs(judged("headline", L0, bench)) == [True, None]
+
+
+def test_updates_are_judged_by_what_they_win_back(judged: Judged) -> None:
+    rows = [
+        *recovered("random", 0.8, 82.0, 77.0),
+        *recovered("filter-norm", 0.8, 88.0, 80.0),
+        *recovered("mean-activation", 0.8, 84.0, 85.0),
+    ]
+    assert signs(judged("update-recovers", rows)) == [None, True, True, False, None]
+    assert signs(judged("random-regains-more", rows)) == [False, True, None]
+    small = judged("update-is-small", rows)
+    assert signs(small) == [True, True, True, None] and "72.4 kB" in small.facts[0].text
+
+
+def test_linear_is_what_the_bench_found(judged: Judged) -> None:
+    bench = [bench_row(share, share) for share in (1.0, 0.8, 0.6)]
+    assert signs(judged("linear-in-flops", [], bench, (0.976, 0.93))) == [True, False]
+    assert signs(judged("linear-in-flops", [], bench, (0.974, None))) == [False, None]
+
+
+def test_recall_may_fall_less_and_order_otherwise(judged: Judged) -> None:
+    rows = [ranked("filter-norm", 0.8, 90.0, recall_at_3=0.395), ranked("l0", 0.6, 85.0, recall_at_3=0.39)]
+    assert signs(judged("recall-falls-less", rows)) == [True, None]
+    assert signs(judged("perplexity-does-not-decide-recall", rows)) == [True]
+    rows[1]["recall_at_3"] = 0.399
+    assert signs(judged("perplexity-does-not-decide-recall", rows)) == [False, False]
+
+
+def test_cut_offs_are_asked_of_every_row_of_the_table(judged: Judged) -> None:
+    rows = [ranked(name, 0.8, value) for name, value in (("l0", 74.0), ("random", 76.0), ("filter-norm", 101.0))]
+    assert signs(judged("table-cut-off", rows)) == [True, None, False, False, None]
+    assert signs(judged("figure-cut-off", rows)) == [True, None, True, False, None, None]
+
+
+def test_the_full_model_is_compared_with_baselines_of_our_own(tmp_path: Path) -> None:
+    ours = write_sweep(tmp_path / "ours.json", [full(), ranked("random", 0.8, 80.0)])
+    claim = CLAIMS["qrnn-matches-lstm"]
+    assert judge(claim, gather(read_all([ours]))).verdict == "not measured"
+    lstm = write_sweep(tmp_path / "lstm.json", [full(75.0)], "awd-lstm.safetensors", 1010)
+    found = judge(claim, gather(read_all([lstm, ours])))
+    assert signs(found) == [None, True, None]
+    assert "70.00 / 75.00" in found.facts[1].text
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> KeptFilters:
+    path = write_tiny(tmp_path / "model.safetensors", points=[])
+    return read_kept_filters(path, Picture("ptb-qrnn", 0, 4, 3, (1.0, 0.8, 0.7, 0.6, 0.5)))
+
+
+def test_filters_dropped_by_a_ranking_stay_dropped(kept: KeptFilters) -> None:
+    dropped = [kept.dropped("random", share) for share in (0.8, 0.7, 0.6, 0.5)]
+    assert kept.dropped("random", 1.0) == set()
+    for more, fewer in zip(dropped[1:], dropped, strict=False):
+        assert more is not None and fewer is not None and fewer <= more
+    assert kept.dropped("l0", 0.8) is None
+
+
+def test_what_criteria_drop_is_compared_in_a_model_of_that_corpus(kept: KeptFilters, tmp_path: Path) -> None:
+    claim = CLAIMS["criteria-drop-different-filters"]
+    other = write_sweep(tmp_path / "sweep.json", [full(), ranked("random", 0.8, 80.0)])
+    assert "no --model" in judge(claim, gather(read_all([other]), kept)).facts[0].text
+    own = write_sweep(tmp_path / "own.json", [full(), ranked("random", 0.8, 80.0)], flops=kept.flops)
+    assert "no two criteria" in judge(claim, gather(read_all([own]), kept)).facts[0].text
+
+
+def test_the_table_names_the_files_and_the_numbers(judged: Judged) -> None:
+    (line,) = claims_table([judged("headline", L0)]).rows
+    assert line.mark == line.cells[0] == "partly"
+    assert "70.00 → 81.00" in line.cells[3] and line.cells[-1] == "`sweep.json`"

@@ -1,0 +1,362 @@
+"""The whole report: the paper's tables in our numbers, pictures, and one page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from models import make_ranking, make_vocabulary, make_weights, write_tiny
+from results_files import FLOPS, ORIGIN, JsonObject, bench_row, full, ranked, recovered, row, write_bench, write_sweep
+from rheostat.benchmark.cost_figures import draw_costs, draw_fit, families, fit_line, panels, pareto_front
+from rheostat.benchmark.document import NOT_MEASURED, Row, Table, line, markdown, table_markdown
+from rheostat.benchmark.evidence import Evidence, gather
+from rheostat.benchmark.kept_filters import read_kept_filters
+from rheostat.benchmark.latency import BenchConfig, Position, bench
+from rheostat.benchmark.meters import NoMeter
+from rheostat.benchmark.paper_tables import paper_table
+from rheostat.benchmark.published import load_published
+from rheostat.benchmark.report import build_report
+from rheostat.benchmark.results import read_all, write_results
+from rheostat.benchmark.texts import read_text
+from rheostat.benchmark.weights_figure import draw_weights, masked_corner
+from rheostat.cli.report import report
+from rheostat.errors import RheostatError
+from rheostat.runtime.policy import read_policy
+from rheostat.runtime.replay import FullCost, compare
+from rheostat.runtime.trace import read_trace
+from rheostat.shape import ModelShape
+
+DAY = Path(__file__).parents[1] / "data" / "traces" / "ordinary-day.csv"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A sweep, learned points, a bench, a replayed day, a benchmark and a file of another kind."""
+    folder = tmp_path_factory.mktemp("results")
+    rankings = [ranked(name, 0.8, 80.0 + at, widths=[80]) for at, name in enumerate(("random", "filter-norm"))]
+    valid = row("random", "random", 0.8, "valid", 85.5, widths=[80])
+    learned = [*recovered("l0", 0.6, 81.0, 77.0, widths=[61]), *recovered("random", 0.8, 80.0, 76.0, widths=[80])]
+    costs = [bench_row(1.0, 2.0, 10.0), bench_row(0.8, 1.625, 8.5), bench_row(0.6, 1.25, 6.0)]
+    day = compare(read_trace(DAY), read_policy(), FullCost(224, 296, "given", "given"))
+    return [
+        write_sweep(folder / "ptb.json", [full(widths=[100]), *rankings, valid]),
+        write_sweep(folder / "ptb-learned.json", [full(widths=[100]), *learned]),
+        write_bench(folder / "bench.json", costs, (0.999, 0.987)),
+        write(folder / "govern.json", {"kind": "govern", **day.as_json(), "provenance": ORIGIN}),
+        write(folder / "benchmark-speed.json", {"seconds": {"step": 1.25}, "provenance": ORIGIN}),
+        write(folder / "log.json", {"kind": "training"}),
+    ]
+
+
+def write(path: Path, contents: JsonObject) -> Path:
+    path.write_text(json.dumps(contents))
+    return path
+
+
+def run(*arguments: str) -> str:
+    app = typer.Typer()
+    app.command()(report)
+    answer = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    return answer.output
+
+
+@pytest.fixture(scope="module")
+def evidence(files: list[Path]) -> Evidence:
+    return gather(read_all(files))
+
+
+# Reading
+
+
+def test_files_are_told_apart_by_their_kind(files: list[Path]) -> None:
+    found = read_all([*files, files[0]])
+    assert [sweep.path.name for sweep in found.sweeps] == ["ptb.json", "ptb-learned.json"]
+    assert [bench.path.name for bench in found.benches] == ["bench.json"]
+    assert [day.comparison.trace.name for day in found.days] == ["ordinary-day"]
+    assert found.figures[0].values == {"seconds.step": 1.25}
+    assert [skipped.path.name for skipped in found.skipped] == ["log.json"]
+
+
+def test_a_day_is_read_as_it_was_replayed(files: list[Path]) -> None:
+    written = json.loads(files[3].read_text())
+    comparison = read_all(files).days[0].comparison
+    summary = comparison.summary()
+    assert json.loads(json.dumps(summary)) == {key: written[key] for key in summary}
+
+
+def test_a_bench_is_read_as_it_was_written(model: Path, tmp_path: Path) -> None:
+    positions = [Position(1.0), Position(0.7), Position(0.4)]
+    config = BenchConfig(queries=4, warm_up=0, memory=False, threads=1)
+    contents = bench(model, positions, read_text(None, "words", 100), config, NoMeter())
+    write_results(tmp_path / "bench.json", contents)
+    (found,) = read_all([tmp_path / "bench.json"]).benches
+    assert [one.latency_ms for one in found.rows] == [one["latency_ms"] for one in contents["rows"]]
+    assert found.rows[0].energy_mj is None and not found.has_measured_energy
+    assert found.latency_r_squared == contents["fit"]["latency_r_squared"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ('{"kind": "sweep", "rows": [], "provenance": {}}', "lacks 'subject'"),
+        ('{"kind": "bench", "subject": {"model": "m", "corpus": "c", "flops": "9"}, "fit": {}}', "flops is '9'"),
+        ('{"kind": "govern"}', "lacks 'series'"),
+        ('{"kind": "sweep", "rows": 3}', "not iterable"),
+        ('{"kind": "sweep", "rows": [], "subject": {"model": "m", "corpus": "c", "flops": 9}}', "lacks 'provenance'"),
+        (
+            '{"kind": "sweep", "rows": [{"allocation": "uniform", "label": "full", "criterion": "", "knob": 1, '
+            '"flops_fraction": 1, "perplexity": NaN}]}',
+            "perplexity is nan",
+        ),
+    ],
+)
+def test_a_broken_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text(text)
+    with pytest.raises(RheostatError, match=rf"broken\.json.*{message}"):
+        read_all([path])
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RheostatError, match=r"cannot read .*none\.json"):
+        read_all([tmp_path / "none.json"])
+
+
+# The paper's tables
+
+
+def our_lines(evidence: Evidence, corpus: str = "ptb") -> dict[int, dict[str, str]]:
+    """Our cells by the row of the paper's table."""
+    published = next(table for table in load_published().tables if table.corpus == corpus)
+    table = paper_table(published, evidence.on(corpus))
+    ours = [one for one in table.rows if one.mark == "ours"]
+    cells = (dict(zip(table.header, one.cells, strict=True)) for one in ours)
+    return {theirs.row: own for theirs, own in zip(published.rows, cells, strict=True)}
+
+
+def test_every_row_of_the_paper_stands_above_ours(evidence: Evidence) -> None:
+    for published in load_published().tables:
+        rows = paper_table(published, evidence.on(published.corpus)).rows
+        assert [one.mark for one in rows] == ["published", "ours"] * len(published.rows)
+        assert [one.cells[4] for one in rows[::2]] == [f"{row.test_perplexity:.1f}" for row in published.rows]
+
+
+def test_our_rows_come_from_sweeps_and_benches(evidence: Evidence) -> None:
+    lines = our_lines(evidence)
+    whole, l0, random = lines[3], lines[5], lines[6]
+    assert (whole["test perplexity"], whole["ms/query"], whole["mJ/query"]) == ("70.00", "2", "10")
+    assert (random["valid perplexity"], random["test perplexity"]) == ("85.50", "80.00")
+    assert (random["above its full model"], random["ms/query"]) == ("+14.3%", "1.62")
+    assert random["with update: test"] == "76.00"
+    assert random["from"] == "`ptb.json`, `ptb-learned.json`, `bench.json`"
+    assert (l0["test perplexity"], l0["with update: test"]) == ("81.00", "77.00")
+    assert l0["ms/query"] == "≈ 1.25"  # the same share, other widths
+
+
+def test_what_we_have_not_measured_says_so(evidence: Evidence) -> None:
+    lines = our_lines(evidence)
+    assert lines[8]["test perplexity"] == lines[1]["ms/query"] == NOT_MEASURED
+    assert {one["test perplexity"] for one in our_lines(evidence, "wikitext103").values()} == {NOT_MEASURED}
+
+
+def test_an_estimate_is_called_one(tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path / "s.json", [full(), ranked("random", 0.8, 80.0)])
+    costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0, 10.0, energy={"estimate": True})])
+    assert our_lines(gather(read_all([sweep, costs])))[3]["mJ/query"] == "10 (estimate)"
+
+
+def test_a_bench_of_another_model_is_not_taken(tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path / "s.json", [full(), ranked("random", 0.8, 80.0)])
+    costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0)], model="awd-lstm.safetensors", flops=FLOPS + 1)
+    lines = our_lines(gather(read_all([sweep, costs])))
+    assert lines[3]["ms/query"] == NOT_MEASURED
+    assert lines[2]["ms/query"] == "2"  # its own row of the table
+
+
+# Pictures
+
+
+def test_the_pareto_front_is_what_nothing_beats_in_both() -> None:
+    points = [(1.0, 70.0), (0.8, 75.0), (0.8, 90.0), (0.6, 95.0), (0.7, 74.0)]
+    assert pareto_front(points) == [(0.6, 95.0), (0.7, 74.0), (1.0, 70.0)]
+
+
+def test_a_line_is_fitted_by_least_squares() -> None:
+    line = fit_line([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
+    assert line is not None and (line.intercept, line.slope) == pytest.approx((1.0, 2.0))
+    assert fit_line([1.0, 1.0], [1.0, 2.0]) is None
+
+
+def test_there_is_a_panel_for_every_cost_that_was_measured(evidence: Evidence, files: list[Path]) -> None:
+    labels = [panel.label for panel in panels(evidence.on("ptb"))]
+    assert [label.partition(" ")[0] for label in labels] == ["share", "latency", "energy"]
+    assert len(panels(gather(read_all(files[:2])).on("ptb"))) == 1
+
+
+def test_updated_points_are_a_family_of_their_own(evidence: Evidence) -> None:
+    names = [family.name for family in families(evidence.on("ptb"))]
+    assert names == ["filter-norm", "l0 with update", "random", "random with update"]
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_costs_and_fits_are_drawn(evidence: Evidence, tmp_path: Path, suffix: str) -> None:
+    pytest.importorskip("matplotlib")
+    for name, draw, subject in (
+        ("costs", draw_costs, evidence.on("ptb")),
+        ("fit", draw_fit, evidence.collection.benches[0]),
+    ):
+        path = tmp_path / f"{name}{suffix}"
+        draw(subject, path)  # type: ignore[operator]
+        assert path.stat().st_size > 10_000
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    shape = ModelShape(11, 40, (60, 40), (2, 1))
+    rankings = [make_ranking(shape, 1, "random-1")]
+    parts = {"weights": make_weights(shape), "vocabulary": make_vocabulary(11), "points": []}
+    path = tmp_path_factory.mktemp("model") / "model.safetensors"
+    return write_tiny(path, shape=shape, rankings=rankings, default_ranking="random-1", **parts)
+
+
+def test_cut_filters_are_blank_in_z_f_and_o(model: Path) -> None:
+    kept = read_kept_filters(model)
+    whole, half = masked_corner(kept, "random", 1.0), masked_corner(kept, "random", 0.5)
+    assert whole is not None and half is not None
+    assert whole.shape == (75, 75) and not np.isnan(whole).any()
+    blank = np.isnan(half).all(axis=1).reshape(3, 25)
+    keep = kept.points["random", 0.5].keep[0]
+    assert [index for index in range(25) if not blank[0, index]] == [index for index in keep if index < 25]
+    assert (blank == blank[0]).all() and blank.any()
+    np.testing.assert_array_equal(half[~np.isnan(half)], whole[~np.isnan(half)])
+
+
+def test_the_weight_picture_is_drawn(model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    draw_weights(read_kept_filters(model), tmp_path / "weights.png")
+    assert (tmp_path / "weights.png").stat().st_size > 10_000
+
+
+def test_a_model_that_nothing_cuts_has_no_weight_picture(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "bare.safetensors", rankings=[], points=[], default_ranking=None)
+    with pytest.raises(RheostatError, match="rheostat prune"):
+        read_kept_filters(path)
+
+
+# Pages
+
+
+def test_a_cell_can_hold_what_would_end_it() -> None:
+    assert line(["a|b", "c\nd"]) == "| a\\|b | c<br>d |"
+    table = Table(("x", "y"), "lr", (Row(("1", "2")),))
+    assert table_markdown(table) == "| x | y |\n| --- | ---: |\n| 1 | 2 |"
+
+
+def test_every_section_is_there_and_every_number_has_its_file(evidence: Evidence) -> None:
+    text = markdown(build_report(evidence))
+    for title in (
+        "table 1",
+        "table 2",
+        "claims",
+        "Learned operating points",
+        "FLOPs, time and energy",
+        "governor's day",
+    ):
+        assert re.search(rf"^## .*{title}", text, re.M), title
+    for name in ("ptb.json", "ptb-learned.json", "bench.json", "govern.json", "benchmark-speed.json"):
+        assert f"`{name}`" in text
+    assert "`log.json` is left out" in text
+    assert "r² = 0.999 (published 0.98)" in text
+
+
+def test_a_graded_model_alone_is_left_out_with_a_note(tmp_path: Path) -> None:
+    path = write_sweep(tmp_path / "g.json", [ranked("graded", 0.5, 79.0)])
+    document = build_report(gather(read_all([path])))
+    assert "give the sweep of that model too" in document.notes[0]
+    assert any("All points of g" in section.title for section in document.sections)
+
+
+class Page(HTMLParser):
+    """What a page refers to, and which tags it has."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in ("meta", "img", "br"):
+            self.open.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("src", "href")]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def written(files: list[Path], model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
+    out = tmp_path_factory.mktemp("out") / "new" / "report"
+    return out, run(*map(str, files), "--model", str(model), "-o", str(out))
+
+
+def test_the_command_writes_every_page_and_picture(written: tuple[Path, str]) -> None:
+    out, shown = written
+    pages = {"ptb.md", "ptb-learned.md", "ptb-learned-points.md", "report.md", "report.html"}
+    pictures = {"ptb-trade-off", "ptb-learned-trade-off", "ptb-learned-points", "report-trade-off-ptb"}
+    pictures |= {"report-fit-bench", "report-weights", "report-day-govern"}
+    assert {path.name for path in out.iterdir()} == pages | {f"{p}{s}" for p in pictures for s in (".png", ".svg")}
+    assert all(str(path) in shown for path in out.iterdir())
+    assert "note: `log.json` is left out" in shown
+    for page in out.glob("*.md"):
+        for target in re.findall(r"!\[.*?\]\((.*?)\)", page.read_text(encoding="utf-8")):
+            assert (out / target).is_file()
+
+
+def test_the_page_needs_nothing_but_itself(written: tuple[Path, str]) -> None:
+    text = (written[0] / "report.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.open == [] and "script" not in page.tags
+    assert page.tags.count("img") == 5
+    assert all(address.startswith(("#", "data:image/svg+xml;base64,")) for address in page.addresses)
+    assert "url(" not in text and "@import" not in text
+
+
+def test_a_hostile_name_stays_text(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
+    rows = [full(), ranked("<script>alert(1)</script>", 0.8, 80.0)]
+    path = write_sweep(tmp_path / "x.json", rows, model="`<img src=x>`")
+    run(str(path), "-o", str(tmp_path / "out"))
+    page = Page((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+    assert "script" not in page.tags and "x" not in page.addresses
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / "ptb.json" for folder in ("a", "b")]
+    for path in paths:
+        path.parent.mkdir()
+        write_sweep(path, [full(), ranked("random", 0.8, 80.0)])
+    with pytest.raises(RheostatError, match=r"two results files are named ptb\.json"):
+        run(*map(str, paths), "-o", str(tmp_path / "out"))
+
+
+def test_a_bench_alone_makes_a_report(tmp_path: Path) -> None:
+    ours = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0), bench_row(0.8, 1.5)])
+    lstm = write_bench(tmp_path / "a.json", [bench_row(1.0, 3.0)], model="awd-lstm.safetensors")
+    evidence = gather(read_all([lstm, ours]))
+    assert [our_lines(evidence)[number]["ms/query"] for number in (2, 3)] == ["3", "2"]
+    assert "no fit" in markdown(build_report(evidence))
