@@ -1,6 +1,7 @@
 # make demo       the main job on a fresh machine, in its own environment
 # make test       everything the tests need, then the tests; what CI runs
 # make test-arm   the light half's tests on an emulated Cortex-A53 (docs/arm.md)
+# make web        the browser runtime for the keyboard page, from npm (docs/keyboard.md)
 # make check      ruff, mypy --strict and the tests
 # make benchmark  the measurements behind the figures in docs/ (long)
 # make reproduce  the results under results/ from the corpora in DATA (very long; resumable)
@@ -14,13 +15,22 @@ ARM := .arm
 BIN := $(VENV)/bin
 PIP_INSTALL := install --quiet --disable-pip-version-check
 
-.PHONY: demo test test-light test-arm check lint benchmark reproduce clean
+.PHONY: demo web test test-browser test-light test-arm check lint benchmark reproduce clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/rheostat demo
 
-test: $(VENV)/test.done test-light
+# Only the standard library is needed, so any Python will do.
+web:
+	PYTHONPATH=src $(PYTHON) -m rheostat.keyboard.browser_runtime
+
+test: $(VENV)/test.done test-browser test-light
 	RHEOSTAT_DATA=$${RHEOSTAT_DATA:-$(DATA)} $(BIN)/python -m pytest -q
+
+# What the tests in a browser need, where it can be had; they are skipped, with the reason, where it cannot.
+test-browser:
+	command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get install -y -qq chromium >/dev/null 2>&1; } || true
+	$(MAKE) --no-print-directory web || true
 
 # The light half in an environment that has never seen torch.
 test-light: $(LIGHT)/test.done

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import rheostat
-from rheostat.cli import bench, evaluate, export, files, govern, prune, recover, report, suggest, train
+from rheostat.cli import bench, evaluate, export, files, govern, keyboard, prune, recover, report, suggest, train
 from rheostat.cli.console import messages, one_line
 from rheostat.errors import RheostatError, RheostatWarning
 
@@ -36,6 +36,7 @@ app.command()(files.pack)
 app.command()(suggest.suggest)
 app.command()(export.export)
 app.command()(govern.govern)
+app.command()(keyboard.keyboard)
 app.command()(suggest.demo)
 
 _debug = False

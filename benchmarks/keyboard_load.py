@@ -1,0 +1,239 @@
+"""The keyboard's server with 200 typists at once, beside the rate that it reaches on an endpoint that does nothing.
+
+    python benchmarks/keyboard_load.py --model FILE --json -o results/benchmark-keyboard.json
+
+The server is one process, `rheostat keyboard`; the typists are another, this one, over real HTTP with a connection
+each. Every typist writes texts of its own, letter by letter, at one of three positions of the knob, and asks again as
+soon as it is answered. Turns alternate, so that a busy machine slows all alike: typing; the same requests to an
+endpoint that drops them; and requests without a body. Every answer is compared with that of a predictor here that
+never saw another typist's text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from measuring import hand_over, make_parser
+from rheostat.runtime.predictor import Predictor
+from rheostat.vocabulary import Vocabulary
+
+KNOBS = (1.0, 0.6, 0.3)
+WORDS_OF_A_TEXT = 12
+COMMON = 500  # words that texts are made of: those that a vocabulary lists first
+PATIENCE_S = 60
+TARGETS = {
+    "suggest_over_empty": "at least 0.5",
+    "suggest_over_get": "beside it: an empty endpoint asked without a body",
+    "lost": "0",
+    "wrong": "0",
+    "memory_growth_mb": "flat",
+}
+
+Answer = tuple[int, bytes]
+
+
+class Connection:
+    """One typist's connection: a request at a time, kept alive."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
+        self._reader, self._writer = reader, writer
+        self._host = f"Host: 127.0.0.1:{port}\r\n"
+
+    async def get(self, path: str) -> Answer:
+        return await self._ask(f"GET {path} HTTP/1.1\r\n{self._host}\r\n".encode())
+
+    async def post(self, path: str, asked: object) -> Answer:
+        body = json.dumps(asked).encode()
+        head = f"POST {path} HTTP/1.1\r\n{self._host}Content-Type: application/json\r\n"
+        return await self._ask(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+
+    async def _ask(self, request: bytes) -> Answer:
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length:")[2].partition(b"\r\n")[0])
+        return int(head[9:12]), await self._reader.readexactly(length)
+
+
+@contextlib.asynccontextmanager
+async def connections(port: int, count: int) -> AsyncIterator[list[Connection]]:
+    streams = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
+    try:
+        yield [Connection(reader, writer, port) for reader, writer in streams]
+    finally:
+        for _, writer in streams:
+            writer.close()
+
+
+@dataclass
+class Typist:
+    """Writes one text after another. answered: what was asked, and what came back."""
+
+    words: tuple[str, ...]
+    knob: float
+    random: random.Random
+    answered: list[tuple[str, bytes]] = field(default_factory=list)  # read when the clock has stopped
+    lost: int = 0
+
+    def texts(self, by_words: bool = False) -> Iterator[str]:
+        """All that stands before the cursor, key by key, or word by word."""
+        while True:
+            text = " ".join(self.random.choices(self.words, k=WORDS_OF_A_TEXT)) + " "
+            lengths = range(1, len(text) + 1)
+            yield from (text[:length] for length in lengths if not by_words or text[length - 1] == " ")
+
+    async def write(self, connection: Connection, end: float, by_words: bool = False) -> int:
+        """Type until the time is over; how many keys were answered."""
+        count = 0
+        for text in self.texts(by_words):
+            if time.perf_counter() > end:
+                break
+            status, body = await connection.post("/api/suggest", {"text": text, "knob": self.knob})
+            if status == 200:
+                self.answered.append((text, body))
+                count += 1
+            else:
+                self.lost += 1
+        return count
+
+    async def write_in_vain(self, connection: Connection, end: float) -> int:
+        """The same requests to an endpoint that drops them: what the server does without a model."""
+        count = 0
+        for text in self.texts():
+            if time.perf_counter() > end:
+                break
+            status, _ = await connection.post("/api/health", {"text": text, "knob": self.knob})
+            count += status == 200
+        return count
+
+
+async def ask_for_nothing(connection: Connection, end: float) -> int:
+    """Requests without a body to the same endpoint."""
+    count = 0
+    while time.perf_counter() < end:
+        status, _ = await connection.get("/api/health")
+        count += status == 200
+    return count
+
+
+async def rate(asking: Sequence[Callable[[float], Awaitable[int]]], seconds: float) -> float:
+    """Answers a second of all that ask at once."""
+    start = time.perf_counter()
+    counts = await asyncio.gather(*(ask(start + seconds) for ask in asking))
+    return sum(counts) / (time.perf_counter() - start)
+
+
+async def run(
+    port: int, typists: list[Typist], turns: int, seconds: float, warm_up: float, memory: Callable[[], float]
+) -> dict[str, Any]:
+    rates: dict[str, list[float]] = {"suggest": [], "empty": [], "get": []}
+    sizes = []
+    async with connections(port, len(typists)) as open_connections:
+        pairs = list(zip(typists, open_connections, strict=True))
+        asking = {
+            "suggest": [partial(typist.write, connection) for typist, connection in pairs],
+            "empty": [partial(typist.write_in_vain, connection) for typist, connection in pairs],
+            "get": [partial(ask_for_nothing, connection) for connection in open_connections],
+        }
+        # What is remembered of texts is bounded; words alone reach the bounds sooner.
+        await rate([partial(ask, by_words=True) for ask in asking["suggest"]], warm_up)
+        for _ in range(turns):
+            for name, ask in asking.items():
+                rates[name].append(await rate(ask, seconds))
+            sizes.append(memory())
+            print(
+                "  ".join(f"{name} {rates[name][-1]:.0f}/s" for name in rates), f"{sizes[-1]:.0f} MB", file=sys.stderr
+            )
+    return {**{f"{name}_per_second": values for name, values in rates.items()}, "memory_mb": sizes}
+
+
+@contextlib.contextmanager
+def server(model: Path) -> Iterator[tuple[int, psutil.Process]]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    command = [sys.executable, "-m", "rheostat", "keyboard", str(model), "--port", str(port)]
+    process = subprocess.Popen(command)
+    try:
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=5):
+                break
+            if time.monotonic() > end or process.poll() is not None:
+                raise SystemExit("the server did not start")
+            time.sleep(0.1)
+        yield port, psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
+
+
+def count_wrong(model: Path, typists: list[Typist]) -> int:
+    """Answers that differ from those of a predictor that serves one position, and one text after another."""
+    wrong = 0
+    for knob in KNOBS:
+        predictor = Predictor(model, knob, threads=1)
+        for text, body in (answer for one in typists if one.knob == knob for answer in one.answered):
+            words = [entry["word"] for entry in json.loads(body)["suggestions"]]
+            wrong += words != [suggestion.word for suggestion in predictor.complete(text)]
+    return wrong
+
+
+def median_ratio(values: list[float], others: list[float]) -> float:
+    return statistics.median(value / other for value, other in zip(values, others, strict=True))
+
+
+def make_typists(count: int, vocabulary: Vocabulary, seed: int = 1) -> list[Typist]:
+    words = tuple(word for word in vocabulary.words[: 2 * COMMON] if word.isalpha())[:COMMON]
+    return [Typist(words, KNOBS[number % len(KNOBS)], random.Random(seed + number)) for number in range(count)]
+
+
+def main() -> None:
+    parser = make_parser(__doc__)
+    parser.add_argument("--model", type=Path, required=True, help="a model file with a ranking")
+    parser.add_argument("--typists", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
+    parser.add_argument("--warm-up", type=float, default=20.0, help="seconds of typing before anything is measured")
+    arguments: argparse.Namespace = parser.parse_args()
+    typists = make_typists(arguments.typists, Predictor(arguments.model, threads=1).vocabulary)
+    with server(arguments.model) as (port, process):
+
+        def memory() -> float:
+            return float(process.memory_info().rss) / 1e6
+
+        measured = asyncio.run(run(port, typists, arguments.repeats, arguments.seconds, arguments.warm_up, memory))
+    figures = {
+        "kind": "benchmark-keyboard",
+        "model": arguments.model.name,
+        "typists": arguments.typists,
+        "targets": TARGETS,
+        **measured,
+        "suggest_over_empty": median_ratio(measured["suggest_per_second"], measured["empty_per_second"]),
+        "suggest_over_get": median_ratio(measured["suggest_per_second"], measured["get_per_second"]),
+        "answers": sum(len(typist.answered) for typist in typists),
+        "lost": sum(typist.lost for typist in typists),
+        "wrong": count_wrong(arguments.model, typists),
+        "memory_growth_mb": measured["memory_mb"][-1] - measured["memory_mb"][0],
+    }
+    for name, target in TARGETS.items():
+        print(f"{name}: {figures[name]:.3g} ({target})")
+    hand_over(figures, arguments)
+
+
+if __name__ == "__main__":
+    main()

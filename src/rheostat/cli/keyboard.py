@@ -1,0 +1,53 @@
+"""`rheostat keyboard`: a local page with a keyboard and the knob."""
+
+from __future__ import annotations
+
+import threading
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rheostat.cli.console import messages
+from rheostat.runtime.policy import DEFAULT
+from rheostat.runtime.quantization import Precision
+
+PORT = 8017  # the server's own default, which importing it only for that would cost half a second
+
+
+def keyboard(
+    model: Annotated[Path, typer.Argument(help="A model file.")],
+    host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for the whole network.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = PORT,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="Answer to this name too, as behind a proxy; repeat it.")
+    ] = None,
+    policy: Annotated[str, typer.Option(help="What the battery does: a .toml file, or a shipped name.")] = DEFAULT,
+    results: Annotated[
+        Path | None, typer.Option(help="Results of a sweep of this model, for the curve on the page.")
+    ] = None,
+    precision: Annotated[Precision, typer.Option(help="int8, fp32 or int4.")] = "int8",
+    threads: Annotated[int, typer.Option(min=0, help="Processor threads of a query; 0: one a physical core.")] = 1,
+    open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Serve a page with a phone keyboard, suggestions and the knob; it can be used until Ctrl+C.
+
+    Nothing that is typed leaves this computer or is kept.
+
+    Example: rheostat keyboard model.safetensors --open
+    """
+    from rheostat.benchmark.meters.estimate import Estimate
+    from rheostat.keyboard.facts import Energy
+    from rheostat.keyboard.server import open_service, serve
+
+    estimate = Estimate()
+    energy = Energy("estimate", estimate.covers, lambda flops, size: 1e3 * estimate.energy_j(flops, size))
+    service = open_service(model, policy=policy, precision=precision, threads=threads, energy=energy, results=results)
+
+    def announce(address: str) -> None:
+        messages.print(f"the keyboard is at {address} (Ctrl+C ends it)", markup=False, highlight=False)
+        if open_page:
+            threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+    serve(service, host, port, allow_host or (), announce)

@@ -1,0 +1,75 @@
+"""Operating points as files that a browser runs by itself: the folder of `rheostat export`, made when it is asked for.
+
+Knows folders and bounds. What is in a folder is in docs/export.md. Two files are added here, so that a browser decides
+nothing by itself: `suggestible.bin`, which words may be suggested, and `position.json`, what a query costs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rheostat.keyboard.positions import Position, Positions
+from rheostat.runtime.export import CASING, GRAPHS, MANIFEST, VOCABULARY, export
+
+KEPT = 6  # folders
+SUGGESTIBLE = "suggestible.bin"
+POSITION = "position.json"
+NAMES = frozenset({MANIFEST, VOCABULARY, CASING, GRAPHS["step"], SUGGESTIBLE, POSITION})
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file of an export. etag: of its contents, so that a browser fetches them once."""
+
+    contents: bytes
+    etag: str
+
+
+class Exports:
+    """Exports by percent of the FLOPs, in a folder that goes with `close`. Safe from several threads."""
+
+    def __init__(self, positions: Positions, describe: Callable[[Position], dict[str, Any]], kept: int = KEPT) -> None:
+        """describe: what `position.json` says of a position."""
+        self._positions, self._describe, self._limit = positions, describe, kept
+        self._root = Path(tempfile.mkdtemp(prefix="rheostat-keyboard-"))
+        self._folders: OrderedDict[int, Path] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, percent: int, name: str) -> Exported | None:
+        """A file of a position; None if the model has no such file. Takes as long as an export, the first time."""
+        with self._lock:
+            path = self._folder(percent) / name
+            contents = path.read_bytes() if name in NAMES and path.is_file() else None
+        return None if contents is None else Exported(contents, _etag(contents))
+
+    def close(self) -> None:
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def _folder(self, percent: int) -> Path:
+        if percent not in self._folders:
+            self._folders[percent] = self._write(percent)
+            if len(self._folders) > self._limit:
+                shutil.rmtree(self._folders.popitem(last=False)[1], ignore_errors=True)
+        self._folders.move_to_end(percent)
+        return self._folders[percent]
+
+    def _write(self, percent: int) -> Path:
+        positions, folder = self._positions, self._root / str(percent)
+        position = positions.open(percent)
+        export(positions.file, position.predictor.point, folder, positions.precision)
+        (folder / POSITION).write_text(json.dumps(self._describe(position)), encoding="utf-8")
+        (folder / SUGGESTIBLE).write_bytes(positions.suggestible().tobytes())
+        return folder
+
+
+def _etag(contents: bytes) -> str:
+    return f'"{hashlib.sha256(contents).hexdigest()[:32]}"'

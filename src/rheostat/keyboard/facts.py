@@ -1,0 +1,97 @@
+"""What the page is told of the model: its size, the range of its knob, and its curve where one was measured.
+
+Knows model files and results of a sweep. Energy is handed in: what a query costs is the business of whoever measured
+or estimated it, and its kind travels with the figure.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import rheostat
+from rheostat.errors import RheostatError
+from rheostat.keyboard import browser_runtime
+from rheostat.keyboard.positions import Positions
+from rheostat.model_file import ModelFile
+from rheostat.runtime.policy import Policy
+
+Json = dict[str, Any]
+SPLITS = ("test", "valid")  # the first that a sweep has
+
+
+@dataclass(frozen=True)
+class Energy:
+    """What a query costs. query_mj: from its FLOPs and the bytes it reads; note: how the figure came about."""
+
+    kind: Literal["estimate", "measured"]
+    note: str
+    query_mj: Callable[[int, int], float]
+
+
+def model_facts(positions: Positions, policy: Policy, energy: Energy | None, curve: list[Json] | None) -> Json:
+    """All that `GET /api/model` says."""
+    file = positions.file
+    shape, description = file.shape, file.description
+    return {
+        "name": file.path.stem,
+        "rheostat": rheostat.__version__,
+        "tokenizer": file.tokenizer,
+        "vocabulary_size": shape.vocabulary_size,
+        "shape": asdict(shape),
+        "parameters": shape.parameters,
+        "flops": shape.flops,
+        "file_bytes": file.file_bytes,
+        "precision": positions.precision,
+        "knob": {"smallest": positions.smallest / 100, "largest": 1.0, "step": 0.01},
+        "points": [
+            {"name": point.name, "criterion": point.criterion, "flops_fraction": point.flops_fraction}
+            for point in description.points
+        ],
+        "curve": curve,
+        "energy": {"kind": energy.kind, "note": energy.note} if energy else None,
+        "policy": asdict(policy),
+        "browser_runtime": browser_runtime.installed_version(),
+    }
+
+
+def curve_of(file: ModelFile, results: Path | None = None) -> list[Json] | None:
+    """Perplexity by share of the FLOPs: of a sweep's results, or what the file says of itself; None if neither does."""
+    rows = _sweep_rows(results, file) if results else file.description.provenance.get("curve")
+    points = _points_of(rows) if isinstance(rows, list) else []
+    return points if len(points) > 1 else None
+
+
+def _sweep_rows(path: Path, file: ModelFile) -> list[Any]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        labels = {"full", file.description.default_ranking, *(point.name for point in file.description.points)}
+        ours = [row for row in rows if row["label"] in labels and row.get("allocation") != "bare"]
+        split = next((split for split in SPLITS if any(row["split"] == split for row in ours)), None)
+        return [row for row in ours if row["split"] == split]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RheostatError(
+            f"{path} is not a results file of a sweep ({error!r:.80}); make one with: rheostat sweep"
+        ) from None
+
+
+def _points_of(rows: Iterable[Any]) -> list[Json]:
+    """The best perplexity at each percent, from small shares to large ones; rows that are none are left out."""
+    best: dict[float, float] = {}
+    for row in rows:
+        if not isinstance(row, Mapping):
+            continue
+        share, perplexity = _positive(row.get("flops_fraction", row.get("knob"))), _positive(row.get("perplexity"))
+        if share and perplexity:
+            share = round(share, 2)
+            best[share] = min(perplexity, best.get(share, math.inf))
+    return [{"flops_fraction": share, "perplexity": best[share]} for share in sorted(best)]
+
+
+def _positive(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 < value < math.inf else None

@@ -1,0 +1,74 @@
+"""The governor's decisions for a page that keeps the memory of them itself: JSON in, JSON out.
+
+Knows how a decision is written down; what follows from a battery is decided in `rheostat.runtime.decision` alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rheostat.errors import RheostatError
+from rheostat.recipe import fill
+from rheostat.runtime.battery import Battery
+from rheostat.runtime.decision import Decision, Situation, decide
+from rheostat.runtime.policy import Policy
+
+Json = dict[str, Any]
+
+
+def govern(policy: Policy, smallest_knob: float, time_s: float, asked: Mapping[str, Any]) -> Json:
+    """The knob for a battery, why, and what the next request has to send as `previous`.
+
+    time_s: of the server's clock, unless the client sends one of its own, which must never go back.
+    smallest_knob: as far down as the model goes, whatever the policy wishes.
+    """
+    time_s = _number(asked, "time_s", time_s)
+    battery = Battery(_number(asked, "level", None), _charging(asked))
+    decision = decide(policy, Situation(time_s, battery), _previous(asked.get("previous")))
+    return {
+        "knob": max(decision.knob, smallest_knob),
+        "reason": decision.reason,
+        "previous": _without_infinities(asdict(decision)),
+    }
+
+
+def _previous(stored: Any) -> Decision:
+    if stored is None:
+        return Decision(1.0)
+    if not isinstance(stored, Mapping):
+        raise RheostatError("previous is no object; expected what the last answer gave, or nothing")
+    known = {key: value for key, value in stored.items() if value is not None}
+    if isinstance(known.get("limit"), Mapping):
+        known["limit"] = {key: value for key, value in known["limit"].items() if value is not None}
+    return fill(Decision, known, "previous")
+
+
+def _without_infinities(stored: Json) -> Json:
+    """JSON has no infinity: what never happened is null there."""
+    return {
+        key: _without_infinities(value)
+        if isinstance(value, dict)
+        else None
+        if isinstance(value, float) and math.isinf(value)
+        else value
+        for key, value in stored.items()
+    }
+
+
+def _number(asked: Mapping[str, Any], name: str, default: Any) -> Any:
+    value = asked.get(name, default)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise RheostatError(f"{name} is {value!r:.40}; expected a number")
+    return float(value)
+
+
+def _charging(asked: Mapping[str, Any]) -> bool | None:
+    value = asked.get("charging")
+    if value is not None and not isinstance(value, bool):
+        raise RheostatError(f"charging is {value!r:.40}; expected true, false or nothing")
+    return value

@@ -1,0 +1,33 @@
+// The server's API, as promises. Knows HTTP; nothing of the page.
+
+const TIMEOUT_MS = 8000;
+
+/** The server did not answer: it is gone, or off line. */
+export class ServerGone extends Error {}
+
+/** GET JSON, or POST an object and get JSON. signal: gives the request up. */
+export async function call(path, body = undefined, signal = undefined) {
+  const timeout = AbortSignal.timeout(TIMEOUT_MS);
+  const options = { signal: signal ? AbortSignal.any([signal, timeout]) : timeout, cache: "no-cache" };
+  if (body !== undefined) {
+    Object.assign(options, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  }
+  let response;
+  let answer;
+  try {
+    response = await fetch(path, options);
+    answer = await response.json();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ServerGone("The server does not answer.");
+  }
+  if (!response.ok) throw new Error(answer.error ?? `The server answered with status ${response.status}.`);
+  return answer;
+}
+
+/** Suggestions by the server. Engines have `suggest(text, knob, k, signal)`. */
+export class ServerEngine {
+  suggest(text, knob, k, signal) {
+    return call("api/suggest", { text, knob, k }, signal);
+  }
+}

@@ -1,0 +1,59 @@
+// Which words may be suggested for a prefix, and the best of them: rheostat/runtime/completion.py, for a browser
+// without a server. Which words are suggestible at all is told by the server, one byte a word (`suggestible.bin`).
+
+import { matchingForm } from "./writing.js";
+
+const WHOLE = 1;
+const PART = 2;
+
+export class Completion {
+  constructor(words, suggestible) {
+    this.whole = makeIndex(words, suggestible, WHOLE);
+    this.parts = makeIndex(words, suggestible, PART);
+  }
+
+  /** Ids and probabilities of the k most probable words with a prefix; of equal ones the smaller id first. */
+  best(logProbabilities, prefix, k, attach) {
+    const best = [];
+    for (const id of this.idsWithPrefix(matchingForm(prefix), attach)) {
+      const value = logProbabilities[id];
+      if (value === -Infinity || (best.length === k && !isBetter(value, id, best[k - 1]))) continue;
+      let place = best.length;
+      while (place > 0 && isBetter(value, id, best[place - 1])) place -= 1;
+      best.splice(place, 0, { id, value });
+      best.length = Math.min(best.length, k);
+    }
+    return best.map(({ id, value }) => ({ id, probability: Math.exp(value) }));
+  }
+
+  idsWithPrefix(form, attach) {
+    if (!form) return attach ? [...this.whole.ids, ...this.parts.ids] : this.whole.ids;
+    return withForm(attach ? this.parts : this.whole, form);
+  }
+}
+
+function isBetter(value, id, other) {
+  return value > other.value || (value === other.value && id < other.id);
+}
+
+function makeIndex(words, suggestible, kind) {
+  const entries = [];
+  words.forEach((word, id) => {
+    if (suggestible[id] === kind) entries.push([matchingForm(word), id]);
+  });
+  entries.sort(([one], [other]) => (one < other ? -1 : one > other ? 1 : 0));
+  return { forms: entries.map(([form]) => form), ids: entries.map(([, id]) => id) };
+}
+
+function withForm({ forms, ids }, form) {
+  let low = 0;
+  let high = forms.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (forms[middle] < form) low = middle + 1;
+    else high = middle;
+  }
+  let end = low;
+  while (end < forms.length && forms[end].startsWith(form)) end += 1;
+  return ids.slice(low, end);
+}

@@ -1,0 +1,195 @@
+// The model in a worker of the browser: what rheostat.runtime.predictor does, with onnxruntime-web.
+//
+// Messages in: {id, kind: "suggest", text, percent, k}. Out: {id, answer} or {id, error}. Only the last request counts:
+// one that was overtaken by another before its turn came is dropped.
+
+import { Completion } from "./completion.js";
+import { END, UNKNOWN } from "./vocabulary.js";
+import { compose, distinct, splitTyped } from "./writing.js";
+
+const RUNTIME = ["ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"];
+const FILES = ["manifest.json", "position.json", "step.onnx", "vocabulary.txt", "suggestible.bin"];
+const SPARE = 4; // words asked for beyond k: some look alike once they have their capitals
+const REMEMBERED = 8; // last words whose probabilities are kept; states are kept for all
+const TIMED = 9; // queries that the time of one is the median of
+const MODELS_KEPT = 3;
+
+let runtime = null;
+let latest = null;
+let working = false;
+const models = new Map(); // percent -> Model, those not used for longest in front
+
+self.addEventListener("message", ({ data }) => {
+  latest = data;
+  if (!working) work();
+});
+
+async function work() {
+  working = true;
+  while (latest) {
+    const message = latest;
+    latest = null;
+    try {
+      self.postMessage({ id: message.id, answer: await answer(message) });
+    } catch (error) {
+      self.postMessage({ id: message.id, error: error.message });
+    }
+  }
+  working = false;
+}
+
+async function answer({ text, percent, k }) {
+  const { model, fetched } = await modelAt(percent);
+  const start = performance.now();
+  const suggestions = await model.suggest(text, k);
+  const answerMs = performance.now() - start;
+  return { suggestions, ...model.position, query_ms: model.queryMs, answer_ms: answerMs, fetched };
+}
+
+async function modelAt(percent) {
+  const known = models.get(percent);
+  if (known) {
+    models.delete(percent);
+    models.set(percent, known);
+    return { model: known };
+  }
+  runtime ??= await startRuntime();
+  const { model, fetched } = await loadNearest(percent);
+  models.set(percent, model);
+  for (const [old, { session }] of models) {
+    if (models.size <= MODELS_KEPT) break;
+    models.delete(old);
+    if (![...models.values()].some((other) => other.session === session)) session.release();
+  }
+  await model.measure();
+  return { model, fetched };
+}
+
+/** Off line only some positions are at hand: then the nearest of them that costs no more, or else the smallest. */
+async function loadNearest(percent) {
+  try {
+    return await load(percent);
+  } catch (error) {
+    const stored = await storedPercents();
+    const nearest = stored.filter((other) => other <= percent).at(-1) ?? stored[0];
+    if (nearest === undefined || nearest === percent) throw error;
+    const model = models.get(nearest);
+    return model ? { model } : load(nearest);
+  }
+}
+
+async function storedPercents() {
+  if (!self.caches) return [];
+  const percents = [];
+  for (const name of await caches.keys()) {
+    for (const { url } of await (await caches.open(name)).keys()) {
+      const found = /\/api\/export\/(\d+)\/step\.onnx$/.exec(url);
+      if (found) percents.push(Number(found[1]));
+    }
+  }
+  return percents.sort((one, other) => one - other);
+}
+
+async function startRuntime() {
+  const folder = new URL("runtime/", self.location.href);
+  const ort = await import(new URL(RUNTIME[0], folder)).catch(() => {
+    throw new Error("The browser runtime is not here: call make web once, then load the page again.");
+  });
+  ort.env.wasm.wasmPaths = folder.href;
+  // The page is isolated, so more would be allowed; for one query at a time a second one cost more than it gave.
+  ort.env.wasm.numThreads = 1;
+  return ort;
+}
+
+async function load(percent) {
+  const folder = new URL(`api/export/${percent}/`, self.location.href);
+  const get = async (name) => {
+    const response = await fetch(new URL(name, folder), { cache: "no-cache" });
+    if (!response.ok) throw new Error(`The model at ${percent} % could not be fetched.`);
+    return response;
+  };
+  const [manifest, position, graph, words, suggestible] = await Promise.all(FILES.map(get));
+  const description = await manifest.json();
+  const casing = description.casing ? await (await get(description.casing.file)).text() : "";
+  const session = await runtime.InferenceSession.create(new Uint8Array(await graph.arrayBuffer()), {
+    executionProviders: ["wasm"],
+    graphOptimizationLevel: "all",
+  });
+  const vocabulary = (await words.text()).replace(/\n$/, "").split("\n");
+  const allowed = new Uint8Array(await suggestible.arrayBuffer());
+  const model = new Model(session, description, await position.json(), vocabulary, allowed, casing);
+  const names = description.casing ? [...FILES, description.casing.file] : FILES;
+  const fetched = [...names.map((name) => new URL(name, folder)), ...RUNTIME.map((name) => new URL(`runtime/${name}`, self.location.href))];
+  return { model, fetched: fetched.map(String) };
+}
+
+class Model {
+  #readings = []; // after each word of the text last read: {id, state, logProbabilities}
+
+  constructor(session, manifest, position, vocabulary, suggestible, casing) {
+    Object.assign(this, { session, position, vocabulary, tokenizer: manifest.tokenizer });
+    this.parts = manifest.state;
+    this.ids = new Map(vocabulary.map((word, id) => [word, id]));
+    this.completion = new Completion(vocabulary, suggestible);
+    this.casing = new Map(casing ? casing.split("\n").map((spelling) => [spelling.toLowerCase(), spelling]) : []);
+    this.everything = new runtime.Tensor("uint8", new Uint8Array(vocabulary.length).fill(1), [vocabulary.length]);
+    this.one = new runtime.Tensor("int64", BigInt64Array.of(1n), [1]);
+    this.times = [];
+  }
+
+  get queryMs() {
+    const ordered = [...this.times].sort((one, other) => one - other);
+    return ordered[ordered.length >> 1];
+  }
+
+  async suggest(text, k) {
+    const typed = splitTyped(text, this.tokenizer);
+    const ids = typed.words.map((word) => this.ids.get(word) ?? this.ids.get(UNKNOWN));
+    const logProbabilities = await this.#read(ids.length ? ids : [this.ids.get(END)]);
+    const best = this.completion.best(logProbabilities, typed.prefix, k + SPARE, typed.attaches);
+    return distinct(
+      best.map(({ id, probability }) => compose(this.vocabulary[id], probability, typed, this.casing, this.tokenizer)),
+      k,
+    );
+  }
+
+  /** Time some queries, so that there is a figure at once; the first ones warm up. */
+  async measure() {
+    if (this.times.length) return;
+    for (let query = 0; query < TIMED + 2; query += 1) {
+      await this.#step(this.#initialState(), query % this.vocabulary.length);
+    }
+    this.times.splice(0, 2);
+  }
+
+  /** log p of every next word after these ids; what was read before is not read again. */
+  async #read(ids) {
+    let known = 0;
+    while (known < ids.length && this.#readings[known]?.id === ids[known]) known += 1;
+    if (known === ids.length && !this.#readings[known - 1].logProbabilities) known -= 1;
+    this.#readings.length = Math.min(this.#readings.length, known);
+    for (const id of ids.slice(known)) {
+      const state = this.#readings.at(-1)?.state ?? this.#initialState();
+      this.#readings.push({ id, ...(await this.#step(state, id)) });
+      const forgotten = this.#readings.at(-1 - REMEMBERED);
+      if (forgotten) forgotten.logProbabilities = null;
+    }
+    return this.#readings.at(-1).logProbabilities;
+  }
+
+  #initialState() {
+    return this.parts.map(({ shape }) => {
+      const size = shape.reduce((product, length) => product * length, 1);
+      return new runtime.Tensor("float32", new Float32Array(size), shape);
+    });
+  }
+
+  async #step(state, id) {
+    const feeds = { token: new runtime.Tensor("int64", BigInt64Array.of(BigInt(id)), [1]), k: this.one, allowed: this.everything };
+    this.parts.forEach(({ input }, place) => (feeds[input] = state[place]));
+    const start = performance.now();
+    const outputs = await this.session.run(feeds, ["log_probabilities", ...this.parts.map(({ output }) => output)]);
+    this.times = [...this.times.slice(1 - TIMED - 2), performance.now() - start];
+    return { state: this.parts.map(({ output }) => outputs[output]), logProbabilities: outputs.log_probabilities.data };
+  }
+}

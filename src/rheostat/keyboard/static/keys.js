@@ -1,0 +1,138 @@
+// A phone's keyboard of buttons: for fingers, mice, and arrow keys. Knows keys; what they do is told to it.
+
+const LETTERS = ["qwertyuiop", "asdfghjkl", "⇧zxcvbnm⌫", "№,␣.⏎"];
+const SIGNS = ["1234567890", "-/:;()$&@", "⇧.,?!'\"+⌫", "№,␣.⏎"];
+const SPECIAL = {
+  "⇧": { label: "Shift", wide: 3, path: "M12 4 4 12h4v7h8v-7h4z" },
+  "⌫": { label: "Delete", wide: 3, path: "M9 5h11a1 1 0 0 1 1 1v12a1 1 0 0 1-1 1H9l-6-7zm3 4 6 6m0-6-6 6" },
+  "№": { label: "Numbers and signs", wide: 3, text: "?123" },
+  "␣": { label: "Space", wide: 10, text: "space" },
+  "⏎": { label: "New line", wide: 3, path: "M20 6v6H5m5-5-5 5 5 5" },
+};
+const NAMES = { ",": "Comma", ".": "Full stop", "'": "Apostrophe", '"': "Quotation mark", "-": "Hyphen", "/": "Slash" };
+const REPEAT_AFTER_MS = 450;
+const REPEAT_MS = 70;
+
+export class Keys {
+  #element;
+  #actions;
+  #signs = false;
+  #shift = false;
+  #repeating = 0;
+
+  /** actions: {insert(character), deleteBackward()} */
+  constructor(element, actions) {
+    this.#element = element;
+    this.#actions = actions;
+    element.addEventListener("pointerdown", (event) => this.#down(event));
+    for (const kind of ["pointerup", "pointercancel", "pointerleave"]) {
+      element.addEventListener(kind, () => clearTimeout(this.#repeating));
+    }
+    element.addEventListener("click", (event) => this.#click(event));
+    element.addEventListener("keydown", (event) => this.#move(event));
+    this.#draw();
+  }
+
+  /** Capitals for the next letter, as at the start of a sentence. */
+  set shift(wanted) {
+    if (wanted === this.#shift) return;
+    this.#shift = wanted;
+    for (const key of this.#element.querySelectorAll("button")) this.#label(key);
+  }
+
+  #draw() {
+    const place = this.#place();
+    const rows = (this.#signs ? SIGNS : LETTERS).map((row) => this.#row([...row]));
+    this.#element.replaceChildren(...rows);
+    this.#element.querySelectorAll("button")[Math.max(0, place)].tabIndex = 0;
+    if (place >= 0) this.#element.querySelector('[tabindex="0"]').focus();
+  }
+
+  /** Which key has the focus; -1 if none has. */
+  #place() {
+    return [...this.#element.querySelectorAll("button")].indexOf(document.activeElement);
+  }
+
+  #row(characters) {
+    const row = document.createElement("div");
+    row.className = "row";
+    row.append(...characters.map((character, place) => this.#key(character, place === 0 && characters.length === 9)));
+    return row;
+  }
+
+  #key(character, isInset) {
+    const key = document.createElement("button");
+    const special = SPECIAL[character];
+    key.type = "button";
+    key.tabIndex = -1;
+    key.dataset.key = character;
+    key.className = special ? `key special wide-${special.wide}` : "key";
+    if (character === "␣") key.classList.remove("special");
+    if (isInset && !special) key.classList.add("inset");
+    if (special?.path) key.append(drawing(special.path));
+    else key.textContent = special?.text ?? character;
+    if (special || NAMES[character]) key.setAttribute("aria-label", special?.label ?? NAMES[character]);
+    this.#label(key);
+    return key;
+  }
+
+  #label(key) {
+    const { key: character } = key.dataset;
+    if (character === "⇧") key.setAttribute("aria-pressed", String(this.#shift));
+    else if (character === "№") {
+      key.textContent = this.#signs ? "abc" : "?123";
+      key.setAttribute("aria-label", this.#signs ? "Letters" : "Numbers and signs");
+    } else if (!SPECIAL[character]) key.textContent = this.#shift ? character.toUpperCase() : character;
+  }
+
+  #down(event) {
+    const key = event.target.closest("button");
+    event.preventDefault(); // the text keeps the focus, and the cursor
+    if (key?.dataset.key !== "⌫") return;
+    const again = () => {
+      this.#actions.deleteBackward();
+      this.#repeating = setTimeout(again, REPEAT_MS);
+    };
+    clearTimeout(this.#repeating);
+    this.#repeating = setTimeout(again, REPEAT_AFTER_MS);
+  }
+
+  #click(event) {
+    const key = event.target.closest("button");
+    if (!key) return;
+    clearTimeout(this.#repeating);
+    const { key: character } = key.dataset;
+    if (character === "⇧") this.shift = !this.#shift;
+    else if (character === "№") {
+      this.#signs = !this.#signs;
+      this.#draw();
+    } else if (character === "⌫") this.#actions.deleteBackward();
+    else this.#actions.insert({ "␣": " ", "⏎": "\n" }[character] ?? key.textContent);
+  }
+
+  #move(event) {
+    const rows = [...this.#element.children].map((row) => [...row.children]);
+    const row = rows.findIndex((keys) => keys.includes(event.target));
+    const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+    if (row < 0 || !(event.key in steps)) return;
+    event.preventDefault();
+    const [down, right] = steps[event.key];
+    const keys = rows[(row + down + rows.length) % rows.length];
+    const share = rows[row].indexOf(event.target) / Math.max(1, rows[row].length - 1);
+    const place = down ? Math.round(share * (keys.length - 1)) : rows[row].indexOf(event.target) + right;
+    event.target.tabIndex = -1;
+    const next = keys[(place + keys.length) % keys.length];
+    next.tabIndex = 0;
+    next.focus();
+  }
+}
+
+function drawing(path) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "path");
+  line.setAttribute("d", path);
+  svg.append(line);
+  return svg;
+}

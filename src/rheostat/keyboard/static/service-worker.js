@@ -1,0 +1,69 @@
+// Keeps the page, the browser runtime and the models that were used, so that all of it works off line.
+//
+// The server is asked first, so that nothing here grows old; what it gives is kept, and is the answer when it is gone.
+
+const CACHE = "rheostat-1";
+const PAGE = [
+  "./", "api.js", "battery.js", "browser_engine.js", "chart.js", "completion.js", "dial.js", "engine_worker.js",
+  "icon.svg", "keys.js", "manifest.webmanifest", "page.js", "slider.js", "style.css", "text_field.js",
+  "vocabulary.js", "writing.js", "api/model",
+];
+const MODELS_KEPT = 8;
+
+self.addEventListener("install", (event) => {
+  event.waitUntil(caches.open(CACHE).then((cache) => cache.addAll(PAGE)).then(() => self.skipWaiting()));
+});
+
+self.addEventListener("activate", (event) => event.waitUntil(activate()));
+
+async function activate() {
+  for (const name of await caches.keys()) if (name !== CACHE) await caches.delete(name);
+  await self.clients.claim();
+}
+
+self.addEventListener("message", (event) => {
+  if (Array.isArray(event.data?.keep)) event.waitUntil(keep(event.data.keep));
+});
+
+async function keep(addresses) {
+  const cache = await caches.open(CACHE);
+  for (const address of addresses) {
+    const response = await fetch(address, { cache: "no-cache" });
+    if (response.ok) await put(cache, address, response);
+  }
+  await dropOldModels(cache);
+}
+
+/** Nothing is written again that is the same. */
+async function put(cache, address, response) {
+  const before = await cache.match(address);
+  const etag = response.headers.get("etag");
+  if (!etag || before?.headers.get("etag") !== etag) await cache.put(address, response);
+}
+
+async function dropOldModels(cache) {
+  const addresses = (await cache.keys()).map(({ url }) => url);
+  const folders = [...new Set(addresses.map((url) => /^.*\/api\/export\/\d+\//.exec(url)?.[0]).filter(Boolean))];
+  for (const folder of folders.slice(0, -MODELS_KEPT)) {
+    for (const url of addresses.filter((address) => address.startsWith(folder))) await cache.delete(url);
+  }
+}
+
+self.addEventListener("fetch", (event) => {
+  const { request } = event;
+  const isOurs = new URL(request.url).origin === self.location.origin;
+  if (request.method === "GET" && isOurs && !request.url.endsWith("/api/health")) event.respondWith(answer(request));
+});
+
+async function answer(request) {
+  const cache = await caches.open(CACHE);
+  try {
+    const response = await fetch(request);
+    if (response.ok && (await cache.match(request))) await put(cache, request, response.clone());
+    return response;
+  } catch (error) {
+    const kept = await cache.match(request, { ignoreSearch: true });
+    if (kept) return kept;
+    throw error;
+  }
+}

@@ -1,0 +1,73 @@
+"""`rheostat keyboard` as a process, with a small model of real words."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+from models import make_ranking, make_weights
+from rheostat.model_file import write_model
+from rheostat.shape import ModelShape
+from rheostat.vocabulary import END, UNKNOWN, Vocabulary
+
+TEXT = """
+    <num> , . ? ! i you he she we they the a an and or but not no yes is are am was were be been have has had do does
+    did don't can't won't i'm it's you're how what when where who why this that these those to of in on at for with from
+    about like want would could should will go going come see say said think know make take give good great fine well
+    nice day night morning week monday paris time people way thing home work thanks hello
+"""
+WORDS = (UNKNOWN, END, *TEXT.split())
+CASING = {"monday": "Monday", "paris": "Paris"}
+SHAPE = ModelShape(len(WORDS), 16, (48, 16), (2, 1))
+PATIENCE_S = 60
+
+
+def write_small(path: Path) -> Path:
+    write_model(
+        path,
+        shape=SHAPE,
+        vocabulary=Vocabulary(WORDS),
+        weights=make_weights(SHAPE),
+        text={"tokenizer": "words"},
+        casing=CASING,
+        rankings=[make_ranking(SHAPE, 3, "random-3")],
+        default_ranking="random-3",
+    )
+    return path
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+class Server:
+    """`rheostat keyboard` in a process of its own; it can be stopped and started again at the same address."""
+
+    def __init__(self, model: Path) -> None:
+        self.model, self.port = model, free_port()
+        self.address = f"http://127.0.0.1:{self.port}/"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "rheostat", "keyboard", str(self.model), "--port", str(self.port)]
+        self._process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end and self._process.poll() is None:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.address}api/health", timeout=5):
+                return
+            time.sleep(0.05)
+        raise TimeoutError("the server did not start")
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.terminate()
+            self._process.wait(PATIENCE_S)
+            self._process = None

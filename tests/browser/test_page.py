@@ -1,0 +1,400 @@
+"""The keyboard page in a real browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from keyboard_process import Server
+from make_writing_cases import PATH as WRITING_CASES
+
+from rheostat.keyboard import browser_runtime
+from rheostat.runtime.predictor import Predictor
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page, Route
+
+OpenPage = Callable[..., "Page"]
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, of the dev extra")
+expect = sync_api.expect
+expect.set_options(timeout=30_000)
+
+TEXTS = (
+    "",
+    "how are ",
+    "how are y",
+    "I do",
+    "Hello, W",
+    "see you on mon",
+    "don’",
+    "it's 7:30 in P",
+    "word by word\nth",
+)
+
+
+@pytest.fixture
+def predictor(model: Path) -> Predictor:
+    return Predictor(model, threads=1)
+
+
+def words(predictor: Predictor, text: str) -> list[str]:
+    return [suggestion.word for suggestion in predictor.complete(text)]
+
+
+def expect_suggestions(page: Page, wanted: list[str]) -> None:
+    expect(page.locator("#suggestions button:enabled")).to_have_text(wanted)
+
+
+def drag(page: Page, target: str, *places: tuple[float, float]) -> None:
+    """With the mouse, over places that are shares of an element's width and height."""
+    box = page.locator(target).bounding_box()
+    assert box
+    points = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in places]
+    page.mouse.move(*points[0])
+    page.mouse.down()
+    for point in points[1:]:
+        page.mouse.move(*point, steps=6)
+    page.mouse.up()
+
+
+def use_phone(page: Page) -> None:
+    page.get_by_text("This phone").click()
+    expect(page.locator("#figure-time-note")).to_have_text("in this browser")
+
+
+needs_runtime = pytest.mark.skipif(
+    browser_runtime.installed_version() is None, reason="no browser runtime: make web fetches it"
+)
+
+
+# Writing
+
+
+def test_suggestions_follow_every_key(open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page()
+    expect_suggestions(page, words(predictor, ""))
+    typed = ""
+    for character in "How are y":
+        page.keyboard.type(character)
+        typed += character
+        expect_suggestions(page, words(predictor, typed))
+
+
+def test_a_suggestion_that_is_tapped_takes_the_place_of_what_was_typed(
+    open_page: OpenPage, predictor: Predictor
+) -> None:
+    page = open_page()
+    page.keyboard.type("how are y")
+    first = words(predictor, "how are y")[0]
+    expect_suggestions(page, words(predictor, "how are y"))
+    page.locator("#suggestions button").first.click()
+    expect(page.locator("#text")).to_have_value(f"how are {first} ")
+    expect_suggestions(page, words(predictor, f"how are {first} "))
+    needed = len(f"how are {first} ")
+    expect(page.locator("#figure-saved-note")).to_have_text(f"{needed - 10} of {needed}")
+
+
+def test_a_suggestion_is_taken_by_its_key_and_its_space_gives_way_to_a_sign(
+    open_page: OpenPage, predictor: Predictor
+) -> None:
+    page = open_page()
+    page.keyboard.type("he")
+    second = words(predictor, "he")[1]
+    expect_suggestions(page, words(predictor, "he"))
+    page.keyboard.press("Alt+Digit2")
+    expect(page.locator("#text")).to_have_value(f"{second} ")
+    page.keyboard.type("!")
+    expect(page.locator("#text")).to_have_value(f"{second}! ")
+
+
+def test_a_suggestion_inside_a_text_leaves_the_rest_alone(open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page()
+    page.keyboard.type("how  you")
+    for _ in " you":
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.type("ar")
+    expect_suggestions(page, words(predictor, "how ar"))
+    page.keyboard.press("Alt+Digit1")
+    expect(page.locator("#text")).to_have_value(f"how {words(predictor, 'how ar')[0]} you")
+
+
+def test_the_keys_on_the_screen_write(open_page: OpenPage) -> None:
+    page = open_page()
+    for name in ("H", "i", "Space", "Comma", "Delete", "Numbers and signs", "7", "Letters", "Shift", "X"):
+        page.locator("#keys").get_by_role("button", name=name, exact=True).click()
+    expect(page.locator("#text")).to_have_value("Hi 7X")
+    expect(page.locator("#text")).to_be_focused()
+
+
+def test_fingers_write_without_the_keyboard_of_the_system(open_page: OpenPage) -> None:
+    page = open_page(has_touch=True, is_mobile=True, viewport={"width": 375, "height": 812})
+    for key in "Yes":
+        page.locator("#keys").get_by_role("button", name=key, exact=True).tap()
+    expect(page.locator("#text")).to_have_value("Yes")
+    assert page.locator("#text").get_attribute("inputmode") == "none"
+    page.locator("#suggestions button:enabled").first.tap()
+    expect(page.locator("#text")).not_to_have_value("Yes")
+
+
+def test_everything_can_be_done_without_a_mouse(open_page: OpenPage) -> None:
+    page = open_page()
+    expect(page.locator("#text")).to_be_focused()
+    expect(page.locator("#suggestions button:enabled")).to_have_count(3)
+    order = []
+    for _ in range(8):
+        page.keyboard.press("Tab")
+        order.append(page.evaluate("document.activeElement.id || document.activeElement.parentElement.id || 'keys'"))
+    assert order == ["suggestions"] * 3 + ["keys", "knob", "battery", "charging", "governed"]
+    page.locator("#keys button[tabindex='0']").focus()
+    for key in ("ArrowRight", "ArrowDown", "Enter", "ArrowLeft", "Enter"):
+        page.keyboard.press(key)
+    expect(page.locator("#text")).to_have_value("Sa")
+
+
+def test_everything_has_a_name_for_a_screen_reader(open_page: OpenPage) -> None:
+    page = open_page()
+    expect(page.locator("#suggestions button:enabled")).to_have_count(3)
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('button, input, textarea, [role=slider]')].filter((one) =>
+            !one.hidden && !(one.ariaLabel || one.textContent.trim() || one.labels?.length ||
+            document.getElementById(one.getAttribute('aria-labelledby')))).length"""
+    )
+    assert nameless == 0
+    assert "percent" in (page.get_by_role("slider", name="Knob").get_attribute("aria-valuetext") or "")
+    page.keyboard.type("how ")
+    expect(page.get_by_role("status")).to_contain_text("Suggestions: ")
+
+
+# Answers that come late
+
+
+def test_an_answer_that_was_overtaken_is_dropped(open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page(service_workers="block")
+    late: list[Route] = []
+
+    def delay(route: Route) -> None:
+        asked = json.loads(route.request.post_data or "{}")
+        if asked["text"] == "h":
+            late.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/api/suggest", delay)
+    page.keyboard.type("h")
+    page.keyboard.type("ow are ")
+    expect_suggestions(page, words(predictor, "how are "))
+    answer = {"suggestions": [{"word": "late", "probability": 1, "source": "model", "replaces": 1}], "knob": 1}
+    for route in late:
+        route.fulfill(json=answer)
+    page.wait_for_timeout(200)
+    expect_suggestions(page, words(predictor, "how are "))
+
+
+def test_words_of_an_older_text_cannot_be_taken(open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page(service_workers="block")
+    page.keyboard.type("how")
+    expect_suggestions(page, words(predictor, "how"))
+    page.route("**/api/suggest", lambda route: None)  # never answered
+    page.keyboard.type(" ")
+    page.locator("#suggestions button").first.click()
+    page.keyboard.type("x")
+    expect(page.locator("#text")).to_have_value("how x")
+
+
+# The knob and the battery
+
+
+def test_the_knob_turns_by_keys(open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page()
+    page.keyboard.type("how are ")
+    knob = page.get_by_role("slider", name="Knob")
+    knob.focus()
+    for key, value in (
+        ("PageDown", 90),
+        ("ArrowLeft", 89),
+        ("ArrowUp", 90),
+        ("End", 100),
+        ("Home", None),
+        ("PageUp", None),
+    ):
+        page.keyboard.press(key)
+        if value:
+            expect(knob).to_have_attribute("aria-valuenow", str(value))
+    at = int(knob.get_attribute("aria-valuenow") or 0)
+    assert at == int(knob.get_attribute("aria-valuemin") or 0) + 10
+    predictor.turn(at / 100)
+    expect_suggestions(page, words(predictor, "how are "))
+    expect(page.locator("#point")).to_have_text(predictor.point.name)
+    expect(page.locator("#figure-flops-note")).to_have_text(f"{100 * predictor.flops_fraction:.1f} % of all")
+
+
+def test_the_knob_turns_by_mouse_and_stops_at_its_ends(open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page()
+    page.keyboard.type("how are ")
+    knob = page.get_by_role("slider", name="Knob")
+    drag(page, "#knob", (0.9, 0.6), (0.7, 0.1), (0.5, 0.05))
+    expect(knob).to_have_attribute("aria-valuenow", "50")
+    predictor.turn(0.5)
+    expect_suggestions(page, words(predictor, "how are "))
+    drag(page, "#knob", (0.5, 0.05), (0.95, 0.5), (0.6, 0.99), (0.4, 0.99), (0.1, 0.7))
+    expect(knob).to_have_attribute("aria-valuenow", "100")
+
+
+def test_a_battery_that_is_dragged_down_turns_the_knob(open_page: OpenPage) -> None:
+    page = open_page()
+    knob = page.get_by_role("slider", name="Knob")
+    drag(page, "#battery", (0.95, 0.5), (0.6, 0.5), (0.2, 0.5))
+    expect(page.get_by_role("slider", name="Battery")).to_have_attribute("aria-valuenow", "20")
+    expect(knob).to_have_attribute("aria-valuenow", "60")
+    expect(page.locator("#reason")).to_contain_text("Battery below 30")
+    page.get_by_label("On the charger").check()
+    expect(knob).to_have_attribute("aria-valuenow", "100")
+    expect(page.locator("#reason")).to_contain_text("Charging")
+
+
+def test_turning_the_knob_by_hand_ends_the_governor(open_page: OpenPage) -> None:
+    page = open_page()
+    page.get_by_role("slider", name="Battery").focus()
+    for _ in range(6):
+        page.keyboard.press("PageDown")
+    expect(page.locator("#knob")).to_have_attribute("aria-valuenow", "80")
+    page.locator("#knob").focus()
+    page.keyboard.press("End")
+    expect(page.get_by_label("The battery turns the knob")).not_to_be_checked()
+    page.wait_for_timeout(1500)
+    expect(page.locator("#knob")).to_have_attribute("aria-valuenow", "100")
+
+
+# The model in the browser
+
+
+def test_the_rules_of_writing_are_the_same_in_the_browser(open_page: OpenPage) -> None:
+    page = open_page()
+    check = (Path(__file__).parent / "check_writing.mjs").read_text(encoding="utf-8")
+    function = check.partition("export ")[2].partition("\nif (")[0]
+    found = page.evaluate(
+        f"""async (cases) => {{
+            const END = 24;
+            {function}
+            return differences(await import("/vocabulary.js"), await import("/writing.js"), cases).slice(0, 5);
+        }}""",
+        json.loads(WRITING_CASES.read_text(encoding="utf-8")),
+    )
+    assert found == []
+
+
+@needs_runtime
+@pytest.mark.parametrize("percent", [100, 60])
+def test_the_browser_suggests_what_the_server_suggests(open_page: OpenPage, predictor: Predictor, percent: int) -> None:
+    page = open_page()
+    predictor.turn(percent / 100)
+    knob = page.locator("#knob")
+    knob.focus()
+    for _ in range((100 - percent) // 10):
+        page.keyboard.press("PageDown")
+    use_phone(page)
+    expect(page.locator("#point")).to_have_text("the whole model" if percent == 100 else predictor.point.name)
+    for text in TEXTS:
+        page.locator("#text").fill(text)
+        expect_suggestions(page, words(predictor, text))
+
+
+@needs_runtime
+def test_the_browser_needs_no_server_once_it_has_the_model(
+    model: Path, open_page: OpenPage, predictor: Predictor
+) -> None:
+    server = Server(model)
+    server.start()
+    try:
+        page = open_page(server.address, may_fail=True)
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        use_phone(page)
+        wait_until_kept(page, "/api/export/100/step.onnx", "/runtime/ort-wasm-simd-threaded.wasm")
+    finally:
+        server.stop()
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    expect(page.get_by_label("This phone")).to_be_checked()
+    page.locator("#text").fill("how are y")
+    expect_suggestions(page, words(predictor, "how are y"))
+    page.locator("#knob").focus()
+    page.keyboard.press("PageDown")
+    expect(page.locator("#point")).to_contain_text("90 % is not stored in this browser")
+    expect_suggestions(page, words(predictor, "how are y"))
+
+
+def wait_until_kept(page: Page, *paths: str) -> None:
+    kept: Any = None
+    for _ in range(300):
+        kept = page.evaluate(
+            "(paths) => Promise.all(paths.map((path) => caches.match(path).then(Boolean)))", list(paths)
+        )
+        if all(kept):
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"not kept: {kept}")
+
+
+def test_without_the_browser_runtime_the_page_says_how_to_get_it(open_page: OpenPage) -> None:
+    page = open_page(service_workers="block")
+
+    def without_runtime(route: Route) -> None:
+        route.fulfill(json={**route.fetch().json(), "browser_runtime": None})
+
+    page.route("**/api/model", without_runtime)
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    page.get_by_text("This phone").click()
+    expect(page.get_by_role("alert")).to_contain_text("make web")
+    expect(page.get_by_label("This computer")).to_be_checked()
+
+
+# A server that goes, and windows of all sizes
+
+
+def test_a_server_that_stops_and_comes_back(model: Path, open_page: OpenPage, predictor: Predictor) -> None:
+    server = Server(model)
+    server.start()
+    try:
+        page = open_page(server.address, may_fail=True)
+        expect_suggestions(page, words(predictor, ""))
+        server.stop()
+        page.keyboard.type("how ")
+        expect(page.get_by_role("alert")).to_contain_text("does not answer")
+        expect(page.locator("#suggestions button:enabled")).to_have_count(0)
+        page.keyboard.type("are ")
+        server.start()
+        expect_suggestions(page, words(predictor, "how are "))
+        expect(page.get_by_role("alert")).to_be_hidden()
+    finally:
+        server.stop()
+
+
+def test_the_page_fits_every_width(open_page: OpenPage) -> None:
+    page = open_page()
+    expect(page.locator("#suggestions button:enabled")).to_have_count(3)
+    for width in (320, 375, 560, 768, 859, 1440):
+        page.set_viewport_size({"width": width, "height": 640})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        outside = page.evaluate(
+            """() => [...document.querySelectorAll('main *')].filter((one) => !one.closest('.hidden, svg') &&
+                one.getBoundingClientRect().right > innerWidth + 0.5).map((one) => one.className || one.id)"""
+        )
+        assert outside == []
+
+
+def test_light_and_dark_are_two_looks(open_page: OpenPage) -> None:
+    page = open_page()
+    colours = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        colours.append(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(set(colours)) == 2
+
+
+def test_the_browser_may_use_threads(open_page: OpenPage) -> None:
+    assert open_page().evaluate("crossOriginIsolated") is True

@@ -1,0 +1,28 @@
+"""The rules of writing in Python, which are the definition, and in the page's JavaScript give the same answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from make_writing_cases import PATH, make_cases
+
+HERE = Path(__file__).parent
+STATIC = HERE.parents[1] / "src" / "rheostat" / "keyboard" / "static"
+
+
+def test_the_cases_are_what_python_makes_of_their_texts() -> None:
+    assert json.loads(PATH.read_text(encoding="utf-8")) == json.loads(json.dumps(make_cases()))
+
+
+def test_the_modules_of_the_page_agree_with_the_cases() -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node.js is not installed; the browser tests run the same cases in a browser")
+    command = [node, "--no-warnings", str(HERE / "check_writing.mjs"), str(STATIC), str(PATH)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == []

@@ -1,0 +1,445 @@
+"""The keyboard's API: what it answers, whom it refuses, and that clients do not see each other."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest import approx
+
+pytest.importorskip("starlette", reason="the keyboard extra is not installed: pip install 'rheostat[keyboard]'")
+pytest.importorskip("uvicorn", reason="the keyboard extra is not installed: pip install 'rheostat[keyboard]'")
+pytest.importorskip("httpx2", reason="starlette's test client needs httpx2, of the dev extra")
+
+from starlette.testclient import TestClient
+
+from models import make_ranking, make_vocabulary, make_weights, write_tiny
+from rheostat.errors import OperatingPointError, RheostatError
+from rheostat.keyboard import browser_runtime
+from rheostat.keyboard.facts import Energy
+from rheostat.keyboard.positions import HISTORY_BYTES, Positions
+from rheostat.keyboard.protection import Hosts
+from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, STATIC, Service, make_app, open_service, serve
+from rheostat.model_file import write_model
+from rheostat.runtime.predictor import Predictor
+from rheostat.shape import ModelShape
+
+HOST = "127.0.0.1:8017"
+SHAPE = ModelShape(60, 8, (24, 8), (2, 1))
+ENERGY = Energy("estimate", "a millijoule per byte", lambda flops, size: float(size))
+TEXT = "word3 word7 "
+
+
+def write_small(path: Path, **changes: Any) -> Path:
+    """A model whose vocabulary is word2 … word59, with a ranking to cut by."""
+    everything: dict[str, Any] = {
+        "shape": SHAPE,
+        "vocabulary": make_vocabulary(SHAPE.vocabulary_size),
+        "weights": make_weights(SHAPE),
+        "text": {"tokenizer": "words"},
+        "casing": {"word5": "Word5"},
+        "rankings": [make_ranking(SHAPE, 3, "random-3")],
+        "default_ranking": "random-3",
+    }
+    write_model(path, **(everything | changes))
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small(tmp_path_factory.mktemp("model") / "small.safetensors")
+
+
+@pytest.fixture(scope="module")
+def service(model: Path) -> Service:
+    return open_service(model, energy=ENERGY)
+
+
+@pytest.fixture(scope="module")
+def client(service: Service) -> Iterator[TestClient]:
+    with TestClient(make_app(service), base_url=f"http://{HOST}") as client:
+        yield client
+
+
+def suggest(client: TestClient, **asked: Any) -> Any:
+    answer = client.post("/api/suggest", json=asked)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+# Suggestions
+
+
+@pytest.mark.parametrize("knob", [1.0, 0.6, 0.35])
+@pytest.mark.parametrize("text", ["", "wor", "word3 ", "word3 word7 word1", "Hello. W"])
+def test_suggestions_are_those_of_a_predictor_at_that_knob(
+    client: TestClient, model: Path, text: str, knob: float
+) -> None:
+    predictor = Predictor(model, knob, threads=1)
+    found = suggest(client, text=text, knob=knob, k=4)
+    wanted = predictor.complete(text, 4)
+    assert [entry["word"] for entry in found["suggestions"]] == [suggestion.word for suggestion in wanted]
+    assert [entry["replaces"] for entry in found["suggestions"]] == [suggestion.replaces for suggestion in wanted]
+    assert [entry["probability"] for entry in found["suggestions"]] == approx([one.probability for one in wanted])
+    assert (found["knob"], found["flops_fraction"]) == (knob, predictor.flops_fraction)
+
+
+def test_an_answer_says_what_a_query_costs(client: TestClient, service: Service) -> None:
+    answer = suggest(client, text=TEXT, knob=0.5)
+    assert answer["flops"] == approx(answer["flops_fraction"] * SHAPE.flops)
+    assert answer["query_ms"] > 0 and answer["answer_ms"] > 0
+    assert answer["energy_mj"] == service.positions.open(50).weight_bytes
+    assert answer["point"] == "random-3-0.5"
+
+
+def test_the_knob_never_spends_more_than_asked(client: TestClient) -> None:
+    for percent in range(20, 101, 7):
+        assert suggest(client, text="", knob=percent / 100)["flops_fraction"] <= percent / 100
+    assert suggest(client, text="", knob=0.296)["knob"] == 0.29
+
+
+def test_without_knob_and_k_the_whole_model_gives_three_words(client: TestClient) -> None:
+    answer = suggest(client, text="")
+    assert len(answer["suggestions"]) == 3 and answer["knob"] == 1.0 and answer["point"] == "full"
+
+
+def test_clients_with_their_own_texts_and_knobs_do_not_see_each_other(client: TestClient, model: Path) -> None:
+    asked = [(f"word{number} word{number + 9} ", [1.0, 0.7, 0.4][number % 3]) for number in range(2, 40)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda one: suggest(client, text=one[0], knob=one[1]), asked))
+    predictors = {knob: Predictor(model, knob, threads=1) for knob in (1.0, 0.7, 0.4)}
+    for (text, knob), answer in zip(asked, answers, strict=True):
+        words = [suggestion.word for suggestion in predictors[knob].complete(text)]
+        assert [entry["word"] for entry in answer["suggestions"]] == words
+
+
+def test_words_that_are_never_to_be_suggested_are_not(model: Path) -> None:
+    positions = Positions(model, never=["WORD5"])
+    words = {suggestion.word for suggestion in positions.open(100).complete("", 60)}
+    assert "Word6" in words and "Word5" not in words
+    place = positions.file.vocabulary.index["word5"]
+    assert positions.suggestible()[[0, 1, place, place + 1]].tolist() == [0, 0, 0, 1]
+
+
+def test_only_so_many_positions_are_kept_and_they_answer_alike(model: Path) -> None:
+    positions = Positions(model, limit_bytes=5 * HISTORY_BYTES // 2)
+    before = positions.open(80).complete(TEXT, 3)
+    for percent in (60, 50, 40):
+        positions.open(percent)
+    assert positions.ready(80) is None and positions.ready(40) is not None
+    assert positions.open(80).complete(TEXT, 3) == before
+
+
+def test_one_more_word_of_a_text_that_was_read_is_quick(model: Path) -> None:
+    position = Positions(model).open(100)
+    assert not position.is_quick("word3 word7 ")
+    position.remember("word3 word7 ")
+    assert position.is_quick("word3 word7 wo") and position.is_quick("word3 word7 word9 ")
+    assert not position.is_quick("word3 word7 word9 word11 ") and not position.is_quick("word4 word7 wo")
+    long = "word3 " * 300
+    position.remember(long)
+    assert not position.is_quick(long + "wo")
+
+
+def test_a_model_that_cannot_be_cut_has_a_knob_at_one_end(tmp_path: Path) -> None:
+    positions = Positions(write_small(tmp_path / "model", rankings=[], default_ranking=None))
+    assert positions.smallest == 100
+    with pytest.raises(OperatingPointError, match="from 1 to 1"):
+        positions.percent_of(0.5)
+
+
+def test_a_model_of_points_alone_is_served_down_to_the_smallest(tmp_path: Path) -> None:
+    positions = Positions(write_tiny(tmp_path / "model", rankings=[], default_ranking=None))
+    smallest = min(point.flops_fraction for point in positions.file.description.points)
+    assert positions.smallest / 100 == approx(smallest, abs=0.01) and positions.smallest / 100 >= smallest
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "message"),
+    [
+        ({}, 422, "no text"),
+        ({"text": 3}, 422, "no text"),
+        ({"text": "x" * (LONGEST_TEXT + 1)}, 413, "expected at most"),
+        ({"text": "", "knob": "half"}, 422, "no number"),
+        ({"text": "", "knob": True}, 422, "no number"),
+        ({"text": "", "knob": 0}, 422, "can be turned from"),
+        ({"text": "", "knob": 1.5}, 422, "can be turned from"),
+        ({"text": "", "knob": 1e400}, 422, "can be turned from"),
+        ({"text": "", "k": 0}, 422, "1 to 10"),
+        ({"text": "", "k": 11}, 422, "1 to 10"),
+        ({"text": "", "k": 1.5}, 422, "1 to 10"),
+        ([], 400, "another kind"),
+    ],
+)
+def test_a_careless_request_gets_one_line(client: TestClient, asked: Any, status: int, message: str) -> None:
+    answer = client.post("/api/suggest", content=json.dumps(asked), headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert message in error and "\n" not in error
+
+
+def test_half_a_character_is_refused(client: TestClient) -> None:
+    answer = client.post("/api/suggest", content=b'{"text": "\\ud800"}', headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 5000])
+def test_what_is_not_json_is_refused(client: TestClient, body: bytes) -> None:
+    answer = client.post("/api/suggest", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+
+
+def test_a_body_without_end_is_refused(client: TestClient) -> None:
+    chunks = (b" " * 4096 for _ in range(LARGEST_BODY // 4096 + 2))
+    answer = client.post("/api/suggest", content=chunks, headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_a_form_of_another_site_is_refused(client: TestClient) -> None:
+    assert (
+        client.post("/api/suggest", content=b'{"text": ""}', headers={"content-type": "text/plain"}).status_code == 415
+    )
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8017", "127.0.0.1.evil.example", "a@127.0.0.1", "", "[::1"]
+)
+def test_a_foreign_name_for_this_server_is_refused(client: TestClient, host: str) -> None:
+    assert client.get("/api/model", headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8017", "127.0.0.1:1", "[::1]:8017"])
+def test_every_local_name_is_accepted(client: TestClient, host: str) -> None:
+    assert client.get("/api/health", headers={"host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:9999", f"http://{HOST}.evil.example"]
+)
+def test_a_page_of_another_origin_is_refused(client: TestClient, origin: str) -> None:
+    answer = client.post("/api/suggest", json={"text": ""}, headers={"origin": origin})
+    assert answer.status_code == 403
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_its_own_page_is_answered(client: TestClient) -> None:
+    headers = {"origin": f"http://{HOST}", "sec-fetch-site": "same-origin"}
+    assert client.post("/api/suggest", json={"text": ""}, headers=headers).status_code == 200
+
+
+def test_another_site_may_link_to_the_page_but_not_read_from_it(client: TestClient) -> None:
+    assert client.get("/", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}).status_code == 200
+    assert (
+        client.get("/api/model", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}).status_code
+        == 403
+    )
+
+
+def test_on_the_network_it_answers_to_numbers_and_to_names_it_was_given() -> None:
+    hosts = Hosts("0.0.0.0", ["keyboard.example"])
+    assert all(map(hosts.accepts, ["192.168.1.7:8017", "[fe80::1]:8017", "keyboard.example", "localhost"]))
+    assert not any(map(hosts.accepts, ["evil.example", "192.168.1.7.evil.example"]))
+    assert not Hosts("127.0.0.1").accepts("192.168.1.7")
+
+
+@pytest.mark.parametrize("path", ["/", "/page.js", "/api/model", "/api/health", "/absent"])
+def test_every_answer_forbids_what_the_page_does_not_need(client: TestClient, path: str) -> None:
+    headers = client.get(path).headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "script-src 'self' 'wasm-unsafe-eval'" in policy
+    assert "http:" not in policy and "https:" not in policy and "unsafe-inline" not in policy
+    assert headers["cross-origin-opener-policy"] == "same-origin"
+    assert headers["cross-origin-embedder-policy"] == "require-corp"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "path", ["/../pyproject.toml", "/%2e%2e/server.py", "/api/export/60/..%2f..%2fx", "/api/export/60/x"]
+)
+def test_no_other_file_can_be_read(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 404
+
+
+def test_nothing_that_was_typed_is_logged(client: TestClient, caplog: pytest.LogCaptureFixture, capfd: Any) -> None:
+    with caplog.at_level(logging.DEBUG):
+        suggest(client, text="secretword")
+        client.post("/api/suggest", json={"text": "secretword", "k": 99})
+    printed = capfd.readouterr()
+    assert "secretword" not in caplog.text + printed.out + printed.err
+
+
+# The model
+
+
+def test_the_model_is_described(client: TestClient) -> None:
+    facts = client.get("/api/model").json()
+    assert (facts["name"], facts["vocabulary_size"], facts["flops"]) == ("small", 60, SHAPE.flops)
+    assert facts["shape"]["hidden_sizes"] == [24, 8] and facts["tokenizer"] == "words"
+    assert 0 < facts["knob"]["smallest"] < 0.5 and facts["knob"]["largest"] == 1
+    assert facts["curve"] is None and facts["points"] == []
+    assert facts["energy"] == {"kind": "estimate", "note": "a millijoule per byte"}
+    assert facts["browser_runtime"] == browser_runtime.installed_version()
+
+
+def test_the_curve_is_what_the_file_says_of_itself(tmp_path: Path) -> None:
+    curve = [{"flops_fraction": 1.0, "perplexity": 60.0}, {"knob": 0.5, "perplexity": 70}, {"perplexity": 3}, "x"]
+    service = open_service(write_small(tmp_path / "model", provenance={"curve": curve}))
+    assert service.curve == [{"flops_fraction": 0.5, "perplexity": 70}, {"flops_fraction": 1.0, "perplexity": 60.0}]
+
+
+def test_the_curve_comes_from_a_sweep_of_the_model(tmp_path: Path, model: Path) -> None:
+    row = {"label": "random-3", "split": "test", "allocation": "uniform", "flops_fraction": 0.501, "perplexity": 9.0}
+    rows = [row, row | {"label": "full", "flops_fraction": 1.0, "perplexity": 7.0}]
+    others = [row | {"label": "another", "perplexity": 1.0}, row | {"split": "valid", "perplexity": 2.0}]
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"rows": rows + others}))
+    curve = open_service(model, results=path).curve
+    assert curve == [{"flops_fraction": 0.5, "perplexity": 9.0}, {"flops_fraction": 1.0, "perplexity": 7.0}]
+
+
+def test_a_file_that_is_no_sweep_is_said_to_be_none(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "results.json").write_text("[]")
+    with pytest.raises(RheostatError, match="rheostat sweep"):
+        open_service(model, results=tmp_path / "results.json")
+
+
+# The battery
+
+
+def govern(client: TestClient, **asked: Any) -> Any:
+    answer = client.post("/api/govern", json=asked)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_the_battery_turns_the_knob_step_by_step(client: TestClient) -> None:
+    previous, knobs = None, []
+    for minute, level in enumerate([1.0, 0.45, 0.28, 0.1]):
+        answer = govern(client, level=level, charging=False, time_s=120 * minute, previous=previous)
+        previous = answer["previous"]
+        knobs.append(answer["knob"])
+    assert knobs == [1.0, 0.8, 0.6, 0.4] and answer["reason"] == "battery below 15%"
+    charged = govern(client, level=0.1, charging=True, time_s=900, previous=previous)
+    assert (charged["knob"], charged["reason"]) == (1.0, "charging")
+
+
+def test_two_turns_are_never_closer_than_the_policy_says(client: TestClient) -> None:
+    first = govern(client, level=0.45, charging=False, time_s=0)
+    assert first["knob"] == 0.8
+    assert govern(client, level=0.1, charging=False, time_s=5, previous=first["previous"])["knob"] == 0.8
+
+
+def test_the_governor_remembers_nothing_between_requests(client: TestClient) -> None:
+    asked = {"level": 0.2, "charging": False, "time_s": 7}
+    assert govern(client, **asked) == govern(client, **asked)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"level": "low"},
+        {"level": 2},
+        {"level": 0.5, "charging": "yes"},
+        {"level": 0.5, "time_s": "now"},
+        {"level": 0.5, "previous": 3},
+        {"level": 0.5, "previous": {"knob": "x"}},
+        {"level": 0.5, "previous": {"knob": 1, "unknown": 1}},
+    ],
+)
+def test_a_battery_that_makes_no_sense_gets_one_line(client: TestClient, asked: Any) -> None:
+    answer = client.post("/api/govern", json=asked)
+    assert answer.status_code == 422 and "\n" not in answer.json()["error"]
+
+
+# The model for the browser
+
+
+def test_an_export_is_the_point_that_the_server_uses(client: TestClient) -> None:
+    manifest = client.get("/api/export/60/manifest.json").json()
+    position = client.get("/api/export/60/position.json").json()
+    answer = suggest(client, text="", knob=0.6)
+    assert manifest["flops"] == position["flops"] == answer["flops"]
+    assert position == {key: answer[key] for key in ("knob", "point", "flops", "flops_fraction", "energy_mj")}
+    assert client.get("/api/export/60/vocabulary.txt").text.split("\n")[2] == "word2"
+    assert client.get("/api/export/60/casing.txt").text == "Word5"
+    assert len(client.get("/api/export/60/suggestible.bin").content) == SHAPE.vocabulary_size
+    assert client.get("/api/export/60/step.onnx").status_code == 200
+
+
+def test_an_export_is_fetched_once(client: TestClient) -> None:
+    first = client.get("/api/export/50/step.onnx")
+    again = client.get("/api/export/50/step.onnx", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+def test_the_exports_go_with_the_server(model: Path) -> None:
+    service = open_service(model)
+    with TestClient(make_app(service), base_url=f"http://{HOST}") as client:
+        assert client.get("/api/export/40/step.onnx").status_code == 200
+        folder = service.exports._root
+        assert folder.is_dir()
+    assert not folder.exists()
+
+
+# The page
+
+
+def test_the_page_and_all_that_it_names_are_served(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
+    names = set(re.findall(r'(?:src|href)="([^"]+)"', page.text))
+    for script in STATIC.glob("*.js"):
+        names |= set(re.findall(r'from "\./([^"]+)"', script.read_text(encoding="utf-8")))
+    for name in names:
+        assert client.get(f"/{name}").status_code == 200, name
+
+
+def test_the_service_worker_keeps_every_file_of_the_page(client: TestClient) -> None:
+    worker = (STATIC / "service-worker.js").read_text(encoding="utf-8")
+    kept = set(re.findall(r'"([^"]+)"', worker.partition("[")[2].partition("]")[0]))
+    files = {path.name for path in STATIC.iterdir() if path.is_file()} - {"index.html", "service-worker.js"}
+    assert kept == files | {"./", "api/model"}
+
+
+def test_nothing_is_loaded_from_elsewhere() -> None:
+    for path in STATIC.iterdir():
+        if path.is_file():
+            addresses = set(re.findall(r"https?://[^\"'\s)]+", path.read_text(encoding="utf-8")))
+            assert addresses <= {"http://www.w3.org/2000/svg"}, path.name
+
+
+def test_scripts_have_the_type_that_browsers_insist_on(client: TestClient) -> None:
+    assert client.get("/page.js").headers["content-type"].startswith("text/javascript")
+
+
+def test_a_port_that_is_taken_is_one_line(service: Service) -> None:
+    taken = socket.create_server(("127.0.0.1", 0))
+    with taken, pytest.raises(RheostatError, match="choose another with --port"):
+        serve(service, port=taken.getsockname()[1])
+
+
+# The browser runtime
+
+
+def test_an_archive_with_other_contents_is_not_unpacked(tmp_path: Path) -> None:
+    (tmp_path / "package.tgz").write_bytes(b"something else")
+    with pytest.raises(RheostatError, match="do not use it"):
+        browser_runtime.check_integrity(tmp_path / "package.tgz")
+
+
+def test_half_a_runtime_is_none(tmp_path: Path) -> None:
+    (tmp_path / "VERSION").write_text("1.0\n")
+    assert browser_runtime.installed_version(tmp_path) is None
+    for name in browser_runtime.FILES:
+        (tmp_path / name).touch()
+    assert browser_runtime.installed_version(tmp_path) == "1.0"
