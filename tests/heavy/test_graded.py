@@ -130,6 +130,24 @@ def test_a_graded_run_gives_a_continuous_knob_and_goes_on_from_a_ranked_model(
     assert '"flops_fraction": 0.' in found
 
 
+def test_a_comparable_ranking_gives_graded_training_its_widths(
+    recipe_file: Path, corpus_folder: Path, tmp_path: Path
+) -> None:
+    first, gated, second = tmp_path / "first", tmp_path / "gated.safetensors", tmp_path / "second"
+    rheostat("train", recipe_file, "--data", corpus_folder, "-o", first)
+    short = ["--recipe", "fast", "--set", "train.steps=30", "--set", "train.batch_size=4"]
+    model = first / "model.safetensors"
+    rheostat("prune", model, "--criterion", "l0", "--knob", "0.6", "--data", corpus_folder, *short, "-o", gated)
+    changes = ["--set", "train.graded=0.5", "--set", "graded.ranking=gates-0.6", "--set", "train.epochs=1"]
+    rheostat("train", recipe_file, "--data", corpus_folder, "--from", gated, "-o", second, *changes)
+    with open_model(gated) as origin, open_model(second / "model.safetensors") as graded:
+        assert origin.ranking("gates-0.6").comparable
+        pairs = ((origin, "gates-0.6"), (graded, "graded"))
+        for knob in (0.9, 0.7, 0.5):
+            widths = [select(file.ranking(name), file.shape, knob).widths for file, name in pairs]
+            assert widths[0] == widths[1]
+
+
 def test_a_taper_for_another_number_of_layers_is_refused(
     recipe_file: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:

@@ -159,7 +159,8 @@ def test_gates_meet_the_knob_and_leave_the_weights_alone(model_path: Path, corpu
         assert knob - 0.05 < point["flops_fraction"] <= knob
     assert weight_bytes(out) == weight_bytes(model_path)
     assert not (tmp_path / "l0.safetensors.run").exists()
-    assert perplexity(out, corpus_folder, "--knob", "0.8", "--criterion", "l0")["point"] == "l0-0.8"
+    found = perplexity(out, corpus_folder, "--knob", "0.8", "--criterion", "l0")["point"]
+    assert found in ("l0-0.8", "gates-0.8-0.8")  # the stored point if it is near enough, else the gates as a ranking
 
 
 def test_a_stronger_penalty_closes_more_gates(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:

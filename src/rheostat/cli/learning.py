@@ -14,9 +14,9 @@ from rheostat.model_file import ModelFile, repack
 from rheostat.operating_point import OperatingPoint
 
 if TYPE_CHECKING:
-    from rheostat.pruning.run import Texts
+    from rheostat.pruning.run import Learnt, Texts
 
-Learn = Callable[["Texts", Path, RunBar], OperatingPoint]
+Learn = Callable[["Texts", Path, RunBar], "Learnt"]
 
 
 def learn_and_store(file: ModelFile, data: str, out: Path, jobs: Mapping[str, Learn]) -> list[OperatingPoint]:
@@ -31,11 +31,12 @@ def learn_and_store(file: ModelFile, data: str, out: Path, jobs: Mapping[str, Le
     with RunBar() as bar:
         texts = read_texts(file, data, bar.reading)
         try:
-            points = [learn(texts, runs / name, bar) for name, learn in jobs.items()]
+            learnt = [learn(texts, runs / name, bar) for name, learn in jobs.items()]
         except InterruptedRunError as stop:
             bar.message(f"{stop}; go on with the same command")
             sys.exit(130)
-    repack(file, out, add_points=points)
+    points = [result.point for result in learnt]
+    repack(file, out, add_rankings=[result.ranking for result in learnt if result.ranking], add_points=points)
     shutil.rmtree(runs, ignore_errors=True)
     return points
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from rheostat.metrics import Quality
 from rheostat.model_file import ModelFile, repack
-from rheostat.operating_point import Floats, Indices, OperatingPoint, affordable
+from rheostat.operating_point import Floats, Indices, OperatingPoint, Ranking, affordable
 from rheostat.shape import ModelShape
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
@@ -109,7 +109,10 @@ class GateLoss(LanguageModelLoss):
         self.integral = nn.Parameter(torch.zeros(()), requires_grad=False)
         self.chosen = nn.Parameter(torch.zeros(()), requires_grad=False)
         # [m] each: one for a filter that may be open; after the choice, zero for those that were not chosen.
-        self.kept = nn.ParameterList(nn.Parameter(torch.ones(m), requires_grad=False) for m in model.shape.hidden_sizes)
+        sizes = model.shape.hidden_sizes
+        self.kept = nn.ParameterList(nn.Parameter(torch.ones(m), requires_grad=False) for m in sizes)
+        # [m] each: log α when the filters were chosen. What is trained afterwards says nothing of those left out.
+        self.scores = nn.ParameterList(nn.Parameter(torch.zeros(m), requires_grad=False) for m in sizes)
         self._controller, self._steps = StrengthController(config), steps
 
     @property
@@ -131,7 +134,8 @@ class GateLoss(LanguageModelLoss):
         """Let the choice of filters stand, and begin anew with the gates of the kept ones: open, or nearly so."""
         chosen = self.keep()
         self.chosen.fill_(1)
-        for kept, log_alpha, filters in zip(self.kept, self.log_alpha, chosen, strict=True):
+        for kept, log_alpha, scores, filters in zip(self.kept, self.log_alpha, self.scores, chosen, strict=True):
+            scores.copy_(log_alpha)
             kept.zero_()
             kept[torch.from_numpy(filters.astype(np.int64))] = 1
             log_alpha.fill_(NEARLY_OPEN)
@@ -142,6 +146,11 @@ class GateLoss(LanguageModelLoss):
             return [kept.nonzero(as_tuple=True)[0].numpy().astype(np.int32) for kept in self.kept]
         config = self._controller.config
         return filters_to_keep(list(self.log_alpha), self.model.shape, None if config.strength else config.knob)
+
+    def ranking(self, name: str) -> Ranking:
+        """All filters by how much they resisted being closed: on one scale for all layers, so that widths follow."""
+        scores = self.scores if self.is_chosen else self.log_alpha
+        return Ranking(name, "l0", tuple(_array(layer) for layer in scores), comparable=True)
 
     def penalty(self) -> Tensor | None:
         if self.is_chosen:
@@ -233,13 +242,20 @@ class GateTraining:
     def initial_state(self, batch_size: int) -> State:
         return self.module.model.initial_state(batch_size)
 
+    @property
+    def position(self) -> str:
+        """The knob or the strength, as part of a name."""
+        return f"{self.config.strength or self.config.knob:g}"
+
     def point(self) -> OperatingPoint:
-        knob = None if self.config.strength else self.config.knob
-        label = f"l0-{self.config.strength:g}" if knob is None else f"l0-{knob:g}"
+        label = f"l0-{self.position}"
         return point_of(list(self.module.log_alpha), self.module.keep(), self.file.shape, label)
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
         return self._evaluator.quality(self.point(), self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        repack(self.file, path, add_points=[self.point()])
+        repack(self.file, path, add_rankings=[self.ranking()], add_points=[self.point()])
+
+    def ranking(self) -> Ranking:
+        return self.module.ranking(f"gates-{self.position}")

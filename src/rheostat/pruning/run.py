@@ -18,7 +18,7 @@ import torch
 from rheostat.corpus import CorpusConfig, load_split
 from rheostat.errors import CheckpointError
 from rheostat.model_file import ModelFile
-from rheostat.operating_point import OperatingPoint
+from rheostat.operating_point import OperatingPoint, Ranking
 from rheostat.pruning.l0 import GateConfig, GateTraining
 from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
 from rheostat.recipe import fill
@@ -48,6 +48,14 @@ class GateRecipe:
     regularization: RegularizationConfig = field(default_factory=RegularizationConfig)
 
 
+@dataclass(frozen=True, eq=False)
+class Learnt:
+    """What a run adds to a model file."""
+
+    point: OperatingPoint
+    ranking: Ranking | None = None
+
+
 @dataclass(frozen=True)
 class Texts:
     """What a point is learnt on, and judged by."""
@@ -66,7 +74,7 @@ def read_texts(file: ModelFile, data: str, progress: Callable[[str, float], None
 
 def recover(
     file: ModelFile, point: OperatingPoint, tables: Mapping[str, Any], texts: Texts, folder: Path, reporter: Reporter
-) -> OperatingPoint:
+) -> Learnt:
     """Train the update of a point; the point with it."""
     recipe = fill(RecoveryRecipe, tables)
     precision = _prepare(file, recipe.train)
@@ -76,17 +84,15 @@ def recover(
     return _result(folder, point.name)
 
 
-def learn_gates(
-    file: ModelFile, tables: Mapping[str, Any], texts: Texts, folder: Path, reporter: Reporter
-) -> OperatingPoint:
-    """Train the gates of a point; the point with them."""
+def learn_gates(file: ModelFile, tables: Mapping[str, Any], texts: Texts, folder: Path, reporter: Reporter) -> Learnt:
+    """Train the gates of a point; the point with them, and the ranking of all filters that they give."""
     recipe = fill(GateRecipe, tables)
     if not recipe.train.steps:
         raise CheckpointError("the recipe has no train.steps; gates follow a path of a known number of steps")
     precision = _prepare(file, recipe.train)
     task = GateTraining(file, recipe.gates, recipe.regularization, recipe.train.steps, texts.valid, precision)
     _train(task, texts, recipe.train, folder, reporter, {"recipe": asdict(recipe)})
-    return _result(folder, task.point().name)
+    return _result(folder, task.point().name, task.ranking().name)
 
 
 def _prepare(file: ModelFile, config: TrainConfig) -> str:
@@ -117,8 +123,8 @@ def _train(
     trainer.run(resume)
 
 
-def _result(folder: Path, name: str) -> OperatingPoint:
+def _result(folder: Path, point: str, ranking: str | None = None) -> Learnt:
     from rheostat.model_file import open_model
 
     with open_model(RunFolder(folder).model) as learnt:
-        return learnt.point(name)
+        return Learnt(learnt.point(point), learnt.ranking(ranking) if ranking else None)

@@ -35,7 +35,9 @@ class GradedConfig:
 
     widths: int = 2  # narrower prefixes a step; the texts of the batch are dealt out to them
     sampling: Literal["sandwich", "uniform"] = "sandwich"  # the smallest one always, or all by chance
-    taper: tuple[float, ...] = ()  # of each layer: a prefix s of the knob's way keeps s^taper of it; empty: 1 for all
+    # Of each layer: a prefix s of the knob's way keeps s^taper of it. Empty: 1 for all or, where the ranking behind the
+    # order of the filters has comparable scores, as wide as these say.
+    taper: tuple[float, ...] = ()
     distill: float = 1.0  # share of a prefix's target that is the full width's distribution
     dropout: float = 0.5  # of a prefix, as a multiple of the full width's: small models forget by themselves
     weight: float = 1.0  # of the prefixes' loss beside the full width's
@@ -48,6 +50,12 @@ class GradedConfig:
             raise ValueError(f"taper is {list(self.taper)}; expected no negative number")
         if not 0 <= self.distill <= 1:
             raise ValueError(f"distill is {self.distill}; expected a share of the target in [0, 1]")
+
+
+def sorted_ranking(ranking: Ranking) -> Ranking:
+    """The graded ranking of a model whose filters were put in the order of one with comparable scores: its widths."""
+    scores = tuple(-np.sort(-layer, kind="stable") for layer in ranking.scores)
+    return Ranking(GRADED, GRADED, scores, comparable=True)
 
 
 def graded_ranking(shape: ModelShape, taper: tuple[float, ...] = ()) -> Ranking:
@@ -141,9 +149,12 @@ class GradedTraining:
         valid_ids: np.ndarray,
         write: Callable[[LanguageModel, Path, Mapping[str, object], Ranking], None],
         precision: str = "fp32",
+        origin: Ranking | None = None,
     ) -> None:
+        """origin: the ranking that the filters stand in the order of, if there is one."""
         self.model, self._smallest = model, smallest
-        self._ranking = graded_ranking(model.shape, config.taper)
+        follows = origin is not None and origin.comparable and not config.taper
+        self._ranking = sorted_ranking(origin) if origin and follows else graded_ranking(model.shape, config.taper)
         self.module = GradedLoss(model, self._ranking, smallest, config, regularization, precision)
         self._valid_ids, self._write = valid_ids, write
 

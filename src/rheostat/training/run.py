@@ -86,19 +86,21 @@ def _run(
     precision = request.precision or fabric.broadcast(usable_precision(recipe.train.precision, fabric.device))
     corpus = _load_corpus_once(fabric, request, recipe, corpus_progress)
     torch.manual_seed(recipe.train.seed)
-    model = _make_model(request, recipe, corpus)
+    model, origin = _make_model(request, recipe, corpus)
     use_threads(request.threads or sensible_threads(_step_flops(model.shape, recipe)))
     if fabric.is_global_zero:
         reporter.message(_describe(corpus, model.shape))
 
-    task = _make_task(model, recipe, corpus, precision)
+    task = _make_task(model, recipe, corpus, precision, origin)
     asked = asdict(replace(request, precision=precision))
     asked["data"] = list(asked["data"])
     trainer = Trainer(task, corpus.splits["train"].ids, recipe.train, folder, fabric, reporter, asked)
     return trainer.run(resume)
 
 
-def _make_task(model: LanguageModel, recipe: TrainingRecipe, corpus: Corpus, precision: str) -> Task:
+def _make_task(
+    model: LanguageModel, recipe: TrainingRecipe, corpus: Corpus, precision: str, origin: Ranking | None
+) -> Task:
     def write(model: LanguageModel, path: Path, run: Mapping[str, object], ranking: Ranking | None = None) -> None:
         origin = {**provenance(), "corpus": corpus.summary(), "run": dict(run)}
         _write(model, path, corpus, recipe, origin, [ranking] if ranking else [])
@@ -108,7 +110,7 @@ def _make_task(model: LanguageModel, recipe: TrainingRecipe, corpus: Corpus, pre
         return WeightTraining(model, recipe.regularization, valid, write, precision)
     smallest = recipe.train.graded
     try:
-        return GradedTraining(model, smallest, recipe.graded, recipe.regularization, valid, write, precision)
+        return GradedTraining(model, smallest, recipe.graded, recipe.regularization, valid, write, precision, origin)
     except ValueError as error:
         raise RecipeError(f"graded: {error}") from None
 
@@ -152,18 +154,19 @@ def _load_corpus_once(fabric: Fabric, request: Request, recipe: TrainingRecipe, 
     return corpus
 
 
-def _make_model(request: Request, recipe: TrainingRecipe, corpus: Corpus) -> LanguageModel:
+def _make_model(request: Request, recipe: TrainingRecipe, corpus: Corpus) -> tuple[LanguageModel, Ranking | None]:
+    """The model to train, and the ranking that its filters were put in the order of, if they were."""
     if request.from_model:
         with open_model(Path(request.from_model)) as file:
-            weights: Mapping[str, Any] = file.weights()
-            if recipe.train.graded and file.description.rankings:  # so that the filters to leave last come first
-                weights = reorder(weights, file.shape, file.ranking(recipe.graded.ranking or None))
-            return LanguageModel.from_weights(file.shape, weights)
+            if not (recipe.train.graded and file.description.rankings):
+                return LanguageModel.from_weights(file.shape, file.weights()), None
+            ranking = file.ranking(recipe.graded.ranking or None)  # so that the filters to leave last come first
+            return LanguageModel.from_weights(file.shape, reorder(file.weights(), file.shape, ranking)), ranking
     try:
         shape = recipe.model.shape(len(corpus.vocabulary))
     except ValueError as error:
         raise RecipeError(f"model: {error}") from None
-    return LanguageModel(shape)
+    return LanguageModel(shape), None
 
 
 def _step_flops(shape: ModelShape, recipe: TrainingRecipe) -> int:
