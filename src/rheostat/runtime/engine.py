@@ -150,8 +150,10 @@ def session_options(threads: int) -> onnxruntime.SessionOptions:
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.log_severity_level = 3  # errors only
     options.enable_cpu_mem_arena = False  # it would keep what the longest text once needed
-    # Threads that spin between queries would take the battery that the knob saves.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Threads spin between the operators of a query, where waking them would take longer than many operators do; but
+    # not between queries, where it would take the battery that the knob saves.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1")
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     # On ARM with SME these kernels round activations in another way: step and sequence would no longer agree.
     options.add_session_config_entry("mlas.disable_kleidiai", "1")
     return options
