@@ -130,6 +130,19 @@ def write_tiny(path: Path, cell: Cell = "qrnn", **changes: Any) -> Path:
     return path
 
 
+def write_words(path: Path, words: tuple[str, ...], shape: ModelShape, **changes: Any) -> Path:
+    """A model of these words, with a random ranking to cut by."""
+    everything: dict[str, Any] = {
+        "shape": shape,
+        "vocabulary": Vocabulary(words),
+        "weights": make_weights(shape),
+        "rankings": [make_ranking(shape, 1, "random")],
+        "points": [],
+        "default_ranking": "random",
+    }
+    return write_tiny(path, **(everything | changes))
+
+
 # Files taken apart
 
 

@@ -27,6 +27,7 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.durable import sync_folder
 from rheostat.errors import ModelFileError
 
 LENGTH_BYTES = 8
@@ -338,7 +339,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         if target.exists():
             shutil.copymode(target, temporary)
         temporary.replace(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
     except (OSError, ValueError) as error:
         raise problem(
             f"that it cannot be written ({reason(error)})",
@@ -349,16 +350,6 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         if temporary:
             with contextlib.suppress(OSError):
                 temporary.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power cut, where the system lets a folder be opened for that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def reason(error: Exception) -> str:

@@ -18,6 +18,7 @@ HEAVY_LIBRARIES = {"torch", "lightning_fabric", "numba", "tensorboard"}
 # A part may import itself and what stands here; nothing else of the package.
 DATA = {
     "errors",
+    "durable",
     "shape",
     "vocabulary",
     "metrics",
@@ -30,6 +31,7 @@ DATA = {
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "durable": set(),
     "shape": set(),
     "metrics": {"errors"},
     "vocabulary": {"errors"},
@@ -40,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "chat": {"errors", "token_cache", "vocabulary"},
     "corpus": {"chat", "errors", "token_cache", "vocabulary"},
     "operating_point": {"errors", "shape"},
-    "container": {"errors"},
+    "container": {"durable", "errors"},
     "precision": {"container"},
     "description": {"container", "errors", "operating_point", "shape", "vocabulary"},
     "model_file": {"container", "description", "errors", "operating_point", "precision", "shape", "vocabulary"},

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from models import make_ranking, make_weights, write_tiny
+from models import write_tiny, write_words
 from rheostat.benchmark import latency, machine
 from rheostat.benchmark.latency import BenchConfig, Position, Typist, bench, median_interval, r_squared, turn_sizes
 from rheostat.benchmark.machine import parse_cpus, pinned, read_conditions, was_throttled
@@ -31,7 +31,7 @@ from rheostat.runtime.engine import Engine
 from rheostat.runtime.predictor import Predictor
 from rheostat.runtime.writing import context_words
 from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN, Tokenizer, Vocabulary
+from rheostat.vocabulary import END, UNKNOWN, Tokenizer
 
 WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees", "we", "to", "a", "and")
 SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
@@ -42,15 +42,7 @@ NOTHING = NoMeter()
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(
-        tmp_path_factory.mktemp("bench") / "model.safetensors",
-        shape=SHAPE,
-        vocabulary=Vocabulary(WORDS),
-        weights=make_weights(SHAPE),
-        rankings=[make_ranking(SHAPE, 1, "random")],
-        points=[],
-        default_ranking="random",
-    )
+    return write_words(tmp_path_factory.mktemp("bench") / "model.safetensors", WORDS, SHAPE)
 
 
 def sample(tokenizer: Tokenizer = "words") -> Text:

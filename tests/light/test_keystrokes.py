@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from models import make_ranking, make_weights, write_tiny
+from models import write_tiny, write_words
 from rheostat.benchmark.keystrokes import keystroke_savings, offered
 from rheostat.benchmark.texts import Text, read_text
 from rheostat.cli import app
@@ -16,7 +16,7 @@ from rheostat.errors import OperatingPointError
 from rheostat.metrics import KeystrokeCount, simulate
 from rheostat.runtime.predictor import Predictor
 from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.vocabulary import END, UNKNOWN
 
 WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees", "don't")
 SHAPE = ModelShape(len(WORDS), 8, (16, 8), (2, 1))
@@ -101,15 +101,7 @@ def test_keystrokes_saved_for_a_joule() -> None:
 
 @pytest.fixture(scope="module")
 def predictor(tmp_path_factory: pytest.TempPathFactory) -> Predictor:
-    path = write_tiny(
-        tmp_path_factory.mktemp("keystrokes") / "model.safetensors",
-        shape=SHAPE,
-        vocabulary=Vocabulary(WORDS),
-        weights=make_weights(SHAPE),
-        rankings=[make_ranking(SHAPE, 1, "random")],
-        points=[],
-        default_ranking="random",
-    )
+    path = write_words(tmp_path_factory.mktemp("keystrokes") / "model.safetensors", WORDS, SHAPE)
     return Predictor(path, threads=1)
 
 

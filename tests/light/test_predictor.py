@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rheostat
-from models import make_ranking, make_weights, write_tiny
+from models import make_weights, write_words
 from rheostat import knob as knob_positions
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model_file import open_model
@@ -18,7 +18,7 @@ from rheostat.operating_point import cut
 from rheostat.runtime.engine import Engine
 from rheostat.runtime.predictor import Predictor
 from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.vocabulary import END, UNKNOWN
 
 WORDS = (
     UNKNOWN,
@@ -31,15 +31,12 @@ TEXT = ["i", "saw", "the", "boat", ".", "the", "garden", "gate", "sees", "paris"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(
+    return write_words(
         tmp_path_factory.mktemp("predictor") / "model.safetensors",
-        shape=SHAPE,
-        vocabulary=Vocabulary(WORDS),
+        WORDS,
+        SHAPE,
         weights=make_weights(SHAPE, seed=5),
         casing={"paris": "Paris"},
-        rankings=[make_ranking(SHAPE, 3, "random")],
-        points=[],
-        default_ranking="random",
     )
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from models import make_ranking, make_weights, write_tiny
+from models import write_words
 from rheostat.cli import app
 from rheostat.errors import RheostatError
 from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.vocabulary import END, UNKNOWN
 
 WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees")
 SHAPE = ModelShape(len(WORDS), 4, (8, 4), (2, 1))
@@ -25,15 +25,7 @@ SHAPE = ModelShape(len(WORDS), 4, (8, 4), (2, 1))
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny(
-        tmp_path_factory.mktemp("suggest") / "model.safetensors",
-        shape=SHAPE,
-        vocabulary=Vocabulary(WORDS),
-        weights=make_weights(SHAPE),
-        rankings=[make_ranking(SHAPE, 1, "random")],
-        points=[],
-        default_ranking="random",
-    )
+    return write_words(tmp_path_factory.mktemp("suggest") / "model.safetensors", WORDS, SHAPE)
 
 
 def suggest(*arguments: object) -> str:

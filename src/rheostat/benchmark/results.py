@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from rheostat.durable import sync_folder
 from rheostat.errors import RheostatError
 from rheostat.operating_point import FULL
 from rheostat.runtime.battery import Battery
@@ -39,6 +40,7 @@ def write_results(path: Path, contents: Mapping[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         raise RheostatError(f"cannot write {path}: {error.strerror}; what it held is intact") from None
 

@@ -51,9 +51,11 @@ class Predictor:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         history_bytes: int = DEFAULT_HISTORY_BYTES,
     ) -> None:
-        """user_words: where learnt words live; without it, they live as long as the predictor. never: words that are
-        not to be suggested, beside those that never are. context: how many words back a text is read. cache_bytes: for
-        points that were visited; history_bytes: for the states of texts, at each of them.
+        """knob: the share of the FLOPs that may be spent, or `point`, a stored point's name. precision: int8, fp32 for
+        exactness, int4. threads: 0 for one a physical core. user_words: where learnt words live; without it, they live
+        as long as the predictor. never: words that are not to be suggested, beside those that never are. context: how
+        many words back a text is read. cache_bytes: for points that were visited; history_bytes: for the states of
+        texts, at each of them.
         """
         if context < 2:
             raise RheostatError(f"a context of {context} words was asked for; expected at least 2")
@@ -214,22 +216,7 @@ class Predictor:
                 ) from None
 
 
-def load(
-    path: str | Path,
-    knob: float = 1.0,
-    *,
-    point: str | None = None,
-    precision: Precision = "int8",
-    threads: int = 0,
-    user_words: UserWords | str | Path | None = None,
-    never: Iterable[str] = (),
-) -> Predictor:
-    """A predictor for a model file: `rheostat.load("model.safetensors", knob=0.6).suggest("see you at the")`.
-
-    knob: the share of the FLOPs that may be spent, or `point`, a stored point's name. precision: int8, fp32 for
-    exactness, int4. threads: 0 for one a physical core. user_words: a file for the words that the user teaches.
-    """
-    return Predictor(path, knob, point=point, precision=precision, threads=threads, user_words=user_words, never=never)
+load = Predictor  # what an application begins with: rheostat.load("model.safetensors", knob=0.6)
 
 
 def _read_on(serving: Serving, ids: list[int], known: int, reading: Reading | None) -> Reading:

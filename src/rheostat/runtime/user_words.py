@@ -27,6 +27,7 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rheostat.durable import sync_folder
 from rheostat.errors import UserWordsError
 from rheostat.runtime.writing import matching_form
 
@@ -277,7 +278,7 @@ def _write(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -287,16 +288,6 @@ def _write(path: Path, text: str) -> None:
 def _cannot_write(path: Path, error: OSError) -> UserWordsError:
     found = f"that it cannot be written ({error.strerror})"
     return _unusable(path, found, "a writable folder with room", "free some or choose another; it is untouched")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power cut, where the system lets a folder be opened for that."""
-    with contextlib.suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 @contextlib.contextmanager

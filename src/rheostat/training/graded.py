@@ -8,14 +8,14 @@ trainer's, cutting is `operating_point`'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from rheostat.metrics import Quality, QualityCount
 from rheostat.operating_point import OperatingPoint, Ranking, cut, select
@@ -24,7 +24,7 @@ from rheostat.training.evaluation import count_predictions
 from rheostat.training.language_model import LanguageModel, Outputs, State
 from rheostat.training.qrnn import LayerState
 from rheostat.training.regularization import RegularizationConfig
-from rheostat.training.task import LanguageModelLoss
+from rheostat.training.task import LanguageModelLoss, WeightTraining
 
 GRADED = "graded"
 
@@ -135,10 +135,8 @@ def _scaled(regularization: RegularizationConfig, factor: float) -> Regularizati
     return replace(regularization, **{name: min(factor * getattr(regularization, name), 0.95) for name in names})
 
 
-class GradedTraining:
+class GradedTraining(WeightTraining):
     """Train all weights of a language model for every width at once."""
-
-    keeps_last = False
 
     def __init__(
         self,
@@ -147,22 +145,17 @@ class GradedTraining:
         config: GradedConfig,
         regularization: RegularizationConfig,
         valid_ids: np.ndarray,
-        write: Callable[[LanguageModel, Path, Mapping[str, object], Ranking], None],
+        write: Callable[[LanguageModel, Path, Mapping[str, object], Sequence[Ranking]], None],
         precision: str = "fp32",
         origin: Ranking | None = None,
     ) -> None:
         """origin: the ranking that the filters stand in the order of, if there is one."""
-        self.model, self._smallest = model, smallest
+        self._smallest = smallest
         follows = origin is not None and origin.comparable and not config.taper
         self._ranking = sorted_ranking(origin) if origin and follows else graded_ranking(model.shape, config.taper)
-        self.module = GradedLoss(model, self._ranking, smallest, config, regularization, precision)
-        self._valid_ids, self._write = valid_ids, write
-
-    def trainable(self) -> Mapping[str, nn.Parameter]:
-        return dict(self.model.named_parameters())
-
-    def initial_state(self, batch_size: int) -> State:
-        return self.model.initial_state(batch_size)
+        select(self._ranking, model.shape, smallest)  # complains now about a share that there is no model for
+        super().__init__(model, regularization, valid_ids, write, precision)
+        self.module: GradedLoss = GradedLoss(model, self._ranking, smallest, config, regularization, precision)
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
         """Over the full width, the smallest and the one between, together: the knob is judged as a whole."""
@@ -179,4 +172,4 @@ class GradedTraining:
         return count.quality()
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        self._write(self.model, path, run, self._ranking)
+        self._write(self.model, path, run, [self._ranking])

@@ -101,9 +101,9 @@ def _run(
 def _make_task(
     model: LanguageModel, recipe: TrainingRecipe, corpus: Corpus, precision: str, origin: Ranking | None
 ) -> Task:
-    def write(model: LanguageModel, path: Path, run: Mapping[str, object], ranking: Ranking | None = None) -> None:
+    def write(model: LanguageModel, path: Path, run: Mapping[str, object], rankings: Sequence[Ranking]) -> None:
         origin = {**provenance(), "corpus": corpus.summary(), "run": dict(run)}
-        _write(model, path, corpus, recipe, origin, [ranking] if ranking else [])
+        _write(model, path, corpus, recipe, origin, rankings)
 
     valid = corpus.splits["valid"].ids
     if not recipe.train.graded:

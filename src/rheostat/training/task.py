@@ -5,7 +5,7 @@ The trainer knows only this interface; training all weights is its first case, g
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rheostat.metrics import Quality
+from rheostat.operating_point import Ranking
 from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.evaluation import evaluate
 from rheostat.training.language_model import UNADJUSTED, Adjustment, LanguageModel, Outputs, State
@@ -105,11 +106,11 @@ class WeightTraining:
         model: LanguageModel,
         regularization: RegularizationConfig,
         valid_ids: np.ndarray,
-        write: Callable[[LanguageModel, Path, Mapping[str, object]], None],
+        write: Callable[[LanguageModel, Path, Mapping[str, object], Sequence[Ranking]], None],
         precision: str = "fp32",
     ) -> None:
         self.model = model
-        self.module = LanguageModelLoss(model, regularization, precision)
+        self.module: LanguageModelLoss = LanguageModelLoss(model, regularization, precision)
         self._valid_ids, self._write = valid_ids, write
 
     def trainable(self) -> Mapping[str, nn.Parameter]:
@@ -122,4 +123,4 @@ class WeightTraining:
         return evaluate(self.model, self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        self._write(self.model, path, run)
+        self._write(self.model, path, run, ())
