@@ -16,7 +16,14 @@ from rheostat.errors import RecipeError  # noqa: E402
 from rheostat.model_file import open_model  # noqa: E402
 from rheostat.operating_point import cut, full_point, reorder, select  # noqa: E402
 from rheostat.training.evaluation import evaluate  # noqa: E402
-from rheostat.training.graded import GradedConfig, GradedLoss, graded_ranking, prefix_state  # noqa: E402
+from rheostat.training.graded import (  # noqa: E402
+    GradedConfig,
+    GradedLoss,
+    TaughtGradedLoss,
+    deal,
+    graded_ranking,
+    prefix_state,
+)
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 from rheostat.training.regularization import NO_REGULARIZATION  # noqa: E402
 
@@ -89,10 +96,32 @@ def test_at_full_width_a_prefix_that_only_imitates_has_no_loss() -> None:
 
 
 def test_texts_are_dealt_out_to_all_widths_and_each_is_read_once() -> None:
-    loss = make_loss(widths=3)
-    dealt = list(loss._deal(7))
-    assert sorted(text for texts, _ in dealt for text in range(7)[texts]) == list(range(7))
-    assert dealt[0][1] == 0.5  # the sandwich's lower slice
+    shares = make_loss(widths=3)._shares()
+    assert shares[0] == 0.5  # the sandwich's lower slice
+    assert sorted(text for texts, _ in deal(shares, 7) for text in range(7)[texts]) == list(range(7))
+    assert len(deal(shares, 2)) == 2
+
+
+def test_a_full_width_that_imitates_the_model_it_starts_from_has_no_loss_and_leaves_its_teacher_alone() -> None:
+    config = GradedConfig(teacher="start", widths=1)
+    loss = TaughtGradedLoss(make_model(), graded_ranking(SHAPE), 1.0, config, NO_REGULARIZATION)
+    inputs, targets = batch()
+    found = loss(inputs, targets, loss.model.initial_state(inputs.shape[1]))
+    assert abs(float(found.objective.detach())) < 1e-6
+    with torch.no_grad():
+        loss.model.embedding.weight.add_(0.3)
+    after = loss(inputs, targets, found.state)
+    after.objective.backward()
+    assert float(after.objective.detach()) > 1e-4
+    assert all(parameter.grad is None for parameter in loss.teacher.parameters())
+
+
+def test_a_run_that_starts_from_nothing_has_no_start_to_learn_from(
+    recipe_file: Path, corpus_folder: Path, tmp_path: Path
+) -> None:
+    changes = ["--set", "train.graded=0.4", "--set", "graded.teacher=start"]
+    with pytest.raises(RecipeError, match="needs --from"):
+        rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *changes)
 
 
 def test_prefix_state_has_the_shape_that_the_prefix_expects() -> None:
@@ -139,6 +168,7 @@ def test_a_comparable_ranking_gives_graded_training_its_widths(
     model = first / "model.safetensors"
     rheostat("prune", model, "--criterion", "l0", "--knob", "0.6", "--data", corpus_folder, *short, "-o", gated)
     changes = ["--set", "train.graded=0.5", "--set", "graded.ranking=gates-0.6", "--set", "train.epochs=1"]
+    changes += ["--set", "graded.teacher=start"]
     rheostat("train", recipe_file, "--data", corpus_folder, "--from", gated, "-o", second, *changes)
     with open_model(gated) as origin, open_model(second / "model.safetensors") as graded:
         assert origin.ranking("gates-0.6").comparable

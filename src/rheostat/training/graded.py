@@ -1,15 +1,18 @@
 """Graded training: every prefix of filters a good model, so that the knob is continuous and costs no bytes.
 
 Each step runs the full width on the text, and narrower prefixes that share its weights and have its distribution as
-their target (nested dropout, Rippel et al. 2014; slimmable networks, Yu & Huang 2019). How wide each layer of a prefix
-is follows from the `graded` ranking alone, so that training and the knob cut alike. Knows widths; the loop is the
+their target (nested dropout, Rippel et al. 2014; slimmable networks, Yu & Huang 2019). A run that begins with a trained
+model can take that model for the teacher of all widths, the full one too: frozen and without dropout it is a steadier
+target, and one forward pass of it replaces the full width's pass over every text. How wide each layer of a prefix is
+follows from the `graded` ranking alone, so that training and the knob cut alike. Knows widths; the loop is the
 trainer's, cutting is `operating_point`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -20,11 +23,13 @@ from torch import Tensor
 from rheostat.metrics import Quality, QualityCount
 from rheostat.operating_point import OperatingPoint, Ranking, cut, select
 from rheostat.shape import ModelShape
+from rheostat.training.adaptive_softmax import Taught
+from rheostat.training.cross_entropy import Distilled
 from rheostat.training.evaluation import count_predictions
 from rheostat.training.language_model import LanguageModel, Outputs, State
 from rheostat.training.qrnn import LayerState
 from rheostat.training.regularization import RegularizationConfig
-from rheostat.training.task import LanguageModelLoss, WeightTraining
+from rheostat.training.task import LanguageModelLoss, Loss, WeightTraining
 
 GRADED = "graded"
 
@@ -33,14 +38,16 @@ GRADED = "graded"
 class GradedConfig:
     """The `[graded]` table of a recipe; `train.graded` is the smallest share of the FLOPs that is trained."""
 
-    widths: int = 2  # narrower prefixes a step; the texts of the batch are dealt out to them
+    teacher: Literal["self", "start"] = "self"  # the full width as it learns, or the model that the run started from
+    widths: int = 2  # narrower prefixes a step; the texts of the batch are dealt out to them (and to the full width,
+    # where it is not the teacher, who reads all)
     sampling: Literal["sandwich", "uniform"] = "sandwich"  # the smallest one always, or all by chance
     # Of each layer: a prefix s of the knob's way keeps s^taper of it. Empty: 1 for all or, where the ranking behind the
     # order of the filters has comparable scores, as wide as these say.
     taper: tuple[float, ...] = ()
-    distill: float = 1.0  # share of a prefix's target that is the full width's distribution
+    distill: float = 1.0  # share of the target that is the teacher's distribution
     dropout: float = 0.5  # of a prefix, as a multiple of the full width's: small models forget by themselves
-    weight: float = 1.0  # of the prefixes' loss beside the full width's
+    weight: float = 1.0  # of the prefixes' loss beside the full width's, which reads all texts
     ranking: str = ""  # of the model given by --from: orders its filters before training; empty: its default one
 
     def __post_init__(self) -> None:
@@ -96,24 +103,63 @@ class GradedLoss(LanguageModelLoss):
         return point, LanguageModel.over(shape, weights)
 
     def beside(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
-        losses = []
-        for texts, share in self._deal(inputs.shape[1]):
-            point, narrow = self.prefix(share)
-            own = narrow(inputs[:, texts], prefix_state(state, point, texts), self._narrow_regularization)
-            taught = self.model.teach(outputs.raw[:, texts], self._config.distill)
-            distilled = narrow.distillation(own.dropped, targets[:, texts], taught)
-            losses.append(distilled.objective)
+        taught = self.model.teach(outputs.raw, self._config.distill)
+        losses = [
+            self._distilled(inputs, targets, state, taught, texts, share).objective
+            for texts, share in deal(self._shares(), inputs.shape[1])
+        ]
         return self._config.weight * torch.stack(losses).sum() / targets.numel()
 
-    def _deal(self, texts: int) -> Iterator[tuple[slice, float]]:
-        """Which texts of the batch are read at which share of the FLOPs."""
-        count = min(self._config.widths, texts)
-        shares = (self._smallest + (1 - self._smallest) * torch.rand(count)).tolist()
+    def _distilled(
+        self, inputs: Tensor, targets: Tensor, state: State, taught: Taught, texts: slice, share: float
+    ) -> Distilled:
+        """The loss of one width on its texts, with the teacher's state to begin with."""
+        point, narrow = self.prefix(share)
+        regularization = self.regularization if share == 1 else self._narrow_regularization
+        own = narrow(inputs[:, texts], prefix_state(state, point, texts), regularization)
+        return narrow.distillation(own.dropped, targets[:, texts], replace(taught, hidden=taught.hidden[:, texts]))
+
+    def _shares(self) -> list[float]:
+        """Of the FLOPs: one a prefix of this step."""
+        shares: list[float] = (self._smallest + (1 - self._smallest) * torch.rand(self._config.widths)).tolist()
         if self._config.sampling == "sandwich":
             shares[0] = self._smallest
-        bounds = [texts * part // count for part in range(count + 1)]
-        for share, first, last in zip(shares, bounds[:-1], bounds[1:], strict=True):
-            yield slice(first, last), share
+        return shares
+
+
+class TaughtGradedLoss(GradedLoss):
+    """The loss of all widths, the full one among them, as they imitate the model that the run started from.
+
+    Only the teacher reads every text, so the state that is carried is the teacher's, and every width begins with it.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        ranking: Ranking,
+        smallest: float,
+        config: GradedConfig,
+        regularization: RegularizationConfig,
+        precision: str = "fp32",
+    ) -> None:
+        super().__init__(model, ranking, smallest, config, regularization, precision)
+        self.teacher = LanguageModel.from_weights(model.shape, model.state_dict()).requires_grad_(False)
+
+    def forward(self, inputs: Tensor, targets: Tensor, state: State) -> Loss:
+        with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16"):
+            theirs = self.teacher(inputs, state)
+            taught = self.teacher.teach(theirs.raw, self._config.distill)
+            dealt = deal([1.0, *self._shares()], inputs.shape[1])
+            losses = [self._distilled(inputs, targets, state, taught, texts, share) for texts, share in dealt]
+        objective, full = torch.stack([loss.objective for loss in losses]).sum(), losses[0].log_likelihood_loss
+        return Loss(objective / targets.numel(), full / targets[:, dealt[0][0]].numel(), theirs.state)
+
+
+def deal(shares: Sequence[float], texts: int) -> list[tuple[slice, float]]:
+    """Which texts of the batch are read at which share of the FLOPs: as many by each, none twice."""
+    count = min(len(shares), texts)
+    bounds = [texts * part // count for part in range(count + 1)]
+    return [(slice(first, last), share) for share, (first, last) in zip(shares, pairwise(bounds), strict=False)]
 
 
 def prefix_state(state: State, point: OperatingPoint, texts: slice) -> State:
@@ -155,7 +201,8 @@ class GradedTraining(WeightTraining):
         self._ranking = sorted_ranking(origin) if origin and follows else graded_ranking(model.shape, config.taper)
         select(self._ranking, model.shape, smallest)  # complains now about a share that there is no model for
         super().__init__(model, regularization, valid_ids, write, precision)
-        self.module: GradedLoss = GradedLoss(model, self._ranking, smallest, config, regularization, precision)
+        loss = TaughtGradedLoss if config.teacher == "start" else GradedLoss
+        self.module: GradedLoss = loss(model, self._ranking, smallest, config, regularization, precision)
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
         """Over the full width, the smallest and the one between, together: the knob is judged as a whole."""

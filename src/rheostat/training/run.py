@@ -48,6 +48,8 @@ class Request:
 def start(request: Request, folder: Path, reporter: Reporter, corpus_progress: CorpusProgress) -> Progress:
     """A new run in a new folder."""
     recipe = fill(TrainingRecipe, request.recipe)  # complain about a recipe before anything is written
+    if recipe.train.graded and recipe.graded.teacher == "start" and not request.from_model:
+        raise RecipeError('graded.teacher = "start" needs --from MODEL, the trained model that teaches')
     if not (request.data or recipe.data):
         raise RecipeError("no corpus: the recipe names none, so --data must; a folder, three files, or 'chat'")
     run_folder = RunFolder(folder)
