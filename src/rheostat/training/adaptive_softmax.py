@@ -41,13 +41,18 @@ class OutputWeights:
         cluster = (None if part is None else part.detach() for part in (self.cluster_weight, self.cluster_bias))
         return OutputWeights(self.weight.detach(), self.bias.detach(), self.splits, *cluster)
 
-    def head(self) -> tuple[Tensor, Tensor]:
-        """Rows and biases of the head: its words, then one row per cluster."""
+    def softmaxes(self) -> list[tuple[Tensor, Tensor]]:
+        """Rows and biases of each softmax: the head's words and then one row per cluster; the words of each cluster.
+
+        Split at once, not sliced one by one: going back, slices would each fill a gradient of the whole vocabulary.
+        """
         if not self.splits:
-            return self.weight, self.bias
+            return [(self.weight, self.bias)]
+        sizes = [last - first for first, last in pairwise((0, *self.splits, len(self.weight)))]
+        (head, *weights), (head_bias, *biases) = self.weight.split(sizes), self.bias.split(sizes)
         assert self.cluster_weight is not None and self.cluster_bias is not None
-        weight = torch.cat([self.weight[: self.head_size], self.cluster_weight])
-        return weight, torch.cat([self.bias[: self.head_size], self.cluster_bias])
+        head, head_bias = torch.cat([head, self.cluster_weight]), torch.cat([head_bias, self.cluster_bias])
+        return [(head, head_bias), *zip(weights, biases, strict=True)]
 
     def tails(self) -> Iterator[tuple[int, int]]:
         """(first, last + 1) word id of each tail cluster."""
@@ -98,20 +103,20 @@ def _parts(output: OutputWeights, targets: Tensor) -> Iterator[tuple[_Part, tupl
     for cluster, (first, last) in enumerate(output.tails()):
         inside = (targets >= first) & (targets < last)
         head_targets = torch.where(inside, output.head_size + cluster, head_targets)
-    yield _Part(None, head_targets), output.head()
-    for first, last in output.tails():
+    head, *tails = output.softmaxes()
+    yield _Part(None, head_targets), head
+    for (first, last), weights in zip(output.tails(), tails, strict=True):
         chosen = ((targets >= first) & (targets < last)).nonzero(as_tuple=True)[0]
         if len(chosen):
-            yield _Part(chosen, targets[chosen] - first), (output.weight[first:last], output.bias[first:last])
+            yield _Part(chosen, targets[chosen] - first), weights
 
 
 def log_probabilities(hidden: Tensor, output: OutputWeights) -> Tensor:
     """log p of every word [N, V]."""
-    head = F.log_softmax(F.linear(hidden, *output.head()).float(), dim=-1)
+    head, *tails = (F.log_softmax(F.linear(hidden, *weights).float(), dim=-1) for weights in output.softmaxes())
     if not output.splits:
         return head
     parts = [head[:, : output.head_size]]
-    for cluster, (first, last) in enumerate(output.tails()):
-        within = F.log_softmax(F.linear(hidden, output.weight[first:last], output.bias[first:last]).float(), dim=-1)
+    for cluster, within in enumerate(tails):
         parts.append(within + head[:, output.head_size + cluster, None])
     return torch.cat(parts, dim=1)

@@ -95,7 +95,9 @@ class LanguageModel(nn.Module):
         adjustment: Adjustment = UNADJUSTED,
     ) -> Outputs:
         """The layers' outputs for ids [T, B]. Dropout acts as `regularization` says, whatever mode the module is in."""
-        rows = embed(ids, self.embedding.weight, regularization.dropout_embedding)
+        # Tied, the embedding has a dense gradient already, the output layer's, and only these words' rows to add to it.
+        tied = not self.shape.is_cut
+        rows = embed(ids, self.embedding.weight, regularization.dropout_embedding, sparse=tied)
         return self.run_layers(rows, state, regularization, adjustment)
 
     def run_layers(

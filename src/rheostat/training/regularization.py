@@ -39,9 +39,12 @@ def locked_dropout(inputs: Tensor, probability: float) -> Tensor:
     return inputs * mask
 
 
-def embed(ids: Tensor, embedding: Tensor, dropout: float) -> Tensor:
-    """Rows of the embedding, with `dropout` of the *words* zeroed everywhere in the batch and the others scaled up."""
-    rows = F.embedding(ids, embedding)
+def embed(ids: Tensor, embedding: Tensor, dropout: float, *, sparse: bool = False) -> Tensor:
+    """Rows of the embedding, with `dropout` of the *words* zeroed everywhere in the batch and the others scaled up.
+
+    sparse: give the embedding a gradient of those rows only, to be added to a dense one that it gets elsewhere.
+    """
+    rows = F.embedding(ids, embedding, sparse=sparse)
     if not dropout:
         return rows
     keep = 1 - dropout
