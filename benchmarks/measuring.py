@@ -17,10 +17,14 @@ from rheostat.provenance import provenance
 def interleaved_seconds(
     functions: Mapping[str, Callable[[], object]], repeats: int, quiet: bool = False
 ) -> dict[str, float]:
-    """Median seconds of each function; they take turns, so that a busy machine slows all alike.
+    """Median seconds of each function; they take turns, so that a busy machine slows all alike."""
+    return {name: statistics.median(values) for name, values in interleaved(functions, repeats, quiet).items()}
 
-    The first turn of each does not count.
-    """
+
+def interleaved(
+    functions: Mapping[str, Callable[[], object]], repeats: int, quiet: bool = False
+) -> dict[str, list[float]]:
+    """Seconds of every turn of each function. The first turn of each does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for turn in range(repeats + 1):
         for name, function in functions.items():
@@ -31,7 +35,7 @@ def interleaved_seconds(
                 seconds[name].append(elapsed)
             if not quiet:
                 print(f"{name}: {elapsed:.3f} s", file=sys.stderr)
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    return seconds
 
 
 def make_parser(documentation: str | None) -> argparse.ArgumentParser:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from measuring import hand_over, interleaved_seconds, make_parser
+from measuring import hand_over, interleaved, interleaved_seconds, make_parser
 from rheostat.knob import choose
 from rheostat.model_file import ModelFile, open_model, repack
 from rheostat.operating_point import Ranking, cut
@@ -35,6 +36,7 @@ from rheostat.runtime.quantization import Precision, prepare
 
 KNOBS = [round(0.1 * tenth, 1) for tenth in range(1, 11)]
 QUERIES = 20  # a turn of the interleaving
+KNOB_ROUNDS = 5  # times the repeats: ten positions on one line need more turns than two sides of a ratio
 TEXT = "the company said it expects to report a loss for the third quarter"
 TARGETS = {
     "torch_over_int8": "at least 5",
@@ -142,7 +144,9 @@ def product_bytes(engine: Engine) -> int:
 
 def measure_knob(file: ModelFile, threads: int, repeats: int) -> dict[str, Any]:
     engines = {f"{knob:g}": make_engine(file, "int8", knob, threads) for knob in KNOBS}
-    seconds = interleaved_seconds({name: make_queries(engine) for name, engine in engines.items()}, repeats, quiet=True)
+    turns = interleaved({name: make_queries(engine) for name, engine in engines.items()}, KNOB_ROUNDS * repeats, True)
+    # Not medians: of what else goes on, on the machine and in the cache it shares with others, longer queries get more.
+    seconds = {name: float(np.quantile(values, 0.25)) for name, values in turns.items()}
     flops = np.array([engine.shape.flops for engine in engines.values()], float)
     times = np.array([seconds[name] for name in engines]) / QUERIES
     r2 = float(np.corrcoef(flops, times)[0, 1] ** 2)
@@ -172,6 +176,7 @@ def measure_turning(path: Path, threads: int, repeats: int) -> dict[str, Any]:
     return {
         "visited_turn_over_query": statistics.median(visited) / query,
         "new_turn_over_query": statistics.median(new) / query,
+        "first_turn_over_query": new[0] / query,  # with the weights read again from the file, and kept from now on
         "new_turn_ms": 1000 * statistics.median(new),
     }
 
@@ -181,24 +186,33 @@ FIRST = "import sys, rheostat; rheostat.load(sys.argv[1], threads=int(sys.argv[2
 MEMORY = """
 import gc, json, sys, psutil
 import rheostat, rheostat.runtime.predictor
-before = psutil.Process().memory_info().rss
+def resident():
+    gc.collect()
+    return psutil.Process().memory_info().rss
+sizes = {"imports": resident()}
 predictor = rheostat.load(sys.argv[1], threads=int(sys.argv[2]))
 predictor.suggest(sys.argv[3])
-gc.collect()
-print(json.dumps({"imports": before, "loaded": psutil.Process().memory_info().rss}))
+sizes["loaded"] = resident()
+predictor.turn(0.5)
+predictor.suggest(sys.argv[3])
+sizes["turned"] = resident()
+print(json.dumps(sizes))
 """
 
 
 def measure_processes(path: Path, threads: int, repeats: int) -> dict[str, Any]:
     """Whole processes: from nothing to the first suggestion, and what stays in memory."""
     arguments = [str(path), str(threads), TEXT]
+    with tempfile.TemporaryDirectory() as folder:
+        # All modules compiled, as those of installed packages are: the first turn does it.
+        environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
 
-    def start(script: str) -> Callable[[], str]:
-        command = [sys.executable, "-c", script, *arguments]
-        return lambda: subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        def start(script: str) -> Callable[[], str]:
+            command = [sys.executable, "-c", script, *arguments]
+            return lambda: subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
 
-    seconds = interleaved_seconds({"imports": start(IMPORTS), "first": start(FIRST)}, repeats, quiet=True)
-    memory = json.loads(start(MEMORY)())
+        seconds = interleaved_seconds({"imports": start(IMPORTS), "first": start(FIRST)}, repeats, quiet=True)
+        memory = json.loads(start(MEMORY)())
     with open_model(path) as file:
         weights = sum(size for name, size in int8_bytes(file).items())
     return {

@@ -16,8 +16,6 @@ import json
 import math
 import mmap
 import os
-import secrets
-import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -80,10 +78,11 @@ class Container:
 
     def array(self, name: str) -> NDArray[Any]:
         """The tensor as stored: a read-only view of the mapped file."""
-        if self._data is None:
-            self._data = self._map()
+        data = self._data  # a name of its own: another thread may release it
+        if data is None:
+            data = self._data = self._map()
         dtype, shape, begin, _ = self.tensors[name]
-        return np.ndarray(shape, DTYPES[dtype], self._data, self.data_offset + begin)
+        return np.ndarray(shape, DTYPES[dtype], data, self.data_offset + begin)
 
     def _map(self) -> mmap.mmap:
         if self._descriptor < 0:
@@ -94,9 +93,13 @@ class Container:
             cause = problem(reason(error), f"{self.size} bytes to map")
             raise ModelFileError(f"{self.path}: {cause}") from error
 
-    def close(self) -> None:
-        """Let go of the file; the mapping ends with the last array that uses it."""
+    def release(self) -> None:
+        """End the mapping, and with it what it holds in memory, with the last array that uses it."""
         self._data = None
+
+    def close(self) -> None:
+        """Let go of the file too."""
+        self.release()
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -331,13 +334,13 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
             raise problem("a folder", "the name of a file to write", "add a file name")
         if not target.parent.is_dir():
             raise problem(f"no folder {target.parent}", "one to write to", "create it first")
-        temporary = target.with_name(f".{secrets.token_hex(8)}.partial")
+        temporary = target.with_name(f".{os.urandom(8).hex()}.partial")
         with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         if target.exists():
-            shutil.copymode(target, temporary)
+            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
         temporary.replace(target)
         sync_folder(target.parent)
     except (OSError, ValueError) as error:

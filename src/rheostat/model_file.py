@@ -38,9 +38,11 @@ from rheostat.precision import (
     LARGEST_SCALE,
     PRECISIONS,
     Precision,
+    all_finite,
     as_floats,
     dequantize,
     encode_all,
+    widen,
 )
 from rheostat.shape import ModelShape
 from rheostat.vocabulary import Tokenizer, Vocabulary, casing_from_bytes, casing_to_bytes
@@ -122,10 +124,7 @@ class ModelFile:
         """A weight tensor as float32, by its name in `ModelShape.tensor_shapes`; a view if stored so."""
         stored = self.raw(name)
         scale = self.scale(name)
-        if scale is not None:
-            return dequantize(stored, scale)
-        aligned = np.require(stored, requirements="A")  # others may have written it at any offset
-        return aligned.astype(np.float32, copy=False)
+        return widen(stored) if scale is None else dequantize(stored, scale)
 
     def weights(self) -> dict[str, Floats]:
         """All weight tensors as float32."""
@@ -216,6 +215,10 @@ class ModelFile:
             "provenance": dict(description.provenance),
         }
 
+    def release(self) -> None:
+        """Let what was read leave the memory, as far as no array uses it; it is mapped again when it is needed."""
+        self._container.release()
+
     def close(self) -> None:
         self._container.close()
 
@@ -263,7 +266,7 @@ class ModelFile:
         return array
 
     def _check_values(self, name: str, array: NDArray[Any]) -> None:
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        if array.dtype.kind == "f" and not all_finite(array):
             raise self._problem(f"a value in {name} that is not finite", "finite numbers")
         if array.dtype == np.int8 and array.min() < -LARGEST_INTEGER:
             raise self._problem(f"-128 in {name}", f"-{LARGEST_INTEGER} to {LARGEST_INTEGER}")

@@ -32,7 +32,38 @@ def quantize(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:
 
 
 def dequantize(integers: NDArray[np.int8], scale: Floats) -> Floats:
-    return integers.astype(np.float32) * scale[:, None]
+    floats = integers.astype(np.float32)
+    floats *= scale[:, None]
+    return floats
+
+
+def widen(stored: NDArray[Any]) -> Floats:
+    """float32 values of stored floats, which must be finite; the array itself if it can be used as it is."""
+    if stored.dtype == np.float16:
+        return _widen_halves(stored)
+    return np.require(stored, np.float32, ["C", "ALIGNED"])  # another program may have stored it at any offset
+
+
+def all_finite(stored: NDArray[Any]) -> bool:
+    """Whether no float is infinite or no number. NumPy takes halves one by one: thirty times as long as their bits."""
+    if stored.dtype != np.float16:
+        return bool(np.isfinite(stored).all())
+    # 0x7C00 is infinity and 0xFC00 its negative; beyond them lies what is no number
+    positive, negative = stored.view(np.int16), stored.view(np.uint16)
+    return bool(positive.max(initial=0) < 0x7C00 and negative.max(initial=0) < 0xFC00)
+
+
+def _widen_halves(halves: NDArray[np.float16]) -> Floats:
+    """What `astype` gives, to the bit, in a tenth of the time.
+
+    Exponent and fraction are moved to where float32 has them: the fraction is 13 bits longer there, and the exponent
+    counts from 127 instead of 15.
+    """
+    bits = np.left_shift(halves.view(np.int16), 13, dtype=np.int32, order="C")
+    bits &= np.int32(~0x70000000)  # copies of the sign, from int16 to int32
+    floats: Floats = bits.view(np.float32)
+    floats *= np.float32(2.0 ** (127 - 15))
+    return floats
 
 
 def as_floats(name: str, array: Any, size: tuple[int, ...]) -> Floats:

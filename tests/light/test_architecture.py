@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import rheostat
+from models import write_tiny
 
 PACKAGE = Path(rheostat.__file__).parent
 HEAVY_LIBRARIES = {"torch", "lightning_fabric", "numba", "tensorboard"}
@@ -24,6 +25,7 @@ DATA = {
     "metrics",
     "corpus",
     "operating_point",
+    "precision",
     "model_file",
     "recipe",
     "provenance",
@@ -131,6 +133,18 @@ def test_importing_rheostat_imports_nothing_heavy() -> None:
         "import sys, rheostat; print([m for m in ('torch', 'numba', 'onnx', 'rich', 'matplotlib') if m in sys.modules])"
     )
     answer = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
+    assert answer.stdout.strip() == "[]"
+
+
+def test_a_first_suggestion_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
+    """Each of these takes longer to import than a suggestion takes, and megabytes."""
+    script = """
+import sys, rheostat
+rheostat.load(sys.argv[1], threads=1).suggest("the")
+print([m for m in ("onnx", "numpy.random", "psutil", "rich", "typer", "hashlib") if m in sys.modules])
+"""
+    command = [sys.executable, "-c", script, str(write_tiny(tmp_path / "tiny.safetensors"))]
+    answer = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     assert answer.stdout.strip() == "[]"
 
 

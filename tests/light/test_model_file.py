@@ -34,7 +34,7 @@ from rheostat import container
 from rheostat.errors import ModelFileError, OperatingPointError
 from rheostat.model_file import PRECISIONS, Precision, open_model, repack, write_model
 from rheostat.operating_point import Ranking, cut, full_point
-from rheostat.precision import LARGEST_SCALE, dequantize, quantize
+from rheostat.precision import LARGEST_SCALE, all_finite, dequantize, quantize, widen
 from rheostat.shape import Cell, ModelShape
 
 
@@ -126,6 +126,23 @@ def test_a_seed_of_zero_is_kept(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "m", rankings=[make_ranking(TINY["qrnn"], 0)], default_ranking=None)
     with open_model(path) as file:
         assert file.ranking("random").seed == 0
+
+
+def test_halves_become_floats_to_the_bit() -> None:
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    finite = every[np.isfinite(every)]
+    assert widen(finite).tobytes() == finite.astype(np.float32).tobytes()
+    turned = finite[:1000].reshape(10, 100).T  # not in one piece
+    np.testing.assert_array_equal(widen(turned), turned)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_what_is_not_finite_is_found(kind: type[np.floating[Any]]) -> None:
+    largest = np.finfo(kind).max
+    fine = np.array([0, -0.0, 1, -1, largest, -largest, 6e-8, -6e-8], kind)
+    assert all_finite(fine) and all_finite(fine[:0])
+    for wrong in (np.inf, -np.inf, np.nan, -np.nan):
+        assert not all_finite(np.append(fine, kind(wrong)))
 
 
 def test_zero_rows_and_extreme_rows_survive_int8() -> None:
@@ -283,6 +300,21 @@ def test_a_file_cut_short_after_opening_is_an_error(tiny: Path) -> None:
         os.truncate(tiny, 100)
         with pytest.raises(ModelFileError, match="bytes to map"):
             file.tensor("output.bias")
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's list of mappings")
+def test_what_was_read_can_leave_the_memory(tiny: Path) -> None:
+    def is_mapped() -> bool:
+        return str(tiny) in Path("/proc/self/maps").read_text()
+
+    with open_model(tiny) as file:
+        before = file.tensor("output.bias").copy()
+        assert is_mapped()
+        file.release()
+        assert not is_mapped()
+        array = file.tensor("output.bias")
+        file.release()
+        np.testing.assert_array_equal(array, before)
 
 
 def test_mapped_weights_cannot_be_written_to(tiny: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import threading
+import tracemalloc
+import weakref
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -138,13 +142,13 @@ def test_a_new_point_is_built_in_the_background_while_the_old_one_serves(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     predictor = rheostat.load(model)
-    may_build, build = threading.Event(), Engine.build
+    may_build = threading.Event()
 
-    def slow(*arguments: object) -> Engine:
+    def slow(*arguments: Any) -> Any:
         may_build.wait(10)
-        return build(*arguments)  # type: ignore[arg-type]
+        return cut(*arguments)
 
-    monkeypatch.setattr(Engine, "build", slow)
+    monkeypatch.setattr("rheostat.runtime.points.cut", slow)
     predictor.turn(0.6, wait=False)
     assert predictor.flops_fraction == 1
     assert predictor.suggest("i saw the")
@@ -154,6 +158,38 @@ def test_a_new_point_is_built_in_the_background_while_the_old_one_serves(
             break
         threading.Event().wait(0.02)
     assert predictor.knob == 0.6
+
+
+@pytest.mark.parametrize("stored", ["float32", "float16", "int8"])
+def test_weights_are_held_beside_the_sessions_only_from_the_first_turn_on(tmp_path: Path, stored: Any) -> None:
+    shape = ModelShape(len(WORDS), 8, (600, 600, 8), (2, 1, 1))
+    path = write_words(tmp_path / "wide.safetensors", WORDS, shape, precision=stored)
+    in_int8 = sum(np.prod(size) for size in shape.tensor_shapes().values())
+    rheostat.load(path).suggest("i saw the")  # what is made once for all predictors
+    tracemalloc.start()  # sees NumPy's arrays, and not what ONNX Runtime holds
+    try:
+        predictor = rheostat.load(path)
+        predictor.suggest("i saw the")
+        loaded, _ = tracemalloc.get_traced_memory()
+        predictor.turn(0.6)
+        turned, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert loaded < in_int8 / 4
+    assert in_int8 < turned < 1.5 * in_int8
+    if (maps := Path("/proc/self/maps")).exists():
+        assert str(path) not in maps.read_text()
+
+
+def test_a_predictor_that_is_let_go_is_gone_at_once(model: Path) -> None:
+    predictor = rheostat.load(model)
+    serving = weakref.ref(predictor._serving)
+    gc.disable()
+    try:
+        del predictor
+        assert serving() is None
+    finally:
+        gc.enable()
 
 
 def test_of_several_turns_in_the_background_the_last_one_counts(model: Path) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from models import TINY, make_point, make_weights
 from rheostat.errors import PrecisionError
 from rheostat.operating_point import cut
+from rheostat.runtime import onnx_format
 from rheostat.runtime.engine import STEPPED, STRETCH, Engine, Session, State
 from rheostat.runtime.graph import FORMS, Form, build_graph, state_sizes
 from rheostat.runtime.quantization import LARGEST, PRECISIONS, Precision, in_blocks, prepare, reduce
@@ -56,6 +57,20 @@ def test_every_graph_passes_the_checker(cell: Any, precision: Precision, form: F
     model = build_graph(make_weights(TINY[cell]), TINY[cell], precision, form).complete()
     onnx.checker.check_model(model)
     assert {opset.domain: opset.version for opset in model.opset_import}[""] <= 17
+
+
+def test_messages_have_the_bytes_that_the_onnx_package_gives_them() -> None:
+    inputs, outputs, options = ["x", "", "é"], ["y"], {"to": 1, "axis": -1, "axes": [0, 300], "size": 2**40}
+    theirs = onnx.helper.make_node("Some", inputs, outputs, name="node", domain="there", **options)
+    node = onnx_format.node("Some", inputs, outputs, "node", "there", options)
+    assert node == theirs.SerializeToString()
+    for size in ((), (0,), ("T", 3)):
+        port = onnx.helper.make_tensor_value_info("port", onnx_format.INT64, size)
+        assert onnx_format.port("port", onnx_format.INT64, size) == port.SerializeToString()
+    for kind in (np.float32, np.uint8, np.int8, np.int32, np.int64, np.bool_):
+        array = np.ones((2, 300), kind)
+        tensor = onnx.numpy_helper.from_array(array, "tensor")
+        assert onnx_format.tensor("tensor", array) == tensor.SerializeToString()
 
 
 def test_graph_says_what_goes_in_and_out() -> None:

@@ -10,12 +10,11 @@ import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import onnxruntime
-import psutil
 from numpy.typing import NDArray
 
 from rheostat.runtime.graph import Form, Graph, build_graph, state_sizes
@@ -39,26 +38,37 @@ class Step(NamedTuple):
 
 
 class Engine:
-    """One cut model: `state, token → state, words`. `Engine.build` makes one."""
+    """One cut model: `state, token → state, words`. `Engine.build` makes one of weights that are at hand."""
 
-    def __init__(self, weights: Weights, shape: ModelShape, precision: Precision, threads: int) -> None:
-        self.shape, self.precision, self.threads = shape, precision, threads
-        self._weights = weights  # for the sessions that are opened when they are first needed
+    def __init__(
+        self, weights: Callable[[], Weights], shape: ModelShape, precision: Precision, threads: int = 0
+    ) -> None:
+        """weights: gives what `operating_point.cut` gives, now and whenever a further session is first needed: what a
+        session has made its own copy of need not stay in memory. threads: 0 means one for each physical core.
+        """
+        self.shape, self.precision, self.threads = shape, precision, threads or physical_cores()
+        self._weights = weights
         self._sizes = state_sizes(shape)
         self._state_names = [f"state.{name}" for name in self._sizes]
         self._everything = np.ones(shape.vocabulary_size, np.bool_)
         self._sessions: dict[Form, Session] = {}
         self._building = threading.Lock()
-        self._step = self._session("step").run
+        prepared = prepare(weights(), precision)
+        self.weight_bytes = sum(array.nbytes for array in prepared.values())  # as they are given to the graphs
+        self._open("step", prepared)
+        self._step = self._sessions["step"].run
+        del prepared
+        _give_back_memory()
 
     @classmethod
     def build(cls, weights: Weights, shape: ModelShape, precision: Precision = "int8", threads: int = 0) -> Engine:
-        """The engine of a cut model: what `operating_point.cut` gives, of any stored precision.
+        """The engine of a cut model, of any stored precision, that keeps these weights.
 
         int8: weights that `quantization.prepare` made are taken as they are, which is how another point is built
-        quickly. threads: 0 means one for each physical core.
+        quickly.
         """
-        return cls(prepare(weights, precision), shape, precision, threads or physical_cores())
+        prepared = prepare(weights, precision)
+        return cls(lambda: prepared, shape, precision, threads)
 
     def initial_state(self) -> State:
         """Before the text starts."""
@@ -93,11 +103,6 @@ class Engine:
         return scores, tuple(after)
 
     @property
-    def weight_bytes(self) -> int:
-        """Bytes of the weights as they were given to the graphs."""
-        return sum(array.nbytes for array in self._weights.values())
-
-    @property
     def session_bytes(self) -> int:
         """About what the open sessions hold: a copy of the constants of each."""
         return sum(session.constant_bytes for session in self._sessions.values())
@@ -111,11 +116,12 @@ class Engine:
         """The session for a form, opened once."""
         with self._building:
             if form not in self._sessions:
-                graph = build_graph(self._weights, self.shape, self.precision, form)
-                self._sessions[form] = Session(graph, self._weights, self.threads)
-                del graph
+                self._open(form, prepare(self._weights(), self.precision))
                 _give_back_memory()
         return self._sessions[form]
+
+    def _open(self, form: Form, weights: Weights) -> None:
+        self._sessions[form] = Session(build_graph(weights, self.shape, self.precision, form), weights, self.threads)
 
 
 class Session:
@@ -127,18 +133,17 @@ class Session:
 
     def __init__(self, graph: Graph, weights: Weights, threads: int) -> None:
         options = session_options(threads)
-        outside = [tensor.name for tensor in graph.structure.graph.initializer if tensor.external_data]
-        values = [onnxruntime.OrtValue.ortvalue_from_numpy(graph.constants[name]) for name in outside]
-        options.add_external_initializers(outside, values)
+        outside = graph.outside
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in outside.values()]
+        options.add_external_initializers(list(outside), values)
         ours = {id(array) for array in weights.values()}
         self._shared = []
-        for name, value in zip(outside, values, strict=True):
-            if id(graph.constants[name]) in ours:
+        for (name, array), value in zip(outside.items(), values, strict=True):
+            if id(array) in ours:
                 options.add_initializer(name, value)
                 self._shared.append(value)
         self.constant_bytes = graph.weight_bytes
-        structure = graph.structure.SerializeToString()
-        self._session = onnxruntime.InferenceSession(structure, options, providers=["CPUExecutionProvider"])
+        self._session = onnxruntime.InferenceSession(graph.structure(), options, providers=["CPUExecutionProvider"])
         self.run = self._session.run
 
 
@@ -167,5 +172,7 @@ def _give_back_memory() -> None:
 
 def physical_cores() -> int:
     """Cores that this process may use, counting those that share one as one."""
+    import psutil  # here, since an app that says how many threads it wants never needs it
+
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(psutil.cpu_count(logical=False) or usable, usable))

@@ -24,31 +24,36 @@ Knows the mathematics of a model; matrices and precisions are the business of `o
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
 
 import rheostat
-from rheostat.runtime.operators import BOOL, CONTRIB, FLOAT, INT64, IR_VERSION, OPSET, UINT8, Port, Products, Writer
+from rheostat.runtime import onnx_format
+from rheostat.runtime.onnx_format import BOOL, FLOAT, INT64, UINT8, Message
+from rheostat.runtime.operators import CONTRIB, IR_VERSION, OPSET, Port, Products, Writer
 from rheostat.runtime.quantization import Precision, Weights, prepare, reduce
 from rheostat.shape import ModelShape
+
+if TYPE_CHECKING:
+    import onnx
 
 Form = Literal["step", "sequence", "replay"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 END = 2**63 - 1  # of a slice that goes to the end
+SMALL = 32  # numbers of a constant that is not worth sharing; shape inference reads such ones
 
 
 @dataclass(frozen=True)
 class Graph:
     """A graph and, beside it, its constants: a session takes them as they are, a file needs them inside."""
 
-    structure: onnx.ModelProto  # its constants are named, and are elsewhere
+    body: Message  # the graph without constants
     constants: dict[str, NDArray[Any]]
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
@@ -57,14 +62,34 @@ class Graph:
     def weight_bytes(self) -> int:
         return sum(array.nbytes for array in self.constants.values())
 
+    @property
+    def outside(self) -> dict[str, NDArray[Any]]:
+        """The constants that `structure` only names."""
+        return {name: array for name, array in self.constants.items() if array.size >= SMALL}
+
+    def structure(self) -> Message:
+        """A model for a session that is handed the constants outside of it."""
+        outside = self.outside
+        return self._model(
+            (onnx_format.tensor_elsewhere if name in outside else onnx_format.tensor)(name, array)
+            for name, array in self.constants.items()
+        )
+
     def complete(self) -> onnx.ModelProto:
         """One self-contained model."""
-        model = onnx.ModelProto()
-        model.CopyFrom(self.structure)
-        del model.graph.initializer[:]
-        for name, array in self.constants.items():
-            model.graph.initializer.append(numpy_helper.from_array(array, name))
-        return model
+        import onnx  # here, since no session needs it
+
+        tensors = (onnx_format.tensor(name, array) for name, array in self.constants.items())
+        return onnx.load_model_from_string(self._model(tensors))
+
+    def _model(self, tensors: Iterable[Message]) -> Message:
+        return onnx_format.model(
+            self.body + onnx_format.constants(tensors),
+            ir_version=IR_VERSION,
+            opsets={"": OPSET, CONTRIB: 1},
+            producer="rheostat",
+            version=rheostat.__version__,
+        )
 
 
 def state_sizes(shape: ModelShape) -> dict[str, int]:
@@ -101,10 +126,9 @@ class _ModelWriter:
                 self._choose(scores)
         inputs, outputs = self._inputs(), self._outputs()
         graph = self.writer.graph(f"rheostat {self.form}", inputs, outputs)
-        used = {name for node in graph.node for name in _names_read(node)}
-        constants = {name: np.ascontiguousarray(array) for name, array in self.writer.constants.items() if name in used}
-        graph.initializer.extend(_elsewhere(name, array) for name, array in constants.items())
-        return Graph(_as_model(graph), constants, inputs, outputs)
+        read, named = self.writer.read, self.writer.constants.items()
+        constants = {name: np.ascontiguousarray(array) for name, array in named if name in read}
+        return Graph(graph, constants, inputs, outputs)
 
     # Inputs and outputs
 
@@ -188,7 +212,7 @@ class _ModelWriter:
         bounds = [self.writer.integers(value) for value in (first, last, axis)]
         return self.writer.apply("Slice", x, *bounds, names=[name] if name else [])
 
-    def _loop(self, body: onnx.GraphProto, before: list[str], each: list[str], after: list[str]) -> str:
+    def _loop(self, body: Message, before: list[str], each: list[str], after: list[str]) -> str:
         """Run `body` for every token: states [m] go round, rows of `each` [T, …] go in, rows of one array come out."""
         write = self.writer
         first = [write.apply("Squeeze", state, write.integers(0)) for state in before]
@@ -271,32 +295,3 @@ def _pool(write: Writer, before: str, f: str, new: str, o: str, c: str, h: str =
     """h = o ⊙ c with c = f ⊙ c_before + (1 - f) ⊙ z; the names that c and h are to have."""
     write.apply("Add", write.apply("Mul", f, before), new, names=[c])
     return write.apply("Mul", o, c, names=[h] if h else [])
-
-
-def _names_read(node: onnx.NodeProto) -> set[str]:
-    names = set(node.input)
-    for attribute in node.attribute:
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            names |= {name for inner in attribute.g.node for name in _names_read(inner)}
-    return names
-
-
-def _elsewhere(name: str, array: NDArray[Any]) -> onnx.TensorProto:
-    """A constant by its name and size; the values are handed to the session."""
-    if array.size < 32:  # shape inference reads these
-        return numpy_helper.from_array(array, name)
-    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-    tensor = TensorProto(name=name, data_type=kind, dims=array.shape, data_location=TensorProto.EXTERNAL)
-    tensor.external_data.add(key="location", value="constants")
-    return tensor
-
-
-def _as_model(graph: onnx.GraphProto) -> onnx.ModelProto:
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(CONTRIB, 1)]
-    return helper.make_model(
-        graph,
-        opset_imports=opsets,
-        ir_version=IR_VERSION,
-        producer_name="rheostat",
-        producer_version=rheostat.__version__,
-    )

@@ -13,6 +13,7 @@ its next word. So typists push out spare states first, and of the others those t
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -165,6 +166,7 @@ def _multipliers_of(length: int) -> NDArray[np.uint64]:
     global _multipliers
     numbers = _multipliers
     if len(numbers) < length:
-        numbers = np.random.default_rng(0).integers(0, 2**64, max(1024, 2 * length), np.uint64)
+        # Not NumPy's: importing its generators takes as long as several queries, and megabytes.
+        numbers = np.frombuffer(random.Random(0).randbytes(8 * max(1024, 2 * length)), np.uint64)
         _multipliers = numbers
     return numbers[:length]

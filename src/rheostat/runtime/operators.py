@@ -11,24 +11,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
-from onnx import TensorProto, helper
 
+from rheostat.runtime import onnx_format
+from rheostat.runtime.onnx_format import FLOAT, INT32, UINT8, Message, Option, Size
 from rheostat.runtime.quantization import BLOCK, Floats, Precision, Weights, in_blocks, transposed
 
 OPSET = 17  # old enough for every ONNX Runtime since 1.12
 IR_VERSION = 8  # goes with it
 CONTRIB = "com.microsoft"
-FLOAT, INT32, INT64, BOOL, UINT8 = (
-    TensorProto.FLOAT,
-    TensorProto.INT32,
-    TensorProto.INT64,
-    TensorProto.BOOL,
-    TensorProto.UINT8,
-)
-
-Size = int | str  # of a dimension: a number, or the name of one that is known when the graph runs
 
 
 @dataclass(frozen=True)
@@ -36,11 +27,11 @@ class Port:
     """An input or output of a graph."""
 
     name: str
-    kind: int  # of TensorProto
+    kind: int  # of `onnx_format`
     size: tuple[Size, ...]
 
-    def proto(self) -> onnx.ValueInfoProto:
-        return helper.make_tensor_value_info(self.name, self.kind, self.size)
+    def message(self) -> Message:
+        return onnx_format.port(self.name, self.kind, self.size)
 
 
 @dataclass
@@ -51,11 +42,12 @@ class Writer:
     """
 
     constants: dict[str, NDArray[Any]] = field(default_factory=dict)
+    read: set[str] = field(default_factory=set)  # names that are inputs of a node
     prefix: str = ""
-    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    nodes: list[Message] = field(default_factory=list)
 
     def body(self, name: str) -> Writer:
-        return Writer(self.constants, f"{name}/")
+        return Writer(self.constants, self.read, f"{name}/")
 
     def constant(self, name: str, array: NDArray[Any]) -> str:
         """The same name twice means the same array: it is stored once."""
@@ -68,23 +60,23 @@ class Writer:
     def number(self, value: float) -> str:
         return self.constant(f"number {value:g}", np.array(value, np.float32))
 
-    def apply(self, operator: str, *inputs: str, names: Sequence[str] = (), domain: str = "", **options: Any) -> str:
+    def apply(self, operator: str, *inputs: str, names: Sequence[str] = (), domain: str = "", **options: Option) -> str:
         return self.apply_many(operator, *inputs, outputs=1, names=names, domain=domain, **options)[0]
 
     def apply_many(
-        self, operator: str, *inputs: str, outputs: int, names: Sequence[str] = (), domain: str = "", **options: Any
+        self, operator: str, *inputs: str, outputs: int, names: Sequence[str] = (), domain: str = "", **options: Option
     ) -> list[str]:
         """Add a node. `names` for its outputs, where they are outputs of the graph."""
         stem = f"{self.prefix}{operator}_{len(self.nodes)}"
         results = list(names) or [f"{stem}.{place}" for place in range(outputs)]
-        self.nodes.append(helper.make_node(operator, inputs, results, name=stem, domain=domain, **options))
+        self.read.update(inputs)
+        self.nodes.append(onnx_format.node(operator, inputs, results, stem, domain, options))
         return results
 
-    def graph(self, name: str, inputs: Iterable[Port], outputs: Iterable[Port]) -> onnx.GraphProto:
+    def graph(self, name: str, inputs: Iterable[Port], outputs: Iterable[Port]) -> Message:
         """The nodes as a graph, without constants."""
-        return helper.make_graph(
-            self.nodes, name, [port.proto() for port in inputs], [port.proto() for port in outputs]
-        )
+        ports = ([port.message() for port in some] for some in (inputs, outputs))
+        return onnx_format.graph(name, self.nodes, *ports)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The operating points of one model file, made ready to serve when they are asked for, and kept while there is room.
 
-Knows the file, the knob and bytes; texts and words are the predictor's business. All points are cut from one copy of
-the weights in the runtime's precision, so that a new one takes a selection and a session, not a walk over the file.
+Knows the file, the knob and bytes; texts and words are the predictor's business. Points are cut from one copy of the
+weights in the runtime's precision. It is kept from the second time on that it is needed, so that a new point takes a
+selection and a session, not a walk over the file; and a device that never turns the knob holds its one point only.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -17,7 +19,7 @@ from rheostat.model_file import ModelFile, open_model
 from rheostat.operating_point import OperatingPoint, cut
 from rheostat.runtime.engine import Engine, State
 from rheostat.runtime.history import History
-from rheostat.runtime.quantization import Floats, Precision, prepare
+from rheostat.runtime.quantization import Floats, Precision, Weights, prepare
 
 DEFAULT_CACHE_BYTES = 256 << 20
 
@@ -50,15 +52,45 @@ class Serving:
         return self.engine.session_bytes + self.history.limit_bytes
 
 
+class _Source:
+    """The weights that points are cut from: those of the file in the runtime's precision.
+
+    Nobody keeps them at first. They are kept when they are needed again, by another point or by another session of the
+    same one: there will be more of these.
+    """
+
+    def __init__(self, file: ModelFile, precision: Precision) -> None:
+        self._file, self._precision = file, precision
+        self._kept: Weights | None = None
+        self._were_needed = False
+        self._lock = threading.Lock()
+
+    def weights_of(self, point: OperatingPoint) -> Weights:
+        """The weights of the cut model."""
+        return cut(self._whole(), self._file.shape, point)[0]
+
+    def _whole(self) -> Weights:
+        with self._lock:
+            if self._kept is not None:
+                return self._kept
+            weights = prepare(self._file.stored_weights(), self._precision)
+            # Biases are copied: a view of one would keep all that was read of the file in memory.
+            weights = {name: array.copy() if array.ndim == 1 else array for name, array in weights.items()}
+            self._file.release()
+            if self._were_needed:
+                self._kept = weights
+            self._were_needed = True
+            return weights
+
+
 class Points:
     """Points of a model file by position of the knob; the last ones used are kept. Safe from several threads."""
 
     def __init__(
         self, path: str | Path, precision: Precision, threads: int, cache_bytes: int, history_bytes: int
     ) -> None:
-        with open_model(path) as file:  # closed again, so that what was read of it leaves the memory
-            self._weights = prepare(file.stored_weights(), precision)
         self.file: ModelFile = open_model(path)
+        self._source = _Source(self.file, precision)
         self._precision, self._threads = precision, threads
         self._cache_bytes, self._history_bytes = cache_bytes, history_bytes
         self._kept: OrderedDict[Position, Serving] = OrderedDict()
@@ -97,8 +129,8 @@ class Points:
             return next((kept for kept in self._kept.values() if _equal(kept.point, point)), None)
 
     def _build(self, point: OperatingPoint) -> Serving:
-        weights, shape = cut(self._weights, self.file.shape, point)
-        engine = Engine.build(weights, shape, self._precision, self._threads)
+        shape = point.cut_shape(self.file.shape)
+        engine = Engine(partial(self._source.weights_of, point), shape, self._precision, self._threads)
         return Serving(point, engine, History(self._history_bytes))
 
     def _keep(self, position: Position, serving: Serving) -> None:

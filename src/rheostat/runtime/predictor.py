@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
@@ -241,4 +240,4 @@ def _query_ms(serving: Serving, vocabulary: Vocabulary, queries: int) -> float:
         start = time.perf_counter()
         state = engine.step(state, token % len(vocabulary), 3).state
         times.append(1000 * (time.perf_counter() - start))
-    return median(times[2:])  # the first ones warm up
+    return float(np.median(times[2:]))  # the first ones warm up

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import PrecisionError
+from rheostat.precision import dequantize, widen
 
 Precision = Literal["fp32", "int8", "int4"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -61,7 +62,7 @@ def prepare(weights: Weights, precision: str) -> dict[str, NDArray[Any]]:
         if array.ndim == 2 and precision == "int8":
             prepared[name], prepared[f"{name}.scale"] = reduce(array, scale)
         else:
-            prepared[name] = as_floats(array, scale)
+            prepared[name] = _as_floats(array, scale)
     return prepared
 
 
@@ -72,16 +73,9 @@ def reduce(matrix: NDArray[Any], scale: Floats | None = None) -> tuple[NDArray[n
     integers = np.empty(matrix.shape, np.int8)
     scales = np.empty(len(matrix), np.float32)
     for rows in _slices(len(matrix)):
-        floats = as_floats(matrix[rows], None if scale is None else scale[rows])
+        floats = _as_floats(matrix[rows], None if scale is None else scale[rows])
         integers[rows], scales[rows] = _nearest(floats, LARGEST)
     return integers, scales
-
-
-def as_floats(array: NDArray[Any], scale: Floats | None = None) -> Floats:
-    """float32 values of an array as it is stored; the array itself if it is that already."""
-    if scale is None:  # aligned: another program may have written a file with a tensor at any offset
-        return np.require(array, np.float32, ["C", "ALIGNED"])
-    return array.astype(np.float32) * scale[:, None]
 
 
 def in_blocks(matrix: Floats) -> Blocks:
@@ -103,18 +97,23 @@ def in_blocks(matrix: Floats) -> Blocks:
 def transposed(matrix: NDArray[Any]) -> NDArray[Any]:
     """A copy with rows and columns exchanged, in strips that stay in the processor's cache."""
     result = np.empty(matrix.shape[::-1], matrix.dtype)
-    for first in range(0, len(matrix), 64):
-        result[:, first : first + 64] = matrix[first : first + 64].T
+    for first in range(0, len(matrix), 256):
+        result[:, first : first + 256] = matrix[first : first + 256].T
     return result
 
 
-def _nearest(floats: Floats, largest: int) -> tuple[NDArray[np.int8], Floats]:
-    """The largest of each row becomes `largest` or its negative."""
+def _as_floats(array: NDArray[Any], scale: Floats | None) -> Floats:
+    """float32 values of an array as it is stored; the array itself if it is that already."""
+    return widen(array) if scale is None else dequantize(array, scale)
+
+
+def _nearest(floats: Floats, largest: int) -> tuple[Floats, Floats]:
+    """Whole numbers and a scale for each row, whose largest becomes `largest` or its negative."""
     extreme = np.maximum(floats.max(axis=1, initial=0), -floats.min(axis=1, initial=0))
     scale: Floats = extreme / np.float32(largest)
     scale[scale == 0] = 1  # a row of zeros
     steps = floats / scale[:, None]
-    return np.rint(steps, out=steps).astype(np.int8), scale
+    return np.rint(steps, out=steps), scale
 
 
 def _signed_scale(floats: Floats) -> Floats:

@@ -193,6 +193,8 @@ def attaches(word: str, tokenizer: str) -> bool:
 
 def matching_form(word: str) -> str:
     """A word as it is compared with what is typed: whatever its capitals and apostrophes."""
+    if word.isascii() and word.islower():  # most are, and no second copy of them is held
+        return word
     return fold(word).lower().replace("ς", "σ")
 
 
