@@ -90,11 +90,29 @@ def runtime_rows(figures: dict[str, Any]) -> Iterator[Row]:
         yield "the same: largest difference of log p from a fresh run", f"{drift:.1e}", "none"
 
 
+def output_layer_rows(figures: dict[str, Any]) -> Iterator[Row]:
+    for precision, found in figures["precisions"].items():
+        what = f"{precision}, {found['queries']:,} queries of {figures['corpus']} {figures['split']}"
+        ratio, target = found["output_layer_whole_over_lazy"], figures["targets"][precision]
+        yield f"{what}: the whole output layer over the lazy exact top three", f"{ratio:.2f}", target
+        yield f"{what}: answers that differ", str(found["differing_answers"]), "none"
+        yield f"{what}: a whole query over a lazy one", f"{found['query_whole_over_lazy']:.2f}", ""
+        executed, static = found["all_words"], found["static_flops"]
+        mean, worst = executed["mean_flops"] / static, executed["worst_flops"] / static
+        yield f"{what}: FLOPs executed over the static count, mean and worst", f"{mean:.0%} and {worst:.0%}", ""
+        shares = executed["share_of_queries_by_clusters_opened"]
+        opened = ", ".join(f"{share:.1%}" for share in shares.values())
+        yield f"{what}: share of queries that open {', '.join(shares)} tail clusters", opened, ""
+    yield "its resident memory in int8 after the first suggestion", f"{figures['memory_mb']['loaded']:.0f} MB", ""
+    yield "its first suggestion, from process start", f"{figures['first_suggestion_s']:.1f} s", ""
+
+
 FILES = {
     "benchmark-training.json": training_rows,
     "benchmark-learning.json": learning_rows,
     "benchmark-evaluation.json": evaluation_rows,
     "benchmark-runtime.json": runtime_rows,
+    "benchmark-output-layer.json": output_layer_rows,
     "benchmark-corpus-scale.json": corpus_rows,
     "ptb-fast.json": curve_rows,
     "wikitext2-smoke.json": curve_rows,

@@ -111,6 +111,7 @@ class Corpus:
     """All that training needs to know of a text.
 
     source: bare names of the folder or files; where they lie is nobody's business but this machine's.
+    counts: how often the words of the vocabulary occur, by id; empty where the vocabulary is that of a model.
     casing: usual spelling of words not written lower-case.
     """
 
@@ -118,6 +119,7 @@ class Corpus:
     source: str
     tokenizer: str
     vocabulary: Vocabulary
+    counts: tuple[int, ...]
     splits: Mapping[str, Split]
     casing: Mapping[str, str]
 
@@ -153,8 +155,10 @@ def load_corpus(
     if vocabulary is not None and vocabulary_file is not None:
         raise CorpusError(f"found a model's vocabulary and {vocabulary_file}; expected one: leave the file out")
     paths = locate_splits(source, config, cache_directory)
+    counts: Mapping[str, int] = {}
     if vocabulary is None:
-        vocabulary = _make_vocabulary(paths["train"], config, vocabulary_file, cache_directory, progress)
+        counts = _vocabulary_counts(paths["train"], config, vocabulary_file, cache_directory, progress)
+        vocabulary = Vocabulary(tuple(counts))
     splits = {
         name: encode_split(
             path, vocabulary, config.tokenizer, name=name, cache_directory=cache_directory, progress=progress
@@ -165,7 +169,7 @@ def load_corpus(
     if config.tokenizer == "words":
         casing = read_casing(paths["train"], vocabulary, cache_directory, progress)
     name = CHAT if _is_chat(source) else paths["train"].resolve().parent.name
-    return Corpus(name, _bare_names(source), config.tokenizer, vocabulary, splits, casing)
+    return Corpus(name, _bare_names(source), config.tokenizer, vocabulary, tuple(counts.values()), splits, casing)
 
 
 def load_split(
@@ -386,6 +390,11 @@ def _decode_block(path: Path, line: int, data: bytes, is_first: bool) -> str:
 
 
 def build_vocabulary(counts: Mapping[str, int], vocabulary_size: int = 0, minimum_count: int = 1) -> Vocabulary:
+    """The words of `select_words`."""
+    return Vocabulary(tuple(select_words(counts, vocabulary_size, minimum_count)))
+
+
+def select_words(counts: Mapping[str, int], vocabulary_size: int = 0, minimum_count: int = 1) -> dict[str, int]:
     """The most frequent words first, ties by the alphabet; `<eos>` and `<unk>` where their counts put them.
 
     What is cut off counts as `<unk>`. `<eos>` and `<unk>` are always there, `<num>` is never cut off.
@@ -397,7 +406,7 @@ def build_vocabulary(counts: Mapping[str, int], vocabulary_size: int = 0, minimu
         del ordinary[vocabulary_size - len(special) :]
     kept = {word: counts[word] for word in ordinary} | special
     kept[UNKNOWN] += sum(counts.values()) - sum(kept.values())
-    return Vocabulary(tuple(sorted(kept, key=lambda word: (-kept[word], word))))
+    return {word: kept[word] for word in sorted(kept, key=lambda word: (-kept[word], word))}
 
 
 def count_words(
@@ -468,13 +477,13 @@ def _estimate_special_counts(
     return {word: round(occurrences[word] * total / known) for word in missing}
 
 
-def _make_vocabulary(
+def _vocabulary_counts(
     training_text: Path,
     config: CorpusConfig,
     vocabulary_file: Path | None,
     cache_directory: Path | None,
     progress: Progress | None,
-) -> Vocabulary:
+) -> dict[str, int]:
     def training_counts() -> dict[str, int]:
         return count_words(training_text, config.tokenizer, cache_directory, progress)
 
@@ -482,7 +491,7 @@ def _make_vocabulary(
         counts = training_counts()
     else:
         counts = read_vocabulary_with_counts(vocabulary_file, config.special_counts, training_counts)
-    return build_vocabulary(counts, config.vocabulary_size, config.minimum_count)
+    return select_words(counts, config.vocabulary_size, config.minimum_count)
 
 
 # --- ids --------------------------------------------------------------------------------------------------

@@ -79,6 +79,12 @@ class ModelShape:
         return self.separate_output or self.output_size != self.embedding_size
 
     @property
+    def clusters(self) -> tuple[slice, ...]:
+        """Ids of the words of the head and of each tail cluster; of a plain softmax, of all words."""
+        bounds = (0, *self.softmax_splits, self.vocabulary_size)
+        return tuple(slice(first, last) for first, last in pairwise(bounds))
+
+    @property
     def filters(self) -> int:
         """Filters of all layers: how many numbers a ranking holds."""
         return sum(self.hidden_sizes)
@@ -137,6 +143,12 @@ class ModelShape:
     @property
     def flops(self) -> int:
         return sum(self.flops_by_part().values())
+
+    def executed_flops(self, opened: Sequence[int]) -> int:
+        """FLOPs of a query whose lazy output layer opened the tail clusters that are 1 in `opened`, not those 0."""
+        tails = zip(self.clusters[1:], opened, strict=True)
+        left_out: int = sum(words.stop - words.start for words, was_opened in tails if not was_opened)
+        return self.flops - 2 * left_out * self.output_size
 
     def flops_fraction(self, hidden_sizes: Sequence[int]) -> float:
         """Share of this model's FLOPs that it costs when its layers are cut to `hidden_sizes`."""

@@ -151,6 +151,16 @@ def test_baselines_train_in_the_same_trainer(
         assert file.shape.cell == cell
 
 
+def test_splits_are_chosen_from_the_counts_of_the_corpus(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path
+) -> None:
+    changes = ["--set", "model.softmax_tails=2", "--set", "train.steps=2"]
+    rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *changes)
+    with open_model(tmp_path / "run" / "model.safetensors") as file:
+        assert len(file.shape.softmax_splits) == 2
+        assert file.description.recipe["model"]["softmax_tails"] == 2
+
+
 def test_adaptive_softmax_trains(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     splits = ["--set", "model.softmax_splits=[5, 9]"]
     answer = rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *splits, "--json")

@@ -75,8 +75,8 @@ def test_no_text_begins_like_one_that_was_read() -> None:
 
 
 def test_every_query_costs_reading_one_word(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps, step = [], Engine.step
-    monkeypatch.setattr(Engine, "step", lambda engine, *arguments: steps.append(1) or step(engine, *arguments))
+    steps, read = [], Engine.read
+    monkeypatch.setattr(Engine, "read", lambda engine, *arguments: steps.append(1) or read(engine, *arguments))
     typist = Typist(Predictor(model, threads=1), Position(0.7), ["the", "boat", "sees", "\n"], list(WORDS[2:]))
     typist.type(1)
     steps.clear()
@@ -150,6 +150,7 @@ def test_results_say_what_was_measured(model: Path) -> None:
         assert row["queries"] == 20 and row["flops"] == round(row["flops_fraction"] * SHAPE.flops)
         assert position.knob is not None and row["flops_fraction"] <= position.knob
         assert row["bytes_read"] == row["flops"] // 2  # one byte a weight, two FLOPs
+        assert row["executed_flops"] == {"mean": row["flops"], "worst": row["flops"]}  # a plain softmax
     assert 0 <= contents["fit"]["latency_r_squared"] <= 1 and contents["fit"]["energy_r_squared"] is None
     assert json.loads(json.dumps(contents)) is not None
 

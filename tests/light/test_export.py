@@ -53,14 +53,14 @@ def initial_state(manifest: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def step_through(folder: Path, manifest: dict[str, Any], allowed: np.ndarray) -> tuple[list[np.ndarray], list[Any]]:
-    """(log p after the last word, its best words and their probabilities; the state)."""
+    """(The best words after the last one, and their probabilities; the state)."""
     session, state = open_graph(folder, manifest, "step"), initial_state(manifest)
-    names = ["log_probabilities", "top_words", "top_probabilities"]
+    names = ["top_words", "top_probabilities"]
     for token in IDS:
         feeds = {"token": np.array([token]), "k": np.array([3]), "allowed": allowed, **state}
         (*answers,) = session.run(names + [part["output"] for part in manifest["state"]], feeds)
-        state = {part["input"]: value for part, value in zip(manifest["state"], answers[3:], strict=True)}
-    return answers[:3], answers[3:]
+        state = {part["input"]: value for part, value in zip(manifest["state"], answers[2:], strict=True)}
+    return answers[:2], answers[2:]
 
 
 @pytest.mark.parametrize("precision", get_args(Precision))
@@ -72,9 +72,8 @@ def test_exported_graphs_give_the_answers_of_the_engine(tmp_path: Path, cell: Ce
         engine = Engine.build(*cut(prepare(file.stored_weights(), precision), file.shape, point), precision, 1)
     allowed = np.ones(TINY[cell].vocabulary_size, np.uint8)
     allowed[[0, 1]] = 0
-    (scores, words, probabilities), state = step_through(tmp_path, manifest, allowed)
+    (words, probabilities), state = step_through(tmp_path, manifest, allowed)
     expected = engine.step(engine.replay(engine.initial_state(), IDS[:-1]), IDS[-1], 3, allowed.astype(bool))
-    np.testing.assert_allclose(scores[0], expected.log_probabilities, atol=1e-5)
     np.testing.assert_array_equal(words, expected.words)
     np.testing.assert_allclose(probabilities, expected.probabilities, atol=1e-5)
     for found, wanted in zip(state, expected.state, strict=True):

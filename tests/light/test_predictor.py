@@ -50,15 +50,15 @@ def words_of(suggestions: list[rheostat.Suggestion]) -> list[str]:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The tokens that engines step through."""
+    """The tokens that engines read one by one."""
     seen: list[int] = []
-    step = Engine.step
+    read = Engine.read
 
     def counted(self: Engine, state: object, token: int, *rest: object) -> object:
         seen.append(token)
-        return step(self, state, token, *rest)  # type: ignore[arg-type]
+        return read(self, state, token, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Engine, "step", counted)
+    monkeypatch.setattr(Engine, "read", counted)
     return seen
 
 
@@ -300,10 +300,10 @@ def test_the_predictor_reads_as_the_engine_does(model: Path) -> None:
     engine = Engine.build(weights, shape, "fp32", 1)
     state = engine.initial_state()
     for word in (END, *TEXT):
-        step = engine.step(state, WORDS.index(word))
-        state = step.state
+        reading = engine.read(state, WORDS.index(word))
+        state = reading.state
     predictor = rheostat.load(model, knob=0.6, precision="fp32")
-    np.testing.assert_allclose(predictor.read([END, *TEXT]), step.log_probabilities, atol=1e-5)
+    np.testing.assert_allclose(predictor.read([END, *TEXT]), engine.look_up(reading), atol=1e-5)
 
 
 def test_memory_and_answers_stay_the_same_over_many_random_texts(model: Path) -> None:

@@ -27,10 +27,10 @@ def engine() -> Engine:
 def test_every_token_but_the_first_is_predicted_once(engine: Engine) -> None:
     state, losses, ranks = engine.initial_state(), [], []
     for token, target in zip(IDS[:-1].tolist(), IDS[1:].tolist(), strict=True):
-        step = engine.step(state, token)
-        state = step.state
-        losses.append(-step.log_probabilities[target])
-        ranks.append((step.log_probabilities > step.log_probabilities[target]).sum())
+        reading = engine.read(state, token)
+        state, scores = reading.state, engine.look_up(reading)
+        losses.append(-scores[target])
+        ranks.append((scores > scores[target]).sum())
     quality = evaluate(engine, IDS)
     assert quality.predictions == 39
     assert quality.loss == pytest.approx(np.mean(losses), abs=1e-5)

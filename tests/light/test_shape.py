@@ -106,3 +106,11 @@ def test_sizes_that_make_no_model_are_named(shape: ModelShape, message: str) -> 
 @pytest.mark.parametrize("shape", [PTB_QRNN, WT103_QRNN, BY_HAND, ModelShape(5, 2, (2,), (), cell="lstm")])
 def test_sizes_that_make_a_model_pass(shape: ModelShape) -> None:
     shape.check()
+
+
+def test_clusters_that_stay_closed_are_not_executed() -> None:
+    assert WT103_QRNN.clusters[::3] == (slice(0, 2_800), slice(76_000, 267_735))
+    assert PTB_QRNN.clusters == (slice(0, 10_000),)
+    assert WT103_QRNN.executed_flops([1, 1, 1]) == WT103_QRNN.flops
+    assert WT103_QRNN.flops - WT103_QRNN.executed_flops([1, 0, 0]) == 2 * 400 * (56_000 + 191_735)
+    assert PTB_QRNN.executed_flops([]) == PTB_QRNN.flops

@@ -43,9 +43,9 @@ def torch_log_probabilities(weights: Weights, shape: ModelShape, ids: NDArray[np
 def stepped(engine: Engine, ids: NDArray[np.int64]) -> NDArray[np.float32]:
     state, rows = engine.initial_state(), []
     for token in ids.tolist():
-        step = engine.step(state, token)
-        state = step.state
-        rows.append(step.log_probabilities)
+        reading = engine.read(state, token)
+        state = reading.state
+        rows.append(engine.look_up(reading))
     return np.stack(rows)
 
 

@@ -34,6 +34,7 @@ from rheostat.shape import ModelShape
 from rheostat.vocabulary import Vocabulary, tokenize
 
 SUGGESTIONS = 3
+COUNTED_QUERIES = 100  # whose executed FLOPs are counted
 TURN = 10  # queries of a point before it is the next one's turn
 MOST_TURNS = 100
 RESAMPLES = 1000
@@ -114,6 +115,13 @@ class Typist:
             times[number] = time.perf_counter() - begin
         return 1e3 * times
 
+    def executed_flops(self, queries: int) -> dict[str, float]:
+        """What some queries execute, where a lazy output layer leaves clusters closed; else all execute the same."""
+        self.take_turn()
+        queries = queries if self._predictor.shape.softmax_splits else 1
+        executed = [self._predictor.executed_flops(text, SUGGESTIONS) for text in islice(self._texts, queries)]
+        return {"mean": float(np.mean(executed)), "worst": max(executed)}
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -124,6 +132,7 @@ class Measured:
     latency: Latency
     energy: EnergyPerQuery
     memory: ResidentMemory | None
+    executed_flops: dict[str, float]
 
 
 def bench(
@@ -147,10 +156,11 @@ def bench(
         energies = _measure_energy(predictor.shape, typists, latencies, config, source, progress)
         after = read_conditions(system_root)
         threads, cpus = config.threads or physical_cores(), usable_cpus()
+        executed = [typist.executed_flops(min(config.queries, COUNTED_QUERIES)) for typist in typists]
         memories = _weigh(model, typists, text, config, progress)
     progress("done", 1.0)
-    rows = zip(typists, latencies, energies, memories, strict=True)
-    measured = [Measured(t.position, t.point, latency, energy, memory) for t, latency, energy, memory in rows]
+    found = zip(latencies, energies, memories, executed, strict=True)
+    measured = [Measured(t.position, t.point, *rest) for t, rest in zip(typists, found, strict=True)]
     subject = {
         "model": model.name,
         "corpus": text.name,
@@ -302,6 +312,7 @@ def _row(one: Measured, shape: ModelShape, precision: Precision) -> dict[str, An
         "point": point.name,
         "criterion": point.criterion,
         "flops": point.cut_shape(shape).flops,
+        "executed_flops": one.executed_flops,
         "flops_fraction": point.flops_fraction,
         "widths": list(point.widths),
         "bytes_read": bytes_read(shape, point, precision),

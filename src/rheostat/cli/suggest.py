@@ -55,6 +55,8 @@ def suggest(
     if json:
         facts = {"text": text, "prefix": prefix, "point": predictor.point.name, "knob": predictor.knob}
         facts |= {"flops_fraction": predictor.flops_fraction, "first_query_ms": query_ms}
+        facts |= {"flops": predictor.point.cut_shape(predictor.shape).flops}
+        facts |= {"executed_flops": predictor.executed_flops(text, k, prefix)}
         offered = [{"word": s.word, "probability": s.probability, "source": s.source} for s in suggestions]
         print_json(facts | {"suggestions": offered})
     else:

@@ -11,6 +11,7 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,8 +23,10 @@ from rheostat.runtime.quantization import Floats, Precision, Weights, prepare
 from rheostat.shape import ModelShape
 
 State: TypeAlias = tuple[Floats, ...]  # in the order of graph.state_sizes, each [1, width]
+Feeds: TypeAlias = dict[str, NDArray[np.generic]]
 Ids: TypeAlias = Sequence[int] | NDArray[np.integer]
 
+ANSWER = ("top_words", "top_probabilities")
 STRETCH = 128  # tokens that are replayed at once: more are no quicker, and take more memory
 STEPPED = 128  # so many tokens are stepped through sooner than a session to replay them is built
 
@@ -34,11 +37,32 @@ class Step(NamedTuple):
     state: State
     words: NDArray[np.int64]  # the best allowed words, best first: k, or all there are if that is fewer
     probabilities: Floats  # of these words, out of all words
-    log_probabilities: Floats  # [V], of every word, allowed or not
+    opened: NDArray[np.uint8]  # 1 for each tail cluster of an adaptive softmax that was opened for this, else 0
+
+
+@dataclass(eq=False)
+class Reading:
+    """What was made of a text: the state behind its last word, and log p of the next words as far as it is known.
+
+    Of an adaptive softmax that grows: `Engine.look_up` opens a cluster when it is first needed, and then never again.
+    """
+
+    state: State
+    log_probabilities: Floats  # [V]; `Engine.look_up` tells them
+    hidden: Floats = field(default_factory=lambda: np.empty((1, 0), np.float32))  # [1, D], to open clusters with
+    closed: set[int] = field(default_factory=set)  # clusters of which nothing is known yet; 0 is the head
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(array.nbytes for array in (*self.state, self.hidden, self.log_probabilities))
 
 
 class Engine:
-    """One cut model: `state, token → state, words`. `Engine.build` makes one of weights that are at hand."""
+    """One cut model: `state, token → state, words`. `Engine.build` makes one of weights that are at hand.
+
+    A plain softmax is one session. An adaptive one is two, of the layers and of the output layer, so that the layers
+    are not run again for another prefix of the same word, nor the output layer for words that are only read.
+    """
 
     def __init__(
         self, weights: Callable[[], Weights], shape: ModelShape, precision: Precision, threads: int = 0
@@ -50,13 +74,15 @@ class Engine:
         self._weights = weights
         self._sizes = state_sizes(shape)
         self._state_names = [f"state.{name}" for name in self._sizes]
+        self._next = [f"next.{name}" for name in self._sizes]
         self._everything = np.ones(shape.vocabulary_size, np.bool_)
+        self._clusters = shape.clusters
         self._sessions: dict[Form, Session] = {}
-        self._building = threading.Lock()
+        self._building, self._noting = threading.Lock(), threading.Lock()
         prepared = prepare(weights(), precision)
         self.weight_bytes = sum(array.nbytes for array in prepared.values())  # as they are given to the graphs
-        self._open("step", prepared)
-        self._step = self._sessions["step"].run
+        for form in self._forms:
+            self._open(form, prepared)
         del prepared
         _give_back_memory()
 
@@ -78,19 +104,59 @@ class Engine:
         """Read one token; `allowed` [V] marks the words that may be suggested, all of them without it."""
         if allowed is None:
             allowed = self._everything
-        feeds: dict[str, NDArray[np.generic]] = dict(zip(self._state_names, state, strict=True))
-        feeds |= {"token": np.array([token]), "k": np.array([k]), "allowed": allowed.view(np.uint8)}
-        words, probabilities, scores, *after = self._step(None, feeds)
+        if self._is_lazy:
+            hidden, *after = self._sessions["read"].run(None, self._token(state, token))
+            feeds = {"hidden": hidden, **_choice(k, allowed)}
+            return Step(tuple(after), *self._sessions["choose"].run([*ANSWER, "opened"], feeds))
+        feeds = self._token(state, token) | _choice(k, allowed)
+        words, probabilities, *after = self._sessions["step"].run([*ANSWER, *self._next], feeds)
         if not allowed[words].all():  # fewer are allowed than were asked for
             chosen = allowed[words]
             words, probabilities = words[chosen], probabilities[chosen]
-        return Step(tuple(after), words, probabilities, scores[0])
+        return Step(tuple(after), words, probabilities, np.empty(0, np.uint8))
+
+    def read(self, state: State, token: int) -> Reading:
+        """Read one token; `look_up` tells what may follow."""
+        if self._is_lazy:
+            hidden, *after = self._sessions["read"].run(None, self._token(state, token))
+            unknown = np.empty(self.shape.vocabulary_size, np.float32)
+            return Reading(tuple(after), unknown, hidden, set(range(len(self._clusters))))
+        feeds = self._token(state, token) | _choice(1, self._everything)
+        scores, *after = self._sessions["step"].run(["log_probabilities", *self._next], feeds)
+        return Reading(tuple(after), scores[0])
+
+    def look_up(self, reading: Reading, k: int | None = None, allowed: NDArray[np.bool_] | None = None) -> Floats:
+        """log p of every next word [V]; where only the k best of the allowed words are wanted, of these at least.
+
+        The others may have -inf in its place: words of clusters that did not have to be opened.
+        """
+        if not reading.closed:
+            return reading.log_probabilities
+        wanted = (self._everything if allowed is None else allowed).copy()
+        for cluster, words in enumerate(self._clusters):
+            if cluster and cluster not in reading.closed:
+                wanted[words] = False  # they are known: no need to open their cluster again
+        feeds = {"hidden": reading.hidden, **_choice(k or self.shape.vocabulary_size, wanted)}
+        names = ["head", *(f"tail.{tail}" for tail in range(len(self._clusters) - 1))]
+        parts = self._sessions["choose"].run(names, feeds)
+        with self._noting:  # another thread may have looked up the same reading meanwhile
+            if 0 in reading.closed:
+                reading.log_probabilities.fill(-np.inf)
+            for cluster, scores in enumerate(parts):
+                if scores.size:
+                    reading.log_probabilities[self._clusters[cluster]] = scores[0]
+                    reading.closed.discard(cluster)
+        return reading.log_probabilities
+
+    def executed_flops(self, reading: Reading) -> int:
+        """FLOPs of the last word's query, with the clusters that were looked up so far."""
+        return self.shape.executed_flops([cluster not in reading.closed for cluster in range(1, len(self._clusters))])
 
     def replay(self, state: State, ids: Ids) -> State:
         """The state after many tokens; the output layer is left out."""
         if len(ids) <= STEPPED and "replay" not in self._sessions:
             for token in ids:
-                state = self.step(state, int(token), 1).state
+                state = self.read(state, int(token)).state
             return state
         session = self._session("replay")
         for first in range(0, len(ids), STRETCH):
@@ -103,14 +169,24 @@ class Engine:
         return scores, tuple(after)
 
     @property
+    def _is_lazy(self) -> bool:
+        return len(self._clusters) > 1
+
+    @property
+    def _forms(self) -> tuple[Form, ...]:
+        """What a step is made of."""
+        return ("read", "choose") if self._is_lazy else ("step",)
+
+    @property
     def session_bytes(self) -> int:
         """About what the open sessions hold: a copy of the constants of each."""
         return sum(session.constant_bytes for session in self._sessions.values())
 
-    def _feeds(self, state: State, ids: Ids) -> dict[str, NDArray[np.generic]]:
-        feeds: dict[str, NDArray[np.generic]] = dict(zip(self._state_names, state, strict=True))
-        feeds["tokens"] = np.asarray(ids, np.int64)
-        return feeds
+    def _feeds(self, state: State, ids: Ids) -> Feeds:
+        return {"tokens": np.asarray(ids, np.int64), **dict(zip(self._state_names, state, strict=True))}
+
+    def _token(self, state: State, token: int) -> Feeds:
+        return {"token": np.array([token]), **dict(zip(self._state_names, state, strict=True))}
 
     def _session(self, form: Form) -> Session:
         """The session for a form, opened once."""
@@ -122,6 +198,10 @@ class Engine:
 
     def _open(self, form: Form, weights: Weights) -> None:
         self._sessions[form] = Session(build_graph(weights, self.shape, self.precision, form), weights, self.threads)
+
+
+def _choice(k: int, allowed: NDArray[np.bool_]) -> Feeds:
+    return {"k": np.array([k]), "allowed": allowed.view(np.uint8)}
 
 
 class Session:

@@ -1,6 +1,8 @@
 """A cut model as an ONNX graph: state in, state out (DESIGN section 6).
 
-    step      one token: the next state, log p of every word, and the k best of the words that are allowed
+    step      one token: the next state, and the k best of the words that are allowed
+    read      the first half of a step, one token: the next state, and what the output layer is given
+    choose    the other half: what the output layer is given, and the k best of the words that are allowed
     sequence  many tokens: the state after them, and log p of every word after each of them
     replay    many tokens: the state after them, and nothing else, so that the output layer is not paid for
 
@@ -11,6 +13,7 @@ inputs. Inputs and outputs (T tokens, V words):
     k [1]                        int64, how many words are wanted; more than V is V
     allowed [V]                  uint8, 1 for the words that may be suggested: prefixes, block lists and special
                                  tokens. Not bool, which Swift and Objective-C could not pass until 2026
+    hidden [1, D]                what the output layer is given
     state.{l}.c [1, m]           of every layer, and of a layer that looks back
     state.{l}.inputs             [1, (r-1)·D], its last inputs, oldest first; of an LSTM, state.{l}.h [1, m]
     top_words [k]                int64, best first; words that are not allowed come last, with probability 0
@@ -19,6 +22,15 @@ inputs. Inputs and outputs (T tokens, V words):
                                  evaluation and completion ask for is the probability
     next.{l}.…                   the state after the tokens
 
+A step of an adaptive softmax is lazy: a word of a tail cluster is at most as probable as the cluster, so that a cluster
+is opened (`If`) only if it holds allowed words and is more probable than the k-th best of the words before it. That
+changes no answer, to the last bit. It has no log p of all words; in its place, C being its tail clusters:
+
+    top_words, top_probabilities without words that are not allowed, so that there may be fewer than k
+    opened [C]                   uint8, 1 for the clusters that were opened
+    head [1, H]                  choose: log p of the words of the head
+    tail.{c} [1, N]              choose: log p of the words of a cluster, where it was opened; else [1, 0]
+
 Knows the mathematics of a model; matrices and precisions are the business of `operators`, sessions that of `engine`.
 """
 
@@ -26,7 +38,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -42,11 +53,12 @@ from rheostat.shape import ModelShape
 if TYPE_CHECKING:
     import onnx
 
-Form = Literal["step", "sequence", "replay"]
+Form = Literal["step", "read", "choose", "sequence", "replay"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 END = 2**63 - 1  # of a slice that goes to the end
 SMALL = 32  # numbers of a constant that is not worth sharing; shape inference reads such ones
+NOTHING = np.zeros((1, 0), np.float32)
 
 
 @dataclass(frozen=True)
@@ -104,26 +116,39 @@ def state_sizes(shape: ModelShape) -> dict[str, int]:
     return sizes
 
 
-def build_graph(weights: Weights, shape: ModelShape, precision: Precision, form: Form) -> Graph:
-    """The graph of a cut model, whose weights may be float32, float16, or int8 with scales."""
-    return _ModelWriter(prepare(weights, precision), shape, precision, form).graph()
+def build_graph(
+    weights: Weights, shape: ModelShape, precision: Precision, form: Form, *, every_cluster: bool = False
+) -> Graph:
+    """The graph of a cut model, whose weights may be float32, float16, or int8 with scales.
+
+    every_cluster: open all of an adaptive softmax, needed or not: what laziness is checked and measured against.
+    """
+    return _ModelWriter(prepare(weights, precision), shape, precision, form, every_cluster).graph()
 
 
 class _ModelWriter:
     """Writes one graph: embedding, layers, output layer, choice of words."""
 
-    def __init__(self, weights: Weights, shape: ModelShape, precision: Precision, form: Form) -> None:
-        self.weights, self.shape, self.form = weights, shape, form
+    def __init__(
+        self, weights: Weights, shape: ModelShape, precision: Precision, form: Form, every_cluster: bool
+    ) -> None:
+        self.weights, self.shape, self.form, self.every_cluster = weights, shape, form, every_cluster
         self.products = Products(weights, precision)
         self.writer = Writer()
-        self.one_row = form == "step"
+        self.one_row = form in ("step", "read", "choose")
+        self.reads, self.chooses = form != "choose", form in ("step", "choose")
+        self.output_name = "output.weight" if shape.is_cut else "embedding.weight"
 
     def graph(self) -> Graph:
-        hidden = self._layers(self._embedding())
-        if self.form != "replay":
-            scores = self._log_probabilities(hidden)
-            if self.one_row:
-                self._choose(scores)
+        hidden = self._layers(self._embedding()) if self.reads else "hidden"
+        if self.form == "read":
+            self.writer.apply("Identity", hidden, names=["hidden"])
+        elif self.chooses and self.shape.softmax_splits:
+            self._choose_lazily(hidden)
+        elif self.chooses:
+            self._choose(self._log_probabilities(hidden))
+        elif self.form == "sequence":
+            self._log_probabilities(hidden)
         inputs, outputs = self._inputs(), self._outputs()
         graph = self.writer.graph(f"rheostat {self.form}", inputs, outputs)
         read, named = self.writer.read, self.writer.constants.items()
@@ -133,20 +158,40 @@ class _ModelWriter:
     # Inputs and outputs
 
     def _inputs(self) -> tuple[Port, ...]:
-        state = tuple(Port(f"state.{name}", FLOAT, (1, size)) for name, size in state_sizes(self.shape).items())
-        if not self.one_row:
-            return (Port("tokens", INT64, ("T",)), *state)
-        allowed = Port("allowed", UINT8, (self.shape.vocabulary_size,))
-        return (Port("token", INT64, (1,)), Port("k", INT64, (1,)), allowed, *state)
+        ports = []
+        if self.reads:
+            ports.append(Port("token", INT64, (1,)) if self.one_row else Port("tokens", INT64, ("T",)))
+        else:
+            ports.append(Port("hidden", FLOAT, (1, self.shape.output_size)))
+        if self.chooses:
+            ports += [Port("k", INT64, (1,)), Port("allowed", UINT8, (self.shape.vocabulary_size,))]
+        return (*ports, *self._state("state"))
 
     def _outputs(self) -> tuple[Port, ...]:
-        state = tuple(Port(f"next.{name}", FLOAT, (1, size)) for name, size in state_sizes(self.shape).items())
-        if self.form == "replay":
-            return state
-        scores = Port("log_probabilities", FLOAT, (1 if self.one_row else "T", self.shape.vocabulary_size))
-        if not self.one_row:
-            return (scores, *state)
-        return (Port("top_words", INT64, ("K",)), Port("top_probabilities", FLOAT, ("K",)), scores, *state)
+        ports = []
+        if self.form == "read":
+            ports.append(Port("hidden", FLOAT, (1, self.shape.output_size)))
+        if self.chooses:
+            ports += [Port("top_words", INT64, ("K",)), Port("top_probabilities", FLOAT, ("K",))]
+        if self.chooses and self.shape.softmax_splits:
+            ports += self._lazy_outputs()
+        elif self.chooses or self.form == "sequence":
+            rows = 1 if self.one_row else "T"
+            ports.append(Port("log_probabilities", FLOAT, (rows, self.shape.vocabulary_size)))
+        return (*ports, *self._state("next"))
+
+    def _lazy_outputs(self) -> list[Port]:
+        tails = len(self.shape.softmax_splits)
+        opened = Port("opened", UINT8, (tails,))
+        if self.form == "step":
+            return [opened]
+        parts = [Port(f"tail.{cluster}", FLOAT, (1, f"N{cluster}")) for cluster in range(tails)]
+        return [opened, Port("head", FLOAT, (1, self.shape.clusters[0].stop)), *parts]
+
+    def _state(self, place: str) -> list[Port]:
+        if not self.reads:
+            return []
+        return [Port(f"{place}.{name}", FLOAT, (1, size)) for name, size in state_sizes(self.shape).items()]
 
     # Embedding
 
@@ -254,36 +299,132 @@ class _ModelWriter:
 
     def _log_probabilities(self, hidden: str) -> str:
         """log p of every word [T, V]; the clusters of an adaptive softmax are all opened."""
-        write, splits = self.writer, self.shape.softmax_splits
-        name = "output.weight" if self.shape.is_cut else "embedding.weight"
-        if not splits:
-            scores = self._product(write, hidden, name, "output.bias")
+        write = self.writer
+        if not self.shape.softmax_splits:
+            scores = self._product(write, hidden, self.output_name, "output.bias")
             return write.apply("LogSoftmax", scores, names=["log_probabilities"], axis=1)
-        head = self._cluster(hidden, slice(0, splits[0]), name, "clusters")
-        words, *clusters = write.apply_many(
-            "Split", head, write.integers(splits[0], *[1] * len(splits)), outputs=1 + len(splits), axis=1
-        )
-        parts = [words]
-        for cluster, (first, last) in zip(clusters, pairwise((*splits, self.shape.vocabulary_size)), strict=True):
-            parts.append(write.apply("Add", self._cluster(hidden, slice(first, last), name), cluster))
-        return write.apply("Concat", *parts, names=["log_probabilities"], axis=1)
+        words, clusters = self._head(hidden)
+        tails = zip(clusters, self.shape.clusters[1:], strict=True)
+        parts = [self._tail(write, hidden, cluster, rows) for cluster, rows in tails]
+        return write.apply("Concat", words, *parts, names=["log_probabilities"], axis=1)
 
-    def _cluster(self, hidden: str, rows: slice, name: str, extra: str = "") -> str:
+    def _head(self, hidden: str, name: str = "") -> tuple[str, list[str]]:
+        """log p of the words of the head [T, H], and of each tail cluster [T, 1]."""
+        head, tails = self.shape.clusters[0], len(self.shape.softmax_splits)
+        scores = self._cluster(self.writer, hidden, head, "clusters")
+        names = [name, *(f"{name}.cluster.{tail}" for tail in range(tails))] if name else []
+        sizes = self.writer.integers(head.stop, *[1] * tails)
+        words, *clusters = self.writer.apply_many("Split", scores, sizes, outputs=1 + tails, names=names, axis=1)
+        return words, clusters
+
+    def _tail(self, write: Writer, hidden: str, cluster: str, rows: slice) -> str:
+        """log p of the words of a tail cluster [T, N], from that of the cluster."""
+        return write.apply("Add", self._cluster(write, hidden, rows), cluster)
+
+    def _cluster(self, write: Writer, hidden: str, rows: slice, extra: str = "") -> str:
         """log p of some words, and of the clusters if these are the head's, among themselves."""
-        matrix = self.products.matrix(name, *([f"{extra}.weight"] if extra else []), rows=rows)
+        matrix = self.products.matrix(self.output_name, *([f"{extra}.weight"] if extra else []), rows=rows)
         bias = self.products.biases("output.bias", *([f"{extra}.bias"] if extra else []), rows=rows)
         bias_name = f"output.bias[{rows.start}:{rows.stop}]"
-        scores = matrix.product(self.writer, hidden, bias, bias_name, one_row=self.one_row)
-        return self.writer.apply("LogSoftmax", scores, axis=1)
+        scores = matrix.product(write, hidden, bias, bias_name, one_row=self.one_row)
+        return write.apply("LogSoftmax", scores, axis=1)
 
     def _choose(self, scores: str) -> None:
         """The k best of the words that are allowed."""
         write = self.writer
-        masked = write.apply("Where", write.apply("Cast", "allowed", to=BOOL), scores, write.number(-np.inf))
         most = write.apply("Min", "k", write.integers(self.shape.vocabulary_size))
-        best, words = write.apply_many("TopK", masked, most, outputs=2, axis=1)
+        best, words = write.apply_many("TopK", _masked(write, scores, "allowed"), most, outputs=2, axis=1)
         write.apply("Squeeze", words, write.integers(0), names=["top_words"])
         write.apply("Exp", write.apply("Squeeze", best, write.integers(0)), names=["top_probabilities"])
+
+    def _choose_lazily(self, hidden: str) -> None:
+        """The same of an adaptive softmax, whose tail clusters are opened where they may hold one of the k best.
+
+        Clusters come in the order of their ids, and TopK prefers the first of equals: as probable as the k-th best is
+        not enough for a later word.
+        """
+        write = self.writer
+        words, clusters = self._head(hidden, "head" if self.form == "choose" else "")
+        most = write.apply("Min", "k", write.integers(self.shape.vocabulary_size))
+        # Fewer than k are filled up, so that there always is a k-th best to compare with.
+        filling = write.apply("Expand", write.number(-np.inf), write.apply("Concat", write.integers(1), most, axis=0))
+        allowed = _allowed(write, self.shape.clusters[0])
+        candidates = write.apply("Concat", _masked(write, words, allowed), filling, axis=1)
+        best, ids = write.apply_many("TopK", candidates, most, outputs=2, axis=1)
+        opened = []
+        for place, (cluster, rows) in enumerate(zip(clusters, self.shape.clusters[1:], strict=True)):
+            condition = self._may_matter(place, cluster, rows, best)
+            opened.append(write.apply("Cast", condition, to=UINT8))
+            branch = self._opened(write.body(f"open.{place}"), hidden, cluster, rows, (best, ids), most)
+            stay = _branch(write.body(f"leave.{place}"), best, ids, write.constant("nothing", NOTHING))
+            best, ids, _ = write.apply_many(
+                "If",
+                condition,
+                outputs=3,
+                names=[f"{name}.{place}" for name in ("best", "words", "tail")],
+                then_branch=branch,
+                else_branch=stay,
+            )
+        write.apply("Concat", *opened, names=["opened"], axis=0)
+        self._answer(best, ids)
+
+    def _may_matter(self, place: int, cluster: str, rows: slice, best: str) -> str:
+        """Whether a cluster has to be opened [1]: it is probable enough and, which takes longer to see, has words."""
+        write = self.writer
+        if self.every_cluster:
+            return write.constant("yes", np.array([True]))
+        probable = write.apply("Greater", cluster, write.apply("ReduceMin", best, axes=[1]))
+        look, skip = write.body(f"look.{place}"), write.body(f"skip.{place}")
+        some = look.apply("ReduceMax", _allowed(look, rows), axes=[0])
+        answers = [
+            look.apply("Cast", some, to=BOOL),
+            skip.apply("Identity", skip.constant("no", np.array([False]))),
+        ]
+        then, other = (
+            body.graph(body.prefix, [], [Port(answer, BOOL, (1,))])
+            for body, answer in zip((look, skip), answers, strict=True)
+        )
+        return write.apply("If", probable, then_branch=then, else_branch=other)
+
+    def _opened(
+        self, write: Writer, hidden: str, cluster: str, rows: slice, best: tuple[str, str], most: str
+    ) -> Message:
+        """The branch that opens a cluster."""
+        # No word above its cluster, however a processor rounds: the comparison that leaves clusters out relies on it.
+        scores = write.apply("Min", self._tail(write, hidden, cluster, rows), cluster)
+        candidates = write.apply("Concat", best[0], _masked(write, scores, _allowed(write, rows)), axis=1)
+        values, places = write.apply_many("TopK", candidates, most, outputs=2, axis=1)
+        last = write.apply("Sub", most, write.integers(1))
+        before = write.apply("GatherElements", best[1], write.apply("Min", places, last), axis=1)
+        new = write.apply("Add", write.apply("Sub", places, most), write.integers(rows.start))
+        words = write.apply("Where", write.apply("Less", places, most), before, new)
+        return _branch(write, values, words, scores)
+
+    def _answer(self, best: str, words: str) -> None:
+        """What was found, without what filled it up."""
+        write = self.writer
+        found = write.apply("Greater", write.apply("Squeeze", best, write.integers(0)), write.number(-np.inf))
+        write.apply("Compress", write.apply("Squeeze", words, write.integers(0)), found, names=["top_words"], axis=0)
+        values = write.apply("Compress", write.apply("Squeeze", best, write.integers(0)), found, axis=0)
+        write.apply("Exp", values, names=["top_probabilities"])
+
+
+def _allowed(write: Writer, rows: slice) -> str:
+    """Which words of a cluster are allowed."""
+    return write.apply("Slice", "allowed", *[write.integers(bound) for bound in (rows.start, rows.stop, 0)])
+
+
+def _masked(write: Writer, scores: str, allowed: str) -> str:
+    return write.apply("Where", write.apply("Cast", allowed, to=BOOL), scores, write.number(-np.inf))
+
+
+def _branch(write: Writer, best: str, words: str, scores: str) -> Message:
+    """A branch of an `If`: the k best so far [1, k], their ids, and log p of the words of an opened cluster [1, N]."""
+    sizes = {"best": "K", "words": "K", "scores": "N"}
+    ports = [Port(write.prefix + name, INT64 if name == "words" else FLOAT, (1, size)) for name, size in sizes.items()]
+    for value, port in zip((best, words, scores), ports, strict=True):
+        write.apply("Identity", value, names=[port.name])
+    return write.graph(write.prefix, [], ports)
 
 
 def _new_share(write: Writer, z: str, f: str) -> str:

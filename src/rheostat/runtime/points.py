@@ -17,25 +17,13 @@ from typing import TypeAlias
 from rheostat import knob as knob_positions
 from rheostat.model_file import ModelFile, open_model
 from rheostat.operating_point import OperatingPoint, cut
-from rheostat.runtime.engine import Engine, State
+from rheostat.runtime.engine import Engine, Reading
 from rheostat.runtime.history import History
-from rheostat.runtime.quantization import Floats, Precision, Weights, prepare
+from rheostat.runtime.quantization import Precision, Weights, prepare
 
 DEFAULT_CACHE_BYTES = 256 << 20
 
 Position: TypeAlias = tuple[float | None, str | None]  # a knob's share, or a stored point's name
-
-
-@dataclass(frozen=True, eq=False)
-class Reading:
-    """What was made of a text: the state behind its last word, and log p of every next word."""
-
-    state: State
-    log_probabilities: Floats  # [V]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(array.nbytes for array in (*self.state, self.log_probabilities))
 
 
 @dataclass(frozen=True, eq=False)

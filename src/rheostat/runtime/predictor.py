@@ -18,7 +18,8 @@ import numpy as np
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.operating_point import OperatingPoint
 from rheostat.runtime.completion import Completion
-from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Points, Reading, Serving
+from rheostat.runtime.engine import Reading
+from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Points, Serving
 from rheostat.runtime.quantization import Precision
 from rheostat.runtime.user_words import UserWords
 from rheostat.runtime.writing import DEFAULT_LIMIT, Suggestion, Typed, as_context, compose, distinct, split_typed
@@ -112,35 +113,62 @@ class Predictor:
         """The same for a text as it stands before the cursor: its last word may be unfinished."""
         return self._suggest(split_typed(text, self._tokenizer, self._context), k)
 
+    def executed_flops(self, text: str, k: int = 3, prefix: str = "") -> int:
+        """FLOPs of the query that `suggest` answers for this text: those of clusters that stay closed are not executed.
+
+        Of a plain softmax, the static count of the point. A text that was asked for before counts with all that was.
+        """
+        self.suggest(text, k, prefix)
+        serving, typed = self._serving, as_context(text, self._tokenizer, prefix, self._context)
+        return serving.engine.executed_flops(self._reading(serving, typed.words))
+
     def _suggest(self, typed: Typed, k: int) -> list[Suggestion]:
         if not 1 <= k <= LARGEST_K:
             raise RheostatError(f"{k} suggestions were asked for; expected 1 to {LARGEST_K}")
-        log_probabilities = self.read(typed.words)
-        best = self._completion.best(log_probabilities, typed.prefix, k + SPARE, attach=typed.attaches)
-        words = zip((self.vocabulary.words[i] for i in best.ids.tolist()), best.probabilities.tolist(), strict=True)
-        found = [compose(word, p, typed, self._casing, tokenizer=self._tokenizer) for word, p in words]
-        unknown = float(np.exp(log_probabilities[self.vocabulary.unknown_id]))
-        return distinct([*found, *self._taught(typed, k, unknown)], k)
+        serving = self._serving  # one for the whole query, whatever is turned meanwhile
+        reading = self._reading(serving, typed.words)
+        # A lazy output layer may open more for every further word: spare ones are asked for where they are needed.
+        found = self._found(serving, reading, typed, k if self.shape.softmax_splits else k + SPARE)
+        if self.shape.softmax_splits and len(distinct(found, k)) < k:
+            found = self._found(serving, reading, typed, k + SPARE)
+        return distinct([*found, *self._taught(serving, reading, typed, k)], k)
 
-    def _taught(self, typed: Typed, k: int, unknown: float) -> list[Suggestion]:
+    def _found(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
+        """The k best words of the model as they are shown: some may look alike."""
+        allowed = self._completion.allowed_mask(typed.prefix, attach=typed.attaches) if reading.closed else None
+        log_probabilities = serving.engine.look_up(reading, k, allowed)
+        best = self._completion.best(log_probabilities, typed.prefix, k, attach=typed.attaches)
+        words = zip((self.vocabulary.words[i] for i in best.ids.tolist()), best.probabilities.tolist(), strict=True)
+        return [compose(word, p, typed, self._casing, tokenizer=self._tokenizer) for word, p in words]
+
+    def _unknown(self, serving: Serving, reading: Reading) -> float:
+        """The probability of a word that the model does not know."""
+        only = np.zeros(len(self.vocabulary), np.bool_)
+        only[self.vocabulary.unknown_id] = True
+        return float(np.exp(serving.engine.look_up(reading, 1, only)[self.vocabulary.unknown_id]))
+
+    def _taught(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
         """The user's own words: the best is as probable as a word unknown to the model, older and rarer ones less."""
         words = self.user_words.with_prefix(typed.prefix, k)
         words = [word for word in words if word.word.lower() not in self._never]
         if not words or (typed.attaches and typed.prefix):
             return []
-        first = words[0].score
+        first, unknown = words[0].score, self._unknown(serving, reading)
         return [
             Suggestion(word.word, unknown * 2.0 ** (word.score - first), "user", len(typed.prefix)) for word in words
         ]
 
     def read(self, words: list[str]) -> np.ndarray:
         """log p of every next word [V] after these words of the model's; an unknown one is read as `<unk>`."""
-        serving = self._serving  # one for the whole query, whatever is turned meanwhile
+        serving = self._serving
+        return serving.engine.look_up(self._reading(serving, words))
+
+    def _reading(self, serving: Serving, words: list[str]) -> Reading:
         ids = self.vocabulary.encode(words) or [self.vocabulary.end_id]
         known, reading = serving.history.longest(ids)
         if reading is None or known < len(ids):
             reading = _read_on(serving, ids, known, reading)
-        return reading.log_probabilities
+        return reading
 
     # The user's words
 
@@ -226,8 +254,8 @@ def _read_on(serving: Serving, ids: list[int], known: int, reading: Reading | No
     if stepped > known:
         state = engine.replay(state, ids[known:stepped])
     for place in range(stepped, len(ids)):
-        step = engine.step(state, ids[place], 1)
-        state, reading = step.state, Reading(step.state, step.log_probabilities)
+        reading = engine.read(state, ids[place])
+        state = reading.state
         history.put(ids[: place + 1], reading, reading.size_bytes)
     assert reading is not None  # there was something new
     return reading

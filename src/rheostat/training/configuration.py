@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from rheostat.corpus import CorpusConfig
 from rheostat.shape import Cell, ModelShape
+from rheostat.splits import query_splits
 from rheostat.training.graded import GradedConfig
 from rheostat.training.regularization import RegularizationConfig
 
@@ -23,6 +25,7 @@ class ModelConfig:
     hidden_size: int = 1550  # of all layers but the last, which is as wide as the embedding
     windows: tuple[int, ...] = (2,)  # of the first layers; one for the rest
     softmax_splits: tuple[int, ...] = ()  # first word id of each tail cluster; empty: a plain softmax
+    softmax_tails: int = 0  # in their place: so many tail clusters, split where a query is expected to be quickest
     parameters: int = 0  # if given, the hidden size is solved for: the largest model with at most so many
 
     def __post_init__(self) -> None:
@@ -30,6 +33,17 @@ class ModelConfig:
             raise ValueError("layers, hidden_size and windows must be at least 1, embedding_size at least 0")
         if len(self.windows) > self.layers:
             raise ValueError(f"windows names {len(self.windows)} layers; the model has {self.layers}")
+        if self.softmax_splits and self.softmax_tails:
+            raise ValueError("softmax_splits and softmax_tails are both given; expected one: leave the other out")
+
+    def with_splits(self, counts: Sequence[int]) -> ModelConfig:
+        """The same model, whose splits are chosen for these counts of its words if the recipe leaves that open."""
+        if not self.softmax_tails:
+            return self
+        if not self.embedding_size:
+            raise ValueError("softmax_tails without an embedding_size; expected one: splits depend on it")
+        splits = query_splits(counts, self.embedding_size, self.softmax_tails)
+        return replace(self, softmax_splits=splits, softmax_tails=0)
 
     def shape(self, vocabulary_size: int) -> ModelShape:
         """The shape of this model with a vocabulary of that size."""

@@ -165,7 +165,7 @@ def _make_model(request: Request, recipe: TrainingRecipe, corpus: Corpus) -> tup
             ranking = file.ranking(recipe.graded.ranking or None)  # so that the filters to leave last come first
             return LanguageModel.from_weights(file.shape, reorder(file.weights(), file.shape, ranking)), ranking
     try:
-        shape = recipe.model.shape(len(corpus.vocabulary))
+        shape = recipe.model.with_splits(corpus.counts).shape(len(corpus.vocabulary))
     except ValueError as error:
         raise RecipeError(f"model: {error}") from None
     return LanguageModel(shape), None
@@ -181,9 +181,11 @@ def _describe(corpus: Corpus, shape: ModelShape) -> str:
         f"{name} {split.tokens:,} tokens ({split.unknown_rate:.2%} <unk>)" for name, split in corpus.splits.items()
     )
     layers = " ".join(map(str, shape.hidden_sizes))
+    tails = f", softmax split at {' '.join(map(str, shape.softmax_splits))}" if shape.softmax_splits else ""
     return (
         f"corpus: {splits}; vocabulary {len(corpus.vocabulary):,}\n"
-        f"model: {shape.cell}, layers {layers}, {shape.parameters:,} parameters, {shape.flops / 1e6:.2f} MFLOPs a query"
+        f"model: {shape.cell}, layers {layers}{tails}, {shape.parameters:,} parameters, "
+        f"{shape.flops / 1e6:.2f} MFLOPs a query"
     )
 
 

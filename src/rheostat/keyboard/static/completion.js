@@ -8,6 +8,7 @@ const PART = 2;
 
 export class Completion {
   constructor(words, suggestible) {
+    this.size = words.length;
     this.whole = makeIndex(words, suggestible, WHOLE);
     this.parts = makeIndex(words, suggestible, PART);
   }
@@ -24,6 +25,13 @@ export class Completion {
       best.length = Math.min(best.length, k);
     }
     return best.map(({ id, value }) => ({ id, probability: Math.exp(value) }));
+  }
+
+  /** One byte a word: 1 for those that begin with a prefix. */
+  allowed(prefix, attach) {
+    const mask = new Uint8Array(this.size);
+    for (const id of this.idsWithPrefix(matchingForm(prefix), attach)) mask[id] = 1;
+    return mask;
   }
 
   idsWithPrefix(form, attach) {

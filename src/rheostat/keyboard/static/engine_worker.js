@@ -129,11 +129,12 @@ class Model {
   constructor(session, manifest, position, vocabulary, suggestible, casing) {
     Object.assign(this, { session, position, vocabulary, tokenizer: manifest.tokenizer });
     this.parts = manifest.state;
+    // The lazy output layer of an adaptive softmax gives the best words, and not the probabilities of all.
+    this.lazy = !manifest.graphs.step.outputs.some(({ name }) => name === "log_probabilities");
     this.ids = new Map(vocabulary.map((word, id) => [word, id]));
     this.completion = new Completion(vocabulary, suggestible);
     this.casing = new Map(casing ? casing.split("\n").map((spelling) => [spelling.toLowerCase(), spelling]) : []);
-    this.everything = new runtime.Tensor("uint8", new Uint8Array(vocabulary.length).fill(1), [vocabulary.length]);
-    this.one = new runtime.Tensor("int64", BigInt64Array.of(1n), [1]);
+    this.everything = new Uint8Array(vocabulary.length).fill(1);
     this.times = [];
   }
 
@@ -145,12 +146,30 @@ class Model {
   async suggest(text, k) {
     const typed = splitTyped(text, this.tokenizer);
     const ids = typed.words.map((word) => this.ids.get(word) ?? this.ids.get(UNKNOWN));
-    const logProbabilities = await this.#read(ids.length ? ids : [this.ids.get(END)]);
-    const best = this.completion.best(logProbabilities, typed.prefix, k + SPARE, typed.attaches);
-    return distinct(
-      best.map(({ id, probability }) => compose(this.vocabulary[id], probability, typed, this.casing, this.tokenizer)),
-      k,
-    );
+    const read = ids.length ? ids : [this.ids.get(END)];
+    const found = async (wanted) => {
+      const best = this.lazy ? await this.#choose(read, typed, wanted) : await this.#best(read, typed, wanted);
+      const shown = best.map(({ id, probability }) => compose(this.vocabulary[id], probability, typed, this.casing, this.tokenizer));
+      return distinct(shown, k);
+    };
+    const few = this.lazy ? await found(k) : [];
+    return few.length < k ? found(k + SPARE) : few;
+  }
+
+  async #best(ids, typed, k) {
+    return this.completion.best(await this.#read(ids), typed.prefix, k, typed.attaches);
+  }
+
+  /** The k best words after these ids, from the graph itself: the last word is read anew for every prefix. */
+  async #choose(ids, typed, k) {
+    await this.#read(ids.slice(0, -1));
+    const allowed = this.completion.allowed(typed.prefix, typed.attaches);
+    const outputs = await this.#run(this.#readings.at(-1)?.state ?? this.#initialState(), ids.at(-1), k, allowed, [
+      "top_words",
+      "top_probabilities",
+    ]);
+    const probabilities = outputs.top_probabilities.data;
+    return Array.from(outputs.top_words.data, (id, place) => ({ id: Number(id), probability: probabilities[place] }));
   }
 
   /** Time some queries, so that there is a figure at once; the first ones warm up. */
@@ -162,11 +181,11 @@ class Model {
     this.times.splice(0, 2);
   }
 
-  /** log p of every next word after these ids; what was read before is not read again. */
+  /** log p of every next word after these ids, unless the output layer is lazy; what was read before is kept. */
   async #read(ids) {
     let known = 0;
     while (known < ids.length && this.#readings[known]?.id === ids[known]) known += 1;
-    if (known === ids.length && !this.#readings[known - 1].logProbabilities) known -= 1;
+    if (!this.lazy && known === ids.length && !this.#readings[known - 1].logProbabilities) known -= 1;
     this.#readings.length = Math.min(this.#readings.length, known);
     for (const id of ids.slice(known)) {
       const state = this.#readings.at(-1)?.state ?? this.#initialState();
@@ -174,7 +193,7 @@ class Model {
       const forgotten = this.#readings.at(-1 - REMEMBERED);
       if (forgotten) forgotten.logProbabilities = null;
     }
-    return this.#readings.at(-1).logProbabilities;
+    return this.#readings.at(-1)?.logProbabilities;
   }
 
   #initialState() {
@@ -185,11 +204,18 @@ class Model {
   }
 
   async #step(state, id) {
-    const feeds = { token: new runtime.Tensor("int64", BigInt64Array.of(BigInt(id)), [1]), k: this.one, allowed: this.everything };
+    const states = this.parts.map(({ output }) => output);
+    const outputs = await this.#run(state, id, 1, this.everything, this.lazy ? states : ["log_probabilities", ...states]);
+    return { state: states.map((name) => outputs[name]), logProbabilities: outputs.log_probabilities?.data };
+  }
+
+  async #run(state, id, k, allowed, wanted) {
+    const number = (value) => new runtime.Tensor("int64", BigInt64Array.of(BigInt(value)), [1]);
+    const feeds = { token: number(id), k: number(k), allowed: new runtime.Tensor("uint8", allowed, [allowed.length]) };
     this.parts.forEach(({ input }, place) => (feeds[input] = state[place]));
     const start = performance.now();
-    const outputs = await this.session.run(feeds, ["log_probabilities", ...this.parts.map(({ output }) => output)]);
+    const outputs = await this.session.run(feeds, wanted);
     this.times = [...this.times.slice(1 - TIMED - 2), performance.now() - start];
-    return { state: this.parts.map(({ output }) => outputs[output]), logProbabilities: outputs.log_probabilities.data };
+    return outputs;
   }
 }
