@@ -61,8 +61,17 @@ RANKED := runs/ptb-qrnn.safetensors
 LEARNED := runs/ptb-learned.safetensors
 PTB := --data $(DATA)/ptb
 RECOVER = $(BIN)/rheostat recover --recipe fast $(PTB)
+NGRAM = $(BIN)/rheostat ngram --check
+UNTRAINED = $(BIN)/rheostat train --untrained $(PTB)
+# Times want a quiet machine: delete a results file to measure it again.
+BENCH = $(BIN)/rheostat bench $(PTB) --meter auto
+KNOBS := --knob 1 --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4
+BESIDE := --beside runs/ptb-awd-lstm.safetensors --beside runs/ptb-skip-lstm.safetensors --beside runs/ptb-dense-60.safetensors
+POINTS := --knob 1 --point taylor-searched-0.8 --point taylor-searched-0.6 --point l0-0.8 --point l0-0.7 --point l0-0.6 --point l0-0.5
+DAYS := ordinary-day busy-device flapping-battery
+REPORTED := ptb ptb-learned ptb-graded ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram chat-ngram $(DAYS:%=govern-%)
 reproduce: $(VENV)/test.done
-	mkdir -p runs
+	mkdir -p runs/untrained
 	test -f runs/ptb-r1.safetensors || $(BIN)/rheostat prune $(MODELS)/ptb-qrnn.safetensors --criterion random --seed 1 --name random-1 -o runs/ptb-r1.safetensors
 	test -f runs/ptb-r2.safetensors || $(BIN)/rheostat prune runs/ptb-r1.safetensors --criterion random --seed 2 --name random-2 -o runs/ptb-r2.safetensors
 	test -f runs/ptb-r3.safetensors || $(BIN)/rheostat prune runs/ptb-r2.safetensors --criterion random --seed 3 --name random-3 -o runs/ptb-r3.safetensors
@@ -79,11 +88,25 @@ reproduce: $(VENV)/test.done
 	test -f runs/ptb-u6.safetensors || $(RECOVER) runs/ptb-u5.safetensors --ranking random-1 --knob 0.8 --rank 16 --name random-1-0.8-rank-16 -o runs/ptb-u6.safetensors
 	test -f $(LEARNED) || $(RECOVER) runs/ptb-u6.safetensors --point l0-0.6 --name l0-0.6-updated -o $(LEARNED)
 	$(BIN)/rheostat sweep $(LEARNED) $(PTB) --stored -o results/ptb-learned.json
+	test -f runs/ptb-l0-40.safetensors || $(BIN)/rheostat prune $(RANKED) --criterion l0 --recipe fast --knob 0.4 $(PTB) -o runs/ptb-l0-40.safetensors
 	if test -d runs/ptb-graded; then $(BIN)/rheostat train --resume -o runs/ptb-graded; \
-	else $(BIN)/rheostat train ptb-graded --from $(RANKED) $(PTB) -o runs/ptb-graded; fi
+	else $(BIN)/rheostat train ptb-graded --from runs/ptb-l0-40.safetensors $(PTB) -o runs/ptb-graded; fi
 	cp runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors
 	$(BIN)/rheostat sweep runs/ptb-graded.safetensors $(PTB) -o results/ptb-graded.json
-	$(BIN)/rheostat report results/ptb.json results/ptb-learned.json results/ptb-graded.json -o docs/results
+	$(BIN)/python -c 'import kenlm' 2>/dev/null || $(BIN)/pip $(PIP_INSTALL) -e '.[ngram]'  # needs a C++ compiler
+	test -f results/ptb-ngram.json || $(NGRAM) ptb $(PTB) -o results/ptb-ngram.json
+	test -f results/chat-ngram.json || $(NGRAM) chat -o results/chat-ngram.json
+	test -f runs/untrained/awd-lstm/model.safetensors || $(UNTRAINED) ptb-awd-lstm -o runs/untrained/awd-lstm
+	test -f runs/untrained/skip-lstm/model.safetensors || $(UNTRAINED) ptb-skip-lstm -o runs/untrained/skip-lstm
+	test -f runs/untrained/dense-60/model.safetensors || $(UNTRAINED) ptb-fast --set model.hidden_size=1050 -o runs/untrained/dense-60
+	for name in awd-lstm skip-lstm dense-60; do cp runs/untrained/$$name/model.safetensors runs/ptb-$$name.safetensors; done
+	test -f results/ptb-bench.json || $(BENCH) runs/ptb-ma.safetensors $(KNOBS) $(BESIDE) -o results/ptb-bench.json
+	test -f results/ptb-learned-bench.json || $(BENCH) $(LEARNED) $(POINTS) -o results/ptb-learned-bench.json
+	test -f results/ptb-graded-bench.json || $(BENCH) runs/ptb-graded.safetensors $(KNOBS) -o results/ptb-graded-bench.json
+	for day in $(DAYS); do test -f results/govern-$$day.json || { \
+	$(BIN)/rheostat govern --trace tests/data/traces/$$day.csv --model runs/ptb-graded.safetensors -o runs/govern-$$day && \
+	cp runs/govern-$$day/govern.json results/govern-$$day.json; } || exit 1; done
+	$(BIN)/rheostat report $(foreach file,$(REPORTED),results/$(file).json) --model $(LEARNED) -o docs/results
 
 clean:
 	rm -rf $(VENV) $(LIGHT) $(ARM) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -77,6 +77,12 @@ class Description:
         """How text becomes words; "ptb" where the file does not say."""
         return cast(Tokenizer, self.text.get("tokenizer", DEFAULT_TOKENIZER))
 
+    @property
+    def trained(self) -> bool:
+        """False of a file that says it was written before the first step; such a model is for measuring time."""
+        run = self.provenance.get("run")
+        return not (isinstance(run, Mapping) and run.get("steps") == 0)
+
 
 def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
     """The description in the metadata, checked against the tensors."""

@@ -161,6 +161,17 @@ def test_splits_are_chosen_from_the_counts_of_the_corpus(
         assert file.description.recipe["model"]["softmax_tails"] == 2
 
 
+def test_an_untrained_model_says_so(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    answer = rheostat(
+        "train", recipe_file, "--data", corpus_folder, "--set", "model.cell=lstm", "--set", "model.windows=[]",
+        "--untrained", "-o", out, "--json",
+    )  # fmt: skip
+    assert json.loads(answer) == {"model": str(out / "model.safetensors"), "steps": 0}
+    with open_model(out / "model.safetensors") as file:
+        assert file.shape.cell == "lstm" and not file.description.trained
+
+
 def test_adaptive_softmax_trains(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     splits = ["--set", "model.softmax_splits=[5, 9]"]
     answer = rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *splits, "--json")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from models import write_tiny, write_words
+from models import TINY, write_tiny, write_words
 from rheostat.benchmark import latency, machine
 from rheostat.benchmark.latency import BenchConfig, Position, Typist, bench, median_interval, r_squared, turn_sizes
 from rheostat.benchmark.machine import parse_cpus, pinned, read_conditions, was_throttled
@@ -30,7 +30,7 @@ from rheostat.errors import CorpusError, OperatingPointError, RheostatError
 from rheostat.runtime.engine import Engine
 from rheostat.runtime.predictor import Predictor
 from rheostat.runtime.writing import context_words
-from rheostat.shape import ModelShape
+from rheostat.shape import Cell, ModelShape
 from rheostat.vocabulary import END, UNKNOWN, Tokenizer
 
 WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees", "we", "to", "a", "and")
@@ -38,6 +38,7 @@ SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
 QUICK = BenchConfig(queries=20, warm_up=2, memory=False, threads=1)
 KNOBS = [Position(knob) for knob in (1.0, 0.7, 0.4)]
 NOTHING = NoMeter()
+LSTMS: tuple[Cell, ...] = ("lstm", "skip-lstm")
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +110,23 @@ def test_points_take_turns(model: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(Typist, "type", lambda self, n: order.append(self.position.label) or type_queries(self, n))
     bench(model, KNOBS[:2], sample(), QUICK, NOTHING)
     assert order == ["1", "0.7", "1", "0.7", "0.7", "1"]  # warm-up, then two turns
+
+
+def test_models_beside_it_take_turns_with_its_points(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+    type_queries = Typist.type
+    monkeypatch.setattr(Typist, "type", lambda self, n: order.append(self.shape.cell) or type_queries(self, n))
+    others = [
+        write_tiny(tmp_path / f"{cell}.safetensors", cell, provenance={"run": {"steps": steps}})
+        for cell, steps in zip(LSTMS, (0, 7), strict=True)
+    ]
+    contents = bench(model, KNOBS[:1], sample(), QUICK, NOTHING, beside=others)
+    assert order[3:] == ["qrnn", "lstm", "skip-lstm", "lstm", "skip-lstm", "qrnn"]
+    assert [part["subject"]["model"] for part in contents["beside"]] == ["lstm.safetensors", "skip-lstm.safetensors"]
+    assert [part["subject"]["trained"] for part in (contents, *contents["beside"])] == [True, False, True]
+    assert [part["rows"][0]["flops"] for part in contents["beside"]] == [TINY[cell].flops for cell in LSTMS]
 
 
 def test_two_positions_of_one_point_are_measured_once(model: Path) -> None:
@@ -347,6 +365,12 @@ def test_stored_points_are_measured_where_there_is_no_ranking(tmp_path: Path, mo
     path = write_tiny(tmp_path / "m.safetensors", default_ranking=None, rankings=[])
     rows = json.loads(run(path, "--queries", 2, "--meter", "none", "--json"))["rows"]
     assert [row["label"] for row in rows] == ["1", "l0-0.5", "second"]
+
+
+def test_models_of_other_words_are_not_measured_beside_it(model: Path, tmp_path: Path) -> None:
+    other = write_tiny(tmp_path / "other.safetensors", "lstm", text={"tokenizer": "ptb"})
+    with pytest.raises(RheostatError, match="expected models of the same words"):
+        run(model, "--beside", other, "--queries", 2)
 
 
 def test_meters_are_listed_without_a_model() -> None:

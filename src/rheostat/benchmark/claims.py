@@ -255,7 +255,7 @@ def _order(corpus: str, first: Measurement, second: Measurement) -> Fact:
 def _(check: published.Linear, evidence: Evidence) -> list[Fact]:
     facts = []
     name = {"latency_ms": "latency", "energy_mj": "energy"}[check.metric]
-    for bench in evidence.collection.benches:
+    for bench in (one for one in evidence.collection.benches if not one.is_beside):
         found = bench.latency_r_squared if check.metric == "latency_ms" else bench.energy_r_squared
         where = f"{bench.subject['model']} on {bench.provenance['machine']['processor']}"
         if found is None:

@@ -15,10 +15,12 @@ import numpy as np
 from rheostat.benchmark.evidence import DENSE, CorpusEvidence, Measurement
 from rheostat.benchmark.figures import FONT_SIZE, OTHER, STYLES, figure_at, log_perplexity
 from rheostat.benchmark.published import load_published
-from rheostat.benchmark.results import BenchResults, BenchRow
+from rheostat.benchmark.results import BenchResults, BenchRow, NGramResults
 
 FRONT = {"color": "#999999", "linewidth": 7, "alpha": 0.45, "zorder": 1}
 LINE = "#0072B2"
+NGRAM = "#555555"
+ABOVE_NGRAMS = 1.03
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class Family:
 class Panel:
     label: str
     cost: Callable[[Measurement], float | None]
+    is_latency: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,11 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
 
 
 def largest_shown(on: CorpusEvidence) -> float | None:
-    """The paper leaves out what is above its cut-off; the same multiple of our full model's perplexity."""
+    """A little above n-grams, as what is worse than them is of no use. Without them: the paper leaves out what is above
+    its cut-off; the same multiple of our full model's perplexity.
+    """
+    if on.ngrams:
+        return ABOVE_NGRAMS * max(one.test_perplexity for one in on.ngrams)
     published = load_published()
     theirs = published.table("ptb").full.test_perplexity
     return on.full.test_perplexity * published.cut_offs.figure_test_perplexity / theirs if on.full else None
@@ -89,13 +96,13 @@ def panels(on: CorpusEvidence) -> list[Panel]:
     chosen = [Panel("share of the whole model's FLOPs (%)", lambda one: 100 * one.flops_fraction)]
     if on.bench is None:
         return chosen
-    bench = on.bench.path.name
+    bench = ", ".join(one.path.name for one in on.cost_benches)
     estimate = ", ESTIMATE" if any(row.estimate for row in on.bench.rows) else ""
-    for label, quantity in (
-        (f"latency (ms/query), {bench}", lambda row: row.latency_ms),
-        (f"energy (mJ/query{estimate}), {bench}", lambda row: row.energy_mj),
+    for label, quantity, is_latency in (
+        (f"latency (ms/query), {bench}", lambda row: row.latency_ms, True),
+        (f"energy (mJ/query{estimate}), {bench}", lambda row: row.energy_mj, False),
     ):
-        panel = Panel(label, _cost_of(on, quantity))
+        panel = Panel(label, _cost_of(on, quantity), is_latency)
         if len({cost for one in on.measurements if (cost := panel.cost(one)) is not None}) > 1:
             chosen.append(panel)
     return chosen
@@ -118,6 +125,8 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
         all_axes = np.atleast_1d(figure.subplots(len(chosen), 1))
         for panel, axes in zip(chosen, all_axes, strict=True):
             _draw_panel(axes, panel, families(on))
+            for ngram in on.ngrams:
+                _draw_ngram(axes, ngram, panel.is_latency and _same_machine(ngram, on.bench))
             _bound(axes, largest_shown(on))
         handles, labels = all_axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=FONT_SIZE - 2)
@@ -151,6 +160,18 @@ def _draw_panel(axes: Any, panel: Panel, groups: Sequence[Family]) -> None:
     axes.set_xlabel(panel.label)
     axes.set_ylabel("test perplexity\n(log scale)")
     axes.grid(alpha=0.3)
+
+
+def _same_machine(one: NGramResults, bench: BenchResults | None) -> bool:
+    return bench is not None and one.provenance["machine"] == bench.provenance["machine"]
+
+
+def _draw_ngram(axes: Any, one: NGramResults, with_latency: bool) -> None:
+    """A line, as it costs no FLOPs and turns no knob; and a point on it where its time can be compared."""
+    label = f"{one.subject['model']} (no network)"
+    axes.axhline(one.test_perplexity, color=NGRAM, linestyle="--", linewidth=2, label=label, zorder=1)
+    if with_latency:
+        axes.plot([one.latency_ms], [one.test_perplexity], color=NGRAM, marker="d", markersize=11, linestyle="none")
 
 
 def _bound(axes: Any, largest: float | None) -> None:

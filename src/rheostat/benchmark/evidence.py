@@ -6,7 +6,7 @@ how files are matched with each other; no verdicts and no pictures.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from rheostat.benchmark.kept_filters import KeptFilters
 from rheostat.benchmark.learned import GRADED, Comparison, compare
 from rheostat.benchmark.published import Row as PublishedRow
 from rheostat.benchmark.published import load_published
-from rheostat.benchmark.results import BenchResults, BenchRow, Collection, Point, SweepResults
+from rheostat.benchmark.results import BenchResults, BenchRow, Collection, NGramResults, Point, SweepResults
 from rheostat.errors import RheostatError
 
 SAME_SHARE = 0.02  # shares of FLOPs this near are the same: the paper sets 69 % beside 70 %
@@ -65,6 +65,7 @@ class CorpusEvidence:
     benches: tuple[BenchResults, ...]
     baselines: tuple[Measurement, ...]
     baseline_benches: tuple[BenchResults, ...]
+    ngrams: tuple[NGramResults, ...] = ()
     kept: KeptFilters | None = None
 
     @property
@@ -77,8 +78,16 @@ class CorpusEvidence:
 
     @property
     def bench(self) -> BenchResults | None:
-        """One machine for a whole table: the first whose energy was measured, else the first."""
+        """The first whose energy was measured, else the first."""
         return next((bench for bench in self.benches if bench.has_measured_energy), next(iter(self.benches), None))
+
+    @property
+    def cost_benches(self) -> list[BenchResults]:
+        """One machine for a whole table: that bench, and those made on the same machine in the same way."""
+        chosen = self.bench
+        if chosen is None:
+            return []
+        return [chosen, *(one for one in self.benches if one is not chosen and _setup(one) == _setup(chosen))]
 
     def at(self, criterion: str, share: float, *, with_update: bool = False) -> Measurement | None:
         """The point of a criterion at a share; with an update, one of rank 1 as in the paper."""
@@ -105,13 +114,22 @@ class CorpusEvidence:
 
     def cost(self, share: float, widths: Sequence[int] = ()) -> Cost | None:
         """Of a point with these widths, else of one at the same share: a query's cost is its matrices'."""
-        return cost_in(self.bench, share, widths) if self.bench else None
+        found = [cost for bench in self.cost_benches if (cost := cost_in(bench, share, widths))]
+        return next((cost for cost in found if cost.same_widths), next(iter(found), None))
 
     def baseline(self, row: PublishedRow) -> Measurement | None:
         return next((one for one in self.baselines if _is_named_after(one.name, row)), None)
 
     def baseline_bench(self, row: PublishedRow) -> BenchResults | None:
         return next((one for one in self.baseline_benches if _is_named_after(one.subject["model"], row)), None)
+
+    def other_baselines(self, rows: Sequence[PublishedRow]) -> list[tuple[Measurement | None, BenchResults | None]]:
+        """Quality and cost of models that none of these rows is named after; the two belong together by name."""
+        others = [one for one in self.baseline_benches if one not in self.benches]
+        benches = {one.subject["model"]: one for one in others if one.subject["corpus"] == self.corpus}
+        qualities = {one.name: one for one in self.baselines}
+        names = [name for name in {**qualities, **benches} if not any(_is_named_after(name, row) for row in rows)]
+        return [(qualities.get(name), benches.get(name)) for name in names]
 
 
 @dataclass(frozen=True)
@@ -129,7 +147,8 @@ class Evidence:
                 return one
         benches = tuple(bench for bench in self.collection.benches if is_corpus(bench.subject["corpus"], corpus))
         own = tuple(bench for bench in benches if not _is_baseline(bench, corpus))
-        return CorpusEvidence(corpus, None, (), (), own, (), benches)
+        ngrams = tuple(one for one in self.collection.ngrams if is_corpus(one.subject["corpus"], corpus))
+        return CorpusEvidence(corpus, None, (), (), own, (), benches, ngrams)
 
 
 def gather(collection: Collection, kept: KeptFilters | None = None) -> Evidence:
@@ -144,13 +163,18 @@ def gather(collection: Collection, kept: KeptFilters | None = None) -> Evidence:
         except RheostatError as error:
             notes.append(str(error))
             continue
-        corpora.append(_on_corpus(comparison, collection.benches, kept))
+        corpora.append(_on_corpus(comparison, collection, kept))
     return Evidence(collection, tuple(corpora), tuple(notes))
 
 
 def is_corpus(name: str, corpus: str) -> bool:
     """Whether a folder's name is one of a corpus: `wikitext-103-part` is of `wikitext103`."""
     return "".join(filter(str.isalnum, name.lower())).startswith(corpus)
+
+
+def _setup(bench: BenchResults) -> tuple[object, ...]:
+    """What has to be the same for two times to be compared."""
+    return bench.provenance["machine"], *(bench.subject.get(name) for name in ("precision", "threads", "meter"))
 
 
 def cost_in(bench: BenchResults, share: float, widths: Sequence[int] = ()) -> Cost | None:
@@ -162,8 +186,8 @@ def cost_in(bench: BenchResults, share: float, widths: Sequence[int] = ()) -> Co
     return Cost(nearest, bench.path, nearest.flops_fraction == share == 1) if nearest else None
 
 
-def _on_corpus(comparison: Comparison, benches: Iterable[BenchResults], kept: KeptFilters | None) -> CorpusEvidence:
-    reference = comparison.reference
+def _on_corpus(comparison: Comparison, collection: Collection, kept: KeptFilters | None) -> CorpusEvidence:
+    reference, benches = comparison.reference, collection.benches
     sweeps = (reference, *comparison.others)
     flops, precision = reference.subject["flops"], reference.subject.get("precision")
     own = [
@@ -182,6 +206,7 @@ def _on_corpus(comparison: Comparison, benches: Iterable[BenchResults], kept: Ke
         benches=tuple(bench for bench in benches if bench.subject["flops"] == flops),
         baselines=tuple(one for one in others if one.criterion == DENSE),
         baseline_benches=tuple(bench for bench in benches if bench.subject["flops"] != flops),
+        ngrams=tuple(one for one in collection.ngrams if one.subject["corpus"] == reference.subject["corpus"]),
         kept=kept if kept and kept.flops == flops else None,
     )
 

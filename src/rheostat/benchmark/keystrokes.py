@@ -5,17 +5,24 @@ Knows how suggestions become the words that a user sees; what counts as a keystr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from rheostat.benchmark.texts import LINE_END, Text
 from rheostat.metrics import KeystrokeCount, simulate
-from rheostat.runtime.predictor import Predictor
+from rheostat.runtime.writing import Suggestion
 
 SUGGESTIONS = 3
 
 
+class Completes(Protocol):
+    """What a keyboard needs: a `Predictor`, or a baseline in its place."""
+
+    def complete(self, text: str, k: int = 3) -> Sequence[Suggestion]: ...
+
+
 def keystroke_savings(
-    predictor: Predictor,
+    predictor: Completes,
     text: Text,
     words: int,
     k: int = SUGGESTIONS,
@@ -26,7 +33,7 @@ def keystroke_savings(
     return simulate(_with_progress(typed, progress), lambda so_far: offered(predictor, so_far, k))
 
 
-def offered(predictor: Predictor, text: str, k: int = SUGGESTIONS) -> list[str]:
+def offered(predictor: Completes, text: str, k: int = SUGGESTIONS) -> list[str]:
     """The word before the cursor after taking each suggestion: "role-playing" where "role-p" is typed."""
     return [_last_word(suggestion.insert_into(text)) for suggestion in predictor.complete(text, k)]
 

@@ -11,25 +11,27 @@ emptied the caches. Energy, if there is a meter, is measured in a second run (`m
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.benchmark.machine import SYSTEM_ROOT, Conditions, pinned, read_conditions, usable_cpus, was_throttled
+from rheostat.benchmark.machine import SYSTEM_ROOT, pinned, read_conditions, usable_cpus, was_throttled
 from rheostat.benchmark.memory import ResidentMemory, resident_memory
 from rheostat.benchmark.meters import EnergyPerQuery, EnergySource, Plan, Work, measure_energies
 from rheostat.benchmark.texts import MESSAGE, Text, messages
 from rheostat.errors import CorpusError, RheostatError
+from rheostat.model_file import open_model
 from rheostat.operating_point import OperatingPoint
 from rheostat.provenance import provenance
 from rheostat.runtime.engine import physical_cores
 from rheostat.runtime.predictor import Predictor
 from rheostat.runtime.quantization import BLOCK, Precision
+from rheostat.runtime.writing import Suggestion
 from rheostat.shape import ModelShape
 from rheostat.vocabulary import Vocabulary, tokenize
 
@@ -59,6 +61,9 @@ class Position:
     @property
     def label(self) -> str:
         return self.point or f"{self.knob:g}"
+
+
+WHOLE = (Position(1.0),)
 
 
 @dataclass(frozen=True)
@@ -94,26 +99,43 @@ class Latency:
         return cls(float(median), median_interval(turns), float(p95), len(times))
 
 
-class Typist:
-    """Queries at one operating point: the same texts for every point, each one word longer than the one before."""
+class Suggests(Protocol):
+    """What answers a query: a `Predictor`, or a baseline in its place."""
 
-    def __init__(self, predictor: Predictor, position: Position, pieces: list[str], openings: list[str]) -> None:
-        self.position, self._predictor = position, predictor
-        self.take_turn()
-        self.point: OperatingPoint = predictor.point
+    def suggest(self, text: str, k: int = 3) -> Sequence[Suggestion]: ...
+
+
+class Queries:
+    """Queries of one predictor: the same texts for each of several, each one word longer than the one before."""
+
+    def __init__(self, label: str, predictor: Suggests, pieces: list[str], openings: list[str]) -> None:
+        self.label, self._suggest = label, predictor.suggest
         self._texts = messages(pieces, openings)
 
     def take_turn(self) -> None:
-        self._predictor.turn(self.position.knob, point=self.position.point)
+        """Get ready, after others have had their turn."""
 
     def type(self, queries: int) -> Floats:
         """Milliseconds of some queries."""
         times = np.empty(queries)
         for number, text in enumerate(islice(self._texts, queries)):
             begin = time.perf_counter()
-            self._predictor.suggest(text, SUGGESTIONS)
+            self._suggest(text, SUGGESTIONS)
             times[number] = time.perf_counter() - begin
         return 1e3 * times
+
+
+class Typist(Queries):
+    """Queries at one operating point."""
+
+    def __init__(self, predictor: Predictor, position: Position, pieces: list[str], openings: list[str]) -> None:
+        super().__init__(position.label, predictor, pieces, openings)
+        self.position, self._predictor, self.shape = position, predictor, predictor.shape
+        self.take_turn()
+        self.point: OperatingPoint = predictor.point
+
+    def take_turn(self) -> None:
+        self._predictor.turn(self.position.knob, point=self.position.point)
 
     def executed_flops(self, queries: int) -> dict[str, float]:
         """What some queries execute, where a lazy output layer leaves clusters closed; else all execute the same."""
@@ -121,6 +143,16 @@ class Typist:
         queries = queries if self._predictor.shape.softmax_splits else 1
         executed = [self._predictor.executed_flops(text, SUGGESTIONS) for text in islice(self._texts, queries)]
         return {"mean": float(np.mean(executed)), "worst": max(executed)}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model that is measured, and its points. trained: whether its weights are worth more than their time."""
+
+    path: Path
+    shape: ModelShape
+    trained: bool
+    typists: list[Typist]
 
 
 @dataclass(frozen=True)
@@ -143,28 +175,29 @@ def bench(
     source: EnergySource,
     progress: Progress = lambda label, share: None,
     *,
+    beside: Sequence[Path] = (),
     system_root: Path = SYSTEM_ROOT,
 ) -> dict[str, Any]:
-    """Measure a model at some positions of the knob; the contents of a results file. progress: label, share done."""
+    """Measure a model at some positions of the knob; the contents of a results file. progress: label, share done.
+
+    beside: other models, whole, that take turns with its points.
+    """
     progress("opening the model", 0.0)
     with pinned(config.cpus):
         before = read_conditions(system_root)
-        predictor = Predictor(model, precision=config.precision, threads=config.threads, cache_bytes=EVERYTHING)
-        typists = open_points(predictor, positions, text)
-        times = measure_latencies(typists, config, progress)
-        latencies = [Latency.of(turns) for turns in times]
-        energies = _measure_energy(predictor.shape, typists, latencies, config, source, progress)
+        models = [open_to_measure(model, positions, text, config)]
+        models += [open_to_measure(path, WHOLE, text, config) for path in beside]
+        typists = [typist for one in models for typist in one.typists]
+        latencies = [Latency.of(turns) for turns in measure_latencies(typists, config, progress)]
+        energies = _measure_energy(typists, latencies, config, source, progress)
         after = read_conditions(system_root)
         threads, cpus = config.threads or physical_cores(), usable_cpus()
         executed = [typist.executed_flops(min(config.queries, COUNTED_QUERIES)) for typist in typists]
-        memories = _weigh(model, typists, text, config, progress)
+        memories = _weigh(models, text, config, progress)
     progress("done", 1.0)
     found = zip(latencies, energies, memories, executed, strict=True)
-    measured = [Measured(t.position, t.point, *rest) for t, rest in zip(typists, found, strict=True)]
-    subject = {
-        "model": model.name,
-        "corpus": text.name,
-        "flops": predictor.shape.flops,
+    measured = iter([Measured(t.position, t.point, *rest) for t, rest in zip(typists, found, strict=True)])
+    conditions = {
         "precision": config.precision,
         "queries": config.queries,
         "warm_up": config.warm_up,
@@ -173,7 +206,23 @@ def bench(
         "pinned": config.cpus is not None,
         "meter": source.name,
     }
-    return _contents(subject, measured, predictor.shape, config.precision, before, after)
+    parts = [_part(one, list(islice(measured, len(one.typists))), text, conditions) for one in models]
+    machine = {"before": before.as_json(), "after": after.as_json(), "throttled": was_throttled(before, after)}
+    return {
+        "kind": "bench",
+        "provenance": provenance(),
+        "machine": machine,
+        "interval": f"{CONFIDENCE:.0%} of the median, bootstrap over turns of about {TURN} queries",
+        **parts[0],
+        "beside": parts[1:],
+    }
+
+
+def open_to_measure(path: Path, positions: Sequence[Position], text: Text, config: BenchConfig) -> Opened:
+    with open_model(path) as file:
+        trained = file.description.trained
+    predictor = Predictor(path, precision=config.precision, threads=config.threads, cache_bytes=EVERYTHING)
+    return Opened(path, predictor.shape, trained, open_points(predictor, positions, text))
 
 
 def open_points(predictor: Predictor, positions: Sequence[Position], text: Text) -> list[Typist]:
@@ -195,10 +244,10 @@ def opening_words(vocabulary: Vocabulary, text: Text) -> list[str]:
     return list(islice(words, OPENINGS)) or [piece for piece in dict.fromkeys(text.pieces()) if piece.strip()]
 
 
-def measure_latencies(typists: Sequence[Typist], config: BenchConfig, progress: Progress) -> list[list[Floats]]:
+def measure_latencies(typists: Sequence[Queries], config: BenchConfig, progress: Progress) -> list[list[Floats]]:
     """Milliseconds of every counted query, turn by turn, of every point."""
     for number, typist in enumerate(typists):
-        progress(f"warming up {typist.position.label}", 0.1 * number / len(typists))
+        progress(f"warming up {typist.label}", 0.1 * number / len(typists))
         typist.take_turn()
         typist.type(max(1, config.warm_up))
     turns: list[list[Floats]] = [[] for _ in typists]
@@ -245,7 +294,6 @@ def r_squared(xs: Sequence[float], ys: Sequence[float]) -> float | None:
 
 
 def _measure_energy(
-    shape: ModelShape,
     typists: Sequence[Typist],
     latencies: Sequence[Latency],
     config: BenchConfig,
@@ -261,6 +309,7 @@ def _measure_energy(
             typist.take_turn()
             return len(typist.type(queries))
 
+        shape = typist.shape
         flops, read = typist.point.cut_shape(shape).flops, bytes_read(shape, typist.point, config.precision)
         return Work(run, flops, read)
 
@@ -269,39 +318,26 @@ def _measure_energy(
 
 
 def _weigh(
-    model: Path, typists: Sequence[Typist], text: Text, config: BenchConfig, progress: Progress
+    models: Sequence[Opened], text: Text, config: BenchConfig, progress: Progress
 ) -> list[ResidentMemory | None]:
+    pairs = [(one.path, typist) for one in models for typist in one.typists]
     if not config.memory:
-        return [None for _ in typists]
+        return [None for _ in pairs]
     pieces = text.pieces()
     texts = list(islice(messages(pieces, pieces[:1]), min(MESSAGE, TURN)))
     memories = []
-    for number, typist in enumerate(typists):
-        progress(f"weighing {typist.position.label}", 0.8 + 0.2 * number / len(typists))
+    for number, (path, typist) in enumerate(pairs):
+        progress(f"weighing {typist.label}", 0.8 + 0.2 * number / len(pairs))
         knob, point = typist.position.knob, typist.position.point
-        memories.append(resident_memory(model, knob, point, config.precision, config.threads, texts))
+        memories.append(resident_memory(path, knob, point, config.precision, config.threads, texts))
     return memories
 
 
-def _contents(
-    subject: dict[str, Any],
-    measured: Sequence[Measured],
-    shape: ModelShape,
-    precision: Precision,
-    before: Conditions,
-    after: Conditions,
-) -> dict[str, Any]:
-    rows = [_row(one, shape, precision) for one in measured]
-    machine = {"before": before.as_json(), "after": after.as_json(), "throttled": was_throttled(before, after)}
-    return {
-        "kind": "bench",
-        "subject": subject,
-        "provenance": provenance(),
-        "machine": machine,
-        "interval": f"{CONFIDENCE:.0%} of the median, bootstrap over turns of about {TURN} queries",
-        "fit": _fit(rows),
-        "rows": rows,
-    }
+def _part(one: Opened, measured: Sequence[Measured], text: Text, conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """What a results file says of one model."""
+    rows = [_row(point, one.shape, conditions["precision"]) for point in measured]
+    model = {"model": one.path.name, "trained": one.trained, "corpus": text.name, "flops": one.shape.flops}
+    return {"subject": {**model, **conditions}, "fit": _fit(rows), "rows": rows}
 
 
 def _row(one: Measured, shape: ModelShape, precision: Precision) -> dict[str, Any]:

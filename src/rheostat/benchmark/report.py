@@ -31,10 +31,17 @@ from rheostat.benchmark.figures import draw_learned
 from rheostat.benchmark.govern_figure import draw_replay
 from rheostat.benchmark.kept_filters import KeptFilters
 from rheostat.benchmark.learned import Comparison, recoveries_table, shares_table
-from rheostat.benchmark.paper_tables import NEARLY, paper_table, show_energy, show_latency
+from rheostat.benchmark.paper_tables import (
+    NEARLY,
+    NOT_TRAINED,
+    paper_table,
+    show_energy,
+    show_latency,
+    three_digits,
+)
 from rheostat.benchmark.published import Row as PublishedRow
 from rheostat.benchmark.published import load_published
-from rheostat.benchmark.results import BenchResults, Day, Figures, Point, SweepResults
+from rheostat.benchmark.results import BenchResults, Day, Figures, NGramResults, Point, SweepResults
 from rheostat.benchmark.weights_figure import draw_weights
 
 REPORT = "report"  # the stem of the page, and the beginning of its pictures' names
@@ -125,6 +132,7 @@ def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Documen
         *_claims_section(evidence),
         *_learned_sections(evidence),
         *_bench_sections(collection.benches),
+        *_ngram_section(collection.ngrams),
         *_weights_section(kept),
         *(_day_section(day) for day in collection.days),
         *_sweep_sections(collection.sweeps),
@@ -140,12 +148,13 @@ def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Documen
 
 def _trade_off_sections(evidence: Evidence) -> Iterator[Section]:
     for on in evidence.corpora:
+        used = files([*(one.path for one in on.measurements), *(one.path for one in on.ngrams)])
         picture = Picture(
             f"{REPORT}-trade-off-{on.corpus}",
             f"Test perplexity on {on.corpus} against {' and '.join(panel.label for panel in panels(on))}",
             f"Test perplexity on {on.corpus} for every criterion; seeds as their mean. The grey band is the Pareto "
-            "front: points that nothing beats in both. Points of another model (dense) are not part of it. "
-            f"{_bound_sentence(on)}Perplexity from {files(one.path for one in on.measurements)}{_cost_origin(on)}.",
+            "front: points that nothing beats in both. Points of another model (dense, n-grams) are not part of it. "
+            f"{_bound_sentence(on)}Perplexity from {used}{_cost_origin(on)}.",
             partial(draw_costs, on),
         )
         yield Section(f"What a smaller share costs: {on.corpus}", (picture,))
@@ -155,18 +164,20 @@ def _bound_sentence(on: CorpusEvidence) -> str:
     largest, published = largest_shown(on), load_published()
     if largest is None or all(one.test_perplexity <= largest for one in on.measurements):
         return ""
-    limit, theirs = published.cut_offs.figure_test_perplexity, published.table("ptb").full.test_perplexity
-    return (
-        f"Nothing above {largest:.0f} is shown, as the paper shows nothing above {limit:g} for a full model of "
-        f"{theirs:g}; the tables below have it all. "
-    )
+    if on.ngrams:
+        reason = "a little above what n-grams reach"
+    else:
+        limit, theirs = published.cut_offs.figure_test_perplexity, published.table("ptb").full.test_perplexity
+        reason = f"as the paper shows nothing above {limit:g} for a full model of {theirs:g}"
+    return f"Nothing above {largest:.0f} is shown, {reason}; the tables below have it all. "
 
 
 def _cost_origin(on: CorpusEvidence) -> str:
     if on.bench is None:
         return f"; time and energy {NOT_MEASURED}"
     energy = "" if on.bench.has_measured_energy else f"; energy {NOT_MEASURED}"
-    return f", cost from `{on.bench.path.name}` by the widths of a point, else by its share{energy}"
+    used = files(one.path for one in on.cost_benches)
+    return f", cost from {used} by the widths of a point, else by its share{energy}"
 
 
 def _paper_sections(evidence: Evidence) -> Iterator[Section]:
@@ -178,10 +189,12 @@ def _paper_sections(evidence: Evidence) -> Iterator[Section]:
             f"Each row of the paper's table {published.number} ({published.model} on {published.corpus}), as "
             f"published, and below it ours: {ours}. The two were trained differently, so compare how far a point is "
             f"above its own full model. Their ms and mJ are of a {load_published().setup.measurement.board}. Ours with "
-            f"an update: of rank 1. {NEARLY.strip()}: measured at the same share of FLOPs, with other widths."
+            f"an update: of rank 1. {NEARLY.strip()}: measured at the same share of FLOPs, with other widths. Models "
+            f"that the paper does not have come last. {NOT_TRAINED.capitalize()}: of that model only the cost was "
+            "measured, which does not depend on the values of its weights."
         )
         if on.bench:
-            text += f" ms and mJ from `{on.bench.path.name}`: {_bench_subject(on.bench)}."
+            text += f" ms and mJ from {files(one.path for one in on.cost_benches)}: {_bench_subject(on.bench)}."
         yield Section(
             f"The paper's table {published.number} in our numbers", (Paragraph(text), paper_table(published, on))
         )
@@ -235,8 +248,11 @@ def _fold(table: Table, title: str) -> Table:
     return Table(table.header, table.align, table.rows, folded=title)
 
 
-def _bench_sections(benches: Iterable[BenchResults]) -> Iterator[Section]:
+def _bench_sections(benches: Sequence[BenchResults]) -> Iterator[Section]:
     for bench in benches:
+        if bench.is_beside:
+            continue
+        beside = [one for one in benches if one.is_beside and one.path == bench.path]
         picture = Picture(
             f"{REPORT}-fit-{bench.path.stem}",
             f"Latency of a query against its FLOPs, {bench.subject['model']}",
@@ -244,7 +260,7 @@ def _bench_sections(benches: Iterable[BenchResults]) -> Iterator[Section]:
             partial(draw_fit, bench),
         )
         intro = Paragraph(f"{_bench_subject(bench)}. From `{bench.path.name}`.")
-        yield Section(f"FLOPs, time and energy: {bench.path.stem}", (intro, picture, _bench_table(bench)))
+        yield Section(f"FLOPs, time and energy: {bench.path.stem}", (intro, picture, _bench_table(bench, beside)))
 
 
 def _bench_subject(bench: BenchResults) -> str:
@@ -270,12 +286,16 @@ def _fit_sentence(bench: BenchResults) -> str:
     return " ".join(parts)
 
 
-def _bench_table(bench: BenchResults) -> Table:
+def _bench_table(bench: BenchResults, beside: Sequence[BenchResults]) -> Table:
+    """FLOPs of a model beside it are a share of the first one's."""
+    whole = bench.subject["flops"]
+    labelled = [(row.label, row) for row in bench.rows]
+    labelled += [(_model_name(one), row) for one in beside for row in one.rows]
     cells = [
         [
-            row.label,
+            label,
             row.criterion,
-            f"{row.flops_fraction:.1%}",
+            f"{row.flops / whole:.1%}",
             f"{row.flops / 1e6:.1f}",
             f"{row.bytes_read / 1e6:.1f}",
             show_latency(row),
@@ -284,10 +304,42 @@ def _bench_table(bench: BenchResults) -> Table:
             show_energy(row),
             f"{row.interval_mj[0]:.3g}–{row.interval_mj[1]:.3g}" if row.interval_mj else "",
         ]
-        for row in bench.rows
+        for label, row in labelled
     ]
     header = ("point", "criterion", "FLOPs", "million FLOPs", "MB read", "ms/query", "95 % interval", "p95 ms")
     return Table((*header, "mJ/query", "95 % interval, mJ"), "llrrrrrrrr", rows(cells))
+
+
+def _model_name(bench: BenchResults) -> str:
+    return f"`{bench.subject['model']}`" + ("" if bench.trained else f" ({NOT_TRAINED})")
+
+
+def _ngram_section(ngrams: Sequence[NGramResults]) -> Iterator[Section]:
+    if not ngrams:
+        return
+    cells = [
+        [
+            one.subject["corpus"],
+            one.name,
+            f"{one.valid_perplexity:.2f}",
+            f"{one.test_perplexity:.2f}",
+            NOT_MEASURED if one.kenlm_perplexity is None else f"{one.kenlm_perplexity:.2f}",
+            f"{one.recall_at_3:.2%}",
+            f"{one.keystrokes_saved_share:.1%}",
+            f"{one.subject['size_bytes'] / 1e6:.1f}",
+            three_digits(one.latency_ms),
+            files([one.path]),
+        ]
+        for one in ngrams
+    ]
+    header = ("corpus", "model", "valid perplexity", "test perplexity", "test, by kenlm", "test R@3")
+    more = ("keystrokes saved", "MB", "ms/query", "from")
+    text = Paragraph(
+        "A model of counts, on the words and by the measures of the networks; nothing is pruned, and probabilities "
+        "have 32 bits. Its three words are found exactly, from the lists of what followed the last words, without a "
+        "look at the rest of the vocabulary. kenlm reads the same n-grams, and is independent of this program."
+    )
+    yield Section("Without a network: n-grams", (text, Table((*header, *more), "llrrrrrrrl", rows(cells))))
 
 
 def _weights_section(kept: KeptFilters | None) -> Iterator[Section]:
@@ -352,8 +404,9 @@ def _figures_section(figures: Sequence[Figures]) -> Iterator[Section]:
 
 def _origins_section(evidence: Evidence, kept: KeptFilters | None) -> Section:
     collection = evidence.collection
-    sources: tuple[SweepResults | BenchResults | Day | Figures, ...]
-    sources = (*collection.sweeps, *collection.benches, *collection.days, *collection.figures)
+    benches = (bench for bench in collection.benches if not bench.is_beside)
+    sources: tuple[SweepResults | BenchResults | NGramResults | Day | Figures, ...]
+    sources = (*collection.sweeps, *benches, *collection.ngrams, *collection.days, *collection.figures)
     cells = [
         Row((f"`{one.path.name}`", f"`{one.provenance['command']}`", *_where_and_when(one.provenance)))
         for one in sources

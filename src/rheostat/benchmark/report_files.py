@@ -68,7 +68,7 @@ def _check_names(evidence: Evidence) -> None:
     """Two results files of one name would overwrite each other's page."""
     collection = evidence.collection
     for kind in (collection.sweeps, collection.benches, collection.days):
-        names = Counter(one.path.stem for one in kind)
+        names = Counter(path.stem for path in {one.path for one in kind})
         doubled = sorted(name for name, count in names.items() if count > 1)
         if doubled:
             raise RheostatError(f"two results files are named {doubled[0]}.json; expected different names: rename one")

@@ -1,8 +1,9 @@
 """Results files: writing them, and the only place that reads and tells them apart.
 
 A results file is a JSON object whose `kind` says what measured it: `sweep` (quality at many points), `bench` (cost of a
-query) or `govern` (a replayed day). Files named `benchmark-….json` hold figures without a common form. Knows the files'
-fields and types; what follows from the numbers is for `evidence`, `claims` and `figures` to say.
+query), `ngram` (the baseline without a network) or `govern` (a replayed day). Files named `benchmark-….json` hold
+figures without a common form. Knows the files' fields and types; what follows from the numbers is for `evidence`,
+`claims` and `figures` to say.
 """
 
 from __future__ import annotations
@@ -135,7 +136,10 @@ class BenchRow:
 
 @dataclass(frozen=True)
 class BenchResults:
-    """One results file of a bench. latency_r_squared, energy_r_squared: with FLOPs, as the bench found them."""
+    """What a bench found of one model. latency_r_squared, energy_r_squared: with FLOPs, as the bench found them.
+
+    A file holds one model at many points, and those that were measured beside it.
+    """
 
     path: Path
     subject: JsonObject
@@ -143,10 +147,34 @@ class BenchResults:
     rows: tuple[BenchRow, ...]
     latency_r_squared: float | None
     energy_r_squared: float | None
+    is_beside: bool = False
+
+    @property
+    def trained(self) -> bool:
+        return bool(self.subject.get("trained", True))
 
     @property
     def has_measured_energy(self) -> bool:
         return any(row.measured_mj is not None for row in self.rows)
+
+
+@dataclass(frozen=True)
+class NGramResults:
+    """One results file of an n-gram baseline. kenlm_perplexity: of the test text, where kenlm was asked."""
+
+    path: Path
+    subject: JsonObject
+    provenance: JsonObject
+    valid_perplexity: float
+    test_perplexity: float
+    recall_at_3: float
+    latency_ms: float
+    keystrokes_saved_share: float
+    kenlm_perplexity: float | None
+
+    @property
+    def name(self) -> str:
+        return f"{self.subject['model']}, {self.subject['smoothing']}"
 
 
 @dataclass(frozen=True)
@@ -179,6 +207,7 @@ class Collection:
 
     sweeps: tuple[SweepResults, ...] = ()
     benches: tuple[BenchResults, ...] = ()
+    ngrams: tuple[NGramResults, ...] = ()
     days: tuple[Day, ...] = ()
     figures: tuple[Figures, ...] = ()
     skipped: tuple[Skipped, ...] = ()
@@ -189,10 +218,11 @@ class Collection:
 
 def read_all(paths: Sequence[Path]) -> Collection:
     """Every file by its kind. One of another kind is skipped and named; one that cannot be read is an error."""
-    found: list[object] = [_read(path) for path in dict.fromkeys(paths)]
+    found: list[object] = [one for path in dict.fromkeys(paths) for one in _read(path)]
     return Collection(
         tuple(one for one in found if isinstance(one, SweepResults)),
         tuple(one for one in found if isinstance(one, BenchResults)),
+        tuple(one for one in found if isinstance(one, NGramResults)),
         tuple(one for one in found if isinstance(one, Day)),
         tuple(one for one in found if isinstance(one, Figures)),
         tuple(one for one in found if isinstance(one, Skipped)),
@@ -201,32 +231,34 @@ def read_all(paths: Sequence[Path]) -> Collection:
 
 def read_sweep(path: Path) -> SweepResults:
     """A results file of a sweep; rows of one criterion at one knob are put together."""
-    found = _read(path)
+    found = _read(path)[0]
     if not isinstance(found, SweepResults):
         raise RheostatError(f"{path} is not a results file of a sweep; expected one that `rheostat sweep` wrote")
     return found
 
 
-def _read(path: Path) -> SweepResults | BenchResults | Day | Figures | Skipped:
+def _read(path: Path) -> Sequence[SweepResults | BenchResults | NGramResults | Day | Figures | Skipped]:
     contents = _contents(path)
     kind = contents.get("kind") if isinstance(contents, dict) else None
     try:
         match kind:
             case "sweep":
-                return _sweep(path, contents)
+                return [_sweep(path, contents)]
             case "bench":
-                return _bench(path, contents)
+                return [_bench(path, contents, part) for part in (contents, *contents.get("beside", ()))]
+            case "ngram":
+                return [_ngram(path, contents)]
             case "govern":
-                return _day(path, contents)
+                return [_day(path, contents)]
         if path.name.startswith(BENCHMARK_PREFIX) and isinstance(contents, dict):
-            return Figures(path, _provenance(contents), _numbers(contents))
+            return [Figures(path, _provenance(contents), _numbers(contents))]
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RheostatError) as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise RheostatError(
             f"{path} ({kind or 'a benchmark'}): {what}; expected a results file as the program writes it: measure again"
         ) from None
     reason = "it has no kind" if kind is None else f"its kind {kind!r} is not one that is reported"
-    return Skipped(path, reason)
+    return [Skipped(path, reason)]
 
 
 def _contents(path: Path) -> Any:
@@ -251,13 +283,15 @@ def _sweep(path: Path, contents: JsonObject) -> SweepResults:
     return SweepResults(path, subject, _provenance(contents), points)
 
 
-def _bench(path: Path, contents: JsonObject) -> BenchResults:
-    subject, fit = dict(contents["subject"]), contents["fit"]
+def _bench(path: Path, contents: JsonObject, part: JsonObject) -> BenchResults:
+    """part: of one model; the machine is the same for all."""
+    subject, fit = dict(part["subject"]), part["fit"]
     _check_subject(subject)
-    rows = tuple(_bench_row(row) for row in contents["rows"])
+    rows = tuple(_bench_row(row) for row in part["rows"])
     if not rows:
         raise ValueError("has no rows")
-    return BenchResults(path, subject, _provenance(contents), rows, fit["latency_r_squared"], fit["energy_r_squared"])
+    fits = (fit["latency_r_squared"], fit["energy_r_squared"])
+    return BenchResults(path, subject, _provenance(contents), rows, *fits, is_beside=part is not contents)
 
 
 def _bench_row(row: JsonObject) -> BenchRow:
@@ -278,6 +312,30 @@ def _bench_row(row: JsonObject) -> BenchRow:
         interval_mj=(interval[0], interval[1]) if interval else None,
         estimate=bool(energy["estimate"]),
         resolved=bool(energy["resolved"]),
+    )
+
+
+def _ngram(path: Path, contents: JsonObject) -> NGramResults:
+    subject, kenlm = dict(contents["subject"]), contents.get("kenlm_perplexity")
+    for name in ("model", "smoothing", "corpus"):
+        if not isinstance(subject[name], str):
+            raise ValueError(f"its subject's {name} is {subject[name]!r}")
+    _check_numbers(subject, "size_bytes", "order")
+    rows = {row["split"]: row for row in contents["rows"]}
+    for row in rows.values():
+        _check_numbers(row, "perplexity", "recall_at_3")
+    _check_numbers(contents["latency"], "latency_ms")
+    _check_numbers(contents["keystrokes"], "keystrokes_saved_share")
+    return NGramResults(
+        path=path,
+        subject=subject,
+        provenance=_provenance(contents),
+        valid_perplexity=rows["valid"]["perplexity"],
+        test_perplexity=rows["test"]["perplexity"],
+        recall_at_3=rows["test"]["recall_at_3"],
+        latency_ms=contents["latency"]["latency_ms"],
+        keystrokes_saved_share=contents["keystrokes"]["keystrokes_saved_share"],
+        kenlm_perplexity=kenlm,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import rheostat
-from rheostat.cli import bench, evaluate, export, files, govern, keyboard, prune, recover, report, suggest, train
+from rheostat.cli import bench, evaluate, export, files, govern, keyboard, ngram, prune, recover, report, suggest, train
 from rheostat.cli.console import messages, one_line
 from rheostat.errors import RheostatError, RheostatWarning
 
@@ -30,6 +30,7 @@ app.command()(prune.prune)
 app.command()(recover.recover)
 app.command()(evaluate.sweep)
 app.command()(bench.bench)
+app.command()(ngram.ngram)
 app.command()(report.report)
 app.command()(files.inspect)
 app.command()(files.pack)

@@ -26,6 +26,9 @@ def bench(
     model: Annotated[Path | None, typer.Argument(help="A model file.")] = None,
     knob: Annotated[list[float] | None, typer.Option(help="Share of the FLOPs; repeat it.")] = None,
     point: Annotated[list[str] | None, typer.Option(help="A stored point's name; repeat it.")] = None,
+    beside: Annotated[
+        list[Path] | None, typer.Option(help="Another model file, measured whole in the same turns; repeat it.")
+    ] = None,
     queries: Annotated[int, typer.Option(min=2, help="Counted queries at every point.")] = 350,
     warm_up: Annotated[int, typer.Option(min=0, help="Queries at every point before anything counts.")] = 20,
     meter: Annotated[str, typer.Option(help="A meter, 'auto' or 'none'; 'list' explains all of them.")] = "auto",
@@ -48,6 +51,8 @@ def bench(
     A query reads one more word of a text and suggests three. Points take turns, so that a warm or busy machine treats
     all alike. Without --knob and --point: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking.
 
+    Models given as --beside take turns with them, so that their times can be compared.
+
     Example: rheostat bench model.safetensors --knob 1 --knob 0.6 --data DIR --meter auto -o results/bench.json
     """
     options = MeterOptions(trace_offset_s=meter_offset)
@@ -65,6 +70,8 @@ def bench(
     source = find_meter(meter, options)
     with open_model(model) as file:
         text = read_text(data, file.tokenizer, words=queries + warm_up)
+        for other in beside or ():
+            _check_words(other, file)
         positions = [Position(*wish) for wish in _positions(file, knob or (), point or ())]
     config = BenchConfig(
         queries=queries,
@@ -75,7 +82,7 @@ def bench(
         energy=Plan(idle_seconds=idle_seconds, block_seconds=block_seconds),
     )
     with labelled_share() as progress:
-        contents = run(model, positions, text, config, source, progress)
+        contents = run(model, positions, text, config, source, progress, beside=beside or ())
     if out is not None:
         write_results(out, contents)
     if json:
@@ -99,6 +106,16 @@ def _positions(
     return [*((share, None) for share in knobs), *((None, name) for name in points)]
 
 
+def _check_words(other: Path, file: ModelFile) -> None:
+    """Both get the same texts, so a word must be one word to both."""
+    with open_model(other) as second:
+        if second.tokenizer != file.tokenizer:
+            raise RheostatError(
+                f"{other} reads text as {second.tokenizer!r}, {file.path} as {file.tokenizer!r}; "
+                "expected models of the same words: measure it in a run of its own"
+            )
+
+
 def _list_meters(options: MeterOptions, json: bool) -> None:
     meters = explain(options)
     if json:
@@ -119,12 +136,17 @@ def _show(contents: dict[str, Any], source: EnergySource) -> None:
         table.add_column(heading, justify="right", overflow="fold")
     for row in contents["rows"]:
         table.add_row(*_cells(row))
+    for other in contents["beside"]:
+        mark = "" if other["subject"]["trained"] else " (not trained)"
+        for row in other["rows"]:
+            table.add_row(*_cells({**row, "label": Path(other["subject"]["model"]).stem + mark}))
     results.print(table)
     for line in (*_fit_lines(contents["fit"]), *_machine_lines(contents["provenance"]["machine"], machine)):
         print(line)
     if isinstance(source, NoMeter):
         messages.print(f"energy is not measured: {source.reason}", markup=False, highlight=False, soft_wrap=True)
-    for reason in dict.fromkeys(row["energy"]["reason"] for row in contents["rows"] if row["energy"]["reason"]):
+    rows = [row for part in (contents, *contents["beside"]) for row in part["rows"]]
+    for reason in dict.fromkeys(row["energy"]["reason"] for row in rows if row["energy"]["reason"]):
         if not isinstance(source, NoMeter):
             messages.print(f"energy: {reason}", markup=False, highlight=False, soft_wrap=True)
 

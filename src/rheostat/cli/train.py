@@ -31,6 +31,9 @@ def train(
     ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder of the run.")] = Path("runs/latest"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
+    untrained: Annotated[
+        bool, typer.Option("--untrained", help="Only write the model as it is before training, to measure its time.")
+    ] = False,
     from_model: Annotated[
         Path | None, typer.Option("--from", help="Start from the weights of this model file.")
     ] = None,
@@ -46,7 +49,7 @@ def train(
 
     Example: rheostat train ptb --data DIR -o runs/ptb
     """
-    if resume and (recipe or changes or data or from_model or vocabulary):
+    if resume and (recipe or changes or data or from_model or vocabulary or untrained):
         raise RecipeError("a resumed run keeps its recipe and corpus: give only --resume and -o")
     if not resume and not recipe:
         raise RecipeError(f"no recipe given; expected one of {', '.join(recipe_names())}, or a .toml file")
@@ -65,6 +68,9 @@ def train(
                     from_model=str(from_model) if from_model else None,
                     threads=threads,
                 )
+                if untrained:
+                    _report_untrained(run.write_untrained(request, out, bar.reading), json)
+                    return
                 progress = run.start(request, out, bar, bar.reading)
         except InterruptedRunError as stop:
             bar.message(f"{stop}; go on with: rheostat train --resume -o {out}")
@@ -79,6 +85,13 @@ def _report(out: Path, progress: RunProgress, json: bool) -> None:
         print_json({"model": str(model), "epochs": progress.epoch, "steps": progress.step, "valid_perplexity": best})
     else:
         print(f"{model}: valid perplexity {best:.2f} after {progress.epoch} epochs, {progress.step} steps")
+
+
+def _report_untrained(model: Path, json: bool) -> None:
+    if json:
+        print_json({"model": str(model), "steps": 0})
+    else:
+        print(f"{model}: not trained")
 
 
 class RunBar:

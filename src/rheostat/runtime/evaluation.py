@@ -6,6 +6,7 @@ One stream, in stretches; the state is carried from stretch to stretch, so that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,19 +21,33 @@ from rheostat.runtime.quantization import Floats, Precision, prepare
 MOST_TOKENS = 1024  # of a stretch
 MOST_NUMBERS = 2**23  # log-probabilities held at once: 32 MiB
 
+State = TypeVar("State")
+
 
 def evaluate(engine: Engine, ids: NDArray[np.integer], progress: Callable[[float], None] | None = None) -> Quality:
     """Perplexity and recall on a stream of token ids; progress is told the share done."""
+    return evaluate_stream(
+        engine.log_probabilities, engine.initial_state(), engine.shape.vocabulary_size, ids, progress
+    )
+
+
+def evaluate_stream(
+    read: Callable[[State, NDArray[np.int64]], tuple[Floats, State]],
+    state: State,
+    vocabulary_size: int,
+    ids: NDArray[np.integer],
+    progress: Callable[[float], None] | None = None,
+) -> Quality:
+    """The same of whatever can `read`: a state and tokens in, log p of every word after each and the next state out."""
     if len(ids) < 2:
         raise CorpusError(
             f"a text of {len(ids)} token has nothing to predict; expected at least two tokens: give more text"
         )
-    state, count = engine.initial_state(), QualityCount()
-    size = stretch_size(engine.shape.vocabulary_size)
+    count, size = QualityCount(), stretch_size(vocabulary_size)
     for first in range(0, len(ids) - 1, size):
         # The slice of a memory-mapped corpus is copied here: one stretch, never the split.
         stretch = np.array(ids[first : first + size + 1], np.int64)
-        scores, state = engine.log_probabilities(state, stretch[:-1])
+        scores, state = read(state, stretch[:-1])
         _count_predictions(scores, stretch[1:], count)
         if progress:
             progress((first + len(stretch) - 1) / (len(ids) - 1))

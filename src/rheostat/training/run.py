@@ -47,6 +47,25 @@ class Request:
 
 def start(request: Request, folder: Path, reporter: Reporter, corpus_progress: CorpusProgress) -> Progress:
     """A new run in a new folder."""
+    recipe, run_folder = _begin(request, folder)
+    return _run(request, recipe, run_folder, reporter, corpus_progress, resume=False)
+
+
+def write_untrained(request: Request, folder: Path, corpus_progress: CorpusProgress) -> Path:
+    """The model of a recipe before its first step: it knows nothing, and costs what it will cost once it does."""
+    recipe, run_folder = _begin(request, folder)
+    fabric = make_fabric()
+    fabric.launch()
+    corpus = _load_corpus_once(fabric, request, recipe, corpus_progress)
+    torch.manual_seed(recipe.train.seed)
+    model, _ = _make_model(request, recipe, corpus)
+    if fabric.is_global_zero:
+        origin = {**provenance(), "corpus": corpus.summary(), "run": {"epochs": 0, "steps": 0}}
+        _write(model, run_folder.model, corpus, recipe, origin, ())
+    return run_folder.model
+
+
+def _begin(request: Request, folder: Path) -> tuple[TrainingRecipe, RunFolder]:
     recipe = fill(TrainingRecipe, request.recipe)  # complain about a recipe before anything is written
     if recipe.train.graded and recipe.graded.teacher == "start" and not request.from_model:
         raise RecipeError('graded.teacher = "start" needs --from MODEL, the trained model that teaches')
@@ -54,7 +73,7 @@ def start(request: Request, folder: Path, reporter: Reporter, corpus_progress: C
         raise RecipeError("no corpus: the recipe names none, so --data must; a folder, three files, or 'chat'")
     run_folder = RunFolder(folder)
     run_folder.create(resume=False)
-    return _run(request, recipe, run_folder, reporter, corpus_progress, resume=False)
+    return recipe, run_folder
 
 
 def resume(folder: Path, reporter: Reporter, corpus_progress: CorpusProgress) -> Progress:

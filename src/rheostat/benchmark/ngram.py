@@ -1,0 +1,267 @@
+"""An n-gram model with modified Kneser–Ney smoothing: the baseline that needs no network.
+
+Knows ids and log-probabilities; text, words and timing are the business of `ngram_baseline`.
+
+Estimated as in Chen and Goodman (1998), interpolated, with three discounts an order, down to the uniform distribution:
+
+    p(w | h) = (c(hw) - D(c(hw))) / c(h·) + γ(h) p(w | h')      h' is h without its first word
+
+c is the count of an n-gram at the highest order, and below it the number of different words before it. Nothing is
+pruned. The text is one stream (`metrics`), `<eos>` and `<unk>` are words like others, and n-grams reach over line ends.
+The stream is closed to a ring, so that its first words too have something before them.
+
+Stored as a tree: below each n-gram the words that followed it, most probable first. So the best k words are found
+without looking at the vocabulary. A word that was seen behind a longer context is never less probable than backing off
+would make it, as interpolation only adds to that; hence, whatever a context is backed off to, no word beyond the k
+first ones of a list can be among the k best of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.errors import CorpusError, RheostatError
+
+Ids: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float32]
+Mask: TypeAlias = NDArray[np.bool_]
+
+FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # of texts with too few n-grams to estimate them from
+HEAD = 16  # words of a list that are looked at first: of the k best, as a rule, few may not be suggested
+NO_PROBABILITY = -99.0  # how the ARPA format writes log 0
+
+
+class Level(NamedTuple):
+    """All n-grams of one length. Those of one context stand together, most probable first.
+
+    first: where the words of each context begin, the contexts being the n-grams of the level before; one more at the
+    end. log_backoffs: of each n-gram as a context, empty at the highest order. Natural logarithms.
+    """
+
+    first: NDArray[np.uint32]
+    words: NDArray[np.unsignedinteger[Any]]
+    log_probabilities: Floats
+    log_backoffs: Floats
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(array.nbytes for array in self)
+
+
+class Best(NamedTuple):
+    """Words, most probable first."""
+
+    ids: Ids
+    probabilities: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NGramModel:
+    """log p of the next word after the last `order - 1` ids."""
+
+    levels: tuple[Level, ...]
+
+    @property
+    def order(self) -> int:
+        return len(self.levels)
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self.levels[0].words)
+
+    @property
+    def counts(self) -> list[int]:
+        """How many n-grams of each length there are."""
+        return [len(level.words) for level in self.levels]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the tables, as they would lie in a file."""
+        return sum(level.size_bytes for level in self.levels)
+
+    def log_probabilities(self, context: Sequence[int]) -> Floats:
+        """[V], of every word after a context; only its last words count."""
+        scores = np.empty(self.vocabulary_size, np.float32)
+        for seen in self._seen(context):  # the shortest context first, so that the longest one decides
+            scores[seen.words] = seen.values + np.float32(seen.backoff)
+        return scores
+
+    def best(self, context: Sequence[int], k: int, allowed: Mask) -> Best:
+        """The k most probable of the allowed words, exactly; of equal ones the smaller id first."""
+        scores: dict[int, float] = {}
+        for seen in self._seen(context):
+            words, values = _head(seen, k, allowed)
+            scores.update(zip(words.tolist(), (values + np.float32(seen.backoff)).tolist(), strict=True))
+        found = sorted((-score, word) for word, score in scores.items())[:k]
+        return Best(np.array([word for _, word in found], np.int64), np.exp([-score for score, _ in found]))
+
+    def read(self, context: Sequence[int], ids: NDArray[np.integer]) -> tuple[Floats, list[int]]:
+        """log p of every word after each of these ids [T, V], and the context after them."""
+        stream, length = [*context, *ids.tolist()], self.order - 1
+        ends = range(len(context) + 1, len(stream) + 1)
+        scores = [self.log_probabilities(stream[max(0, end - length) : end]) for end in ends]
+        return np.stack(scores), stream[max(0, len(stream) - length) :]
+
+    def _seen(self, context: Sequence[int]) -> list[_Seen]:
+        """What followed each end of a context that was seen, the shortest first."""
+        found, backoff = [], 0.0
+        for length, node in reversed(list(enumerate(self._contexts(context)))):
+            level = self.levels[length]
+            start, end = level.first[node], level.first[node + 1]
+            found.append(_Seen(level.words[start:end], level.log_probabilities[start:end], backoff))
+            if length:
+                backoff += float(self.levels[length - 1].log_backoffs[node])
+        return found[::-1]
+
+    def _contexts(self, context: Sequence[int]) -> Iterator[int]:
+        """The ends of a context as n-grams of the levels, from the empty one to the longest that was seen."""
+        yield 0
+        for length in range(1, min(self.order - 1, len(context)) + 1):
+            node = 0
+            for level, word in zip(self.levels, context[-length:], strict=False):
+                start, end = level.first[node], level.first[node + 1]
+                places = (level.words[start:end] == word).nonzero()[0]
+                if not len(places):
+                    return  # what is longer was not seen either
+                node = int(start) + int(places[0])
+            yield node
+
+
+class _Seen(NamedTuple):
+    """Words that followed a context, most probable first, log p after it, and what to add after the whole text."""
+
+    words: NDArray[Any]
+    values: Floats
+    backoff: float
+
+
+def _head(seen: _Seen, k: int, allowed: Mask) -> tuple[NDArray[Any], Floats]:
+    """The first k allowed words."""
+    size = HEAD
+    while True:
+        places = allowed[seen.words[:size]].nonzero()[0][:k]
+        if len(places) == k or size >= len(seen.words):
+            return seen.words[places], seen.values[places]
+        size *= 8
+
+
+# ------------------------------------------------------------------------------------------------------ estimation
+
+
+def estimate(ids: NDArray[np.integer], vocabulary_size: int, order: int = 5) -> NGramModel:
+    """The model of a stream of ids; every word of the vocabulary has a probability, seen or not."""
+    if order < 2:
+        raise RheostatError(f"an n-gram order of {order} was asked for; expected 2 or more, usually 5")
+    if len(ids) < order:
+        raise CorpusError(f"a training text of {len(ids)} tokens has no {order}-gram: give more text, or a lower order")
+    grams = list(_count(np.asarray(ids, np.int64), vocabulary_size, order))
+    probabilities = np.full(1, 1 / vocabulary_size)
+    levels: list[Level] = []
+    rank: Ids = np.zeros(1, np.int64)  # where an n-gram of the level before stands, once they are in order
+    for number, gram in enumerate(grams):
+        is_last = number + 1 == order
+        # Below the highest order it counts how many different words an n-gram was seen behind.
+        counts = gram.counts if is_last else np.bincount(grams[number + 1].suffix, minlength=len(gram.words))
+        probabilities, backoffs = _smooth(gram, counts, probabilities)
+        if levels:
+            in_order = np.empty_like(backoffs)
+            in_order[rank] = backoffs
+            levels[-1] = levels[-1]._replace(log_backoffs=np.log(in_order).astype(np.float32))
+        level, rank = _level(gram, probabilities, rank, vocabulary_size)
+        levels.append(level)
+    return NGramModel(tuple(levels))
+
+
+class _Grams(NamedTuple):
+    """The different n-grams of one length, sorted by context and word.
+
+    parent, suffix: the n-gram without its last, or first, word, among those one shorter.
+    """
+
+    parent: Ids
+    words: Ids
+    suffix: Ids
+    counts: Ids
+
+
+def _count(ids: Ids, vocabulary_size: int, order: int) -> Iterator[_Grams]:
+    everything = np.arange(vocabulary_size)
+    yield _Grams(0 * everything, everything, 0 * everything, np.bincount(ids, minlength=vocabulary_size))
+    shorter = ids  # the n-gram that ends at each place of the ring
+    for _ in range(1, order):
+        keys = np.roll(shorter, 1) * vocabulary_size + ids
+        keys, places, longer, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
+        yield _Grams(keys // vocabulary_size, keys % vocabulary_size, shorter[places], counts)
+        shorter = longer.reshape(-1)
+
+
+def _smooth(gram: _Grams, counts: Ids, shorter: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """p of every n-gram, and γ of every context. shorter: p of the n-grams without their first word."""
+    kinds = np.minimum(counts, 3)
+    taken = np.array([0.0, *discounts(counts)])[kinds]
+    contexts = len(shorter)
+    totals = np.bincount(gram.parent, weights=counts, minlength=contexts)
+    seen = np.maximum(totals, 1)
+    # What was never seen as a context, a word of the vocabulary that the text lacks, is backed off from at no cost.
+    backoffs = np.where(totals > 0, np.bincount(gram.parent, weights=taken, minlength=contexts) / seen, 1.0)
+    return (counts - taken) / seen[gram.parent] + backoffs[gram.parent] * shorter[gram.suffix], backoffs
+
+
+def discounts(counts: Ids) -> tuple[float, ...]:
+    """D of n-grams that were counted once, twice, and more often, from how many of each there are."""
+    n1, n2, n3, n4 = (int(np.count_nonzero(counts == times)) for times in range(1, 5))
+    if not (n1 and n2 and n3):
+        return FALLBACK_DISCOUNTS
+    y = n1 / (n1 + 2 * n2)
+    found = 1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3
+    usable = all(0 < discount <= times for times, discount in enumerate(found, 1))
+    return found if usable else FALLBACK_DISCOUNTS
+
+
+def _level(gram: _Grams, probabilities: NDArray[np.float64], rank: Ids, vocabulary_size: int) -> tuple[Level, Ids]:
+    """The n-grams of one length in the order of their contexts, best first; and where each of them went."""
+    parent = rank[gram.parent]
+    order = np.lexsort((gram.words, -probabilities, parent))
+    moved = np.empty_like(order)
+    moved[order] = np.arange(len(order))
+    first = np.searchsorted(parent[order], np.arange(len(rank) + 1)).astype(np.uint32)
+    words = gram.words[order].astype(np.min_scalar_type(vocabulary_size - 1))
+    return Level(first, words, np.log(probabilities[order]).astype(np.float32), np.empty(0, np.float32)), moved
+
+
+# ------------------------------------------------------------------------------------------------------ other tools
+
+
+def write_arpa(model: NGramModel, words: Sequence[str], path: Path) -> None:
+    """The model in the ARPA format, which other tools read. Marks of sentences, which some demand, can never come."""
+    marks = [word for word in ("<s>", "</s>") if word not in words]
+    try:
+        with path.open("w", encoding="utf-8") as file:
+            file.write("\\data\\\n")
+            for number, count in enumerate(model.counts, 1):
+                file.write(f"ngram {number}={count + (len(marks) if number == 1 else 0)}\n")
+            for number, lines in enumerate(_arpa_lines(model, words), 1):
+                file.write(f"\n\\{number}-grams:\n")
+                file.writelines(f"{NO_PROBABILITY}\t{mark}\n" for mark in marks if number == 1)
+                file.writelines(lines)
+            file.write("\n\\end\\\n")
+    except OSError as error:
+        raise RheostatError(f"cannot write {path}: {error.strerror}; expected a file that can be written") from None
+
+
+def _arpa_lines(model: NGramModel, words: Sequence[str]) -> Iterator[list[str]]:
+    """The lines of each order."""
+    texts = [""]
+    for level in model.levels:
+        parents = np.searchsorted(level.first[1:], np.arange(len(level.words)), side="right")
+        pairs = zip(parents.tolist(), level.words.tolist(), strict=True)
+        texts = [f"{texts[parent]} {words[word]}" for parent, word in pairs]
+        logs = (level.log_probabilities / np.log(10)).tolist()
+        backoffs = [f"\t{value:.7g}" for value in (level.log_backoffs / np.log(10)).tolist()] or [""] * len(texts)
+        yield [f"{log:.7g}\t{text[1:]}{backoff}\n" for log, text, backoff in zip(logs, texts, backoffs, strict=True)]

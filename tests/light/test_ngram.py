@@ -1,0 +1,208 @@
+"""The n-gram baseline: against hand-computed figures, against kenlm, and as one more row of the report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from results_files import full, write_sweep
+from rheostat.benchmark.cost_figures import draw_costs, largest_shown
+from rheostat.benchmark.evidence import gather
+from rheostat.benchmark.latency import BenchConfig, Queries, measure_latencies
+from rheostat.benchmark.ngram import FALLBACK_DISCOUNTS, NGramModel, discounts, estimate
+from rheostat.benchmark.ngram_baseline import NGramConfig, NGramPredictor, evaluate, kenlm_perplexity, measure
+from rheostat.benchmark.paper_tables import paper_table
+from rheostat.benchmark.published import load_published
+from rheostat.benchmark.report import build_report
+from rheostat.benchmark.results import read_all, write_results
+from rheostat.benchmark.texts import read_text
+from rheostat.cli import app
+from rheostat.corpus import Corpus, CorpusConfig, load_corpus
+from rheostat.errors import CorpusError, RheostatError
+
+NAMES, VERBS, THINGS = ("ann", "bob", "eve"), ("sees", "hides", "paints"), ("boats", "lamps", "trees", "doors")
+QUICK = NGramConfig(order=3, queries=4, warm_up=0, typed_words=20)
+
+
+def write_corpus(folder: Path) -> Path:
+    random = np.random.default_rng(1)
+    for name, lines in (("train", 60), ("valid", 8), ("test", 8)):
+        words = [[str(random.choice(part)) for part in (NAMES, VERBS, ("the", "<unk>"), THINGS)] for _ in range(lines)]
+        (folder / f"ptb.{name}.txt").write_text("".join(" ".join(line) + "\n" for line in words))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("ptb"))
+
+
+@pytest.fixture(scope="module")
+def corpus(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return load_corpus(folder, CorpusConfig(tokenizer="ptb"), cache_directory=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def model(corpus: Corpus) -> NGramModel:
+    return estimate(corpus.splits["train"].ids, len(corpus.vocabulary), order=4)
+
+
+# Estimation
+
+
+def test_bigrams_of_a_toy_text_are_those_computed_by_hand() -> None:
+    """The ring a a b: bigrams ba aa ab, each once, so that a is seen behind b and a, and b behind a; c never is.
+
+    Too few for discounts: 0.5 for what was counted once, 1 for twice.
+    """
+    toy = estimate(np.array([0, 0, 1]), 3, order=2)
+    assert FALLBACK_DISCOUNTS[:2] == (0.5, 1.0)
+    # of 3 different bigrams, a ends 2 and b ends 1; 1.5 of 3 are taken away and shared out among 3 words
+    a, b, c = (2 - 1) / 3 + 0.5 / 3, (1 - 0.5) / 3 + 0.5 / 3, 0.5 / 3
+    assert np.exp(toy.log_probabilities([])) == pytest.approx([a, b, c])
+    # after a: aa and ab once each, 0.5 taken from both, so half of it all is backed off
+    assert np.exp(toy.log_probabilities([0])) == pytest.approx([0.25 + a / 2, 0.25 + b / 2, c / 2])
+    # after b: ba once
+    assert np.exp(toy.log_probabilities([0, 1])) == pytest.approx([0.5 + a / 2, b / 2, c / 2])
+    assert np.exp(toy.log_probabilities([2])) == pytest.approx([a, b, c]), "c was never seen"
+
+
+def test_discounts_follow_from_how_many_were_counted_how_often() -> None:
+    counts = np.repeat([1, 2, 3, 4], [6, 3, 2, 1])
+    y = 6 / (6 + 2 * 3)
+    assert discounts(counts) == pytest.approx((1 - 2 * y * 3 / 6, 2 - 3 * y * 2 / 3, 3 - 4 * y * 1 / 2))
+    assert discounts(np.array([1, 1, 1])) == FALLBACK_DISCOUNTS
+    assert discounts(np.repeat([1, 2, 3, 4], [9, 1, 99, 1])) == FALLBACK_DISCOUNTS, "they would be negative"
+
+
+streams = st.lists(st.integers(0, 5), min_size=6, max_size=60)
+
+
+@settings(max_examples=30, deadline=None)
+@given(streams, st.integers(2, 5), st.lists(st.integers(0, 7), max_size=6))
+def test_probabilities_add_up_to_one_after_any_context(ids: list[int], order: int, context: list[int]) -> None:
+    found = np.exp(estimate(np.array(ids), 8, order).log_probabilities(context).astype(np.float64))
+    assert found.sum() == pytest.approx(1, abs=1e-5) and (found > 0).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(streams, st.lists(st.integers(0, 7), max_size=6), st.integers(1, 4), st.sets(st.integers(0, 7), min_size=1))
+def test_the_best_words_are_those_of_the_whole_vocabulary(
+    ids: list[int], context: list[int], k: int, allowed: set[int]
+) -> None:
+    model = estimate(np.array(ids), 8, 4)
+    mask = np.isin(np.arange(8), list(allowed))
+    scores = np.where(mask, model.log_probabilities(context), -np.inf).astype(np.float64)
+    best = model.best(context, k, mask)
+    assert len(best.ids) == min(k, len(allowed)) and mask[best.ids].all()
+    assert best.probabilities == pytest.approx(np.exp(np.sort(scores)[::-1][: len(best.ids)]), rel=1e-5)
+    assert best.probabilities == pytest.approx(np.exp(scores[best.ids]), rel=1e-5)
+
+
+def test_nothing_is_pruned(corpus: Corpus, model: NGramModel) -> None:
+    ids = np.asarray(corpus.splits["train"].ids)
+    ring = np.concatenate([ids[-3:], ids])
+    for order in (2, 3, 4):
+        grams = {tuple(ring[place - order + 1 : place + 1]) for place in range(3, len(ring))}
+        assert model.counts[order - 1] == len(grams)
+
+
+@pytest.mark.parametrize(
+    ("ids", "order", "error", "message"),
+    [([0, 1], 1, RheostatError, "expected 2 or more"), ([0, 1], 3, CorpusError, "2 tokens has no 3-gram")],
+)
+def test_what_cannot_be_estimated_is_said(ids: list[int], order: int, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        estimate(np.array(ids), 2, order)
+
+
+# By the measures of every model
+
+
+def test_a_stream_is_read_over_line_ends_and_every_token_but_the_first_is_predicted(
+    corpus: Corpus, model: NGramModel
+) -> None:
+    ids = np.asarray(corpus.splits["test"].ids).tolist()
+    losses = [-model.log_probabilities(ids[:place])[ids[place]] for place in range(1, len(ids))]
+    found = evaluate(model, corpus.splits["test"])
+    assert found.predictions == len(ids) - 1
+    assert found.loss == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+def test_kenlm_finds_the_same_perplexity(corpus: Corpus, model: NGramModel) -> None:
+    pytest.importorskip("kenlm", reason="kenlm is not installed: pip install 'rheostat[ngram]'")
+    assert kenlm_perplexity(model, corpus) == pytest.approx(evaluate(model, corpus.splits["test"]).perplexity, rel=1e-4)
+
+
+def test_suggestions_are_words_that_a_keyboard_may_offer(corpus: Corpus, model: NGramModel) -> None:
+    predictor = NGramPredictor(model, corpus)
+    assert {one.word for one in predictor.suggest("ann sees the ", k=4)} == set(THINGS), "neither <unk> nor <eos>"
+    assert [one.word for one in predictor.complete("ann sees the b")] == ["boats", "bob"]
+    names = {one.word for one in predictor.suggest("ann sees the boats\n")}
+    assert names == {name.title() for name in NAMES}, "a line begins"
+
+
+def test_queries_are_timed_like_those_of_a_model(corpus: Corpus, model: NGramModel) -> None:
+    queries = Queries("n-gram", NGramPredictor(model, corpus), ["the", "boats", "\n"], ["ann"])
+    (turns,) = measure_latencies([queries], BenchConfig(queries=7, warm_up=1), lambda label, share: None)
+    assert sum(map(len, turns)) == 7
+
+
+# The results file and the report
+
+
+@pytest.fixture(scope="module")
+def results(corpus: Corpus, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("results") / "ptb-ngram.json"
+    _, contents = measure(corpus, read_text(str(folder), "ptb", 100), QUICK)
+    contents["subject"]["corpus"] = "ptb"
+    write_results(path, contents)
+    return path
+
+
+def test_results_are_read_as_they_were_written(results: Path) -> None:
+    written = json.loads(results.read_text())
+    (found,) = read_all([results]).ngrams
+    assert found.test_perplexity == written["rows"][1]["perplexity"]
+    assert found.latency_ms == written["latency"]["latency_ms"] > 0
+    assert found.keystrokes_saved_share == written["keystrokes"]["keystrokes_saved_share"] > 0
+    assert found.name == "3-gram, modified Kneser–Ney" and found.kenlm_perplexity is None
+
+
+def test_the_report_has_a_row_and_a_line_for_it(results: Path, tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path / "ptb.json", [full(5.0)])
+    evidence = gather(read_all([sweep, results]))
+    on = evidence.on("ptb")
+    last = paper_table(load_published().table("ptb"), on).rows[-1].cells
+    assert last[1] == "3-gram, modified Kneser–Ney" and last[4] == f"{on.ngrams[0].test_perplexity:.2f}"
+    assert largest_shown(on) == pytest.approx(1.03 * on.ngrams[0].test_perplexity)
+    titles = [section.title for section in build_report(evidence).sections]
+    assert "Without a network: n-grams" in titles
+
+
+def test_it_is_drawn(results: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    sweep = write_sweep(tmp_path / "ptb.json", [full(5.0)])
+    draw_costs(gather(read_all([sweep, results])).on("ptb"), tmp_path / "costs.svg")
+    assert "3-gram (no network)" in (tmp_path / "costs.svg").read_text()
+
+
+def test_the_command_measures_and_writes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RHEOSTAT_CACHE", str(tmp_path / "cache"))
+    out, arpa = tmp_path / "results.json", tmp_path / "model.arpa"
+    options = ["--order", "3", "--queries", "2", "--words", "9", "--arpa", str(arpa), "-o", str(out), "--json"]
+    answer = CliRunner().invoke(app, ["ngram", "ptb", "--data", str(folder), *options], catch_exceptions=False)
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["rows"] == json.loads(out.read_text())["rows"]
+    assert arpa.read_text().startswith("\\data\\\nngram 1=")
+
+
+def test_a_recipe_without_a_corpus_wants_one() -> None:
+    with pytest.raises(RheostatError, match="no corpus"):
+        CliRunner().invoke(app, ["ngram", "ptb"], catch_exceptions=False)
