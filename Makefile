@@ -1,9 +1,10 @@
-# make demo       the main job on a fresh machine, in its own environment
+# make demo       the main job on a fresh machine: an environment without torch, then the bundled model and its knob
 # make test       everything the tests need, then the tests; what CI runs
 # make test-arm   the light half's tests on an emulated Cortex-A53 (docs/arm.md)
 # make web        the browser runtime for the keyboard page, from npm (docs/keyboard.md)
 # make check      ruff, mypy --strict and the tests
 # make benchmark  the measurements behind the figures in docs/ (long)
+# make model      the bundled model from nothing (hours; resumable)
 # make reproduce  the results under results/ from the corpora in DATA (very long; resumable)
 
 PYTHON ?= python3
@@ -15,7 +16,7 @@ ARM := .arm
 BIN := $(VENV)/bin
 PIP_INSTALL := install --quiet --disable-pip-version-check
 
-.PHONY: demo web test test-browser test-light test-arm check lint benchmark reproduce clean
+.PHONY: demo model web test test-browser test-light test-arm check lint benchmark reproduce clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/rheostat demo
@@ -69,7 +70,9 @@ KNOBS := --knob 1 --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 
 BESIDE := --beside runs/ptb-awd-lstm.safetensors --beside runs/ptb-skip-lstm.safetensors --beside runs/ptb-dense-60.safetensors
 POINTS := --knob 1 --point taylor-searched-0.8 --point taylor-searched-0.6 --point l0-0.8 --point l0-0.7 --point l0-0.6 --point l0-0.5
 DAYS := ordinary-day busy-device flapping-battery
-REPORTED := ptb ptb-learned ptb-graded ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram chat-ngram $(DAYS:%=govern-%)
+REPORTED := ptb ptb-learned ptb-graded ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram chat chat-ngram $(DAYS:%=govern-%)
+# Of what there is by now.
+REPORT = $(BIN)/rheostat report $$(ls $(REPORTED:%=results/%.json) 2>/dev/null) $$(test ! -f $(LEARNED) || echo --model $(LEARNED)) -o docs/results
 reproduce: $(VENV)/test.done
 	mkdir -p runs/untrained
 	test -f runs/ptb-r1.safetensors || $(BIN)/rheostat prune $(MODELS)/ptb-qrnn.safetensors --criterion random --seed 1 --name random-1 -o runs/ptb-r1.safetensors
@@ -95,7 +98,7 @@ reproduce: $(VENV)/test.done
 	$(BIN)/rheostat sweep runs/ptb-graded.safetensors $(PTB) -o results/ptb-graded.json
 	$(BIN)/python -c 'import kenlm' 2>/dev/null || $(BIN)/pip $(PIP_INSTALL) -e '.[ngram]'  # needs a C++ compiler
 	test -f results/ptb-ngram.json || $(NGRAM) ptb $(PTB) -o results/ptb-ngram.json
-	test -f results/chat-ngram.json || $(NGRAM) chat -o results/chat-ngram.json
+	test -f results/chat-ngram.json || $(NGRAM) chat --words 10000 -o results/chat-ngram.json
 	test -f runs/untrained/awd-lstm/model.safetensors || $(UNTRAINED) ptb-awd-lstm -o runs/untrained/awd-lstm
 	test -f runs/untrained/skip-lstm/model.safetensors || $(UNTRAINED) ptb-skip-lstm -o runs/untrained/skip-lstm
 	test -f runs/untrained/dense-60/model.safetensors || $(UNTRAINED) ptb-fast --set model.hidden_size=1050 -o runs/untrained/dense-60
@@ -106,17 +109,36 @@ reproduce: $(VENV)/test.done
 	for day in $(DAYS); do test -f results/govern-$$day.json || { \
 	$(BIN)/rheostat govern --trace tests/data/traces/$$day.csv --model runs/ptb-graded.safetensors -o runs/govern-$$day && \
 	cp runs/govern-$$day/govern.json results/govern-$$day.json; } || exit 1; done
-	$(BIN)/rheostat report $(foreach file,$(REPORTED),results/$(file).json) --model $(LEARNED) -o docs/results
+	$(REPORT)
+
+# The bundled model, measured as it is shipped: sweep and card are of the very file that goes into the package.
+CHAT_KNOBS := 0.9 0.8 0.7 0.6 0.5 0.4 0.3 0.2 0.15
+CHAT_PACKED := runs/packed/chat.safetensors
+CHAT_MODEL := src/rheostat/models/chat.safetensors
+# Results of baselines on the same text, where there are any: they are set beside the model's on its card.
+CHAT_BASELINES = $(wildcard results/chat-*.json)
+model: $(VENV)/test.done
+	mkdir -p $(dir $(CHAT_PACKED))
+	if test -d runs/chat; then $(BIN)/rheostat train --resume -o runs/chat; else $(BIN)/rheostat train chat -o runs/chat; fi
+	test -f runs/chat-l0.safetensors || $(BIN)/rheostat prune runs/chat/model.safetensors --criterion l0 --recipe fast --knob 0.2 --data chat -o runs/chat-l0.safetensors
+	if test -d runs/chat-graded; then $(BIN)/rheostat train --resume -o runs/chat-graded; \
+	else $(BIN)/rheostat train chat-graded --from runs/chat-l0.safetensors -o runs/chat-graded; fi
+	test -f $(CHAT_PACKED) || $(BIN)/rheostat pack runs/chat-graded/model.safetensors --precision int8 --default-ranking graded -o $(CHAT_PACKED)
+	$(BIN)/rheostat sweep $(CHAT_PACKED) --data chat --criterion graded $(addprefix --knob ,$(CHAT_KNOBS)) --precision int8 --keystrokes --words 10000 -o results/chat.json
+	$(BIN)/rheostat pack $(CHAT_PACKED) --results results/chat.json -o $(CHAT_MODEL)
+	$(BIN)/python benchmarks/card.py $(CHAT_MODEL) results/chat.json $(CHAT_BASELINES)
+	$(REPORT)
 
 clean:
 	rm -rf $(VENV) $(LIGHT) $(ARM) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# torch is named in the same pip call as what needs it, so that its pin decides which build is taken.
+# Without torch. The tests' environment is the same folder with more in it: either may come first.
 $(VENV)/demo.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip $(PIP_INSTALL) -e '.[train,chat]'
+	$(BIN)/pip $(PIP_INSTALL) -e '.[report,keyboard]'
 	touch $@
 
+# torch is named in the same pip call as what needs it, so that its pin decides which build is taken.
 $(VENV)/test.done: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip $(PIP_INSTALL) -e '.[train,report,keyboard,chat,dev]'

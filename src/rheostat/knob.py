@@ -50,6 +50,15 @@ def choose(
     raise OperatingPointError(_nothing_to_cut_by(file, knob, criterion))
 
 
+def can_serve(file: ModelFile, knob: float) -> bool:
+    """Whether the knob can be turned to a position."""
+    try:
+        choose(file, knob)
+    except OperatingPointError:
+        return False
+    return True
+
+
 def _ranking_for(file: ModelFile, criterion: str | None) -> str | None:
     if criterion is None:
         return file.description.default_ranking

@@ -20,6 +20,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.bundled import DEFAULT_MODEL, model_path
 from rheostat.container import (
     DTYPES,
     Container,
@@ -52,8 +53,12 @@ __all__ = ["PRECISIONS", "Description", "ModelFile", "Precision", "open_model", 
 Named = TypeVar("Named", Ranking, OperatingPoint, RankingEntry, PointEntry)
 
 
-def open_model(path: str | Path) -> ModelFile:
-    """Open a model file: its structure is checked, its weights are mapped and not touched."""
+def open_model(name_or_path: str | Path = DEFAULT_MODEL) -> ModelFile:
+    """Open a model file: its structure is checked, its weights are mapped and not touched.
+
+    A bundled model goes by its name; without any, the default one is opened.
+    """
+    path = model_path(name_or_path)
     container = Container(os.fspath(path))
     try:
         return ModelFile(container, describe(container.metadata, container.tensors))

@@ -19,6 +19,7 @@ HEAVY_LIBRARIES = {"torch", "lightning_fabric", "numba", "tensorboard"}
 # A part may import itself and what stands here; nothing else of the package.
 DATA = {
     "errors",
+    "bundled",
     "durable",
     "shape",
     "splits",
@@ -34,6 +35,8 @@ DATA = {
 }
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "bundled": {"errors"},
+    "models": set(),
     "durable": set(),
     "shape": set(),
     "splits": set(),
@@ -49,7 +52,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "container": {"durable", "errors"},
     "precision": {"container"},
     "description": {"container", "errors", "operating_point", "shape", "vocabulary"},
-    "model_file": {"container", "description", "errors", "operating_point", "precision", "shape", "vocabulary"},
+    "model_file": {
+        "bundled",
+        "container",
+        "description",
+        "errors",
+        "operating_point",
+        "precision",
+        "shape",
+        "vocabulary",
+    },
     "knob": {"errors", "model_file", "operating_point"},
     "training": DATA,
     "pruning": DATA | {"training"},

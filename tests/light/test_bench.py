@@ -382,7 +382,6 @@ def test_meters_are_listed_without_a_model() -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ([], RheostatError, "no model file was given"),
         (["MODEL", "--point", "absent"], OperatingPointError, "absent"),
         (["MODEL", "--knob", "7"], OperatingPointError, "a knob at 7"),
         (["MODEL", "--meter", "rappl"], RheostatError, "did you mean rapl"),

@@ -10,6 +10,7 @@ import pytest
 from typer.main import get_command
 
 from models import write_tiny
+from rheostat import bundled
 from rheostat.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -49,9 +50,11 @@ def test_commands_and_options_named_in_passing_exist(page: Path) -> None:
         assert set(re.findall(r"--[a-z-]+", arguments)) <= known | {"--help"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/runtime.md", "docs/governor.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/default-model.md", "docs/runtime.md", "docs/governor.md"])
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tiny(tmp_path / "model.safetensors")
+    write_tiny(tmp_path / f"{bundled.DEFAULT_MODEL}.safetensors")
+    monkeypatch.setattr(bundled, "FOLDER", tmp_path)
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     examples = blocks(ROOT / page, "python")

@@ -10,6 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from models import GOLDEN, TINY, write_tiny
+from results_files import full, row, write_sweep
 from rheostat.cli.files import inspect, pack
 from rheostat.errors import ModelFileError
 from rheostat.model_file import open_model
@@ -59,6 +60,25 @@ def test_pack_changes_precision_and_points(tmp_path: Path) -> None:
         assert [entry.name for entry in file.description.points] == ["plain"]
         assert [entry.name for entry in file.description.rankings] == ["random-0"]
         assert file.description.default_ranking == "random-0"
+
+
+def test_pack_stores_the_curve_of_a_sweep(tmp_path: Path) -> None:
+    saved = {"keystrokes_saved_share": 0.25}
+    rows = [
+        full(70.0, keystrokes=saved),
+        row("norm", "filter-norm", 0.5, "test", 80.0),
+        row("norm", "filter-norm", 0.5, "valid", 1.0),
+        row("random-0", "random", 0.5, "test", 99.0),
+    ]
+    results, out = write_sweep(tmp_path / "sweep.json", rows), tmp_path / "packed.safetensors"
+    run("pack", MODEL, "--results", str(results), "-o", str(out))
+    with open_model(out) as file:
+        provenance = file.description.provenance
+    assert provenance["seed"] == 1
+    assert [(point["perplexity"], point["keystrokes_saved_share"]) for point in provenance["curve"]] == [
+        (70.0, 0.25),
+        (80.0, None),
+    ]
 
 
 def test_pack_without_options_copies(tmp_path: Path) -> None:

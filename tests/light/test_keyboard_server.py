@@ -121,7 +121,7 @@ def test_clients_with_their_own_texts_and_knobs_do_not_see_each_other(client: Te
 
 
 def test_words_that_are_never_to_be_suggested_are_not(model: Path) -> None:
-    positions = Positions(model, never=["WORD5"])
+    positions = Positions(model, hidden_words=["WORD5"])
     words = {suggestion.word for suggestion in positions.open(100).complete("", 60)}
     assert "Word6" in words and "Word5" not in words
     place = positions.file.vocabulary.index["word5"]

@@ -252,9 +252,25 @@ def test_learnt_words_are_suggested_at_once_listed_and_forgotten(model: Path, tm
 
 
 def test_words_that_are_never_to_be_suggested_are_not(model: Path) -> None:
-    predictor = rheostat.load(model, never=["game", "Gates"])
-    predictor.learn("game")
+    predictor = rheostat.load(model, hidden_words=["game", "Gates"])
     assert set(words_of(predictor.suggest("i saw the", k=9, prefix="ga"))) == {"gate", "garden"}
+
+
+def test_a_hidden_word_is_suggested_once_the_user_has_learnt_it(model: Path) -> None:
+    predictor = rheostat.load(model, hidden_words=["game"])
+    predictor.learn("Game")
+    assert [s.source for s in predictor.suggest("i saw the", k=9, prefix="ga") if s.word == "Game"] == ["user"]
+
+
+def test_a_predictor_at_another_point_leaves_the_first_where_it_was(model: Path) -> None:
+    first = rheostat.load(model)
+    second = first.at(0.6)
+    fresh = rheostat.load(model, 0.6)
+    assert (first.knob, second.knob) == (1.0, 0.6)
+    assert second.suggest("i saw the") == fresh.suggest("i saw the")
+    second.turn(1.0)
+    first.turn(0.8)
+    assert second.knob == 1.0 and second.user_words is first.user_words
 
 
 def test_special_tokens_and_punctuation_are_never_suggested(model: Path) -> None:

@@ -115,3 +115,17 @@ def test_a_graded_model_without_its_origin_is_refused(tmp_path: Path) -> None:
     path = write_sweep(tmp_path / "g.json", [row("graded", "graded", 0.5, "test", 79.0)])
     with pytest.raises(RheostatError, match="give the sweep of that model too"):
         compare([read_sweep(path)])
+
+
+def test_a_graded_model_alone_is_its_own_reference(tmp_path: Path) -> None:
+    rows = [row("full", "", 1.0, "test", 70.0), row("graded", "graded", 0.5, "test", 79.0)]
+    (comparison,) = compare([read_sweep(write_sweep(tmp_path / "g.json", rows))])
+    assert comparison.full == 70.0
+
+
+def test_keystrokes_have_a_column_where_they_were_typed(tmp_path: Path, results_file: Path) -> None:
+    saved = {"keystrokes": {"keystrokes_saved_share": 0.345}}
+    rows = [row("full", "", 1.0, "test", 70.0, **saved), row("graded", "graded", 0.5, "test", 79.0)]
+    text = table(read_sweep(write_sweep(tmp_path / "g.json", rows)))
+    assert "| 70.00 | 40.00% | 34.5% |" in text and "| 79.00 | 40.00% |  |" in text
+    assert "keystrokes" not in table(read_sweep(results_file))

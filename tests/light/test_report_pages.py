@@ -386,3 +386,10 @@ def test_a_bench_alone_makes_a_report(tmp_path: Path) -> None:
     evidence = gather(read_all([lstm, ours]))
     assert [our_lines(evidence)[number]["ms/query"] for number in (2, 3)] == ["3", "2"]
     assert "no fit" in markdown(build_report(evidence))
+
+
+def test_a_report_on_another_corpus_leaves_the_paper_out(tmp_path: Path) -> None:
+    rows = [full(70.0), ranked("graded", 0.5, 79.0)]
+    document = build_report(gather(read_all([write_sweep(tmp_path / "chat.json", rows, corpus="chat")])))
+    titles = [section.title for section in document.sections]
+    assert "What a smaller share costs: chat" in titles and not [title for title in titles if "paper" in title]

@@ -6,12 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from models import make_ranking, write_words
 from rheostat.benchmark.sweep import Cell, Measured, ResultsFile, sweep
+from rheostat.cli import app
 from rheostat.errors import RheostatError
 from rheostat.metrics import Quality
 from rheostat.operating_point import full_point
 from rheostat.shape import ModelShape
+from rheostat.vocabulary import END, UNKNOWN
 
 SHAPE = ModelShape(5, 2, (3, 2), (1, 1))
 SUBJECT = {"model": "m", "corpus": "c", "flops": SHAPE.flops}
@@ -44,6 +48,30 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_stopped(tmp_path: Path) -> No
     assert shares == sorted(shares) and shares[-1] == 1.0
     row = json.loads(path.read_text())["rows"][0]
     assert (row["label"], row["seed"], row["knob"], row["widths"]) == ("random-1", 1, 0.9, [3, 2])
+
+
+def test_keystrokes_are_of_what_the_knob_serves_and_of_the_test_text(tmp_path: Path) -> None:
+    words = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees")
+    shape = ModelShape(len(words), 4, (8, 4), (2, 1))
+    rankings = [make_ranking(shape, 1, "random"), make_ranking(shape, 2, "other")]
+    model = write_words(tmp_path / "m.safetensors", words, shape, rankings=rankings)
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text("the boat sees the garden\n" * 4)
+    out = tmp_path / "r.json"
+    arguments = ["sweep", str(model), "--data", str(tmp_path), "--knob", "0.6", "--keystrokes", "--words", "9"]
+    CliRunner().invoke(app, [*arguments, "-o", str(out)], catch_exceptions=False)
+    contents = json.loads(out.read_text())
+    typed = {(row["label"], row["split"]): row.get("keystrokes", {}).get("words") for row in contents["rows"]}
+    assert typed.pop(("full", "test")) == typed.pop(("random", "test")) == 9
+    assert len(typed) == 4 and set(typed.values()) == {None}
+    assert contents["subject"]["typed_words"] == 9
+
+
+def test_rows_of_an_earlier_run_are_replaced_where_that_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    path.write_text("anything")
+    list(sweep(CELLS[:1], measure([]), ResultsFile(path, SUBJECT, resume=False), lambda label, share: None))
+    assert len(ResultsFile(path, SUBJECT).rows) == 1
 
 
 def test_results_of_another_model_are_not_mixed_in(tmp_path: Path) -> None:

@@ -194,7 +194,7 @@ def _on_corpus(comparison: Comparison, collection: Collection, kept: KeptFilters
         sweep
         for sweep in sweeps
         if (sweep.subject["flops"], sweep.subject.get("precision")) == (flops, precision)
-        and GRADED not in sweep.criteria
+        and (GRADED not in sweep.criteria or sweep is reference)
     ]
     measurements = [one for sweep in sweeps for one in _measurements(sweep, flops)]
     others = tuple(one for sweep in sweeps if sweep not in own for one in _measurements(sweep, flops))

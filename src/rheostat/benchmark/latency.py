@@ -220,7 +220,7 @@ def bench(
 
 def open_to_measure(path: Path, positions: Sequence[Position], text: Text, config: BenchConfig) -> Opened:
     with open_model(path) as file:
-        trained = file.description.trained
+        path, trained = file.path, file.description.trained
     predictor = Predictor(path, precision=config.precision, threads=config.threads, cache_bytes=EVERYTHING)
     return Opened(path, predictor.shape, trained, open_points(predictor, positions, text))
 

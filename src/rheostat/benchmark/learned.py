@@ -84,7 +84,7 @@ class Comparison:
 
 
 def compare(sweeps: Iterable[SweepResults]) -> list[Comparison]:
-    """Sweeps by corpus; the reference is the largest model that was pruned and is not graded."""
+    """Sweeps by corpus; the reference is the largest model that was pruned and is not graded, if there is one."""
     groups: dict[str, list[SweepResults]] = {}
     for sweep in sweeps:
         groups.setdefault(sweep.subject["corpus"], []).append(sweep)
@@ -92,7 +92,9 @@ def compare(sweeps: Iterable[SweepResults]) -> list[Comparison]:
 
 
 def _comparison(group: Sequence[SweepResults]) -> Comparison:
-    candidates = [sweep for sweep in group if GRADED not in sweep.criteria]
+    candidates = [sweep for sweep in group if GRADED not in sweep.criteria] or [
+        sweep for sweep in group if any(not point.criterion for point in sweep.points)
+    ]
     if not candidates:
         raise RheostatError(
             f"{group[0].path} holds a graded model and no other file its origin; give the sweep of that model too"

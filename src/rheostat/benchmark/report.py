@@ -53,6 +53,7 @@ REPORT = "report"  # the stem of the page, and the beginning of its pictures' na
 def points_table(results: SweepResults) -> Table:
     """Every measured point, with the paper's row of the same criterion and share beside it."""
     published = _published_rows(results)
+    typed = any(point.keystrokes_saved_share is not None for point in results.points)
     cells = []
     for point in sorted(results.points, key=lambda p: (-p.knob, p.criterion, p.allocation)):
         theirs = published.get((point.criterion, round(point.knob, 2))) if point.allocation == "uniform" else None
@@ -64,12 +65,18 @@ def points_table(results: SweepResults) -> Table:
                 _spread(point.values("valid", "perplexity"), "{:.2f}".format),
                 _spread(point.values("test", "perplexity"), "{:.2f}".format),
                 _spread(point.values("test", "recall_at_3"), "{:.2%}".format),
+                *([_share_saved(point)] if typed else []),
                 f"{theirs.test_perplexity:.1f}" if theirs else "",
                 f"{theirs.recall_at_3:.1%}" if theirs and theirs.recall_at_3 else "",
             ]
         )
     header = ("criterion", "knob", "FLOPs", "valid perplexity", "test perplexity", "test R@3")
-    return Table((*header, "paper: test perplexity", "paper: R@3"), "lrrrrrrr", rows(cells))
+    saved = ("keystrokes saved",) if typed else ()
+    return Table((*header, *saved, "paper: test perplexity", "paper: R@3"), f"lrrrrr{'r' * typed}rr", rows(cells))
+
+
+def _share_saved(point: Point) -> str:
+    return "" if point.keystrokes_saved_share is None else f"{point.keystrokes_saved_share:.1%}"
 
 
 def table(results: SweepResults) -> str:
@@ -128,8 +135,8 @@ def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Documen
     collection = evidence.collection
     sections = [
         *_trade_off_sections(evidence),
-        *_paper_sections(evidence),
-        *_claims_section(evidence),
+        *(_paper_sections(evidence) if _concerns_the_paper(evidence) else ()),
+        *(_claims_section(evidence) if _concerns_the_paper(evidence) else ()),
         *_learned_sections(evidence),
         *_bench_sections(collection.benches),
         *_ngram_section(collection.ngrams),
@@ -178,6 +185,12 @@ def _cost_origin(on: CorpusEvidence) -> str:
     energy = "" if on.bench.has_measured_energy else f"; energy {NOT_MEASURED}"
     used = files(one.path for one in on.cost_benches)
     return f", cost from {used} by the widths of a point, else by its share{energy}"
+
+
+def _concerns_the_paper(evidence: Evidence) -> bool:
+    """Whether anything was measured on one of its corpora: tables in which nothing is would only be in the way."""
+    found = (evidence.on(table.corpus) for table in load_published().tables)
+    return any(on.measurements or on.benches or on.baseline_benches for on in found)
 
 
 def _paper_sections(evidence: Evidence) -> Iterator[Section]:

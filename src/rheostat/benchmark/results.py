@@ -71,6 +71,12 @@ class Point:
         return statistics.fmean(self.values("test", "perplexity"))
 
     @property
+    def keystrokes_saved_share(self) -> float | None:
+        """Of typing the test text, mean over seeds; None where it was not typed."""
+        shares = [row["keystrokes"]["keystrokes_saved_share"] for row in self.rows if "keystrokes" in row]
+        return statistics.fmean(shares) if shares else None
+
+    @property
     def label(self) -> str:
         return str(self.rows[0]["label"])
 
@@ -104,6 +110,16 @@ class SweepResults:
         """Uniform points of a criterion, whole model first."""
         chosen = [p for p in self.points if p.allocation == "uniform" and p.criterion in (criterion, "")]
         return sorted(chosen, key=lambda point: -point.knob)
+
+    def test_figures(self, criterion: str) -> list[JsonObject]:
+        """What the test text says of each point of a curve, whole model first."""
+        figures = []
+        for point in self.curve(criterion):
+            if point.values("test", "perplexity"):
+                quality = {"perplexity": point.test_perplexity(), "recall_at_3": point.mean("test", "recall_at_3")}
+                saved = {"keystrokes_saved_share": point.keystrokes_saved_share}
+                figures.append({"flops_fraction": point.flops_fraction, **quality, **saved})
+        return figures
 
     @property
     def criteria(self) -> list[str]:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rheostat import knob as knob_positions
 from rheostat.benchmark.results import write_results
 from rheostat.errors import RheostatError
-from rheostat.metrics import Quality
-from rheostat.operating_point import OperatingPoint
+from rheostat.metrics import KeystrokeCount, Quality
+from rheostat.model_file import ModelFile
+from rheostat.operating_point import FULL, OperatingPoint
 from rheostat.provenance import provenance
 
 
@@ -34,11 +36,22 @@ class Cell:
     def key(self) -> tuple[str, float, str, str]:
         return self.label, self.knob, self.split, self.allocation
 
+    def point_of(self, file: ModelFile) -> OperatingPoint:
+        """The point that is to be measured."""
+        if self.allocation == "stored":
+            return file.point(self.label)
+        if self.allocation == "bare":
+            return replace(file.point(self.label), updates=None)
+        return knob_positions.choose(file, self.knob, ranking=None if self.label == FULL else self.label)
+
 
 @dataclass(frozen=True)
 class Measured:
+    """What was found at a point. keystrokes: None where nothing was typed."""
+
     point: OperatingPoint
     quality: Quality
+    keystrokes: KeystrokeCount | None = None
 
 
 Measure = Callable[[Cell, Callable[[float], None]], Measured]
@@ -47,10 +60,11 @@ Measure = Callable[[Cell, Callable[[float], None]], Measured]
 class ResultsFile:
     """Rows of measurements with where they come from, as JSON; replaced as a whole after every row."""
 
-    def __init__(self, path: Path, subject: Mapping[str, Any]) -> None:
+    def __init__(self, path: Path, subject: Mapping[str, Any], *, resume: bool = True) -> None:
+        """resume: keep the rows that are in the file already; without it, they are replaced."""
         self.path, self.subject = path, dict(subject)
         self.rows: list[dict[str, Any]] = []
-        if path.exists():
+        if resume and path.exists():
             self._load()
 
     def _load(self) -> None:
@@ -96,6 +110,8 @@ def sweep(
             "update_rank": measured.point.update_rank,
             **measured.quality.as_json(),
         }
+        if measured.keystrokes:
+            row["keystrokes"] = measured.keystrokes.as_json()
         results.add(row)
         done += cell.knob
         yield row

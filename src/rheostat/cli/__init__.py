@@ -12,7 +12,21 @@ from typing import Annotated
 import typer
 
 import rheostat
-from rheostat.cli import bench, evaluate, export, files, govern, keyboard, ngram, prune, recover, report, suggest, train
+from rheostat.cli import (
+    bench,
+    demo,
+    evaluate,
+    export,
+    files,
+    govern,
+    keyboard,
+    ngram,
+    prune,
+    recover,
+    report,
+    suggest,
+    train,
+)
 from rheostat.cli.console import messages, one_line
 from rheostat.errors import RheostatError, RheostatWarning
 
@@ -38,7 +52,7 @@ app.command()(suggest.suggest)
 app.command()(export.export)
 app.command()(govern.govern)
 app.command()(keyboard.keyboard)
-app.command()(suggest.demo)
+app.command()(demo.demo)
 
 _debug = False
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rheostat.benchmark.meters import EnergyPerQuery, EnergySource, MeterOptions, NoMeter, Plan, explain, find_meter
-from rheostat.cli.console import labelled_share, messages, print_json, results
+from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, results
 from rheostat.errors import RheostatError
 from rheostat.model_file import ModelFile, open_model
 from rheostat.runtime.quantization import Precision
@@ -23,7 +23,7 @@ HEADINGS = ("share", "MFLOPs", "MB\nread", "ms/query\nmedian", "95 %\ninterval",
 
 
 def bench(
-    model: Annotated[Path | None, typer.Argument(help="A model file.")] = None,
+    model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
     knob: Annotated[list[float] | None, typer.Option(help="Share of the FLOPs; repeat it.")] = None,
     point: Annotated[list[str] | None, typer.Option(help="A stored point's name; repeat it.")] = None,
     beside: Annotated[
@@ -59,8 +59,6 @@ def bench(
     if meter == LIST:
         _list_meters(options, json)
         return
-    if model is None:
-        raise RheostatError("no model file was given; expected: rheostat bench MODEL (or: rheostat bench --meter list)")
     from rheostat.benchmark.latency import BenchConfig, Position
     from rheostat.benchmark.latency import bench as run
     from rheostat.benchmark.machine import parse_cpus
@@ -157,17 +155,17 @@ def _cells(row: dict[str, Any]) -> list[str]:
     return [
         row["label"],
         f"{row['flops_fraction']:.1%}",
-        _figures(row["flops"] / 1e6),
-        _figures(row["bytes_read"] / 1e6),
-        _figures(row["latency_ms"]),
-        f"{_figures(low)}–{_figures(high)}",
-        _figures(row["p95_ms"]),
+        show_figures(row["flops"] / 1e6),
+        show_figures(row["bytes_read"] / 1e6),
+        show_figures(row["latency_ms"]),
+        f"{show_figures(low)}–{show_figures(high)}",
+        show_figures(row["p95_ms"]),
         "–" if resident is None else f"{resident / 1e6:.0f}",
         str(EnergyPerQuery(**row["energy"])),
     ]
 
 
-def _figures(value: float) -> str:
+def show_figures(value: float) -> str:
     """Three figures, and all of those before the point."""
     return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}" if value > 0 else f"{value:.2f}"
 

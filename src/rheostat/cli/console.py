@@ -1,14 +1,25 @@
-"""What commands share: where things are printed, and progress bars (on stderr, so that stdout stays clean)."""
+"""What commands share: options, where things are printed, and progress bars (on stderr: stdout stays clean)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from rheostat.bundled import DEFAULT_MODEL
+
+MODEL_HELP = "A model file, or the name of a bundled one."
+BUNDLED = Path(DEFAULT_MODEL)  # where no model is named
+HiddenWordsFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(help="Your changes to the words that are never suggested.", envvar="RHEOSTAT_HIDDEN_WORDS"),
+]
 
 results = Console()
 messages = Console(stderr=True)

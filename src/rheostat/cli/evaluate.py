@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rheostat import knob as knob_positions
 from rheostat.benchmark.sweep import Cell, Measured, ResultsFile
 from rheostat.benchmark.sweep import sweep as run_sweep
-from rheostat.cli.console import labelled_share, messages, print_json, shares
+from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, shares
 from rheostat.corpus import CorpusConfig, Split, load_split
 from rheostat.errors import OperatingPointError
 from rheostat.metrics import KeystrokeCount
 from rheostat.model_file import ModelFile, open_model
-from rheostat.operating_point import FULL
+from rheostat.operating_point import FULL, OperatingPoint
 from rheostat.runtime.quantization import Precision
 
 if TYPE_CHECKING:
@@ -25,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A model file.")],
     data: Annotated[str, typer.Option(help="A folder with train, valid and test text, one text file, or 'chat'.")],
+    model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
     knob: Annotated[float, typer.Option(help="Share of the FLOPs that may be spent.")] = 1.0,
     criterion: Annotated[str | None, typer.Option(help="Cut by this criterion.")] = None,
@@ -94,6 +93,10 @@ def sweep(
     stored: Annotated[bool, typer.Option("--stored", help="Only the whole model and its stored points.")] = False,
     precision: Annotated[Precision, typer.Option(help="fp32, or int8 or int4 as on a device.")] = "fp32",
     threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0: one a physical core.")] = 0,
+    keystrokes: Annotated[
+        bool, typer.Option("--keystrokes", help="Also simulate typing of the test text, at what the knob serves.")
+    ] = False,
+    words: Annotated[int, typer.Option(min=1, help="With --keystrokes: how many words are typed.")] = 2000,
     json: Annotated[bool, typer.Option("--json", help="Print each new row as JSON.")] = False,
 ) -> None:
     """Measure a model at many operating points: all rankings at all knob positions, and its stored points.
@@ -109,20 +112,18 @@ def sweep(
         texts = {name: _read(file, data, name) for name in splits}
         knobs = [] if stored else knob or [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
         cells = _grid(file, criterion, knobs, splits)
-        subject = {"model": model.name, "corpus": Path(data).name, "flops": file.shape.flops}
+        subject: dict[str, Any] = {"model": file.path.name, "corpus": Path(data).name, "flops": file.shape.flops}
         if precision != "fp32":
             subject["precision"] = precision
+        if keystrokes:
+            subject["typed_words"] = words
         results, evaluator = ResultsFile(out, subject), RuntimeEvaluator(file, precision, threads)
+        typist = _Typist(model, data, words, precision, threads) if keystrokes else None
 
         def measure(cell: Cell, progress: Callable[[float], None]) -> Measured:
-            if cell.allocation == "stored":
-                point = file.point(cell.label)
-            elif cell.allocation == "bare":
-                point = replace(file.point(cell.label), updates=None)
-            else:
-                name = None if cell.label == FULL else cell.label
-                point = knob_positions.choose(file, cell.knob, ranking=name)
-            return Measured(point, evaluator.quality(point, texts[cell.split].ids, progress))
+            point = cell.point_of(file)
+            quality = evaluator.quality(point, texts[cell.split].ids, progress)
+            return Measured(point, quality, typist.type_at(cell, point) if typist else None)
 
         with labelled_share() as progress:
             for row in run_sweep(cells, measure, results, progress):
@@ -135,6 +136,27 @@ def sweep(
                         highlight=False,
                     )
     print(f"{out}: {len(results.rows)} rows")
+
+
+class _Typist:
+    """Types the test text at those cells of a grid that a user of the knob would meet."""
+
+    def __init__(self, model: Path, data: str, words: int, precision: Precision, threads: int) -> None:
+        from rheostat.benchmark.texts import read_text
+        from rheostat.runtime.predictor import Predictor
+
+        self._predictor, self._words = Predictor(model, precision=precision, threads=threads), words
+        self._text = read_text(data, self._predictor.tokenizer, words)
+
+    def type_at(self, cell: Cell, point: OperatingPoint) -> KeystrokeCount | None:
+        """None for the other splits, and for a point that the knob does not serve."""
+        from rheostat.benchmark.keystrokes import keystroke_savings
+
+        if cell.split != "test" or cell.allocation == "bare":
+            return None
+        stored = cell.label if cell.allocation == "stored" else None
+        predictor = self._predictor.at(None if stored else cell.knob, point=stored)
+        return keystroke_savings(predictor, self._text, self._words) if predictor.point.name == point.name else None
 
 
 def _grid(file: ModelFile, criteria: Sequence[str] | None, knobs: Sequence[float], splits: Sequence[str]) -> list[Cell]:

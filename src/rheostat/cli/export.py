@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from rheostat import knob as knob_positions
-from rheostat.cli.console import print_json
+from rheostat.cli.console import BUNDLED, MODEL_HELP, print_json
 from rheostat.model_file import open_model
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 def export(
-    model: Annotated[Path, typer.Argument(help="A model file.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write; an earlier export is replaced.")],
+    model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
     knob: Annotated[float, typer.Option(help="Share of the FLOPs that may be spent.")] = 1.0,
     criterion: Annotated[str | None, typer.Option(help="Cut by this criterion.")] = None,
     ranking: Annotated[str | None, typer.Option(help="Cut by the ranking of this name.")] = None,

@@ -11,12 +11,13 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rheostat.cli.console import print_json, results
+from rheostat.cli.console import BUNDLED, MODEL_HELP, print_json
+from rheostat.cli.console import results as console
 from rheostat.model_file import PRECISIONS, ModelFile, Precision, open_model, repack
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="A model file.")],
+    model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Show what is in a model file: shape, sizes, rankings, points, recipe and provenance.
@@ -31,7 +32,7 @@ def inspect(
         print_json(summary)
     else:
         for table in _tables(summary):
-            results.print(table)
+            console.print(table)
 
 
 def pack(
@@ -46,6 +47,9 @@ def pack(
     ] = None,
     drop_point: Annotated[list[str] | None, typer.Option(help="Leave out this point.")] = None,
     drop_ranking: Annotated[list[str] | None, typer.Option(help="Leave out this ranking.")] = None,
+    results: Annotated[
+        Path | None, typer.Option(help="Results of a sweep of this model: store its curve, for the keyboard page.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
     """Write a model file anew: other precision, other default ranking, fewer points or another order of them.
@@ -61,12 +65,22 @@ def pack(
             points=point or None,
             drop_points=drop_point or (),
             drop_rankings=drop_ranking or (),
+            provenance=_with_curve(source, results) if results else None,
         )
     with open_model(out) as packed:
         if json:
             print_json(packed.summary())
         else:
             print(f"wrote {out}: {_in_one_line(packed)}")
+
+
+def _with_curve(file: ModelFile, results: Path) -> dict[str, Any]:
+    """The file's provenance and what a sweep measured along its default ranking."""
+    from rheostat.benchmark.results import read_sweep
+
+    criteria = {entry.name: entry.criterion for entry in file.description.rankings}
+    curve = read_sweep(results).test_figures(criteria.get(file.description.default_ranking or "", ""))
+    return {**file.description.provenance, "curve": curve}
 
 
 def _in_one_line(file: ModelFile) -> str:

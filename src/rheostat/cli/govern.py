@@ -16,6 +16,7 @@ from rich.text import Text
 from rheostat import knob as knob_positions
 from rheostat.benchmark.govern_figure import draw_replay
 from rheostat.benchmark.published import load_published
+from rheostat.bundled import model_path
 from rheostat.cli.console import print_json, results
 from rheostat.errors import RheostatError
 from rheostat.model_file import open_model
@@ -29,7 +30,8 @@ def govern(
     trace: Annotated[Path, typer.Option(help="A recorded day: CSV with time_s,level,charging,queries[,busy].")],
     policy: Annotated[str, typer.Option(help="A policy's .toml file, or the name of one that is shipped.")] = DEFAULT,
     model: Annotated[
-        Path | None, typer.Option(help="A model file: count the FLOPs that its points really spend.")
+        Path | None,
+        typer.Option(help="A model, by file or bundled name: count the FLOPs that its points really spend."),
     ] = None,
     latency_ms: Annotated[
         float | None, typer.Option(help="Time of a query at full knob on your device; the paper's unless given.")
@@ -89,7 +91,7 @@ def _write(comparison: Comparison, out: Path, model: Path | None) -> list[Path]:
     data, picture = out / "govern.json", out / "govern.png"
     contents = {
         "kind": "govern",
-        "model": model.name if model else None,
+        "model": model_path(model).name if model else None,
         **comparison.as_json(),
         "provenance": provenance(),
     }

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rheostat.cli.console import messages
+from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, messages
 from rheostat.runtime.policy import DEFAULT
 from rheostat.runtime.quantization import Precision
 
@@ -17,7 +17,7 @@ PORT = 8017  # the server's own default, which importing it only for that would 
 
 
 def keyboard(
-    model: Annotated[Path, typer.Argument(help="A model file.")],
+    model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for the whole network.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = PORT,
     allow_host: Annotated[
@@ -29,13 +29,14 @@ def keyboard(
     ] = None,
     precision: Annotated[Precision, typer.Option(help="int8, fp32 or int4.")] = "int8",
     threads: Annotated[int, typer.Option(min=0, help="Processor threads of a query; 0: one a physical core.")] = 1,
+    hidden_words: HiddenWordsFile = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Serve a page with a phone keyboard, suggestions and the knob; it can be used until Ctrl+C.
 
     Nothing that is typed leaves this computer or is kept.
 
-    Example: rheostat keyboard model.safetensors --open
+    Example: rheostat keyboard --open
     """
     from rheostat.benchmark.meters.estimate import Estimate
     from rheostat.keyboard.facts import Energy
@@ -43,7 +44,15 @@ def keyboard(
 
     estimate = Estimate()
     energy = Energy("estimate", estimate.covers, lambda flops, size: 1e3 * estimate.energy_j(flops, size))
-    service = open_service(model, policy=policy, precision=precision, threads=threads, energy=energy, results=results)
+    service = open_service(
+        model,
+        policy=policy,
+        precision=precision,
+        threads=threads,
+        hidden_words=hidden_words,
+        energy=energy,
+        results=results,
+    )
 
     def announce(address: str) -> None:
         messages.print(f"the keyboard is at {address} (Ctrl+C ends it)", markup=False, highlight=False)

@@ -6,11 +6,9 @@ a knob that is dragged visits at most a hundred of them, and only the last ones 
 
 from __future__ import annotations
 
-import copy
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
-from rheostat.knob import choose
+from rheostat.knob import can_serve
 from rheostat.model_file import ModelFile, open_model
-from rheostat.runtime.completion import Completion
+from rheostat.runtime.hidden_words import HiddenWords
 from rheostat.runtime.predictor import Predictor
 from rheostat.runtime.quantization import Precision
 from rheostat.runtime.writing import Suggestion
@@ -91,20 +89,24 @@ class Positions:
 
     def __init__(
         self,
-        path: str | Path,
+        model: str | Path,
         *,
         precision: Precision = "int8",
         threads: int = 1,
-        never: Iterable[str] = (),
+        hidden_words: HiddenWords = None,
         limit_bytes: int = POSITIONS_BYTES,
     ) -> None:
         """threads: for one query; one is best where several clients ask at once."""
-        self.file: ModelFile = open_model(path)
+        self.file: ModelFile = open_model(model)
         self.precision: Precision = precision
-        self._never = frozenset(word.lower() for word in never)
         # Positions are kept here, so that their number has one bound; the predictor keeps no more than its last.
         self._predictor = Predictor(
-            path, precision=precision, threads=threads, never=self._never, cache_bytes=1, history_bytes=HISTORY_BYTES
+            model,
+            precision=precision,
+            threads=threads,
+            hidden_words=hidden_words,
+            cache_bytes=1,
+            history_bytes=HISTORY_BYTES,
         )
         self._kept: OrderedDict[int, Position] = OrderedDict()
         self._limit_bytes, self._lock, self._opening = limit_bytes, threading.Lock(), threading.Lock()
@@ -132,9 +134,7 @@ class Positions:
         with self._opening:
             if position := self.ready(percent):
                 return position
-            # A copy shares weights, points and words with the first predictor; only its knob is its own.
-            predictor = copy.copy(self._predictor)
-            predictor.turn(percent / 100)
+            predictor = self._predictor.at(percent / 100)
             flops = predictor.point.cut_shape(self.file.shape).flops
             position = Position(percent, predictor, flops, predictor.weight_bytes)
             position.measure()
@@ -149,9 +149,7 @@ class Positions:
 
     def suggestible(self) -> NDArray[np.uint8]:
         """[V] 1 for a word that may be suggested, 2 for a part that attaches to the word before, 0 for the others."""
-        vocabulary = self.file.vocabulary
-        banned = [place for place, word in enumerate(vocabulary.words) if word.lower() in self._never]
-        completion = Completion(vocabulary, self.file.tokenizer, banned)
+        completion = self._predictor.completion
         whole, every = completion.allowed_mask(), completion.allowed_mask(attach=True)
         return np.where(whole, 1, np.where(every, 2, 0)).astype(np.uint8)
 
@@ -166,16 +164,8 @@ def _smallest_percent(file: ModelFile) -> int:
     low, high = SMALLEST_PERCENT, 100
     while low < high:
         middle = (low + high) // 2
-        if _can_serve(file, middle / 100):
+        if can_serve(file, middle / 100):
             high = middle
         else:
             low = middle + 1
     return high
-
-
-def _can_serve(file: ModelFile, knob: float) -> bool:
-    try:
-        choose(file, knob)
-    except OperatingPointError:
-        return False
-    return True

@@ -48,6 +48,7 @@ from rheostat.keyboard.facts import Energy, Json, curve_of, model_facts
 from rheostat.keyboard.governing import govern
 from rheostat.keyboard.positions import Position, Positions
 from rheostat.keyboard.protection import Hosts, Protection
+from rheostat.runtime.hidden_words import HiddenWords
 from rheostat.runtime.policy import DEFAULT, Policy, read_policy
 from rheostat.runtime.quantization import Precision
 
@@ -203,17 +204,17 @@ def make_app(service: Service, listens_on: str = LOCAL, allowed_hosts: Iterable[
 
 
 def open_service(
-    model: Path,
+    model: str | Path,
     *,
     policy: str | Path = DEFAULT,
     precision: Precision = "int8",
     threads: int = 1,
-    never: Iterable[str] = (),
+    hidden_words: HiddenWords = None,
     energy: Energy | None = None,
     results: Path | None = None,
 ) -> Service:
     """A service for a model file. results: of a sweep of it, for the curve."""
-    positions = Positions(model, precision=precision, threads=threads, never=never)
+    positions = Positions(model, precision=precision, threads=threads, hidden_words=hidden_words)
     curve = curve_of(positions.file, results)
     return Service(positions, policy=read_policy(policy), energy=energy, curve=curve)
 

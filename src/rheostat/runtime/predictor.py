@@ -8,17 +8,19 @@ Knows how reading, completing, presenting and the points fit together; each of t
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from rheostat.bundled import DEFAULT_MODEL
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.operating_point import OperatingPoint
 from rheostat.runtime.completion import Completion
 from rheostat.runtime.engine import Reading
+from rheostat.runtime.hidden_words import HiddenWords, read_hidden_words
 from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Points, Serving
 from rheostat.runtime.quantization import Precision
 from rheostat.runtime.user_words import UserWords
@@ -39,34 +41,35 @@ class Predictor:
 
     def __init__(
         self,
-        path: str | Path,
+        model: str | Path = DEFAULT_MODEL,
         knob: float = 1.0,
         *,
         point: str | None = None,
         precision: Precision = "int8",
         threads: int = 0,
         user_words: UserWords | str | Path | None = None,
-        never: Iterable[str] = (),
+        hidden_words: HiddenWords = None,
         context: int = DEFAULT_LIMIT,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         history_bytes: int = DEFAULT_HISTORY_BYTES,
     ) -> None:
-        """knob: the share of the FLOPs that may be spent, or `point`, a stored point's name. precision: int8, fp32 for
-        exactness, int4. threads: 0 for one a physical core. user_words: where learnt words live; without it, they live
-        as long as the predictor. never: words that are not to be suggested, beside those that never are. context: how
-        many words back a text is read. cache_bytes: for points that were visited; history_bytes: for the states of
-        texts, at each of them.
+        """model: a model file, or the name of a bundled one. knob: the share of the FLOPs that may be spent, or
+        `point`, a stored point's name. precision: int8, fp32 for exactness, int4. threads: 0 for one a physical core.
+        user_words: where learnt words live; without it, they live as long as the predictor. hidden_words: a file that
+        changes the package's list of words that are not to be suggested, or the words themselves. context: how many
+        words back a text is read. cache_bytes: for points that were visited; history_bytes: for the states of texts, at
+        each of them.
         """
         if context < 2:
             raise RheostatError(f"a context of {context} words was asked for; expected at least 2")
-        self._points = Points(path, precision, threads, cache_bytes, history_bytes)
+        self._points = Points(model, precision, threads, cache_bytes, history_bytes)
         file = self._points.file
         self.vocabulary: Vocabulary = file.vocabulary
         self._tokenizer, self._casing, self._context = file.tokenizer, file.casing, context
         self.user_words = user_words if isinstance(user_words, UserWords) else UserWords(user_words)
-        self._never = frozenset(word.lower() for word in never)
-        banned = (place for place, word in enumerate(self.vocabulary.words) if word.lower() in self._never)
-        self._completion = Completion(self.vocabulary, self._tokenizer, banned)
+        hidden = read_hidden_words(hidden_words)
+        places = (place for place, word in enumerate(self.vocabulary.words) if word.lower() in hidden)
+        self.completion = Completion(self.vocabulary, self._tokenizer, places)
         self._turning = threading.Lock()
         self._wishes = 0  # turns asked for so far: of several in the background, the last one counts
         self._knob = knob
@@ -135,9 +138,9 @@ class Predictor:
 
     def _found(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
         """The k best words of the model as they are shown: some may look alike."""
-        allowed = self._completion.allowed_mask(typed.prefix, attach=typed.attaches) if reading.closed else None
+        allowed = self.completion.allowed_mask(typed.prefix, attach=typed.attaches) if reading.closed else None
         log_probabilities = serving.engine.look_up(reading, k, allowed)
-        best = self._completion.best(log_probabilities, typed.prefix, k, attach=typed.attaches)
+        best = self.completion.best(log_probabilities, typed.prefix, k, attach=typed.attaches)
         words = zip((self.vocabulary.words[i] for i in best.ids.tolist()), best.probabilities.tolist(), strict=True)
         return [compose(word, p, typed, self._casing, tokenizer=self._tokenizer) for word, p in words]
 
@@ -150,7 +153,6 @@ class Predictor:
     def _taught(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
         """The user's own words: the best is as probable as a word unknown to the model, older and rarer ones less."""
         words = self.user_words.with_prefix(typed.prefix, k)
-        words = [word for word in words if word.word.lower() not in self._never]
         if not words or (typed.attaches and typed.prefix):
             return []
         first, unknown = words[0].score, self._unknown(serving, reading)
@@ -204,6 +206,16 @@ class Predictor:
             self._points.choose(knob, point)  # complains here rather than in the background
             threading.Thread(target=self._turn_later, args=(knob, point, wish), daemon=True).start()
 
+    def at(self, knob: float | None = None, *, point: str | None = None) -> Predictor:
+        """Another predictor of the same model that stands at another point, for several at the same time.
+
+        Both share weights, points that were visited and the user's words; each has a knob of its own.
+        """
+        other = copy.copy(self)
+        other._turning = threading.Lock()
+        other.turn(knob, point=point)
+        return other
+
     def query_ms(self, queries: int = TIMED_QUERIES) -> float:
         """Median time of a query at the point that is serving, measured now."""
         return _query_ms(self._serving, self.vocabulary, queries)
@@ -243,7 +255,7 @@ class Predictor:
                 ) from None
 
 
-load = Predictor  # what an application begins with: rheostat.load("model.safetensors", knob=0.6)
+load = Predictor  # what an application begins with: rheostat.load(knob=0.6)
 
 
 def _read_on(serving: Serving, ids: list[int], known: int, reading: Reading | None) -> Reading:

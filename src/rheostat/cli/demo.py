@@ -1,0 +1,136 @@
+"""`rheostat demo`: the knob turned down before one's eyes, and what each position costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from rheostat.bundled import HELD_OUT_TEXT
+from rheostat.cli.bench import show_figures
+from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, results
+from rheostat.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from rheostat.benchmark.demo import Demo, Step
+
+NEXT = """\
+What to try next:
+  rheostat suggest "see you at the" --knob 0.4   words at any position of the knob
+  rheostat suggest                               the same while you type, here
+  rheostat keyboard --open                       a page with a keyboard and the knob
+  rheostat bench --knob 1 --knob 0.4             what a query costs, with more care
+"""
+NOT_YET = "…"
+
+Refresh = Callable[[str, float], None]
+
+
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder for results, pictures and report.")] = Path(
+        "rheostat-demo"
+    ),
+    model: Annotated[Path, typer.Option(help=MODEL_HELP)] = BUNDLED,
+    data: Annotated[
+        str | None, typer.Option(help="A folder with a test text, a text file, or 'chat'; a bundled text without it.")
+    ] = None,
+    meter: Annotated[str, typer.Option(help="A meter, 'auto' or 'none'; `rheostat bench --meter list`.")] = "auto",
+    queries: Annotated[int, typer.Option(min=2, help="Timed queries at every position.")] = 200,
+    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Turn a model's knob from 100 % to 15 % over held-out text: cost, quality and suggestions of each position.
+
+    Takes less than a minute, and leaves results files, the trade-off picture and an HTML report in a folder.
+
+    Example: rheostat demo -o rheostat-demo
+    """
+    from rheostat.benchmark.demo import Demo
+    from rheostat.benchmark.meters import find_meter
+
+    source = find_meter(meter)
+    run = Demo(model, str(HELD_OUT_TEXT) if data is None else data, out)
+    with labelled_share() if json or not results.is_terminal else _screen(run) as refresh:
+        for _ in run.turn_down(refresh):
+            refresh("", 0.0)
+        run.measure_cost(source, refresh, queries)
+        refresh("drawing", 1.0)
+        files = [*run.results, *_report(run)]
+    if json:
+        steps = [step.as_json() for step in run.steps]
+        print_json({"model": run.model.name, "corpus": run.text.name, "steps": steps, "files": list(map(str, files))})
+        return
+    if not results.is_terminal:
+        results.print(_tables(run))
+    for path in files:
+        if path.suffix in (".html", ".png"):
+            print(path)
+    print(NEXT, end="")
+
+
+def _report(run: Demo) -> list[Path]:
+    try:
+        return run.report()
+    except MissingExtraError as error:
+        messages.print(f"note: no picture and no report: {error}", style="yellow", markup=False, highlight=False)
+        return []
+
+
+@contextmanager
+def _screen(run: Demo) -> Iterator[Refresh]:
+    """The tables, filling up, over a line that says what is going on."""
+    with Live(console=results, auto_refresh=False) as live:
+
+        def refresh(label: str, share: float) -> None:
+            live.update(Group(_tables(run), Text(label, style="dim")), refresh=True)
+
+        yield refresh
+        live.update(_tables(run), refresh=True)
+
+
+def _tables(run: Demo) -> Group:
+    return Group(_figures(run), _suggestions(run.steps))
+
+
+def _figures(run: Demo) -> Table:
+    title = Text(f"{run.model.name}, int8, on {run.text.name}")
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for heading in ("knob", "FLOPs", "MFLOPs", "MB\nread", "ms/query", "mJ/query", "perplexity", "R@3"):
+        table.add_column(heading, justify="right")
+    for step in run.steps:
+        quality = step.quality
+        table.add_row(
+            f"{quality['knob']:.0%}",
+            f"{quality['flops_fraction']:.1%}",
+            *_costs(step),
+            f"{quality['perplexity']:.1f}",
+            f"{quality['recall_at_3']:.1%}",
+        )
+    return table
+
+
+def _costs(step: Step) -> list[str]:
+    from rheostat.benchmark.meters import EnergyPerQuery
+
+    if (cost := step.cost) is None:
+        return [NOT_YET] * 4
+    figures = (cost["flops"] / 1e6, cost["bytes_read"] / 1e6, cost["latency_ms"])
+    return [*map(show_figures, figures), str(EnergyPerQuery(**cost["energy"]))]
+
+
+def _suggestions(steps: list[Step]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("knob", justify="right")
+    for start in steps[0].suggestions if steps else ():
+        table.add_column(Text(f"{start} …"), overflow="fold")
+    for step in steps:
+        offered = [Text(", ".join(words)) for words in step.suggestions.values()]
+        table.add_row(f"{step.quality['knob']:.0%}", *offered)
+    return table

@@ -1,0 +1,75 @@
+"""The demo from end to end, on a small model and a small text."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from models import write_words
+from rheostat.benchmark import demo as demo_module
+from rheostat.benchmark.demo import STARTS
+from rheostat.benchmark.results import read_all
+from rheostat.cli import app
+from rheostat.errors import OperatingPointError
+from rheostat.shape import ModelShape
+from rheostat.vocabulary import END, UNKNOWN
+
+WORDS = (UNKNOWN, END, "how", "are", "you", "what", "do", "think", "i", "would", "like", "to", "go", "home", "now")
+SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
+KNOBS = (1.0, 0.6, 0.3, 0.001)  # the last one is less than any model can be cut to
+CAN_DRAW = all(importlib.util.find_spec(name) for name in ("matplotlib", "jinja2"))
+
+
+@pytest.fixture
+def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr(demo_module, "KNOBS", KNOBS)
+    model = write_words(tmp_path / "small.safetensors", WORDS, SHAPE)
+    text = tmp_path / "messages.txt"
+    text.write_text("How are you?\nI would like to go home now.\nWhat do you think?\n" * 5, encoding="utf-8")
+    options = {"--model": model, "--data": text, "--queries": 4, "--meter": "none", "-o": tmp_path / "out"}
+    return ["demo", *(str(part) for option in options.items() for part in option)]
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+def test_it_shows_the_table_writes_the_report_and_says_what_is_next(arguments: list[str], tmp_path: Path) -> None:
+    printed = run(*arguments)
+    assert "\x1b" not in printed and max(map(len, printed.splitlines())) <= 80 + len(str(tmp_path))
+    for wanted in ("100%", "60%", "30%", "perplexity", "not measured", f"{STARTS[0]} …", "rheostat keyboard"):
+        assert wanted in printed
+    collection = read_all([tmp_path / "out" / "small.json", tmp_path / "out" / "small-bench.json"])
+    assert [point.knob for point in collection.sweeps[0].points] == [1.0, 0.6, 0.3]
+    assert [row.label for row in collection.benches[0].rows] == ["1", "0.6", "0.3"]
+    pictures = ["report-trade-off-messages.png", "small-trade-off.png", "report.html"]
+    assert all((tmp_path / "out" / name).is_file() == CAN_DRAW for name in pictures)
+    assert ("report.html" in printed) == CAN_DRAW
+
+
+def test_json_holds_quality_cost_and_suggestions_of_every_position(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_module.Demo, "report", lambda demo: [])  # drawn in the test above
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "small.json").write_text("of an earlier demo")
+    answer = json.loads(run(*arguments, "--json"))
+    assert (answer["model"], answer["corpus"]) == ("small.safetensors", "messages")
+    assert [step["quality"]["knob"] for step in answer["steps"]] == [1.0, 0.6, 0.3]
+    for step in answer["steps"]:
+        assert step["quality"]["perplexity"] > 1 and step["cost"]["latency_ms"] > 0
+        assert step["cost"]["widths"] == step["quality"]["widths"]
+        assert [len(words) for words in step["suggestions"].values()] == [3, 3, 3]
+    assert all(Path(name).is_file() for name in answer["files"])
+
+
+def test_a_model_without_a_ranking_has_no_knob_to_show(arguments: list[str], tmp_path: Path) -> None:
+    write_words(tmp_path / "small.safetensors", WORDS, SHAPE, rankings=[], default_ranking=None)
+    with pytest.raises(OperatingPointError, match="no default ranking"):
+        run(*arguments)

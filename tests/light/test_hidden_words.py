@@ -1,0 +1,87 @@
+"""Words that are held back: the package's list, and a user's changes to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import rheostat
+from models import write_words
+from rheostat.bundled import HIDDEN_WORDS
+from rheostat.cli import app
+from rheostat.errors import UserWordsError
+from rheostat.runtime.hidden_words import read_hidden_words
+from rheostat.shape import ModelShape
+from rheostat.vocabulary import END, UNKNOWN
+
+WORDS = (UNKNOWN, END, "the", "crap", "crane", "crab")
+SHAPE = ModelShape(len(WORDS), 4, (8, 4), (2, 1))
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_words(tmp_path_factory.mktemp("hidden") / "model.safetensors", WORDS, SHAPE)
+
+
+def changes(folder: Path, text: str) -> Path:
+    path = folder / "changes.txt"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_list_has_whole_words_in_lower_case_in_order_and_once() -> None:
+    lines = [line for line in HIDDEN_WORDS.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    assert lines == sorted(set(lines)) and all(line == line.strip().lower() and line for line in lines)
+    assert read_hidden_words() == frozenset(lines)
+
+
+def test_ordinary_words_are_not_on_the_list() -> None:
+    ordinary = "gay lesbian black white jewish muslim breast sex scunthorpe assassin cockpit class pass hello disabled"
+    assert not read_hidden_words() & set(ordinary.split())
+
+
+def test_a_hidden_word_is_neither_suggested_nor_completed(model: Path) -> None:
+    predictor = rheostat.load(model)
+    assert {s.word for s in predictor.suggest("the", k=9)} == {"the", "crane", "crab"}
+    assert {s.word for s in predictor.complete("the cra", k=9)} == {"crane", "crab"}
+    assert predictor.complete("the crap", k=9) == []
+
+
+def test_a_file_adds_words_to_the_list_and_takes_others_off(tmp_path: Path, model: Path) -> None:
+    path = changes(tmp_path, "\ufeff# mine\nCrab\n\n -crap \n")
+    assert read_hidden_words(path) == (read_hidden_words() | {"crab"}) - {"crap"}
+    found = rheostat.load(model, hidden_words=path).complete("the cra", k=9)
+    assert {suggestion.word for suggestion in found} == {"crap", "crane"}
+
+
+def test_an_application_may_name_exactly_the_words(model: Path) -> None:
+    assert read_hidden_words(["One", "two"]) == {"one", "two"} and read_hidden_words([]) == frozenset()
+    assert "crap" in {s.word for s in rheostat.load(model, hidden_words=()).complete("the cra", k=9)}
+
+
+@pytest.mark.parametrize("text", ["two words", "-"])
+def test_a_line_that_is_no_word_is_named(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserWordsError, match="line 2 is not one word"):
+        read_hidden_words(changes(tmp_path, f"good\n{text}\n"))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserWordsError, match=r"absent\.txt cannot be read"):
+        read_hidden_words(tmp_path / "absent.txt")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(UserWordsError, match="not UTF-8"):
+        read_hidden_words(tmp_path / "binary")
+
+
+def test_the_command_line_takes_the_file_as_an_option_or_from_the_environment(tmp_path: Path, model: Path) -> None:
+    path = str(changes(tmp_path, "-crap\n"))
+    arguments = ["suggest", "the", "--model", str(model), "--prefix", "crap"]
+
+    def words(*more: str, **environment: str) -> str:
+        return CliRunner().invoke(app, [*arguments, *more], env=environment, catch_exceptions=False).stdout
+
+    assert words() == ""
+    assert words("--hidden-words", path).startswith("crap")
+    assert words(RHEOSTAT_HIDDEN_WORDS=path).startswith("crap")
