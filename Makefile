@@ -15,6 +15,7 @@ LIGHT := .venv-light
 ARM := .arm
 BIN := $(VENV)/bin
 PIP_INSTALL := install --quiet --disable-pip-version-check
+SIDE_BY_SIDE := -n 2 --dist loadfile
 
 .PHONY: demo model web test test-browser test-light test-arm check lint benchmark reproduce clean
 
@@ -26,7 +27,7 @@ web:
 	PYTHONPATH=src $(PYTHON) -m rheostat.keyboard.browser_runtime
 
 test: $(VENV)/test.done test-browser test-light
-	RHEOSTAT_DATA=$${RHEOSTAT_DATA:-$(DATA)} $(BIN)/python -m pytest -q
+	RHEOSTAT_DATA=$${RHEOSTAT_DATA:-$(DATA)} $(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
 
 # What the tests in a browser need, where it can be had; they are skipped, with the reason, where it cannot.
 test-browser:
@@ -35,7 +36,7 @@ test-browser:
 
 # The light half in an environment that has never seen torch.
 test-light: $(LIGHT)/test.done
-	$(LIGHT)/bin/python -m pytest -q tests/light
+	$(LIGHT)/bin/python -m pytest -q $(SIDE_BY_SIDE) tests/light
 
 # Corpora belong to the heavy half, and reading them under emulation takes long: tests that want them skip.
 test-arm: $(LIGHT)/test.done
@@ -146,5 +147,5 @@ $(VENV)/test.done: pyproject.toml
 
 $(LIGHT)/test.done: pyproject.toml
 	test -x $(LIGHT)/bin/python || $(PYTHON) -m venv $(LIGHT)
-	$(LIGHT)/bin/pip $(PIP_INSTALL) -e . pytest hypothesis
+	$(LIGHT)/bin/pip $(PIP_INSTALL) -e . pytest pytest-xdist hypothesis
 	touch $@
