@@ -19,6 +19,7 @@ from rheostat.training.evaluation import evaluate  # noqa: E402
 from rheostat.training.graded import (  # noqa: E402
     GradedConfig,
     GradedLoss,
+    GradedTraining,
     TaughtGradedLoss,
     deal,
     graded_ranking,
@@ -114,6 +115,27 @@ def test_a_full_width_that_imitates_the_model_it_starts_from_has_no_loss_and_lea
     after.objective.backward()
     assert float(after.objective.detach()) > 1e-4
     assert all(parameter.grad is None for parameter in loss.teacher.parameters())
+
+
+def test_the_result_is_anchored_to_the_start_and_training_goes_on_with_what_it_learnt(tmp_path: Path) -> None:
+    written: list[torch.Tensor] = []
+    config = GradedConfig(teacher="start", anchor=0.25)
+    task = GradedTraining(
+        make_model(),
+        0.5,
+        config,
+        NO_REGULARIZATION,
+        np.arange(20) % SHAPE.vocabulary_size,
+        lambda model, *_: written.append(model.output.bias.detach().clone()),
+    )
+    start = task.model.output.bias.detach().clone()
+    with torch.no_grad():
+        task.model.output.bias.add_(1.0)
+    task.save(tmp_path, {})
+    torch.testing.assert_close(written[0], start + 0.75)
+    torch.testing.assert_close(task.model.output.bias.detach(), start + 1.0)
+    with pytest.raises(ValueError, match="anchor"):
+        GradedConfig(anchor=0.5)
 
 
 def test_a_run_that_starts_from_nothing_has_no_start_to_learn_from(

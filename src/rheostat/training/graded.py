@@ -10,7 +10,8 @@ trainer's, cutting is `operating_point`'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -41,6 +42,8 @@ class GradedConfig:
     teacher: Literal["self", "start"] = "self"  # the full width as it learns, or the model that the run started from
     widths: int = 2  # narrower prefixes a step; the texts of the batch are dealt out to them (and to the full width,
     # where it is not the teacher, who reads all)
+    anchor: float = 0.0  # share of the start's weights in the result, where the start is the teacher: a mean of both is
+    # nearer to what the full width was, and no worse at others (Wortsman et al. 2022)
     sampling: Literal["sandwich", "uniform"] = "sandwich"  # the smallest one always, or all by chance
     # Of each layer: a prefix s of the knob's way keeps s^taper of it. Empty: 1 for all or, where the ranking behind the
     # order of the filters has comparable scores, as wide as these say.
@@ -55,6 +58,8 @@ class GradedConfig:
             raise ValueError(f"widths is {self.widths}; expected at least 1 narrower prefix a step")
         if any(taper < 0 for taper in self.taper):
             raise ValueError(f"taper is {list(self.taper)}; expected no negative number")
+        if not 0 <= self.anchor < 1 or (self.anchor and self.teacher != "start"):
+            raise ValueError(f'anchor is {self.anchor}; expected a share in [0, 1), with teacher = "start"')
         if not 0 <= self.distill <= 1:
             raise ValueError(f"distill is {self.distill}; expected a share of the target in [0, 1]")
 
@@ -203,12 +208,13 @@ class GradedTraining(WeightTraining):
         super().__init__(model, regularization, valid_ids, write, precision)
         loss = TaughtGradedLoss if config.teacher == "start" else GradedLoss
         self.module: GradedLoss = loss(model, self._ranking, smallest, config, regularization, precision)
+        self._anchor = config.anchor
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
         """Over the full width, the smallest and the one between, together: the knob is judged as a whole."""
         count = QualityCount()
         positions = (1.0, (1 + self._smallest) / 2, self._smallest)
-        with torch.no_grad():
+        with torch.no_grad(), self._anchored():
             for done, share in enumerate(positions):
 
                 def show(part: float, done: int = done) -> None:
@@ -219,4 +225,23 @@ class GradedTraining(WeightTraining):
         return count.quality()
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        self._write(self.model, path, run, [self._ranking])
+        with self._anchored():
+            self._write(self.model, path, run, [self._ranking])
+
+    @contextmanager
+    def _anchored(self) -> Iterator[None]:
+        """Within the block, the model is what will be its result; training goes on with what it was."""
+        if not isinstance(self.module, TaughtGradedLoss) or not self._anchor:
+            yield
+            return
+        parameters, start = list(self.model.parameters()), self.module.teacher.parameters()
+        learnt = [parameter.detach().clone() for parameter in parameters]
+        try:
+            with torch.no_grad():
+                for parameter, anchor in zip(parameters, start, strict=True):
+                    parameter.lerp_(anchor, self._anchor)
+            yield
+        finally:
+            with torch.no_grad():
+                for parameter, value in zip(parameters, learnt, strict=True):
+                    parameter.copy_(value)
