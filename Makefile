@@ -61,6 +61,7 @@ benchmark: $(VENV)/test.done
 # Each line leaves a file or goes on where it was stopped, so that the whole can be killed and called again.
 RANKED := runs/ptb-qrnn.safetensors
 LEARNED := runs/ptb-learned.safetensors
+PACKED := models/ptb-graded-int8.safetensors
 PTB := --data $(DATA)/ptb
 RECOVER = $(BIN)/rheostat recover --recipe fast $(PTB)
 NGRAM = $(BIN)/rheostat ngram --check
@@ -96,7 +97,10 @@ reproduce: $(VENV)/test.done
 	if test -d runs/ptb-graded; then $(BIN)/rheostat train --resume -o runs/ptb-graded; \
 	else $(BIN)/rheostat train ptb-graded --from runs/ptb-l0-40.safetensors $(PTB) -o runs/ptb-graded; fi
 	cp runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors
-	$(BIN)/rheostat sweep runs/ptb-graded.safetensors $(PTB) -o results/ptb-graded.json
+	$(BIN)/rheostat sweep runs/ptb-graded.safetensors $(PTB) --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded.json
+	test -f $(PACKED) || $(BIN)/rheostat pack runs/ptb-graded.safetensors --precision int8 -o $(PACKED)
+	$(BIN)/rheostat sweep $(PACKED) $(PTB) --precision int8 --split test --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded-int8.json
+	$(BIN)/python benchmarks/card.py $(PACKED) results/ptb-graded-int8.json
 	$(BIN)/python -c 'import kenlm' 2>/dev/null || $(BIN)/pip $(PIP_INSTALL) -e '.[ngram]'  # needs a C++ compiler
 	test -f results/ptb-ngram.json || $(NGRAM) ptb $(PTB) -o results/ptb-ngram.json
 	test -f results/chat-ngram.json || $(NGRAM) chat --words 10000 -o results/chat-ngram.json
@@ -116,8 +120,6 @@ reproduce: $(VENV)/test.done
 CHAT_KNOBS := 0.9 0.8 0.7 0.6 0.5 0.4 0.3 0.2 0.15
 CHAT_PACKED := runs/packed/chat.safetensors
 CHAT_MODEL := src/rheostat/models/chat.safetensors
-# Results of baselines on the same text, where there are any: they are set beside the model's on its card.
-CHAT_BASELINES = $(wildcard results/chat-*.json)
 model: $(VENV)/test.done
 	mkdir -p $(dir $(CHAT_PACKED))
 	if test -d runs/chat; then $(BIN)/rheostat train --resume -o runs/chat; else $(BIN)/rheostat train chat -o runs/chat; fi
@@ -127,7 +129,8 @@ model: $(VENV)/test.done
 	test -f $(CHAT_PACKED) || $(BIN)/rheostat pack runs/chat-graded/model.safetensors --precision int8 --default-ranking graded -o $(CHAT_PACKED)
 	$(BIN)/rheostat sweep $(CHAT_PACKED) --data chat --criterion graded $(addprefix --knob ,$(CHAT_KNOBS)) --precision int8 --keystrokes --words 10000 -o results/chat.json
 	$(BIN)/rheostat pack $(CHAT_PACKED) --results results/chat.json -o $(CHAT_MODEL)
-	$(BIN)/python benchmarks/card.py $(CHAT_MODEL) results/chat.json $(CHAT_BASELINES)
+	test -f results/chat-ngram.json || $(BIN)/rheostat ngram chat --words 10000 -o results/chat-ngram.json
+	$(BIN)/python benchmarks/card.py $(CHAT_MODEL) results/chat.json results/chat-ngram.json
 	$(REPORT)
 
 clean:
