@@ -96,7 +96,8 @@ def panels(on: CorpusEvidence) -> list[Panel]:
     chosen = [Panel("share of the whole model's FLOPs (%)", lambda one: 100 * one.flops_fraction)]
     if on.bench is None:
         return chosen
-    bench = ", ".join(one.path.name for one in on.cost_benches)
+    names = [one.path.name for one in on.cost_benches]
+    bench = names[0] if len(names) == 1 else f"{len(names)} benches"  # the caption names them
     estimate = ", ESTIMATE" if any(row.estimate for row in on.bench.rows) else ""
     for label, quantity, is_latency in (
         (f"latency (ms/query), {bench}", lambda row: row.latency_ms, True),
