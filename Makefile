@@ -58,7 +58,11 @@ benchmark: $(VENV)/test.done
 	$(BIN)/python benchmarks/corpus_scale.py --json -o results/benchmark-corpus-scale.json
 	$(BIN)/python benchmarks/page.py results -o docs/results/benchmarks.md
 
-# Each line leaves a file or goes on where it was stopped, so that the whole can be killed and called again.
+# A run in a folder: gone on with, or begun; one that was killed before its first checkpoint has nothing to go on with.
+TRAINED = if test -f $(1)/checkpoint.pt; then $(BIN)/rheostat train --resume -o $(1); \
+	else rm -rf $(1) && $(BIN)/rheostat train $(2) -o $(1); fi
+# Each line leaves a file or goes on where it was stopped, so that the whole can be killed and called again. A model that
+# is made anew takes the results of the one before with it.
 RANKED := runs/ptb-qrnn.safetensors
 LEARNED := runs/ptb-learned.safetensors
 PACKED := models/ptb-graded-int8.safetensors
@@ -94,9 +98,8 @@ reproduce: $(VENV)/test.done
 	test -f $(LEARNED) || $(RECOVER) runs/ptb-u6.safetensors --point l0-0.6 --name l0-0.6-updated -o $(LEARNED)
 	$(BIN)/rheostat sweep $(LEARNED) $(PTB) --stored -o results/ptb-learned.json
 	test -f runs/ptb-l0-40.safetensors || $(BIN)/rheostat prune $(RANKED) --criterion l0 --recipe fast --knob 0.4 $(PTB) -o runs/ptb-l0-40.safetensors
-	if test -d runs/ptb-graded; then $(BIN)/rheostat train --resume -o runs/ptb-graded; \
-	else $(BIN)/rheostat train ptb-graded --from runs/ptb-l0-40.safetensors $(PTB) -o runs/ptb-graded; fi
-	cp runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors
+	$(call TRAINED,runs/ptb-graded,ptb-graded --from runs/ptb-l0-40.safetensors $(PTB))
+	test -f runs/ptb-graded.safetensors || { rm -f results/ptb-graded*.json $(PACKED); cp runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors; }
 	$(BIN)/rheostat sweep runs/ptb-graded.safetensors $(PTB) --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded.json
 	test -f $(PACKED) || $(BIN)/rheostat pack runs/ptb-graded.safetensors --precision int8 -o $(PACKED)
 	$(BIN)/rheostat sweep $(PACKED) $(PTB) --precision int8 --split test --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded-int8.json
@@ -122,11 +125,10 @@ CHAT_PACKED := runs/packed/chat.safetensors
 CHAT_MODEL := src/rheostat/models/chat.safetensors
 model: $(VENV)/test.done
 	mkdir -p $(dir $(CHAT_PACKED))
-	if test -d runs/chat; then $(BIN)/rheostat train --resume -o runs/chat; else $(BIN)/rheostat train chat -o runs/chat; fi
+	$(call TRAINED,runs/chat,chat)
 	test -f runs/chat-l0.safetensors || $(BIN)/rheostat prune runs/chat/model.safetensors --criterion l0 --recipe fast --knob 0.2 --data chat -o runs/chat-l0.safetensors
-	if test -d runs/chat-graded; then $(BIN)/rheostat train --resume -o runs/chat-graded; \
-	else $(BIN)/rheostat train chat-graded --from runs/chat-l0.safetensors -o runs/chat-graded; fi
-	test -f $(CHAT_PACKED) || $(BIN)/rheostat pack runs/chat-graded/model.safetensors --precision int8 --default-ranking graded -o $(CHAT_PACKED)
+	$(call TRAINED,runs/chat-graded,chat-graded --from runs/chat-l0.safetensors)
+	test -f $(CHAT_PACKED) || { rm -f results/chat.json; $(BIN)/rheostat pack runs/chat-graded/model.safetensors --precision int8 --default-ranking graded -o $(CHAT_PACKED); }
 	$(BIN)/rheostat sweep $(CHAT_PACKED) --data chat --criterion graded $(addprefix --knob ,$(CHAT_KNOBS)) --precision int8 --keystrokes --words 10000 -o results/chat.json
 	$(BIN)/rheostat pack $(CHAT_PACKED) --results results/chat.json -o $(CHAT_MODEL)
 	test -f results/chat-ngram.json || $(BIN)/rheostat ngram chat --words 10000 -o results/chat-ngram.json
