@@ -20,7 +20,6 @@ from rheostat.training.graded import (  # noqa: E402
     GradedConfig,
     GradedLoss,
     GradedTraining,
-    TaughtGradedLoss,
     deal,
     graded_ranking,
     prefix_state,
@@ -105,7 +104,7 @@ def test_texts_are_dealt_out_to_all_widths_and_each_is_read_once() -> None:
 
 def test_a_full_width_that_imitates_the_model_it_starts_from_has_no_loss_and_leaves_its_teacher_alone() -> None:
     config = GradedConfig(teacher="start", widths=1)
-    loss = TaughtGradedLoss(make_model(), graded_ranking(SHAPE), 1.0, config, NO_REGULARIZATION)
+    loss = GradedLoss(make_model(), graded_ranking(SHAPE), 1.0, config, NO_REGULARIZATION)
     inputs, targets = batch()
     found = loss(inputs, targets, loss.model.initial_state(inputs.shape[1]))
     assert abs(float(found.objective.detach())) < 1e-6
@@ -114,6 +113,7 @@ def test_a_full_width_that_imitates_the_model_it_starts_from_has_no_loss_and_lea
     after = loss(inputs, targets, found.state)
     after.objective.backward()
     assert float(after.objective.detach()) > 1e-4
+    assert loss.teacher is not None
     assert all(parameter.grad is None for parameter in loss.teacher.parameters())
 
 

@@ -86,7 +86,11 @@ def graded_ranking(shape: ModelShape, taper: tuple[float, ...] = ()) -> Ranking:
 
 
 class GradedLoss(LanguageModelLoss):
-    """The loss of the full width, and beside it that of prefixes which imitate it."""
+    """The loss of the full width, and beside it that of prefixes which imitate it.
+
+    With the start as teacher, the loss of all widths, the full one among them, as they imitate that. Only the teacher
+    reads every text then, so that the state that is carried is the teacher's, and every width begins with it.
+    """
 
     def __init__(
         self,
@@ -100,6 +104,20 @@ class GradedLoss(LanguageModelLoss):
         super().__init__(model, regularization, precision)
         self._ranking, self._smallest, self._config = ranking, smallest, config
         self._narrow_regularization = _scaled(regularization, config.dropout)
+        self.teacher: LanguageModel | None = None
+        if config.teacher == "start":
+            self.teacher = LanguageModel.from_weights(model.shape, model.state_dict()).requires_grad_(False)
+
+    def forward(self, inputs: Tensor, targets: Tensor, state: State) -> Loss:
+        if self.teacher is None:
+            return super().forward(inputs, targets, state)
+        with self.reduced_precision(inputs):
+            theirs = self.teacher(inputs, state)
+            taught = self.teacher.teach(theirs.raw, self._config.distill)
+            dealt = deal([1.0, *self._shares()], inputs.shape[1])
+            losses = [self._distilled(inputs, targets, state, taught, texts, share) for texts, share in dealt]
+        objective, full = torch.stack([loss.objective for loss in losses]).sum(), losses[0].log_likelihood_loss
+        return Loss(objective / targets.numel(), full / targets[:, dealt[0][0]].numel(), theirs.state)
 
     def prefix(self, share: float) -> tuple[OperatingPoint, LanguageModel]:
         """The prefix of a share of the FLOPs, computing with this model's own weights."""
@@ -132,34 +150,6 @@ class GradedLoss(LanguageModelLoss):
         return shares
 
 
-class TaughtGradedLoss(GradedLoss):
-    """The loss of all widths, the full one among them, as they imitate the model that the run started from.
-
-    Only the teacher reads every text, so the state that is carried is the teacher's, and every width begins with it.
-    """
-
-    def __init__(
-        self,
-        model: LanguageModel,
-        ranking: Ranking,
-        smallest: float,
-        config: GradedConfig,
-        regularization: RegularizationConfig,
-        precision: str = "fp32",
-    ) -> None:
-        super().__init__(model, ranking, smallest, config, regularization, precision)
-        self.teacher = LanguageModel.from_weights(model.shape, model.state_dict()).requires_grad_(False)
-
-    def forward(self, inputs: Tensor, targets: Tensor, state: State) -> Loss:
-        with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16"):
-            theirs = self.teacher(inputs, state)
-            taught = self.teacher.teach(theirs.raw, self._config.distill)
-            dealt = deal([1.0, *self._shares()], inputs.shape[1])
-            losses = [self._distilled(inputs, targets, state, taught, texts, share) for texts, share in dealt]
-        objective, full = torch.stack([loss.objective for loss in losses]).sum(), losses[0].log_likelihood_loss
-        return Loss(objective / targets.numel(), full / targets[:, dealt[0][0]].numel(), theirs.state)
-
-
 def deal(shares: Sequence[float], texts: int) -> list[tuple[slice, float]]:
     """Which texts of the batch are read at which share of the FLOPs: as many by each, none twice."""
     count = min(len(shares), texts)
@@ -168,7 +158,7 @@ def deal(shares: Sequence[float], texts: int) -> list[tuple[slice, float]]:
 
 
 def prefix_state(state: State, point: OperatingPoint, texts: slice) -> State:
-    """The full width's state as a prefix begins with it: that of its filters.
+    """The teacher's state as a prefix begins with it: that of its filters.
 
     Not the state the prefix would have by itself, but near it, and forgotten within a few words; to carry one for every
     width there may be is impossible.
@@ -206,8 +196,7 @@ class GradedTraining(WeightTraining):
         self._ranking = sorted_ranking(origin) if origin and follows else graded_ranking(model.shape, config.taper)
         select(self._ranking, model.shape, smallest)  # complains now about a share that there is no model for
         super().__init__(model, regularization, valid_ids, write, precision)
-        loss = TaughtGradedLoss if config.teacher == "start" else GradedLoss
-        self.module: GradedLoss = loss(model, self._ranking, smallest, config, regularization, precision)
+        self.module: GradedLoss = GradedLoss(model, self._ranking, smallest, config, regularization, precision)
         self._anchor = config.anchor
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
@@ -231,7 +220,7 @@ class GradedTraining(WeightTraining):
     @contextmanager
     def _anchored(self) -> Iterator[None]:
         """Within the block, the model is what will be its result; training goes on with what it was."""
-        if not isinstance(self.module, TaughtGradedLoss) or not self._anchor:
+        if self.module.teacher is None or not self._anchor:
             yield
             return
         parameters, start = list(self.model.parameters()), self.module.teacher.parameters()

@@ -75,9 +75,7 @@ class LanguageModelLoss(nn.Module):
 
     def forward(self, inputs: Tensor, targets: Tensor, state: State) -> Loss:
         own, carried = state[: len(self.model.layers)], state[len(self.model.layers) :]
-        # Products in bf16; weights, pooling, state and penalties stay in float32. (Fabric's own bf16-mixed would round
-        # the carried state at every call.)
-        with torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16"):
+        with self.reduced_precision(inputs):
             outputs = self.model(inputs, own, self.regularization, self.adjustment())
             taught, carried = self.taught(inputs, carried)
             objective, loss = self._losses(outputs.dropped, targets, taught)
@@ -86,6 +84,13 @@ class LanguageModelLoss(nn.Module):
         for term in (beside, activations, self.penalty()):
             objective = objective if term is None else objective + term
         return Loss(objective, loss, outputs.state + carried)
+
+    def reduced_precision(self, inputs: Tensor) -> torch.autocast:
+        """Within it, products are made in bf16 if asked for; weights, pooling, state and penalties stay in float32.
+
+        (Fabric's own bf16-mixed would round the carried state at every call.)
+        """
+        return torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
 
     def _losses(self, hidden: Tensor, targets: Tensor, taught: Taught | None) -> tuple[Tensor, Tensor]:
         """Objective and log-likelihood loss, means over tokens."""
