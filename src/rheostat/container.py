@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.durable import sync_folder
+from rheostat.durable import replacing
 from rheostat.errors import ModelFileError
 
 LENGTH_BYTES = 8
@@ -327,32 +327,20 @@ def write_container(path: Path, header: bytes, arrays: Iterable[NDArray[Any]]) -
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` when the block ends, and disappears when it fails."""
-    temporary = None
     try:
         target = Path(os.path.realpath(path))
         if target.is_dir():
             raise problem("a folder", "the name of a file to write", "add a file name")
         if not target.parent.is_dir():
             raise problem(f"no folder {target.parent}", "one to write to", "create it first")
-        temporary = target.with_name(f".{os.urandom(8).hex()}.partial")
-        with temporary.open("xb") as file:
+        with replacing(target) as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            temporary.chmod(stat.S_IMODE(target.stat().st_mode))
-        temporary.replace(target)
-        sync_folder(target.parent)
     except (OSError, ValueError) as error:
         raise problem(
             f"that it cannot be written ({reason(error)})",
             "a writable folder with room",
             "free some or choose another; what was there before is untouched",
         ) from error
-    finally:
-        if temporary:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
 
 
 def reason(error: Exception) -> str:

@@ -16,7 +16,6 @@ import json
 import os
 import struct
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -27,6 +26,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rheostat.durable import replacing
 from rheostat.errors import CorpusError
 
 CACHE_VERSION = 1  # raise it whenever tokenising or the layout of a cache file changes
@@ -143,25 +143,12 @@ def store_json(file: Path, stored: Mapping[str, Any]) -> None:
 def whole_file(file: Path) -> Iterator[BinaryIO]:
     """A file that appears under its name only when all of it is written, whoever else writes the same one."""
     try:
-        handle, name = tempfile.mkstemp(dir=file.parent, suffix=".partial")
-        try:
-            with os.fdopen(handle, "wb") as output:
-                yield output
-                output.flush()
-                os.fsync(handle)
-            _replace(Path(name), file)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        with replacing(file) as output:
+            yield output
     except OSError as error:
+        if isinstance(error, PermissionError) and file.exists():
+            return  # Windows: another process has it open; its content is the same, as its name is
         raise _unusable_cache(file.parent, error) from error
-
-
-def _replace(temporary: Path, file: Path) -> None:
-    try:
-        temporary.replace(file)
-    except PermissionError:
-        if not file.exists():  # Windows: another process has it open; its content is the same, as its name is
-            raise
 
 
 # --- ids --------------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "recipe": {"errors"},
     "recipes": set(),
     "provenance": set(),
-    "token_cache": {"errors"},
+    "token_cache": {"durable", "errors"},
     "chat": {"errors", "token_cache", "vocabulary"},
     "corpus": {"chat", "errors", "token_cache", "vocabulary"},
     "operating_point": {"errors", "shape"},

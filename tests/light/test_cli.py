@@ -55,6 +55,15 @@ def test_a_careless_call_gets_one_line_and_exit_code_1(
     assert printed.err.count("\n") == 1 and expected in printed.err
 
 
+def test_ctrl_c_is_answered_with_one_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rheostat.cli.files.open_model", interrupted)
+    assert call(monkeypatch, "inspect", "some.safetensors") == 130
+    assert capsys.readouterr().err == "stopped\n"
+
+
 def test_wrong_usage_has_exit_code_2(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call(monkeypatch, "evaluate") == 2
     assert call(monkeypatch, "nonsense") == 2

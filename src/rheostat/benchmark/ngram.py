@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.durable import replacing
 from rheostat.errors import CorpusError, RheostatError
 
 Ids: TypeAlias = NDArray[np.int64]
@@ -239,29 +240,29 @@ def _level(gram: _Grams, probabilities: NDArray[np.float64], rank: Ids, vocabula
 
 
 def write_arpa(model: NGramModel, words: Sequence[str], path: Path) -> None:
-    """The model in the ARPA format, which other tools read. Marks of sentences, which some demand, can never come."""
-    marks = [word for word in ("<s>", "</s>") if word not in words]
+    """The model in the ARPA format, which other tools read."""
     try:
-        with path.open("w", encoding="utf-8") as file:
-            file.write("\\data\\\n")
-            for number, count in enumerate(model.counts, 1):
-                file.write(f"ngram {number}={count + (len(marks) if number == 1 else 0)}\n")
-            for number, lines in enumerate(_arpa_lines(model, words), 1):
-                file.write(f"\n\\{number}-grams:\n")
-                file.writelines(f"{NO_PROBABILITY}\t{mark}\n" for mark in marks if number == 1)
-                file.writelines(lines)
-            file.write("\n\\end\\\n")
+        with replacing(path) as file:
+            file.writelines(line.encode() for line in _arpa_lines(model, words))
     except OSError as error:
         raise RheostatError(f"cannot write {path}: {error.strerror}; expected a file that can be written") from None
 
 
-def _arpa_lines(model: NGramModel, words: Sequence[str]) -> Iterator[list[str]]:
-    """The lines of each order."""
+def _arpa_lines(model: NGramModel, words: Sequence[str]) -> Iterator[str]:
+    marks = [word for word in ("<s>", "</s>") if word not in words]  # of sentences, which some demand; can never come
+    yield "\\data\\\n"
+    for number, count in enumerate(model.counts, 1):
+        yield f"ngram {number}={count + (len(marks) if number == 1 else 0)}\n"
     texts = [""]
-    for level in model.levels:
+    for number, level in enumerate(model.levels, 1):
+        yield f"\n\\{number}-grams:\n"
+        if number == 1:
+            yield from (f"{NO_PROBABILITY}\t{mark}\n" for mark in marks)
         parents = np.searchsorted(level.first[1:], np.arange(len(level.words)), side="right")
         pairs = zip(parents.tolist(), level.words.tolist(), strict=True)
         texts = [f"{texts[parent]} {words[word]}" for parent, word in pairs]
         logs = (level.log_probabilities / np.log(10)).tolist()
         backoffs = [f"\t{value:.7g}" for value in (level.log_backoffs / np.log(10)).tolist()] or [""] * len(texts)
-        yield [f"{log:.7g}\t{text[1:]}{backoff}\n" for log, text, backoff in zip(logs, texts, backoffs, strict=True)]
+        for log, text, backoff in zip(logs, texts, backoffs, strict=True):
+            yield f"{log:.7g}\t{text[1:]}{backoff}\n"
+    yield "\n\\end\\\n"

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rheostat.durable import sync_folder
+from rheostat.durable import replacing
 from rheostat.errors import RheostatError
 from rheostat.operating_point import FULL
 from rheostat.runtime.battery import Battery
@@ -32,16 +31,10 @@ BENCHMARK_PREFIX = "benchmark-"
 
 def write_results(path: Path, contents: Mapping[str, Any]) -> None:
     """Replace a file as a whole, so that a kill leaves the old one or the new one."""
-    temporary = path.with_suffix(".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(contents, file, indent=1, ensure_ascii=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_folder(path.parent)
+        with replacing(path) as file:
+            file.write((json.dumps(contents, indent=1, ensure_ascii=False) + "\n").encode())
     except OSError as error:
         raise RheostatError(f"cannot write {path}: {error.strerror}; what it held is intact") from None
 

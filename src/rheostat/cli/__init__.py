@@ -1,15 +1,17 @@
 """The command line: one sub-command per step. Reads arguments, calls the package, prints; no arithmetic.
 
-Results go to stdout, progress and messages to stderr. Exit code 0: fine; 1: a `RheostatError`, in one line; 2: usage.
+Results go to stdout, progress and messages to stderr. Exit code 0: fine; 1: a `RheostatError`, in one line; 2: usage;
+130: stopped by Ctrl-C.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 import rheostat
 from rheostat.cli import (
@@ -27,10 +29,23 @@ from rheostat.cli import (
     suggest,
     train,
 )
-from rheostat.cli.console import messages, one_line
+from rheostat.cli.console import INTERRUPTED, messages, one_line
 from rheostat.errors import RheostatError, RheostatWarning
 
+
+class _Commands(typer.core.TyperGroup):
+    """All commands; Ctrl-C is answered by those that can go on later with how to, and by this for the others."""
+
+    def invoke(self, ctx: Any) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            messages.print("stopped", style="yellow")
+            raise typer.Exit(INTERRUPTED) from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="rheostat",
     help="A power knob for neural language models.",
     no_args_is_help=True,

@@ -16,6 +16,7 @@ from rheostat.bundled import DEFAULT_MODEL
 
 MODEL_HELP = "A model file, or the name of a bundled one."
 BUNDLED = Path(DEFAULT_MODEL)  # where no model is named
+INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
 HiddenWordsFile: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="Your changes to the words that are never suggested.", envvar="RHEOSTAT_HIDDEN_WORDS"),

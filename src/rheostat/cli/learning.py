@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rheostat.cli.console import print_json
+from rheostat.cli.console import INTERRUPTED, print_json
 from rheostat.cli.train import RunBar
 from rheostat.model_file import ModelFile, repack
 from rheostat.operating_point import OperatingPoint
@@ -34,7 +34,7 @@ def learn_and_store(file: ModelFile, data: str, out: Path, jobs: Mapping[str, Le
             learnt = [learn(texts, runs / name, bar) for name, learn in jobs.items()]
         except InterruptedRunError as stop:
             bar.message(f"{stop}; go on with the same command")
-            sys.exit(130)
+            sys.exit(INTERRUPTED)
     points = [result.point for result in learnt]
     repack(file, out, add_rankings=[result.ranking for result in learnt if result.ranking], add_points=points)
     shutil.rmtree(runs, ignore_errors=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from rheostat.cli.console import messages, print_json
+from rheostat.cli.console import INTERRUPTED, messages, print_json
 from rheostat.errors import RecipeError
 from rheostat.metrics import Quality, perplexity
 from rheostat.recipe import read_recipe, recipe_names
@@ -74,7 +74,7 @@ def train(
                 progress = run.start(request, out, bar, bar.reading)
         except InterruptedRunError as stop:
             bar.message(f"{stop}; go on with: rheostat train --resume -o {out}")
-            sys.exit(130)
+            sys.exit(INTERRUPTED)
     if run.is_first_process():
         _report(out, progress, json)
 

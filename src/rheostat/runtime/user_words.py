@@ -27,7 +27,7 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rheostat.durable import sync_folder
+from rheostat.durable import replacing
 from rheostat.errors import UserWordsError
 from rheostat.runtime.writing import matching_form
 
@@ -268,20 +268,11 @@ def _unusable(
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file, or leave it as it was. Called under the lock, so the temporary name is free."""
-    temporary = path.with_name(f".{path.name}.partial")
+    """Replace the file, or leave it as it was. Called under the lock."""
     try:
-        temporary.unlink(missing_ok=True)  # of a crash
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
-        with os.fdopen(descriptor, "wb") as file:
+        with replacing(path, alone=True, mode=0o600) as file:
             file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        sync_folder(path.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
         raise _cannot_write(path, error) from error
 
 

@@ -7,12 +7,12 @@ is cut back to the checkpoint when a run is resumed, so that no step stands in i
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from rheostat.durable import replacing
 from rheostat.errors import CheckpointError
 
 CHECKPOINT_VERSION = 1
@@ -42,15 +42,10 @@ class RunFolder:
 
     def save(self, contents: dict[str, Any]) -> None:
         """Replace the checkpoint, all or nothing."""
-        temporary = self.checkpoint.with_suffix(".partial")
         try:
-            with temporary.open("wb") as file:
+            with replacing(self.checkpoint, alone=True) as file:
                 torch.save({"checkpoint_version": CHECKPOINT_VERSION, **contents}, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.checkpoint)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise CheckpointError(
                 f"cannot write {self.checkpoint}: {error.strerror}; the previous one is intact"
             ) from None
@@ -73,9 +68,8 @@ class RunFolder:
         if not self.log.exists():
             return
         kept = [line for line in self.log.read_text().splitlines() if _step_of(line) <= step]
-        temporary = self.log.with_suffix(".partial")
-        temporary.write_text("".join(f"{line}\n" for line in kept))
-        temporary.replace(self.log)
+        with replacing(self.log, alone=True) as file:
+            file.write("".join(f"{line}\n" for line in kept).encode())
 
     def append_log(self, entry: dict[str, Any]) -> None:
         try:
