@@ -36,6 +36,40 @@ class Quality:
         return {"perplexity": self.perplexity, **recall, "tokens": self.predictions}
 
 
+def _never(tail: int, rows: Any) -> Any:
+    raise AssertionError("a plain softmax has no tail clusters")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """log p of the words after each of T tokens; arrays are numpy's or tensors are torch's.
+
+    head: [T, V]; of an adaptive softmax [T, H + C], the words before the first split and then each tail cluster.
+    open_tail: log p of the words of a tail cluster, for the tokens that a mask [T] marks.
+    """
+
+    head: Any
+    splits: tuple[int, ...] = ()
+    open_tail: Callable[[int, Any], Any] = _never
+
+    @property
+    def head_size(self) -> int:
+        return self.splits[0] if self.splits else int(self.head.shape[1])
+
+    def places(self, targets: Any) -> tuple[Any, Any]:
+        """Of each target: 0 if the head has it or its tail, counted from 1; and log p of it, or of that tail."""
+        home = 0 * targets
+        for first in self.splits:
+            home = home + (targets >= first)
+        column = (home == 0) * targets + (home > 0) * (self.head_size + home - 1)
+        return home, _pick(self.head, column)
+
+
+def _pick(rows: Any, columns: Any) -> Any:
+    """One number of each row."""
+    return rows[list(range(len(rows))), columns]
+
+
 @dataclass
 class QualityCount:
     """Adds up predictions block by block."""
@@ -46,12 +80,25 @@ class QualityCount:
     def __post_init__(self) -> None:
         self.hits = dict.fromkeys(RECALL_AT, 0)
 
-    def add(self, loss_sum: float, hits: dict[int, int], predictions: int) -> None:
-        """hits: k -> how many targets had fewer than k words above them."""
-        self.loss_sum += loss_sum
-        self.predictions += predictions
+    def add(self, scores: Scores, targets: Any) -> None:
+        """The tokens [T] that came. A tail cluster is opened only for those whose count it can change."""
+        home, ceiling = scores.places(targets)
+        words, own = scores.head[:, : scores.head_size], ceiling + 0
+        undecided = (words > ceiling[:, None]).sum(1) < max(RECALL_AT)
+        opened = []
+        for tail, first in enumerate(scores.splits):
+            inside = home == tail + 1
+            rows = inside | undecided & ((home > 0) | (scores.head[:, scores.head_size + tail] > ceiling))
+            if rows.any():
+                opened.append((rows, scores.open_tail(tail, rows)))
+                own[inside] = _pick(opened[-1][1][inside[rows]], targets[inside] - first)
+        above = (words > own[:, None]).sum(1)
+        for rows, tail_words in opened:
+            above[rows] += (tail_words > own[rows][:, None]).sum(1)
+        self.loss_sum -= math.fsum(own.tolist())
+        self.predictions += len(targets)
         for k in RECALL_AT:
-            self.hits[k] += hits[k]
+            self.hits[k] += int((above < k).sum())
 
     def quality(self) -> Quality:
         recall = {k: hits / self.predictions for k, hits in self.hits.items()}

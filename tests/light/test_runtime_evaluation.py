@@ -65,3 +65,14 @@ def test_points_of_a_file_are_measured_in_every_precision(tmp_path: Path, precis
         evaluator, exact = RuntimeEvaluator(file, precision, 1), RuntimeEvaluator(file, threads=1)
         for point in [full_point(file.shape), *file.points()]:
             assert evaluator.quality(point, IDS).loss == pytest.approx(exact.quality(point, IDS).loss, abs=tolerance)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8", "int4"])
+def test_an_adaptive_softmax_is_counted_as_if_all_of_it_were_computed(precision: Any) -> None:
+    shape = TINY["qrnn"]
+    engine = Engine.build(make_weights(shape), shape, precision, 1)
+    ids = np.random.default_rng(6).integers(0, shape.vocabulary_size, 300)
+    lazy = evaluate(engine, ids)
+    whole = evaluation.evaluate_stream(engine.log_probabilities, engine.initial_state(), 50, ids)
+    assert lazy.loss == pytest.approx(whole.loss, abs=0.002 if precision == "int4" else 1e-5)
+    assert lazy.recall == pytest.approx(whole.recall, abs=0.02 if precision == "int4" else 0.004)

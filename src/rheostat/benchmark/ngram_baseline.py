@@ -23,7 +23,7 @@ from rheostat.errors import MissingExtraError, RheostatError
 from rheostat.metrics import Quality, perplexity
 from rheostat.provenance import provenance
 from rheostat.runtime.completion import Completion
-from rheostat.runtime.evaluation import evaluate_stream
+from rheostat.runtime.evaluation import evaluate_stream, stretch_size
 from rheostat.runtime.predictor import SPARE
 from rheostat.runtime.writing import Suggestion, Typed, as_context, compose, distinct, split_typed
 
@@ -112,7 +112,7 @@ def measure(
 def evaluate(model: NGramModel, split: Split, progress: Callable[[float], None] = lambda share: None) -> Quality:
     """Perplexity and recall on a split, by the protocol of every model."""
     context: list[int] = []
-    return evaluate_stream(model.read, context, model.vocabulary_size, split.ids, progress)
+    return evaluate_stream(model.read, context, stretch_size(model.vocabulary_size), split.ids, progress)
 
 
 def _latency(predictor: NGramPredictor, corpus: Corpus, text: Text, config: NGramConfig) -> Latency:

@@ -77,7 +77,7 @@ class Engine:
         self._next = [f"next.{name}" for name in self._sizes]
         self._everything = np.ones(shape.vocabulary_size, np.bool_)
         self._clusters = shape.clusters
-        self._sessions: dict[Form, Session] = {}
+        self._sessions: dict[tuple[Form, int], Session] = {}
         self._building, self._noting = threading.Lock(), threading.Lock()
         prepared = prepare(weights(), precision)
         self.weight_bytes = sum(array.nbytes for array in prepared.values())  # as they are given to the graphs
@@ -105,11 +105,11 @@ class Engine:
         if allowed is None:
             allowed = self._everything
         if self._is_lazy:
-            hidden, *after = self._sessions["read"].run(None, self._token(state, token))
+            hidden, *after = self._session("read").run(None, self._token(state, token))
             feeds = {"hidden": hidden, **_choice(k, allowed)}
-            return Step(tuple(after), *self._sessions["choose"].run([*ANSWER, "opened"], feeds))
+            return Step(tuple(after), *self._session("choose").run([*ANSWER, "opened"], feeds))
         feeds = self._token(state, token) | _choice(k, allowed)
-        words, probabilities, *after = self._sessions["step"].run([*ANSWER, *self._next], feeds)
+        words, probabilities, *after = self._session("step").run([*ANSWER, *self._next], feeds)
         if not allowed[words].all():  # fewer are allowed than were asked for
             chosen = allowed[words]
             words, probabilities = words[chosen], probabilities[chosen]
@@ -118,11 +118,11 @@ class Engine:
     def read(self, state: State, token: int) -> Reading:
         """Read one token; `look_up` tells what may follow."""
         if self._is_lazy:
-            hidden, *after = self._sessions["read"].run(None, self._token(state, token))
+            hidden, *after = self._session("read").run(None, self._token(state, token))
             unknown = np.empty(self.shape.vocabulary_size, np.float32)
             return Reading(tuple(after), unknown, hidden, set(range(len(self._clusters))))
         feeds = self._token(state, token) | _choice(1, self._everything)
-        scores, *after = self._sessions["step"].run(["log_probabilities", *self._next], feeds)
+        scores, *after = self._session("step").run(["log_probabilities", *self._next], feeds)
         return Reading(tuple(after), scores[0])
 
     def look_up(self, reading: Reading, k: int | None = None, allowed: NDArray[np.bool_] | None = None) -> Floats:
@@ -138,7 +138,7 @@ class Engine:
                 wanted[words] = False  # they are known: no need to open their cluster again
         feeds = {"hidden": reading.hidden, **_choice(k or self.shape.vocabulary_size, wanted)}
         names = ["head", *(f"tail.{tail}" for tail in range(len(self._clusters) - 1))]
-        parts = self._sessions["choose"].run(names, feeds)
+        parts = self._session("choose").run(names, feeds)
         with self._noting:  # another thread may have looked up the same reading meanwhile
             if 0 in reading.closed:
                 reading.log_probabilities.fill(-np.inf)
@@ -154,7 +154,7 @@ class Engine:
 
     def replay(self, state: State, ids: Ids) -> State:
         """The state after many tokens; the output layer is left out."""
-        if len(ids) <= STEPPED and "replay" not in self._sessions:
+        if len(ids) <= STEPPED and ("replay", 0) not in self._sessions:
             for token in ids:
                 state = self.read(state, int(token)).state
             return state
@@ -167,6 +167,16 @@ class Engine:
         """log p of every word after each of these tokens [T, V], and the state after them."""
         scores, *after = self._session("sequence").run(None, self._feeds(state, ids))
         return scores, tuple(after)
+
+    def hidden(self, state: State, ids: Ids) -> tuple[Floats, State]:
+        """What the output layer is given after each of these tokens [T, D], and the state after them."""
+        hidden, *after = self._session("hidden").run(None, self._feeds(state, ids))
+        return hidden, tuple(after)
+
+    def cluster(self, cluster: int, hidden: Floats) -> Floats:
+        """log p of its words, given that it is one of them [T, N]; with 0 of those of the head and of the others."""
+        scores: Floats = self._session("cluster", cluster).run(None, {"hidden": hidden})[0]
+        return scores
 
     @property
     def _is_lazy(self) -> bool:
@@ -188,16 +198,18 @@ class Engine:
     def _token(self, state: State, token: int) -> Feeds:
         return {"token": np.array([token]), **dict(zip(self._state_names, state, strict=True))}
 
-    def _session(self, form: Form) -> Session:
+    def _session(self, form: Form, cluster: int = 0) -> Session:
         """The session for a form, opened once."""
-        with self._building:
-            if form not in self._sessions:
-                self._open(form, prepare(self._weights(), self.precision))
-                _give_back_memory()
-        return self._sessions[form]
+        if (form, cluster) not in self._sessions:
+            with self._building:
+                if (form, cluster) not in self._sessions:
+                    self._open(form, prepare(self._weights(), self.precision), cluster)
+                    _give_back_memory()
+        return self._sessions[form, cluster]
 
-    def _open(self, form: Form, weights: Weights) -> None:
-        self._sessions[form] = Session(build_graph(weights, self.shape, self.precision, form), weights, self.threads)
+    def _open(self, form: Form, weights: Weights, cluster: int = 0) -> None:
+        graph = build_graph(weights, self.shape, self.precision, form, cluster=cluster)
+        self._sessions[form, cluster] = Session(graph, weights, self.threads)
 
 
 def _choice(k: int, allowed: NDArray[np.bool_]) -> Feeds:

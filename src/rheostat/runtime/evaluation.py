@@ -6,64 +6,79 @@ One stream, in stretches; the state is carried from stretch to stretch, so that 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import CorpusError
-from rheostat.metrics import RECALL_AT, Quality, QualityCount
+from rheostat.metrics import Quality, QualityCount, Scores
 from rheostat.model_file import ModelFile
 from rheostat.operating_point import OperatingPoint, cut
 from rheostat.runtime.engine import Engine
+from rheostat.runtime.engine import State as EngineState
 from rheostat.runtime.quantization import Floats, Precision, prepare
 
 MOST_TOKENS = 1024  # of a stretch
 MOST_NUMBERS = 2**23  # log-probabilities held at once: 32 MiB
+OPENED = 4  # of an adaptive softmax, about one in so many words of all tokens has to be looked at, or fewer
 
 State = TypeVar("State")
 
 
 def evaluate(engine: Engine, ids: NDArray[np.integer], progress: Callable[[float], None] | None = None) -> Quality:
     """Perplexity and recall on a stream of token ids; progress is told the share done."""
-    return evaluate_stream(
-        engine.log_probabilities, engine.initial_state(), engine.shape.vocabulary_size, ids, progress
-    )
+    shape = engine.shape
+    if not shape.softmax_splits:
+        return evaluate_stream(
+            engine.log_probabilities, engine.initial_state(), stretch_size(shape.vocabulary_size), ids, progress
+        )
+    size = stretch_size(max(shape.softmax_splits[0], shape.vocabulary_size // OPENED))
+    return evaluate_stream(partial(_read_lazily, engine), engine.initial_state(), size, ids, progress)
+
+
+def _read_lazily(engine: Engine, state: EngineState, ids: NDArray[np.int64]) -> tuple[Scores, EngineState]:
+    """An adaptive softmax, whose tail clusters are opened for the tokens that need them."""
+    hidden, after = engine.hidden(state, ids)
+    head, splits = engine.cluster(0, hidden), engine.shape.softmax_splits
+
+    def open_tail(tail: int, rows: NDArray[np.bool_]) -> Floats:
+        within = engine.cluster(tail + 1, hidden[rows])
+        return np.asarray(within + head[rows, splits[0] + tail][:, None])
+
+    return Scores(head, splits, open_tail), after
 
 
 def evaluate_stream(
-    read: Callable[[State, NDArray[np.int64]], tuple[Floats, State]],
+    read: Callable[[State, NDArray[np.int64]], tuple[Floats | Scores, State]],
     state: State,
-    vocabulary_size: int,
+    size: int,
     ids: NDArray[np.integer],
     progress: Callable[[float], None] | None = None,
 ) -> Quality:
-    """The same of whatever can `read`: a state and tokens in, log p of every word after each and the next state out."""
+    """The same of whatever can `read`: a state and tokens in, log p of the words after each and the next state out.
+
+    size: tokens that are read at once.
+    """
     if len(ids) < 2:
         raise CorpusError(
             f"a text of {len(ids)} token has nothing to predict; expected at least two tokens: give more text"
         )
-    count, size = QualityCount(), stretch_size(vocabulary_size)
+    count = QualityCount()
     for first in range(0, len(ids) - 1, size):
         # The slice of a memory-mapped corpus is copied here: one stretch, never the split.
         stretch = np.array(ids[first : first + size + 1], np.int64)
         scores, state = read(state, stretch[:-1])
-        _count_predictions(scores, stretch[1:], count)
+        count.add(scores if isinstance(scores, Scores) else Scores(scores), stretch[1:])
         if progress:
             progress((first + len(stretch) - 1) / (len(ids) - 1))
     return count.quality()
 
 
-def stretch_size(vocabulary_size: int) -> int:
-    """Tokens of a stretch whose log-probabilities fit."""
-    return min(MOST_TOKENS, max(1, MOST_NUMBERS // vocabulary_size))
-
-
-def _count_predictions(scores: Floats, targets: NDArray[np.int64], count: QualityCount) -> None:
-    target = np.take_along_axis(scores, targets[:, None], axis=1)
-    above = np.count_nonzero(scores > target, axis=1)  # words ranked before the target
-    hits = {k: int(np.count_nonzero(above < k)) for k in RECALL_AT}
-    count.add(-float(target.sum(dtype=np.float64)), hits, len(targets))
+def stretch_size(numbers: int) -> int:
+    """Tokens of a stretch whose log-probabilities fit, of which each has so many."""
+    return min(MOST_TOKENS, max(1, MOST_NUMBERS // numbers))
 
 
 class RuntimeEvaluator:

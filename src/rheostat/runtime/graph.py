@@ -5,6 +5,8 @@
     choose    the other half: what the output layer is given, and the k best of the words that are allowed
     sequence  many tokens: the state after them, and log p of every word after each of them
     replay    many tokens: the state after them, and nothing else, so that the output layer is not paid for
+    hidden    many tokens: the state after them, and what the output layer is given after each of them
+    cluster   the other half for one cluster of an adaptive softmax: log p of its words, given that it is one of them
 
 All of them are written by the same functions and agree: fp32 and int8 to the last bits, int4 to a step of its 8-bit
 inputs. Inputs and outputs (T tokens, V words):
@@ -13,13 +15,14 @@ inputs. Inputs and outputs (T tokens, V words):
     k [1]                        int64, how many words are wanted; more than V is V
     allowed [V]                  uint8, 1 for the words that may be suggested: prefixes, block lists and special
                                  tokens. Not bool, which Swift and Objective-C could not pass until 2026
-    hidden [1, D]                what the output layer is given
+    hidden [1, D] · [T, D]       what the output layer is given
     state.{l}.c [1, m]           of every layer, and of a layer that looks back
     state.{l}.inputs             [1, (r-1)·D], its last inputs, oldest first; of an LSTM, state.{l}.h [1, m]
     top_words [k]                int64, best first; words that are not allowed come last, with probability 0
     top_probabilities [k]        of the softmax over all words, allowed or not
     log_probabilities [T, V]     rather than logits: an adaptive softmax has no logits of all words, and what
-                                 evaluation and completion ask for is the probability
+                                 evaluation and completion ask for is the probability. Of a cluster [T, N]; of the
+                                 head, cluster 0, its words and then each tail cluster
     next.{l}.…                   the state after the tokens
 
 A step of an adaptive softmax is lazy: a word of a tail cluster is at most as probable as the cluster, so that a cluster
@@ -53,7 +56,7 @@ from rheostat.shape import ModelShape
 if TYPE_CHECKING:
     import onnx
 
-Form = Literal["step", "read", "choose", "sequence", "replay"]
+Form = Literal["step", "read", "choose", "sequence", "replay", "hidden", "cluster"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
 END = 2**63 - 1  # of a slice that goes to the end
@@ -117,32 +120,50 @@ def state_sizes(shape: ModelShape) -> dict[str, int]:
 
 
 def build_graph(
-    weights: Weights, shape: ModelShape, precision: Precision, form: Form, *, every_cluster: bool = False
+    weights: Weights,
+    shape: ModelShape,
+    precision: Precision,
+    form: Form,
+    *,
+    every_cluster: bool = False,
+    cluster: int = 0,
 ) -> Graph:
     """The graph of a cut model, whose weights may be float32, float16, or int8 with scales.
 
     every_cluster: open all of an adaptive softmax, needed or not: what laziness is checked and measured against.
+    cluster: which one, in the form of that name; 0 is the head.
     """
-    return _ModelWriter(prepare(weights, precision), shape, precision, form, every_cluster).graph()
+    return _ModelWriter(prepare(weights, precision), shape, precision, form, every_cluster, cluster).graph()
 
 
 class _ModelWriter:
     """Writes one graph: embedding, layers, output layer, choice of words."""
 
     def __init__(
-        self, weights: Weights, shape: ModelShape, precision: Precision, form: Form, every_cluster: bool
+        self,
+        weights: Weights,
+        shape: ModelShape,
+        precision: Precision,
+        form: Form,
+        every_cluster: bool,
+        cluster: int,
     ) -> None:
-        self.weights, self.shape, self.form, self.every_cluster = weights, shape, form, every_cluster
+        self.weights, self.shape, self.form = weights, shape, form
+        self.every_cluster, self.cluster = every_cluster, cluster
         self.products = Products(weights, precision)
         self.writer = Writer()
         self.one_row = form in ("step", "read", "choose")
-        self.reads, self.chooses = form != "choose", form in ("step", "choose")
+        self.reads, self.chooses = form not in ("choose", "cluster"), form in ("step", "choose")
         self.output_name = "output.weight" if shape.is_cut else "embedding.weight"
 
     def graph(self) -> Graph:
         hidden = self._layers(self._embedding()) if self.reads else "hidden"
-        if self.form == "read":
+        if self.form in ("read", "hidden"):
             self.writer.apply("Identity", hidden, names=["hidden"])
+        elif self.form == "cluster":
+            head = self.cluster == 0 and bool(self.shape.softmax_splits)
+            scores = self._cluster(self.writer, hidden, self.shape.clusters[self.cluster], head=head)
+            self.writer.apply("Identity", scores, names=["log_probabilities"])
         elif self.chooses and self.shape.softmax_splits:
             self._choose_lazily(hidden)
         elif self.chooses:
@@ -162,15 +183,19 @@ class _ModelWriter:
         if self.reads:
             ports.append(Port("token", INT64, (1,)) if self.one_row else Port("tokens", INT64, ("T",)))
         else:
-            ports.append(Port("hidden", FLOAT, (1, self.shape.output_size)))
+            ports.append(self._hidden())
         if self.chooses:
             ports += [Port("k", INT64, (1,)), Port("allowed", UINT8, (self.shape.vocabulary_size,))]
         return (*ports, *self._state("state"))
 
     def _outputs(self) -> tuple[Port, ...]:
         ports = []
-        if self.form == "read":
-            ports.append(Port("hidden", FLOAT, (1, self.shape.output_size)))
+        if self.form in ("read", "hidden"):
+            ports.append(self._hidden())
+        if self.form == "cluster":
+            words, tails = self.shape.clusters[self.cluster], len(self.shape.softmax_splits)
+            size = words.stop - words.start + (tails if self.cluster == 0 else 0)
+            ports.append(Port("log_probabilities", FLOAT, ("T", size)))
         if self.chooses:
             ports += [Port("top_words", INT64, ("K",)), Port("top_probabilities", FLOAT, ("K",))]
         if self.chooses and self.shape.softmax_splits:
@@ -179,6 +204,9 @@ class _ModelWriter:
             rows = 1 if self.one_row else "T"
             ports.append(Port("log_probabilities", FLOAT, (rows, self.shape.vocabulary_size)))
         return (*ports, *self._state("next"))
+
+    def _hidden(self) -> Port:
+        return Port("hidden", FLOAT, (1 if self.one_row else "T", self.shape.output_size))
 
     def _lazy_outputs(self) -> list[Port]:
         tails = len(self.shape.softmax_splits)
@@ -311,7 +339,7 @@ class _ModelWriter:
     def _head(self, hidden: str, name: str = "") -> tuple[str, list[str]]:
         """log p of the words of the head [T, H], and of each tail cluster [T, 1]."""
         head, tails = self.shape.clusters[0], len(self.shape.softmax_splits)
-        scores = self._cluster(self.writer, hidden, head, "clusters")
+        scores = self._cluster(self.writer, hidden, head, head=True)
         names = [name, *(f"{name}.cluster.{tail}" for tail in range(tails))] if name else []
         sizes = self.writer.integers(head.stop, *[1] * tails)
         words, *clusters = self.writer.apply_many("Split", scores, sizes, outputs=1 + tails, names=names, axis=1)
@@ -321,10 +349,10 @@ class _ModelWriter:
         """log p of the words of a tail cluster [T, N], from that of the cluster."""
         return write.apply("Add", self._cluster(write, hidden, rows), cluster)
 
-    def _cluster(self, write: Writer, hidden: str, rows: slice, extra: str = "") -> str:
+    def _cluster(self, write: Writer, hidden: str, rows: slice, *, head: bool = False) -> str:
         """log p of some words, and of the clusters if these are the head's, among themselves."""
-        matrix = self.products.matrix(self.output_name, *([f"{extra}.weight"] if extra else []), rows=rows)
-        bias = self.products.biases("output.bias", *([f"{extra}.bias"] if extra else []), rows=rows)
+        matrix = self.products.matrix(self.output_name, *(["clusters.weight"] if head else []), rows=rows)
+        bias = self.products.biases("output.bias", *(["clusters.bias"] if head else []), rows=rows)
         bias_name = f"output.bias[{rows.start}:{rows.stop}]"
         scores = matrix.product(write, hidden, bias, bias_name, one_row=self.one_row)
         return write.apply("LogSoftmax", scores, axis=1)

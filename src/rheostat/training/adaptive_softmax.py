@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from rheostat.metrics import Scores
 from rheostat.training.cross_entropy import Distilled, Teacher, linear_cross_entropy, linear_distillation
 
 
@@ -111,12 +112,20 @@ def _parts(output: OutputWeights, targets: Tensor) -> Iterator[tuple[_Part, tupl
             yield _Part(chosen, targets[chosen] - first), weights
 
 
+def scores(hidden: Tensor, output: OutputWeights) -> Scores:
+    """log p of the head's words and of the clusters [N, H + C], and of the words of a cluster when it is opened."""
+    (head_weight, head_bias), *tails = output.softmaxes()
+    head = F.log_softmax(F.linear(hidden, head_weight, head_bias).float(), dim=-1)
+
+    def open_tail(tail: int, rows: Tensor) -> Tensor:
+        within = F.log_softmax(F.linear(hidden[rows], *tails[tail]).float(), dim=-1)
+        return within + head[rows, output.head_size + tail][:, None]
+
+    return Scores(head, output.splits, open_tail)
+
+
 def log_probabilities(hidden: Tensor, output: OutputWeights) -> Tensor:
     """log p of every word [N, V]."""
-    head, *tails = (F.log_softmax(F.linear(hidden, *weights).float(), dim=-1) for weights in output.softmaxes())
-    if not output.splits:
-        return head
-    parts = [head[:, : output.head_size]]
-    for cluster, within in enumerate(tails):
-        parts.append(within + head[:, output.head_size + cluster, None])
-    return torch.cat(parts, dim=1)
+    known, everyone = scores(hidden, output), torch.ones(len(hidden), dtype=torch.bool, device=hidden.device)
+    tails = [known.open_tail(tail, everyone) for tail in range(len(output.splits))]
+    return torch.cat([known.head[:, : output.head_size], *tails], dim=1)

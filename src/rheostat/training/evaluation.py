@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from rheostat.errors import CorpusError
-from rheostat.metrics import RECALL_AT, Quality, QualityCount
+from rheostat.metrics import Quality, QualityCount
 from rheostat.model_file import ModelFile
 from rheostat.operating_point import OperatingPoint, cut
+from rheostat.training import adaptive_softmax
 from rheostat.training.cross_entropy import block_size
 from rheostat.training.language_model import LanguageModel
 
@@ -50,13 +51,10 @@ def count_predictions(
 
 def _count_block(model: LanguageModel, hidden: Tensor, targets: Tensor, count: QualityCount) -> None:
     """In blocks of tokens, so that the logits of a large vocabulary fit."""
-    size = block_size(model.shape.vocabulary_size)
+    output = model.output_weights()
+    size = block_size(output.head_size)
     for block, wanted in zip(hidden.split(size), targets.split(size), strict=True):
-        log_probabilities = model.log_probabilities(block)
-        target = log_probabilities.gather(1, wanted[:, None])
-        above = (log_probabilities > target).sum(1)  # words ranked before the target
-        hits = {k: int((above < k).sum()) for k in RECALL_AT}
-        count.add(-float(target.double().sum()), hits, len(wanted))
+        count.add(adaptive_softmax.scores(block, output), wanted)
 
 
 @torch.inference_mode()
