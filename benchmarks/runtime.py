@@ -184,8 +184,8 @@ def measure_turning(path: Path, threads: int, repeats: int) -> dict[str, Any]:
 IMPORTS = "import onnxruntime, numpy"
 FIRST = "import sys, rheostat; rheostat.load(sys.argv[1], threads=int(sys.argv[2])).suggest(sys.argv[3])"
 MEMORY = """
-import gc, json, sys, psutil
-import rheostat, rheostat.runtime.predictor
+import contextlib, gc, json, sys, psutil
+import rheostat, rheostat.errors, rheostat.runtime.predictor
 def resident():
     gc.collect()
     return psutil.Process().memory_info().rss
@@ -193,9 +193,10 @@ sizes = {"imports": resident()}
 predictor = rheostat.load(sys.argv[1], threads=int(sys.argv[2]))
 predictor.suggest(sys.argv[3])
 sizes["loaded"] = resident()
-predictor.turn(0.5)
-predictor.suggest(sys.argv[3])
-sizes["turned"] = resident()
+with contextlib.suppress(rheostat.errors.RheostatError):  # a model without rankings
+    predictor.turn(0.5)
+    predictor.suggest(sys.argv[3])
+    sizes["turned"] = resident()
 print(json.dumps(sizes))
 """
 
