@@ -79,7 +79,10 @@ def runtime_rows(figures: dict[str, Any]) -> Iterator[Row]:
         "first_suggestion_over_imports": "process start to first suggestion, over importing onnxruntime and numpy",
     }
     for name, what in names.items():
-        yield what, f"{figures[name]:.2f}", figures["targets"][name]
+        yield what, f"{figures[name]:.3f}" if name.endswith("r2") else f"{figures[name]:.2f}", figures["targets"][name]
+    for queries, found in figures["by_queries_in_a_row"].items():
+        what = f"where each position answers {queries} queries before the next has its turn: r², and 50 % over 100 %"
+        yield what, f"{found['latency_flops_r2']:.3f} and {found['half_point_share']:.2f}", ""
     if first := figures.get("first_turn_over_query"):
         yield "the first turn of a process to a new point, over a query", f"{first:.0f}", ""
     if endurance := figures.get("endurance"):

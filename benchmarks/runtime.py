@@ -36,7 +36,8 @@ from rheostat.runtime.quantization import Precision, prepare
 
 KNOBS = [round(0.1 * tenth, 1) for tenth in range(1, 11)]
 QUERIES = 20  # a turn of the interleaving
-KNOB_ROUNDS = 5  # times the repeats: ten positions on one line need more turns than two sides of a ratio
+KNOB_QUERIES = 4  # the same for positions of the knob
+KNOB_ROUNDS = 2  # times the repeats: ten positions on one line need more turns than two sides of a ratio
 TEXT = "the company said it expects to report a loss for the third quarter"
 TARGETS = {
     "torch_over_int8": "at least 5",
@@ -143,23 +144,32 @@ def product_bytes(engine: Engine) -> int:
 
 
 def measure_knob(file: ModelFile, threads: int, repeats: int) -> dict[str, Any]:
+    """Ten positions of the knob, taking turns; the figures are those of turns of KNOB_QUERIES queries.
+
+    Between its turns the others' weights pass through the processor's cache, as other programs do between the words of
+    somebody who types. The longer a turn, the less of that is seen, and of small points less than of large ones.
+    """
     engines = {f"{knob:g}": make_engine(file, "int8", knob, threads) for knob in KNOBS}
-    turns = interleaved({name: make_queries(engine) for name, engine in engines.items()}, KNOB_ROUNDS * repeats, True)
-    # Not medians: of what else goes on, on the machine and in the cache it shares with others, longer queries get more.
-    seconds = {name: float(np.quantile(values, 0.25)) for name, values in turns.items()}
     flops = np.array([engine.shape.flops for engine in engines.values()], float)
-    times = np.array([seconds[name] for name in engines]) / QUERIES
-    r2 = float(np.corrcoef(flops, times)[0, 1] ** 2)
-    slope, start = np.polyfit(flops, times, 1)
-    return {
-        "latency_flops_r2": r2,
-        "half_point_share": seconds["0.5"] / seconds["1"],
-        "points": [
-            {"knob": float(name), "flops": engine.shape.flops, "query_ms": 1000 * seconds[name] / QUERIES}
-            for name, engine in engines.items()
-        ],
-        "fit": {"ms_at_no_flops": 1000 * start, "ms_per_mflop": 1e9 * slope},
-    }
+    figures: dict[str, Any] = {"by_queries_in_a_row": {}}
+    for queries in (1, KNOB_QUERIES, QUERIES):
+        sides = {name: make_queries(engine, queries) for name, engine in engines.items()}
+        turns = interleaved(sides, KNOB_ROUNDS * repeats * QUERIES // queries, True)
+        times = np.array([statistics.median(values) / queries for values in turns.values()])
+        found = {
+            "latency_flops_r2": float(np.corrcoef(flops, times)[0, 1] ** 2),
+            "half_point_share": times[KNOBS.index(0.5)] / times[KNOBS.index(1.0)],
+        }
+        figures["by_queries_in_a_row"][str(queries)] = found
+        if queries == KNOB_QUERIES:
+            slope, start = np.polyfit(flops, times, 1)
+            figures |= found
+            figures["points"] = [
+                {"knob": float(name), "flops": engine.shape.flops, "query_ms": 1000 * seconds}
+                for (name, engine), seconds in zip(engines.items(), times.tolist(), strict=True)
+            ]
+            figures["fit"] = {"ms_at_no_flops": 1000 * start, "ms_per_mflop": 1e9 * slope}
+    return figures
 
 
 def measure_turning(path: Path, threads: int, repeats: int) -> dict[str, Any]:
@@ -246,6 +256,7 @@ def measure_endurance(path: Path, steps: int, knob: float, threads: int) -> dict
         read += 5
         if read % (steps // 20) < 5:
             memory.append(process.memory_info().rss / 1e6)
+            print(f"{read:,} of {steps:,} words: {memory[-1]:.0f} MB", file=sys.stderr)
     fresh = Predictor(path, knob, threads=threads)
     drift = float(np.abs(fresh.read(text) - predictor.read(text)).max())
     return {"steps": read, "knob": knob, "memory_mb": memory, "largest_drift_of_log_probabilities": drift}
