@@ -11,11 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -95,18 +99,33 @@ def project(shape: ModelShape, per_token: float, machine: Machine, texts: int, l
 
 
 def measure(processes: int, arguments: argparse.Namespace) -> float:
-    """Tokens a second of a short run; its first steps do not count."""
+    """Tokens a second of a run that is stopped when it has told so often enough; its first steps do not count."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    options = [f"train.steps={arguments.steps}", "train.random_length=false", *arguments.set]
+    options = ["train.random_length=false", *arguments.set]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *(launch if processes > 1 else []), "-m", "rheostat", "train", "wikitext103"]
         command += ["--data", arguments.data, "--vocabulary", arguments.vocabulary, "-o", f"{folder}/run"]
         command += ["--threads", str(arguments.threads // processes)]
         command += [part for option in options for part in ("--set", option)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        lines = map(json.loads, Path(folder, "run", "log.jsonl").read_text().splitlines())
-        speeds = [line["tokens_per_second"] for line in lines if line["event"] == "train"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+        try:
+            while len(speeds := read_speeds(Path(folder, "run", "log.jsonl"))) <= arguments.lines:
+                if process.poll() is not None:
+                    raise SystemExit(f"training ended by itself with {process.returncode}")
+                time.sleep(1)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
     return statistics.median(speeds[1:])
+
+
+def read_speeds(log: Path) -> list[float]:
+    """Tokens a second, as the run has logged them so far."""
+    if not log.exists():
+        return []
+    whole = log.read_text().rpartition("\n")[0]
+    return [line["tokens_per_second"] for line in map(json.loads, whole.splitlines()) if line["event"] == "train"]
 
 
 def read_counts(path: Path) -> list[int]:
@@ -179,11 +198,12 @@ def main() -> None:
     parser.set_defaults(repeats=2)
     parser.add_argument("--data", required=True, help="a folder with WikiText-103, or part of it")
     parser.add_argument("--vocabulary", required=True, help="its words with their counts")
-    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--lines", type=int, default=2, help="of the log, of ten steps each, that count")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--set", action="append", default=[], help="a value of the recipe, for the measured runs")
+    parser.add_argument("--set", action="append", help="a value of the recipe, for the measured runs")
     parser.add_argument("--page", type=Path, help="write the page here")
     arguments = parser.parse_args()
+    arguments.set = arguments.set or ["train.batch_size=10", "train.sequence_length=70"]
     recipe = fill(TrainingRecipe, read_recipe("wikitext103", []))
     shape = recipe.model.shape(VOCABULARY_SIZE)
     per_token = training_flops_per_token(shape, read_counts(Path(arguments.vocabulary)))
@@ -199,7 +219,7 @@ def main() -> None:
         "tokens_per_second": speeds,
         "two_processes_over_one": statistics.median(speeds[2]) / statistics.median(speeds[1]),
         "rounds": arguments.repeats,
-        "options": " ".join([f"train.steps={arguments.steps}", *arguments.set]),
+        "options": " ".join(arguments.set),
         "projections": [asdict(projection) for projection in projections],
     }
     if arguments.page:
