@@ -78,7 +78,7 @@ KNOBS := --knob 1 --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 
 BESIDE := --beside runs/ptb-awd-lstm.safetensors --beside runs/ptb-skip-lstm.safetensors --beside runs/ptb-dense-60.safetensors
 POINTS := --knob 1 --point taylor-searched-0.8 --point taylor-searched-0.6 --point l0-0.8 --point l0-0.7 --point l0-0.6 --point l0-0.5
 DAYS := ordinary-day busy-device flapping-battery
-REPORTED := ptb ptb-learned ptb-graded ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram wt103 wt103-bench chat chat-ngram $(DAYS:%=govern-%)
+REPORTED := ptb ptb-learned ptb-graded ptb-dense-60 ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram wt103 wt103-bench chat chat-ngram $(DAYS:%=govern-%)
 # WikiText-103: a twentieth of the paper's steps, in hours on two cores (docs/scale.md).
 WIKI := --data $(DATA)/wikitext-103-part
 WIKI_MODEL := runs/wt103-learned.safetensors
@@ -111,13 +111,15 @@ reproduce: $(VENV)/test.done
 	test -f $(PACKED) || $(BIN)/rheostat pack runs/ptb-graded.safetensors --precision int8 -o $(PACKED)
 	$(BIN)/rheostat sweep $(PACKED) $(PTB) --precision int8 --split test --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded-int8.json
 	$(BIN)/python benchmarks/card.py $(PACKED) results/ptb-graded-int8.json
+	$(call TRAINED,runs/ptb-dense,ptb-dense-60 $(PTB))
+	test -f runs/ptb-dense-60.safetensors || { rm -f results/ptb-dense-60.json; cp runs/ptb-dense/model.safetensors runs/ptb-dense-60.safetensors; }
+	$(BIN)/rheostat sweep runs/ptb-dense-60.safetensors $(PTB) --stored -o results/ptb-dense-60.json
 	$(BIN)/python -c 'import kenlm' 2>/dev/null || $(BIN)/pip $(PIP_INSTALL) -e '.[ngram]'  # needs a C++ compiler
 	test -f results/ptb-ngram.json || $(NGRAM) ptb $(PTB) -o results/ptb-ngram.json
 	test -f results/chat-ngram.json || $(NGRAM) chat --words 10000 -o results/chat-ngram.json
 	test -f runs/untrained/awd-lstm/model.safetensors || $(UNTRAINED) ptb-awd-lstm -o runs/untrained/awd-lstm
 	test -f runs/untrained/skip-lstm/model.safetensors || $(UNTRAINED) ptb-skip-lstm -o runs/untrained/skip-lstm
-	test -f runs/untrained/dense-60/model.safetensors || $(UNTRAINED) ptb-fast --set model.hidden_size=1050 -o runs/untrained/dense-60
-	for name in awd-lstm skip-lstm dense-60; do cp runs/untrained/$$name/model.safetensors runs/ptb-$$name.safetensors; done
+	for name in awd-lstm skip-lstm; do cp runs/untrained/$$name/model.safetensors runs/ptb-$$name.safetensors; done
 	test -f results/ptb-bench.json || $(BENCH) runs/ptb-ma.safetensors $(KNOBS) $(BESIDE) -o results/ptb-bench.json
 	test -f results/ptb-learned-bench.json || $(BENCH) $(LEARNED) $(POINTS) -o results/ptb-learned-bench.json
 	test -f results/ptb-graded-bench.json || $(BENCH) runs/ptb-graded.safetensors $(KNOBS) -o results/ptb-graded-bench.json

@@ -72,7 +72,8 @@ class Comparison:
                 elif not point.criterion and sweep is not self.reference and scale == 1:
                     continue  # the reference again, with more points stored in its file
                 found.append(_share(point, sweep, scale))
-        return sorted(found, key=lambda share: (-share.flops_fraction, share.perplexity))
+        different = dict.fromkeys(found)  # a stored point may be in several files
+        return sorted(different, key=lambda share: (-round(share.flops_fraction, 2), share.perplexity))
 
     def recoveries(self) -> list[Recovery]:
         found = []
