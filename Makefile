@@ -127,6 +127,7 @@ reproduce: $(VENV)/test.done
 	$(BIN)/rheostat govern --trace tests/data/traces/$$day.csv --model runs/ptb-graded.safetensors -o runs/govern-$$day && \
 	cp runs/govern-$$day/govern.json results/govern-$$day.json; } || exit 1; done
 	$(call TRAINED,runs/wt103,wikitext103-fast $(WIKI) --vocabulary $(DATA)/wikitext-103-part/vocabulary-with-counts.txt)
+	test -f results/wt103-training.json || $(BIN)/python benchmarks/training_curve.py runs/wt103 $(WIKI) -o results/wt103-training.json
 	test -f runs/wt103-r.safetensors || $(BIN)/rheostat prune runs/wt103/model.safetensors --criterion random -o runs/wt103-r.safetensors
 	test -f runs/wt103-fn.safetensors || $(BIN)/rheostat prune runs/wt103-r.safetensors --criterion filter-norm -o runs/wt103-fn.safetensors
 	test -f runs/wt103-ma.safetensors || $(BIN)/rheostat prune runs/wt103-fn.safetensors --criterion mean-activation --share 0.1 $(WIKI) -o runs/wt103-ma.safetensors
