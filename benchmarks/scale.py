@@ -25,6 +25,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from measuring import hand_over, make_parser
 from rheostat.recipe import fill, read_recipe
 from rheostat.shape import ModelShape
@@ -32,6 +34,7 @@ from rheostat.training.configuration import TrainingRecipe
 
 TRAINING_TOKENS = 103_227_021  # of WikiText-103
 VOCABULARY_SIZE = 267_735
+SMALL_BATCHES = ("train.batch_size=10", "train.sequence_length=70")  # of the runs whose speed is compared
 
 
 @dataclass(frozen=True)
@@ -98,26 +101,40 @@ def project(shape: ModelShape, per_token: float, machine: Machine, texts: int, l
     )
 
 
-def measure(processes: int, arguments: argparse.Namespace) -> float:
-    """Tokens a second of a run that is stopped when it has told so often enough; its first steps do not count."""
+@dataclass(frozen=True)
+class Measured:
+    tokens_per_second: float
+    peak_bytes: int  # of all its processes together
+
+
+def measure(processes: int, arguments: argparse.Namespace, changes: Sequence[str], lines: int) -> Measured:
+    """A run that is stopped when it has logged so many times ten steps; of several, the first does not count."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    options = ["train.random_length=false", *arguments.set]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *(launch if processes > 1 else []), "-m", "rheostat", "train", "wikitext103"]
         command += ["--data", arguments.data, "--vocabulary", arguments.vocabulary, "-o", f"{folder}/run"]
         command += ["--threads", str(arguments.threads // processes)]
-        command += [part for option in options for part in ("--set", option)]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+        command += [part for change in ("train.random_length=false", *changes) for part in ("--set", change)]
+        process, peak = psutil.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True), 0
         try:
-            while len(speeds := read_speeds(Path(folder, "run", "log.jsonl"))) <= arguments.lines:
+            while len(speeds := read_speeds(Path(folder, "run", "log.jsonl"))) < lines:
                 if process.poll() is not None:
                     raise SystemExit(f"training ended by itself with {process.returncode}")
-                time.sleep(1)
+                peak = max(peak, resident_bytes(process))
+                time.sleep(0.2)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    return statistics.median(speeds[1:])
+    return Measured(statistics.median(speeds[1:] or speeds), peak)
+
+
+def resident_bytes(process: psutil.Process) -> int:
+    total = 0
+    for each in (process, *process.children(recursive=True)):
+        with suppress(psutil.Error):
+            total += each.memory_info().rss
+    return total
 
 
 def read_speeds(log: Path) -> list[float]:
@@ -149,13 +166,14 @@ in one process; [training.md](training.md#several-processes-and-machines) has th
 * **The embedding.** Its rows are also the output layer's, which has a gradient for all of them. Looking words up adds
   to that gradient the rows of the words in the batch and nothing else.
 * **Memory.** Weights, gradient and Adam's two moments take {memory:.1f} GB in float32. The logits of a batch never
-  exist as a whole (`training/cross_entropy.py`).
+  exist as a whole (`training/cross_entropy.py`). The recipe as it is was seen to take {peak_recipe:.1f} GB here.
 
 ## Measured: one process and two
 
 Two processes on the same cores as one, with half the texts and half the threads each, take turns with it ({rounds}
 rounds; `{options}`). Two reach {ratio:.2f} times the tokens a second of one: what DDP costs where there is nothing to
-gain. More machines than one were not measured.
+gain. They take {peak_two:.1f} GB of memory together, one takes {peak_one:.1f} GB. More machines than one were not
+measured.
 
 ## Computed: eight GPUs
 
@@ -183,6 +201,9 @@ def page(figures: dict[str, Any], shape: ModelShape) -> str:
         per_token=figures["training_flops_per_token"] / 1e6,
         all_open=3 * shape.flops / 1e6,
         memory=16 * shape.parameters / 1e9,
+        peak_recipe=figures["peak_memory_gb"]["recipe"],
+        peak_one=figures["peak_memory_gb"]["1"],
+        peak_two=figures["peak_memory_gb"]["2"],
         rounds=figures["rounds"],
         options=figures["options"],
         ratio=figures["two_processes_over_one"],
@@ -200,26 +221,30 @@ def main() -> None:
     parser.add_argument("--vocabulary", required=True, help="its words with their counts")
     parser.add_argument("--lines", type=int, default=2, help="of the log, of ten steps each, that count")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--set", action="append", help="a value of the recipe, for the measured runs")
     parser.add_argument("--page", type=Path, help="write the page here")
     arguments = parser.parse_args()
-    arguments.set = arguments.set or ["train.batch_size=10", "train.sequence_length=70"]
     recipe = fill(TrainingRecipe, read_recipe("wikitext103", []))
     shape = recipe.model.shape(VOCABULARY_SIZE)
     per_token = training_flops_per_token(shape, read_counts(Path(arguments.vocabulary)))
     texts, length = recipe.train.batch_size, recipe.train.sequence_length
     projections = [project(shape, per_token, machine, texts, length) for machine in MACHINES]
     projections += [project(shape, per_token, machine, 8, length) for machine in MACHINES[1:]]
-    speeds: dict[int, list[float]] = {1: [], 2: []}
+    runs: dict[int, list[Measured]] = {1: [], 2: []}
     for _ in range(arguments.repeats):
-        for processes, found in speeds.items():
-            found.append(measure(processes, arguments))
+        for processes, found in runs.items():
+            found.append(measure(processes, arguments, SMALL_BATCHES, 1 + arguments.lines))
+    speeds = {processes: [run.tokens_per_second for run in found] for processes, found in runs.items()}
+    whole = measure(1, arguments, [], 1)
     figures = {
         "training_flops_per_token": per_token,
         "tokens_per_second": speeds,
         "two_processes_over_one": statistics.median(speeds[2]) / statistics.median(speeds[1]),
         "rounds": arguments.repeats,
-        "options": " ".join(arguments.set),
+        "options": " ".join(SMALL_BATCHES),
+        "peak_memory_gb": {
+            "recipe": whole.peak_bytes / 1e9,
+            **{str(processes): max(run.peak_bytes for run in found) / 1e9 for processes, found in runs.items()},
+        },
         "projections": [asdict(projection) for projection in projections],
     }
     if arguments.page:
