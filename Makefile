@@ -102,17 +102,17 @@ reproduce: $(VENV)/test.done
 	test -f runs/ptb-u4.safetensors || $(RECOVER) runs/ptb-u3.safetensors --ranking random-1 --knob 0.8 -o runs/ptb-u4.safetensors
 	test -f runs/ptb-u5.safetensors || $(RECOVER) runs/ptb-u4.safetensors --ranking random-1 --knob 0.8 --rank 4 --name random-1-0.8-rank-4 -o runs/ptb-u5.safetensors
 	test -f runs/ptb-u6.safetensors || $(RECOVER) runs/ptb-u5.safetensors --ranking random-1 --knob 0.8 --rank 16 --name random-1-0.8-rank-16 -o runs/ptb-u6.safetensors
-	test -f $(LEARNED) || $(RECOVER) runs/ptb-u6.safetensors --point l0-0.6 --name l0-0.6-updated -o $(LEARNED)
+	test -f $(LEARNED) || { rm -f results/ptb-learned-bench.json; $(RECOVER) runs/ptb-u6.safetensors --point l0-0.6 --name l0-0.6-updated -o $(LEARNED); }
 	$(BIN)/rheostat sweep $(LEARNED) $(PTB) --stored -o results/ptb-learned.json
 	test -f runs/ptb-l0-40.safetensors || $(BIN)/rheostat prune $(RANKED) --criterion l0 --recipe fast --knob 0.4 $(PTB) -o runs/ptb-l0-40.safetensors
 	$(call TRAINED,runs/ptb-graded,ptb-graded --from runs/ptb-l0-40.safetensors $(PTB))
-	test -f runs/ptb-graded.safetensors || { rm -f results/ptb-graded*.json $(PACKED); cp runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors; }
+	cmp -s runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors || { rm -f results/ptb-graded*.json $(PACKED); cp runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors; }
 	$(BIN)/rheostat sweep runs/ptb-graded.safetensors $(PTB) --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded.json
 	test -f $(PACKED) || $(BIN)/rheostat pack runs/ptb-graded.safetensors --precision int8 -o $(PACKED)
 	$(BIN)/rheostat sweep $(PACKED) $(PTB) --precision int8 --split test --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded-int8.json
 	$(BIN)/python benchmarks/card.py $(PACKED) results/ptb-graded-int8.json
 	$(call TRAINED,runs/ptb-dense,ptb-dense-60 $(PTB))
-	test -f runs/ptb-dense-60.safetensors || { rm -f results/ptb-dense-60.json; cp runs/ptb-dense/model.safetensors runs/ptb-dense-60.safetensors; }
+	cmp -s runs/ptb-dense/model.safetensors runs/ptb-dense-60.safetensors || { rm -f results/ptb-dense-60.json; cp runs/ptb-dense/model.safetensors runs/ptb-dense-60.safetensors; }
 	$(BIN)/rheostat sweep runs/ptb-dense-60.safetensors $(PTB) --stored -o results/ptb-dense-60.json
 	$(BIN)/python -c 'import kenlm' 2>/dev/null || $(BIN)/pip $(PIP_INSTALL) -e '.[ngram]'  # needs a C++ compiler
 	test -f results/ptb-ngram.json || $(NGRAM) ptb $(PTB) -o results/ptb-ngram.json
@@ -128,7 +128,7 @@ reproduce: $(VENV)/test.done
 	cp runs/govern-$$day/govern.json results/govern-$$day.json; } || exit 1; done
 	$(call TRAINED,runs/wt103,wikitext103-fast $(WIKI) --vocabulary $(DATA)/wikitext-103-part/vocabulary-with-counts.txt)
 	test -f results/wt103-training.json || $(BIN)/python benchmarks/training_curve.py runs/wt103 $(WIKI) -o results/wt103-training.json
-	test -f runs/wt103-r.safetensors || $(BIN)/rheostat prune runs/wt103/model.safetensors --criterion random -o runs/wt103-r.safetensors
+	test -f runs/wt103-r.safetensors || { rm -f results/wt103.json results/wt103-bench.json; $(BIN)/rheostat prune runs/wt103/model.safetensors --criterion random -o runs/wt103-r.safetensors; }
 	test -f runs/wt103-fn.safetensors || $(BIN)/rheostat prune runs/wt103-r.safetensors --criterion filter-norm -o runs/wt103-fn.safetensors
 	test -f runs/wt103-ma.safetensors || $(BIN)/rheostat prune runs/wt103-fn.safetensors --criterion mean-activation --share 0.1 $(WIKI) -o runs/wt103-ma.safetensors
 	test -f runs/wt103-ta.safetensors || $(BIN)/rheostat prune runs/wt103-ma.safetensors --criterion taylor --share 0.02 $(WIKI) -o runs/wt103-ta.safetensors

@@ -81,20 +81,23 @@ class QualityCount:
         self.hits = dict.fromkeys(RECALL_AT, 0)
 
     def add(self, scores: Scores, targets: Any) -> None:
-        """The tokens [T] that came. A tail cluster is opened only for those whose count it can change."""
-        home, ceiling = scores.places(targets)
-        words, own = scores.head[:, : scores.head_size], ceiling + 0
-        undecided = (words > ceiling[:, None]).sum(1) < max(RECALL_AT)
-        opened = []
-        for tail, first in enumerate(scores.splits):
+        """The tokens [T] that came. A tail cluster is opened for those that lie in it, and where it can change a count:
+
+        it is more probable than the token, and of others not enough are known to be that would rule the token out.
+        """
+        home, own = scores.places(targets)
+        own, above, tails = own + 0, 0 * targets, scores.head[:, scores.head_size :]
+        for tail, first in enumerate(scores.splits):  # its own first: that may settle the matter
             inside = home == tail + 1
-            rows = inside | undecided & ((home > 0) | (scores.head[:, scores.head_size + tail] > ceiling))
+            if inside.any():
+                words = scores.open_tail(tail, inside)
+                own[inside] = _pick(words, targets[inside] - first)
+                above[inside] = (words > own[inside][:, None]).sum(1)
+        above = above + (scores.head[:, : scores.head_size] > own[:, None]).sum(1)
+        for tail in range(len(scores.splits)):
+            rows = (home != tail + 1) & (above < max(RECALL_AT)) & (tails[:, tail] > own)
             if rows.any():
-                opened.append((rows, scores.open_tail(tail, rows)))
-                own[inside] = _pick(opened[-1][1][inside[rows]], targets[inside] - first)
-        above = (words > own[:, None]).sum(1)
-        for rows, tail_words in opened:
-            above[rows] += (tail_words > own[rows][:, None]).sum(1)
+                above[rows] += (scores.open_tail(tail, rows) > own[rows][:, None]).sum(1)
         self.loss_sum -= math.fsum(own.tolist())
         self.predictions += len(targets)
         for k in RECALL_AT:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -153,6 +154,14 @@ class ModelFile:
         stored = {name: self.raw(name) for name in self._weight_shapes}
         scales = {f"{name}.scale": self.scale(name) for name in stored}
         return stored | {name: scale for name, scale in scales.items() if scale is not None}
+
+    def weights_digest(self) -> str:
+        """Tells models apart that have one name and shape: of the weights as they are stored."""
+        hash = blake2b(digest_size=8)
+        for name, values in self.stored_weights().items():
+            hash.update(f"{name} {values.dtype.str} {values.shape} ".encode())
+            hash.update(np.ascontiguousarray(values).data)
+        return hash.hexdigest()
 
     def text_tensors(self) -> dict[str, NDArray[Any]]:
         """The bytes of the vocabulary and, where there is one, of the casing."""

@@ -12,6 +12,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -106,6 +107,18 @@ class OperatingPoint:
     def update(self, layer: int) -> Update | None:
         return self.updates[layer] if self.updates else None
 
+    @property
+    def digest(self) -> str:
+        """Tells points apart that have one name: of the filters, gates and updates, not of the name."""
+        hash = blake2b(digest_size=8)
+        for layer, keep in enumerate(self.keep):
+            update = self.update(layer)
+            parts = [keep, self.gate(layer), *((update.u, update.v) if update else ())]
+            for part in parts:
+                values = np.empty(0, np.float32) if part is None else np.ascontiguousarray(part)
+                hash.update(f"{values.dtype.str} {values.shape} ".encode() + values.tobytes())
+        return hash.hexdigest()
+
     def is_full(self, shape: ModelShape) -> bool:
         """Whether this is the unpruned model: nothing left out, no gates, no update."""
         return self.widths == shape.hidden_sizes and not any(
@@ -190,17 +203,18 @@ def select(ranking: Ranking, shape: ModelShape, flops_fraction: float, *, align:
     if align < 1:
         raise OperatingPointError(f"widths cannot be multiples of {align}; expected 1 or more: leave align out")
     if ranking.comparable:
-        widths = tuple(map(len, affordable(ranking.scores, shape, flops_fraction)))
+        widths = tuple(map(len, affordable(ranking.scores, shape, flops_fraction, align=align)))
         widths = tuple(_aligned(width, size, align) for width, size in zip(widths, shape.hidden_sizes, strict=True))
     else:
         widths = _uniform_widths(shape, flops_fraction, align)
     return replace(best_of(ranking, shape, widths), name=f"{ranking.name}-{flops_fraction:g}")
 
 
-def affordable(scores: Sequence[Floats], shape: ModelShape, flops_fraction: float) -> list[Indices]:
+def affordable(scores: Sequence[Floats], shape: ModelShape, flops_fraction: float, *, align: int = 1) -> list[Indices]:
     """The most filters, best score first over all layers, that cost no more than asked; found by bisection.
 
     The best filter of each layer is always kept. Of equal scores the lower layer comes first, then the lower index.
+    align: they have to be affordable when widths are made multiples of it, which is left to the caller.
     """
     order = np.argsort(-np.concatenate(scores), kind="stable")
     layer_of = np.repeat(np.arange(len(scores)), [len(layer) for layer in scores])
@@ -213,12 +227,15 @@ def affordable(scores: Sequence[Floats], shape: ModelShape, flops_fraction: floa
         return [(c if len(c) else s).astype(np.int32) for c, s in zip(chosen, strongest, strict=True)]
 
     def share(count: int) -> float:
-        return shape.flops_fraction([len(kept) for kept in keep(count)])
+        return shape.flops_fraction(widths(count))
+
+    def widths(count: int) -> list[int]:
+        return [_aligned(len(kept), len(layer), align) for kept, layer in zip(keep(count), scores, strict=True)]
 
     counts = range(len(order) + 1)
     within = bisect_right(counts, flops_fraction, key=share)
     if not within:
-        raise _below_smallest(flops_fraction, share(0), [1] * len(scores))
+        raise _below_smallest(flops_fraction, share(0), widths(0))
     return keep(counts[within - 1])
 
 

@@ -296,7 +296,7 @@ def test_the_thread_updates_and_stops() -> None:
         assert updated.wait(10)
         assert background.running
     assert not background.running
-    assert knob.turns == [(0.4, False)]
+    assert knob.turns == [(0.4, True)]
     background.stop()
 
 

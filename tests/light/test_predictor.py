@@ -7,6 +7,7 @@ import random
 import threading
 import tracemalloc
 import weakref
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ import rheostat
 from models import make_weights, write_words
 from rheostat import knob as knob_positions
 from rheostat.errors import OperatingPointError, RheostatError
-from rheostat.model_file import open_model
-from rheostat.operating_point import cut
+from rheostat.knob import choose
+from rheostat.model_file import open_model, repack
+from rheostat.operating_point import Update, cut
 from rheostat.runtime.engine import Engine
+from rheostat.runtime.points import Serving
 from rheostat.runtime.predictor import Predictor
 from rheostat.shape import ModelShape
 from rheostat.vocabulary import END, UNKNOWN
@@ -207,6 +210,56 @@ def test_a_latency_is_met_by_the_largest_point_that_was_measured_to_fit(model: P
     assert predictor.flops_fraction == 1
     with pytest.raises(OperatingPointError, match="ms a query were asked for"):
         predictor.turn(latency_ms=1e-9)
+
+
+def test_a_latency_is_looked_for_at_every_step_of_the_knob(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[float] = []
+
+    def query_ms(serving: Serving, *_: object) -> float:
+        tried.append(serving.point.flops_fraction)
+        return 1.0 if serving.point.flops_fraction <= 0.7 else 1.0001  # hardly too slow: one step at a time
+
+    monkeypatch.setattr("rheostat.runtime.predictor._query_ms", query_ms)
+    predictor = rheostat.load(model)
+    predictor.turn(latency_ms=1.0)
+    assert predictor.knob == 0.7 and type(predictor.knob) is float
+    assert len(tried) == 7
+
+
+@pytest.fixture
+def updated(model: Path, tmp_path: Path) -> tuple[Path, float, str]:
+    """The model with a stored update of what a position of the knob cuts, too far below it to be served there."""
+    with open_model(model) as file:
+        knob = next(knob for knob in np.arange(0.9, 0.3, -0.01) if knob - choose(file, knob).flops_fraction > 0.011)
+        plain = choose(file, knob)
+        sizes = [plain.cut_shape(file.shape).matrix_shape(layer) for layer in range(len(plain.keep))]
+        updates = tuple(Update(np.ones((r, 1), np.float32), np.ones((1, c), np.float32)) for r, c in sizes)
+        path = tmp_path / "updated.safetensors"
+        repack(file, path, add_points=[replace(plain, updates=updates)])
+        return path, float(knob), plain.name
+
+
+def test_a_stored_point_says_its_share_whoever_turned_to_it(updated: tuple[Path, float, str]) -> None:
+    path, _, name = updated
+    turned = rheostat.load(path)
+    turned.turn(point=name)
+    assert rheostat.load(path, point=name).knob == turned.knob == turned.flops_fraction < 1
+
+
+def test_an_update_is_never_taken_for_the_plain_cut_of_the_same_name(updated: tuple[Path, float, str]) -> None:
+    path, knob, name = updated
+    predictor, fresh = rheostat.load(path, knob), rheostat.load(path, point=name)
+    assert predictor.point.name == fresh.point.name and predictor.point.updates is None
+    predictor.turn(point=name)
+    np.testing.assert_array_equal(predictor.read(TEXT), fresh.read(TEXT))
+
+
+def test_what_was_read_is_the_callers_own(model: Path) -> None:
+    predictor = rheostat.load(model)
+    words = list(predictor.vocabulary.words[2:5])
+    before = predictor.read(words).copy()
+    predictor.read(words)[:] = 0
+    np.testing.assert_array_equal(predictor.read(words), before)
 
 
 def test_the_cache_of_points_is_bounded_and_the_one_in_use_stays(model: Path) -> None:

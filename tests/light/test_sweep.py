@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -88,3 +90,23 @@ def test_a_file_that_is_no_results_file_is_refused(tmp_path: Path, content: str)
     with pytest.raises(RheostatError, match="not a results file"):
         ResultsFile(path, SUBJECT)
     assert path.read_text() == content
+
+
+def test_a_point_that_was_learned_anew_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "r.json"
+    old = [Cell("l0-0.8", "l0", None, 0.8, split, "stored", digest="old") for split in ("valid", "test")]
+    other = Cell("l0-0.6", "l0", None, 0.6, "test", "stored", digest="same")
+    list(sweep([*old, other], measure([]), ResultsFile(path, SUBJECT), lambda label, share: None))
+    new, measured = [replace(cell, knob=0.7998, digest="new") for cell in old], list[Cell]()
+    list(sweep([*new, other], measure(measured), ResultsFile(path, SUBJECT), lambda label, share: None))
+    assert measured == new
+    found = [(row["label"], row["split"], row["digest"]) for row in ResultsFile(path, SUBJECT).rows]
+    assert found == [("l0-0.6", "test", "same"), ("l0-0.8", "valid", "new"), ("l0-0.8", "test", "new")]
+
+
+def test_a_digest_tells_what_a_name_does_not(tmp_path: Path) -> None:
+    point = full_point(SHAPE)
+    gates = tuple(np.full(width, 0.5, np.float32) for width in point.widths)
+    fewer = tuple(keep[:-1] for keep in point.keep)
+    different = {p.digest for p in (point, replace(point, gates=gates), replace(point, keep=fewer))}
+    assert len(different) == 3 and replace(point, name="other").digest == point.digest

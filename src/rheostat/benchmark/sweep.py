@@ -31,10 +31,15 @@ class Cell:
     knob: float
     split: str
     allocation: str = "uniform"  # "stored": the point of that name; "bare": the same without its update
+    digest: str = ""  # of the point: what was measured under this name may have been learned anew since
 
-    @property
-    def key(self) -> tuple[str, float, str, str]:
-        return self.label, self.knob, self.split, self.allocation
+    def is_of(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row is what this was, or is, measured as. A stored point is known by its name alone."""
+        same = (row["label"], row["split"], row["allocation"]) == (self.label, self.split, self.allocation)
+        return same and (self.allocation != "uniform" or row["knob"] == self.knob)
+
+    def identified(self, file: ModelFile) -> Cell:
+        return replace(self, digest=self.point_of(file).digest)
 
     def point_of(self, file: ModelFile) -> OperatingPoint:
         """The point that is to be measured."""
@@ -75,14 +80,16 @@ class ResultsFile:
             raise RheostatError(f"{self.path} is not a results file of a sweep ({error}); choose another -o") from None
         if found != self.subject:
             raise RheostatError(
-                f"{self.path} holds results of {found}; these would be of {self.subject}: choose another -o"
+                f"{self.path} holds results of {found}; these would be of {self.subject}: choose another -o, "
+                "or delete it to measure anew"
             )
 
     def has(self, cell: Cell) -> bool:
-        return any((row["label"], row["knob"], row["split"], row["allocation"]) == cell.key for row in self.rows)
+        return any(cell.is_of(row) and row.get("digest", "") == cell.digest for row in self.rows)
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        self.rows.append(dict(row))
+    def add(self, cell: Cell, row: Mapping[str, Any]) -> None:
+        """Takes the place of the row of a point that had this name before."""
+        self.rows = [before for before in self.rows if not cell.is_of(before)] + [dict(row)]
         contents = {"kind": "sweep", "subject": self.subject, "provenance": provenance(), "rows": self.rows}
         write_results(self.path, contents)
 
@@ -112,7 +119,7 @@ def sweep(
         }
         if measured.keystrokes:
             row["keystrokes"] = measured.keystrokes.as_json()
-        results.add(row)
+        results.add(cell, row)
         done += cell.knob
         yield row
     progress("done", 1.0)

@@ -112,7 +112,12 @@ def sweep(
         texts = {name: _read(file, data, name) for name in splits}
         knobs = [] if stored else knob or [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
         cells = _grid(file, criterion, knobs, splits)
-        subject: dict[str, Any] = {"model": file.path.name, "corpus": Path(data).name, "flops": file.shape.flops}
+        subject: dict[str, Any] = {
+            "model": file.path.name,
+            "corpus": Path(data).resolve().name,
+            "flops": file.shape.flops,
+            "weights": file.weights_digest(),
+        }
         if precision != "fp32":
             subject["precision"] = precision
         if keystrokes:
@@ -178,7 +183,7 @@ def _grid(file: ModelFile, criteria: Sequence[str] | None, knobs: Sequence[float
         allocations = ["stored", "bare"] if p.update_rank else ["stored"]  # what an update won back needs both
         share = round(p.flops_fraction, 4)
         cells += [Cell(p.name, p.criterion, None, share, split, kind) for kind in allocations for split in splits]
-    return cells
+    return [cell.identified(file) for cell in cells]
 
 
 def _read(file: ModelFile, data: str, split: str) -> Split:

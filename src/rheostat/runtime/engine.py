@@ -65,10 +65,17 @@ class Engine:
     """
 
     def __init__(
-        self, weights: Callable[[], Weights], shape: ModelShape, precision: Precision, threads: int = 0
+        self,
+        weights: Callable[[], Weights],
+        shape: ModelShape,
+        precision: Precision,
+        threads: int = 0,
+        *,
+        ready: bool = True,
     ) -> None:
         """weights: gives what `operating_point.cut` gives, now and whenever a further session is first needed: what a
-        session has made its own copy of need not stay in memory. threads: 0 means one for each physical core.
+        session has made its own copy of need not stay in memory. threads: 0 means one for each physical core. ready:
+        open what a step needs at once; without it, each session when it is first needed.
         """
         self.shape, self.precision, self.threads = shape, precision, threads or physical_cores()
         self._weights = weights
@@ -81,20 +88,28 @@ class Engine:
         self._building, self._noting = threading.Lock(), threading.Lock()
         prepared = prepare(weights(), precision)
         self.weight_bytes = sum(array.nbytes for array in prepared.values())  # as they are given to the graphs
-        for form in self._forms:
+        for form in self._forms if ready else ():
             self._open(form, prepared)
         del prepared
         _give_back_memory()
 
     @classmethod
-    def build(cls, weights: Weights, shape: ModelShape, precision: Precision = "int8", threads: int = 0) -> Engine:
+    def build(
+        cls,
+        weights: Weights,
+        shape: ModelShape,
+        precision: Precision = "int8",
+        threads: int = 0,
+        *,
+        ready: bool = True,
+    ) -> Engine:
         """The engine of a cut model, of any stored precision, that keeps these weights.
 
         int8: weights that `quantization.prepare` made are taken as they are, which is how another point is built
         quickly.
         """
         prepared = prepare(weights, precision)
-        return cls(lambda: prepared, shape, precision, threads)
+        return cls(lambda: prepared, shape, precision, threads, ready=ready)
 
     def initial_state(self) -> State:
         """Before the text starts."""
@@ -153,7 +168,7 @@ class Engine:
         return self.shape.executed_flops([cluster not in reading.closed for cluster in range(1, len(self._clusters))])
 
     def replay(self, state: State, ids: Ids) -> State:
-        """The state after many tokens; the output layer is left out."""
+        """The state after many tokens; the output layer is left out, where that saves more than it costs to set up."""
         if len(ids) <= STEPPED and ("replay", 0) not in self._sessions:
             for token in ids:
                 state = self.read(state, int(token)).state
@@ -190,13 +205,13 @@ class Engine:
     @property
     def session_bytes(self) -> int:
         """About what the open sessions hold: a copy of the constants of each."""
-        return sum(session.constant_bytes for session in self._sessions.values())
+        return sum(session.constant_bytes for session in list(self._sessions.values()))  # another thread may open one
 
     def _feeds(self, state: State, ids: Ids) -> Feeds:
         return {"tokens": np.asarray(ids, np.int64), **dict(zip(self._state_names, state, strict=True))}
 
     def _token(self, state: State, token: int) -> Feeds:
-        return {"token": np.array([token]), **dict(zip(self._state_names, state, strict=True))}
+        return {"token": np.array([token], np.int64), **dict(zip(self._state_names, state, strict=True))}
 
     def _session(self, form: Form, cluster: int = 0) -> Session:
         """The session for a form, opened once."""
@@ -213,7 +228,7 @@ class Engine:
 
 
 def _choice(k: int, allowed: NDArray[np.bool_]) -> Feeds:
-    return {"k": np.array([k]), "allowed": allowed.view(np.uint8)}
+    return {"k": np.array([k], np.int64), "allowed": allowed.view(np.uint8)}
 
 
 class Session:

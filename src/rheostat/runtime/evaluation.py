@@ -91,7 +91,7 @@ class RuntimeEvaluator:
     def engine(self, point: OperatingPoint) -> Engine:
         """The small dense model of a point, ready to run."""
         weights, shape = cut(self._weights, self.shape, point)
-        return Engine.build(weights, shape, self.precision, self.threads)
+        return Engine.build(weights, shape, self.precision, self.threads, ready=False)
 
     def quality(
         self, point: OperatingPoint, ids: NDArray[np.integer], progress: Callable[[float], None] | None = None

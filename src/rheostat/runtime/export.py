@@ -181,7 +181,7 @@ def _refuse(folder: Path, why: str) -> ExportError:
 @contextlib.contextmanager
 def _written(folder: Path) -> Iterator[Path]:
     """A folder beside `folder` to write into; it takes its place when all went well, and else disappears."""
-    partial = folder.with_name(f".{folder.name}.{os.getpid()}.partial")
+    partial = folder.with_name(f".{folder.name}.{os.urandom(8).hex()}.partial")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         partial.mkdir()

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
@@ -60,13 +61,13 @@ class Governor:
         """The last decision: where the knob is, and why."""
         return self._decision
 
-    def update(self) -> Decision:
-        """Read the battery, decide, and turn the predictor if its knob is to change."""
+    def update(self, *, wait: bool = False) -> Decision:
+        """Read the battery, decide, and turn the predictor if its knob is to change; `wait` as in `Predictor.turn`."""
         with self._updating:
             battery, now = self._battery(), self._clock()
             decision = decide(self.policy, Situation(now, battery, self._latencies.p95_ms(now)), self._decision)
             if decision.knob != self._decision.knob:
-                self._predictor.turn(decision.knob, wait=False)
+                self._predictor.turn(decision.knob, wait=wait)
                 self._latencies.clear()  # what was observed belongs to the old position
             self._decision = decision
         return decision
@@ -79,7 +80,7 @@ class Governor:
 
     def run_in_background(self, interval_s: float = 10.0) -> Background:
         """Update now and then every so many seconds, in a thread, until the block ends or `stop()` is called."""
-        return Background(self.update, interval_s)
+        return Background(partial(self.update, wait=True), interval_s)
 
 
 class LatencyWindow:

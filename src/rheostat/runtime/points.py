@@ -22,6 +22,7 @@ from rheostat.runtime.history import History
 from rheostat.runtime.quantization import Precision, Weights, prepare
 
 DEFAULT_CACHE_BYTES = 256 << 20
+MOST_POSITIONS = 256  # of the knob that are remembered, however little the points behind them take
 
 Position: TypeAlias = tuple[float | None, str | None]  # a knob's share, or a stored point's name
 
@@ -93,6 +94,7 @@ class Points:
         with self._lock:
             if serving := self._kept.get((knob, name)):
                 self._kept.move_to_end((knob, name))
+                self._make_room()  # it may have grown since: sessions are opened when they are first needed
             return serving
 
     def serve(self, knob: float | None, name: str | None) -> Serving:
@@ -126,8 +128,11 @@ class Points:
         with self._lock:
             self._kept[position] = serving
             self._kept.move_to_end(position)
-            while len(self._kept) > 1 and self._size_bytes() > self._cache_bytes:
-                self._kept.popitem(last=False)
+            self._make_room()
+
+    def _make_room(self) -> None:
+        while len(self._kept) > 1 and (len(self._kept) > MOST_POSITIONS or self._size_bytes() > self._cache_bytes):
+            self._kept.popitem(last=False)
 
     def _size_bytes(self) -> int:
         return sum(serving.size_bytes for serving in {id(kept): kept for kept in self._kept.values()}.values())
@@ -135,6 +140,9 @@ class Points:
 
 def _equal(one: OperatingPoint, other: OperatingPoint) -> bool:
     """Whether two points are the same model: of one ranking, with equal widths; or the same stored one."""
-    if one.gates or one.updates or other.gates or other.updates:
+    extras = [(point.gates is not None, point.updates is not None) for point in (one, other)]
+    if extras[0] != extras[1]:
+        return False
+    if any(extras[0]):
         return one.name == other.name
     return one.widths == other.widths and all((a == b).all() for a, b in zip(one.keep, other.keep, strict=True))

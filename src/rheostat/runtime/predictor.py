@@ -9,14 +9,16 @@ Knows how reading, completing, presenting and the points fit together; each of t
 from __future__ import annotations
 
 import copy
+import math
 import threading
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
 
 from rheostat.bundled import DEFAULT_MODEL
-from rheostat.errors import OperatingPointError, RheostatError
+from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.operating_point import OperatingPoint
 from rheostat.runtime.completion import Completion
 from rheostat.runtime.engine import Reading
@@ -72,8 +74,8 @@ class Predictor:
         self.completion = Completion(self.vocabulary, self._tokenizer, places)
         self._turning = threading.Lock()
         self._wishes = 0  # turns asked for so far: of several in the background, the last one counts
-        self._knob = knob
         self._serving = self._points.serve(None if point else knob, point)
+        self._knob = self._serving.point.flops_fraction if point else knob
 
     # What it is
 
@@ -163,7 +165,7 @@ class Predictor:
     def read(self, words: list[str]) -> np.ndarray:
         """log p of every next word [V] after these words of the model's; an unknown one is read as `<unk>`."""
         serving = self._serving
-        return serving.engine.look_up(self._reading(serving, words))
+        return serving.engine.look_up(self._reading(serving, words)).copy()  # the history keeps its own
 
     def _reading(self, serving: Serving, words: list[str]) -> Reading:
         ids = self.vocabulary.encode(words) or [self.vocabulary.end_id]
@@ -190,7 +192,8 @@ class Predictor:
         """Serve at another operating point: a share of the FLOPs, a stored point, or the largest that is quick enough.
 
         A position that cannot be served is an error at once, and nothing changes. Without `wait`, a point that was not
-        visited yet is built in the background while the old one goes on answering.
+        visited yet is built in the background while the old one goes on answering; if that fails, it
+        stays, and a warning says so. A latency is measured before anything is turned, with or without `wait`.
         """
         if sum(option is not None for option in (knob, point, latency_ms)) != 1:
             raise OperatingPointError("turn to what? expected one of: a knob position, point=…, latency_ms=…")
@@ -232,20 +235,25 @@ class Predictor:
                 self._knob = serving.point.flops_fraction if knob is None else knob
 
     def _turn_later(self, knob: float | None, point: str | None, wish: int) -> None:
-        if wish == self._wishes:
+        if wish != self._wishes:
+            return
+        try:
             self._serve(self._points.serve(knob, point), knob, wish)
+        except Exception as error:  # out of memory, or a file that has gone
+            message = f"the knob could not be turned in the background: {error or type(error).__name__}; it stays"
+            warnings.warn(message, RheostatWarning, stacklevel=1)
 
     def _turn_to_latency(self, latency_ms: float) -> None:
         """Down from the full point in strides that the measured times suggest; the first that fits is taken."""
-        position = 1.0
+        position, wish = 1.0, self._wish()
         while True:
             serving = self._points.serve(position, None)
             found = _query_ms(serving, self.vocabulary, TIMED_QUERIES)
             if found <= latency_ms:
-                self._serve(serving, position, self._wish())
+                self._serve(serving, position, wish)
                 return
             wanted = min(position - KNOB_STEP, position * latency_ms / found)
-            position = round(np.floor(wanted / KNOB_STEP) * KNOB_STEP, 2)
+            position = round(math.floor(wanted / KNOB_STEP + 1e-9) * KNOB_STEP, 2)
             try:
                 self._points.choose(position, None)
             except OperatingPointError:
