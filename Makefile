@@ -54,6 +54,7 @@ benchmark: $(VENV)/test.done
 	$(BIN)/python benchmarks/training.py --json -o results/benchmark-training.json
 	$(BIN)/python benchmarks/learning.py --json -o results/benchmark-learning.json
 	$(BIN)/python benchmarks/evaluation.py --model $(MODELS)/ptb-qrnn.safetensors --json -o results/benchmark-evaluation.json
+	$(BIN)/python benchmarks/keyboard_load.py --model $(CHAT_MODEL) --json -o results/benchmark-keyboard.json
 	$(BIN)/python benchmarks/runtime.py --model $(MODELS)/ptb-qrnn.safetensors --steps 1000000 --json -o results/benchmark-runtime.json
 	test ! -f $(WIKI_MODEL) || $(BIN)/python benchmarks/output_layer.py --model $(WIKI_MODEL) --packed runs/wt103-int8.safetensors $(WIKI) --json -o results/benchmark-output-layer.json
 	test ! -d $(DATA)/wikitext-103-part || $(BIN)/python benchmarks/scale.py $(WIKI) --vocabulary $(DATA)/wikitext-103-part/vocabulary-with-counts.txt --json -o results/scale.json --page docs/scale.md
@@ -77,6 +78,7 @@ BENCH = $(BIN)/rheostat bench $(PTB) --meter auto
 KNOBS := --knob 1 --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4
 BESIDE := --beside runs/ptb-awd-lstm.safetensors --beside runs/ptb-skip-lstm.safetensors --beside runs/ptb-dense-60.safetensors
 POINTS := --knob 1 --point taylor-searched-0.8 --point taylor-searched-0.6 --point l0-0.8 --point l0-0.7 --point l0-0.6 --point l0-0.5
+TRACES := tests/data/traces
 DAYS := ordinary-day busy-device flapping-battery
 REPORTED := ptb ptb-learned ptb-graded ptb-dense-60 ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram wt103 wt103-bench chat chat-ngram $(DAYS:%=govern-%)
 # WikiText-103: a twentieth of the paper's steps, in hours on two cores (docs/scale.md).
@@ -124,7 +126,7 @@ reproduce: $(VENV)/test.done
 	test -f results/ptb-learned-bench.json || $(BENCH) $(LEARNED) $(POINTS) -o results/ptb-learned-bench.json
 	test -f results/ptb-graded-bench.json || $(BENCH) runs/ptb-graded.safetensors $(KNOBS) -o results/ptb-graded-bench.json
 	for day in $(DAYS); do test -f results/govern-$$day.json || { \
-	$(BIN)/rheostat govern --trace tests/data/traces/$$day.csv --model runs/ptb-graded.safetensors -o runs/govern-$$day && \
+	$(BIN)/rheostat govern --trace $(TRACES)/$$day.csv $$(test ! -f $(TRACES)/$$day.toml || echo --policy $(TRACES)/$$day.toml) --model runs/ptb-graded.safetensors -o runs/govern-$$day && \
 	cp runs/govern-$$day/govern.json results/govern-$$day.json; } || exit 1; done
 	$(call TRAINED,runs/wt103,wikitext103-fast $(WIKI) --vocabulary $(DATA)/wikitext-103-part/vocabulary-with-counts.txt)
 	test -f results/wt103-training.json || $(BIN)/python benchmarks/training_curve.py runs/wt103 $(WIKI) -o results/wt103-training.json

@@ -83,7 +83,7 @@ def runtime_rows(figures: dict[str, Any]) -> Iterator[Row]:
     }
     for name, what in names.items():
         yield what, f"{figures[name]:.3f}" if name.endswith("r2") else f"{figures[name]:.2f}", figures["targets"][name]
-    for queries, found in figures["by_queries_in_a_row"].items():
+    for queries, found in figures.get("by_queries_in_a_row", {}).items():
         what = f"where each position answers {queries} queries before the next has its turn: r², and 50 % over 100 %"
         yield what, f"{found['latency_flops_r2']:.3f} and {found['half_point_share']:.2f}", ""
     if first := figures.get("first_turn_over_query"):
@@ -94,6 +94,21 @@ def runtime_rows(figures: dict[str, Any]) -> Iterator[Row]:
         yield what, f"{memory[len(memory) // 10]:.0f} and {memory[-1]:.0f} MB", "flat"
         drift = endurance["largest_drift_of_log_probabilities"]
         yield "the same: largest difference of log p from a fresh run", f"{drift:.1e}", "none"
+
+
+def keyboard_rows(figures: dict[str, Any]) -> Iterator[Row]:
+    targets = figures["targets"]
+    what = f"the keyboard's server, {figures['typists']} typists at once"
+    ratios = {
+        "suggest_over_empty": "suggestions a second over the same requests to an endpoint that does nothing",
+        "suggest_over_get": "the same over requests without a body",
+    }
+    for name, of in ratios.items():
+        target = targets[name] if name == "suggest_over_empty" else ""
+        yield f"{what}: {of}", f"{figures[name]:.2f}", target
+    faults = f"{figures['lost']} and {figures['wrong']}"
+    yield f"{what}: requests lost and answers wrong, of {figures['answers']:,}", faults, "none"
+    yield f"{what}: memory it grew by", f"{figures['memory_growth_mb']:.1f} MB", targets["memory_growth_mb"]
 
 
 def output_layer_rows(figures: dict[str, Any]) -> Iterator[Row]:
@@ -119,6 +134,7 @@ FILES = {
     "benchmark-evaluation.json": evaluation_rows,
     "benchmark-runtime.json": runtime_rows,
     "benchmark-output-layer.json": output_layer_rows,
+    "benchmark-keyboard.json": keyboard_rows,
     "benchmark-corpus-scale.json": corpus_rows,
     "ptb-fast.json": curve_rows,
     "wikitext2-smoke.json": curve_rows,

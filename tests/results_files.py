@@ -22,9 +22,9 @@ def row(label: str, criterion: str, knob: float, split: str, perplexity: float, 
 
 
 def write_sweep(
-    path: Path, rows: Sequence[JsonObject], model: str = "m", flops: int = FLOPS, corpus: str = "ptb"
+    path: Path, rows: Sequence[JsonObject], model: str = "m", flops: int = FLOPS, corpus: str = "ptb", **more: Any
 ) -> Path:
-    subject = {"model": model, "corpus": corpus, "flops": flops}
+    subject = {"model": model, "corpus": corpus, "flops": flops, **more}
     contents = {"kind": "sweep", "subject": subject, "provenance": ORIGIN, "rows": list(rows)}
     path.write_text(json.dumps(contents))
     return path
@@ -70,10 +70,11 @@ def write_bench(
     r_squared: tuple[float | None, float | None] = (None, None),
     model: str = "m",
     flops: int = FLOPS,
+    **more: Any,
 ) -> Path:
     subject = {"model": model, "corpus": "ptb", "flops": flops, "precision": "int8", "threads": 1, "queries": 9}
     fit = {"latency_r_squared": r_squared[0], "energy_r_squared": r_squared[1]}
     subject["meter"] = "none"
-    contents = {"kind": "bench", "subject": subject, "provenance": ORIGIN, "fit": fit, "rows": list(rows)}
+    contents = {"kind": "bench", "subject": subject, "provenance": ORIGIN, "fit": fit, "rows": list(rows), **more}
     path.write_text(json.dumps(contents))
     return path

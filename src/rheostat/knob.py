@@ -37,17 +37,24 @@ def choose(
         return select(file.ranking(ranking), file.shape, knob)
     if knob == 1 and criterion is None:
         return full_point(file.shape)
-    stored = [entry for entry in file.description.points if criterion in (None, entry.criterion)]
-    for entry in stored:
-        if knob - NEAR < entry.flops_fraction <= knob:
-            return file.point(entry.name)
+    if (stored := stored_at(file, knob, criterion)) is not None:
+        return stored
     name = _ranking_for(file, criterion)
     if name is not None:
         return select(file.ranking(name), file.shape, knob)
-    below = [entry for entry in stored if entry.flops_fraction <= knob]
+    entries = [entry for entry in file.description.points if criterion in (None, entry.criterion)]
+    below = [entry for entry in entries if entry.flops_fraction <= knob]
     if below:
         return file.point(max(below, key=lambda entry: entry.flops_fraction).name)
     raise OperatingPointError(_nothing_to_cut_by(file, knob, criterion))
+
+
+def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> OperatingPoint | None:
+    """The first stored point at a position; None where the knob cuts by a ranking there, or goes further down."""
+    for entry in file.description.points:
+        if criterion in (None, entry.criterion) and knob - NEAR < entry.flops_fraction <= knob:
+            return file.point(entry.name)
+    return None
 
 
 def can_serve(file: ModelFile, knob: float) -> bool:

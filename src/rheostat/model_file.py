@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -157,6 +156,8 @@ class ModelFile:
 
     def weights_digest(self) -> str:
         """Tells models apart that have one name and shape: of the weights as they are stored."""
+        from hashlib import blake2b  # here, since a suggestion has no need of it
+
         hash = blake2b(digest_size=8)
         for name, values in self.stored_weights().items():
             hash.update(f"{name} {values.dtype.str} {values.shape} ".encode())

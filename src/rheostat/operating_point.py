@@ -12,7 +12,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from itertools import pairwise
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -110,6 +109,8 @@ class OperatingPoint:
     @property
     def digest(self) -> str:
         """Tells points apart that have one name: of the filters, gates and updates, not of the name."""
+        from hashlib import blake2b  # here, since a suggestion has no need of it
+
         hash = blake2b(digest_size=8)
         for layer, keep in enumerate(self.keep):
             update = self.update(layer)

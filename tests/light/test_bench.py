@@ -225,6 +225,15 @@ def test_energy_is_measured_over_real_queries(model: Path) -> None:
         assert row["energy_mj"] == energy["energy_mj"] == pytest.approx(0, abs=1e-6)  # nothing above idling
 
 
+def test_energy_has_a_fit_only_where_every_point_is_resolved() -> None:
+    energies = [{"estimate": False, "resolved": True, "energy_mj": value} for value in (1.0, 2.0, 3.5)]
+    rows = [{"flops": at, "latency_ms": 1.0, "energy_mj": one["energy_mj"]} for at, one in enumerate(energies)]
+    rows = [{**row, "energy": one} for row, one in zip(rows, energies, strict=True)]
+    assert latency._fit(rows)["energy_r_squared"] == pytest.approx(0.987, abs=1e-3)
+    energies[1]["resolved"] = False
+    assert latency._fit(rows)["energy_r_squared"] is None
+
+
 def test_a_meter_that_does_not_move_is_not_measured(model: Path, tmp_path: Path) -> None:
     chip = tmp_path / "class" / "hwmon" / "hwmon0"
     chip.mkdir(parents=True)

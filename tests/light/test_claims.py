@@ -105,6 +105,16 @@ def test_an_estimate_of_energy_decides_nothing(judged: Judged) -> None:
     assert signs(judged("headline", L0, bench)) == [True, None]
 
 
+def test_energy_that_the_meter_did_not_resolve_decides_nothing(judged: Judged) -> None:
+    lost = {"energy": {"resolved": False}}
+    bench = [bench_row(1.0, 2.0, 0.3, **lost), bench_row(0.6, 1.2, -0.4, **lost)]
+    assert signs(judged("headline", L0, bench)) == [True, None]
+
+
+def test_a_learned_point_goes_before_what_its_gates_cut_as_a_ranking(judged: Judged) -> None:
+    assert "70.00 → 81.00" in judged("headline", [ranked("l0", 0.6, 99.0), *L0]).facts[0].text
+
+
 def test_updates_are_judged_by_what_they_win_back(judged: Judged) -> None:
     rows = [
         *recovered("random", 0.8, 82.0, 77.0),

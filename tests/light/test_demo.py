@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from models import write_words
+from models import make_ranking, write_words
 from rheostat.benchmark import demo as demo_module
 from rheostat.benchmark.demo import STARTS
 from rheostat.benchmark.results import read_all
 from rheostat.cli import app
 from rheostat.errors import OperatingPointError
+from rheostat.operating_point import select
 from rheostat.shape import ModelShape
 from rheostat.vocabulary import END, UNKNOWN
 
@@ -45,10 +47,10 @@ def test_it_shows_the_table_writes_the_report_and_says_what_is_next(arguments: l
     assert "\x1b" not in printed and max(map(len, printed.splitlines())) <= 80 + len(str(tmp_path))
     for wanted in ("100%", "60%", "30%", "perplexity", "not measured", f"{STARTS[0]} …", "rheostat keyboard"):
         assert wanted in printed
-    collection = read_all([tmp_path / "out" / "small.json", tmp_path / "out" / "small-bench.json"])
+    collection = read_all([tmp_path / "out" / "small-demo.json", tmp_path / "out" / "small-demo-bench.json"])
     assert [point.knob for point in collection.sweeps[0].points] == [1.0, 0.6, 0.3]
     assert [row.label for row in collection.benches[0].rows] == ["1", "0.6", "0.3"]
-    pictures = ["report-trade-off-messages.png", "small-trade-off.png", "report.html"]
+    pictures = ["report-trade-off-messages.png", "small-demo-trade-off.png", "report.html"]
     assert all((tmp_path / "out" / name).is_file() == CAN_DRAW for name in pictures)
     assert ("report.html" in printed) == CAN_DRAW
 
@@ -58,7 +60,7 @@ def test_json_holds_quality_cost_and_suggestions_of_every_position(
 ) -> None:
     monkeypatch.setattr(demo_module.Demo, "report", lambda demo: [])  # drawn in the test above
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "small.json").write_text("of an earlier demo")
+    (tmp_path / "out" / "small-demo.json").write_text("of an earlier demo")
     answer = json.loads(run(*arguments, "--json"))
     assert (answer["model"], answer["corpus"]) == ("small.safetensors", "messages")
     assert [step["quality"]["knob"] for step in answer["steps"]] == [1.0, 0.6, 0.3]
@@ -67,6 +69,21 @@ def test_json_holds_quality_cost_and_suggestions_of_every_position(
         assert step["cost"]["widths"] == step["quality"]["widths"]
         assert [len(words) for words in step["suggestions"].values()] == [3, 3, 3]
     assert all(Path(name).is_file() for name in answer["files"])
+
+
+def test_a_position_is_measured_as_the_stored_point_that_it_serves(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_module.Demo, "report", lambda demo: [])
+    other = select(make_ranking(SHAPE, 9), SHAPE, 0.598)
+    keep = (other.keep[0], other.keep[1], other.keep[2][:-1])  # widths that the ranking does not have there
+    share = SHAPE.flops_fraction([len(kept) for kept in keep])
+    monkeypatch.setattr(demo_module, "KNOBS", (1.0, share + 0.001, 0.3))
+    stored = replace(other, name="learned", criterion="l0", keep=keep, flops_fraction=share)
+    write_words(tmp_path / "small.safetensors", WORDS, SHAPE, points=[stored])
+    answer = json.loads(run(*arguments, "--json"))
+    assert [step["quality"]["label"] for step in answer["steps"]] == ["full", "learned", "random"]
+    assert answer["steps"][1]["quality"]["widths"] == list(stored.widths) == answer["steps"][1]["cost"]["widths"]
 
 
 def test_a_model_without_a_ranking_has_no_knob_to_show(arguments: list[str], tmp_path: Path) -> None:

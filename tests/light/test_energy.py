@@ -259,6 +259,13 @@ def test_a_meter_too_slow_for_the_time_allowed_is_not_resolved() -> None:
     assert str(result).endswith("(not resolved)")
 
 
+def test_blocks_last_as_long_as_was_asked_for_however_many_points_there_are() -> None:
+    time = Time()
+    plan = Plan(20.0, blocks=2, block_seconds=60.0, maximum_seconds=100.0)
+    results = measure_energies(ExactCounter(time), [time.work(seconds=1.0) for _ in range(3)], plan)
+    assert [result.seconds for result in results] == [pytest.approx(120)] * 3
+
+
 def test_a_counter_that_moves_less_often_than_it_should_is_not_resolved() -> None:
     time = Time()
     meter = ExactCounter(time)

@@ -482,10 +482,10 @@ def test_a_policy_without_hysteresis_or_dwell_would_flap() -> None:
 
 
 def test_a_busy_day_holds_its_latency() -> None:
-    policy = Policy(latency_p95_ms=230)
+    policy = read_policy(TRACES / "busy-device.toml")
     governed, full, _ = (replay.totals for replay in day("busy-device", policy).replays)
-    assert governed.p95_latency_ms is not None and full.p95_latency_ms is not None
-    assert governed.p95_latency_ms <= 230 < full.p95_latency_ms
+    assert governed.p95_latency_ms is not None and full.p95_latency_ms is not None and policy.latency_p95_ms is not None
+    assert governed.p95_latency_ms <= policy.latency_p95_ms < full.p95_latency_ms
     assert governed.turns <= 12 and governed.queries_lost == 0
 
 

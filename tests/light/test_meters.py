@@ -340,6 +340,20 @@ def test_among_several_sensors_the_user_chooses(tmp_path: Path) -> None:
 
 
 @linux_only
+def test_chips_of_one_name_are_told_apart_and_none_is_read_twice(tmp_path: Path) -> None:
+    hwmon(tmp_path, 3, name="ina226", power1_input=1_000_000)
+    hwmon(tmp_path, 4, name="ina226", power1_input=2_000_000, power2_input=9_000_000)
+    advised = "hwmon3/power1+hwmon4/power1+ina226/power2"
+    assert f"hwmon:{advised}" in (HwmonMeter((), tmp_path).available() or "")
+    chosen = HwmonMeter(advised.split("+")[:2], tmp_path)
+    assert chosen.available() is None
+    with chosen.opened() as read_power:
+        assert read_power() == pytest.approx(3.0)
+    twice = HwmonMeter(["hwmon3/power1", "hwmon3/power1"], tmp_path)
+    assert "hwmon3/power1 is named twice" in (twice.available() or "")
+
+
+@linux_only
 def test_a_sensor_that_states_its_interval_is_not_read_more_often(tmp_path: Path) -> None:
     hwmon(tmp_path, 0, name="ina", power1_average=1, update_interval=35, power1_average_interval=1000)
     assert HwmonMeter((), tmp_path).period_s == 1.0
@@ -586,6 +600,21 @@ def test_a_watts_up_that_falls_silent_is_not_measured(speaker: Speaker) -> None:
     meter.patience_s = 0.3
     result = measure_energy(meter, Work(work), QUICK)
     assert result.energy_mj is None and "no record within" in (result.reason or "")
+
+
+@linux_only
+def test_a_watts_up_that_is_gone_before_its_first_record_is_not_measured() -> None:
+    pytest.importorskip("serial", reason="the energy extra is not installed")
+    import pty
+
+    far, near = pty.openpty()
+    meter = watts_up(os.ttyname(near))
+    line = meter._open()
+    os.close(far)
+    meter._open = lambda: line  # type: ignore[method-assign]
+    result = measure_energy(meter, Work(lambda: 1), QUICK)
+    os.close(near)
+    assert result.energy_mj is None and "the serial line broke before the first record" in (result.reason or "")
 
 
 @linux_only

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from rheostat.benchmark import published
-from rheostat.benchmark.published import Published, Row, Table, Updated, build, load_published
+from rheostat.benchmark.published import SAME_SHARE, Published, Row, Table, Updated, build, is_corpus, load_published
 
 ROOT = Path(__file__).parents[2]
 CRITERIA = ("l0", "random", "filter-norm", "mean-activation")
-SAME_SHARE = 0.02  # see published.Better
 
 
 # -------------------------------------------------------------------------------------- internal consistency
@@ -445,3 +444,22 @@ def flat(text: str) -> str:
 @pytest.mark.parametrize("sentence", sentences())
 def test_the_prose_says_every_other_figure(latex: str, sentence: str) -> None:
     assert flat(sentence) in flat(latex)
+
+
+# ------------------------------------------------------------------------------------- what ours stand beside
+
+
+def test_a_folder_is_of_a_corpus_by_the_beginning_of_its_name() -> None:
+    figures = load_published()
+    assert is_corpus("wikitext-103-part", "wikitext103") and is_corpus("WikiText-103", "wikitext-103")
+    assert not is_corpus("wikitext-2", "wikitext103") and not is_corpus("chat", "ptb")
+    found = figures.table_beside("wikitext-103-part")
+    assert found is not None and found.corpus == "wikitext103" and figures.table_beside("chat") is None
+
+
+def test_a_row_stands_beside_the_same_share_of_its_criterion() -> None:
+    table = load_published().table("wikitext103")
+    l0 = table.beside("l0", 0.7)
+    assert l0 is not None and l0.flops_fraction == 0.69
+    assert table.beside(None, 1.0) is table.full
+    assert table.beside("l0", 0.8) is None and table.beside("graded", 0.7) is None

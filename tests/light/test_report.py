@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from results_files import UPDATE, row, write_sweep
-from rheostat.benchmark.figures import draw_learned, draw_trade_off
-from rheostat.benchmark.learned import Comparison, compare, learned_page, published_recoveries
-from rheostat.benchmark.report import page, table
-from rheostat.benchmark.results import read_sweep
+from results_files import UPDATE, bench_row, full, ranked, recovered, row, write_bench, write_sweep
+from rheostat.benchmark.figures import OTHER, STYLES, draw_learned, draw_trade_off
+from rheostat.benchmark.learned import Comparison, compare, learned_page, published_recovery
+from rheostat.benchmark.published import load_published
+from rheostat.benchmark.results import read_all, read_sweep
+from rheostat.benchmark.sweep_page import page, table
 from rheostat.errors import RheostatError
 
 
@@ -101,8 +102,11 @@ def test_an_update_is_judged_by_the_share_it_won_back(comparison: Comparison) ->
 
 
 def test_the_papers_shares_are_those_of_its_table() -> None:
-    shares = {criterion: round(share, 2) for (criterion, at), share in published_recoveries("ptb").items() if at == 0.8}
-    assert shares == {"random": 0.53, "mean-activation": 0.55, "filter-norm": 0.42, "l0": 0.36}
+    table = load_published().table("ptb")
+    shares = {row.criterion: published_recovery(table, row.criterion or "", 0.8) for row in table.pruned()}
+    expected = {"random": 0.53, "mean-activation": 0.55, "filter-norm": 0.42, "l0": 0.36}
+    assert shares == {criterion: pytest.approx(share, abs=0.005) for criterion, share in expected.items()}
+    assert published_recovery(table, "random", 0.5) is None
 
 
 def test_learned_points_are_drawn(comparison: Comparison, tmp_path: Path) -> None:
@@ -129,3 +133,60 @@ def test_keystrokes_have_a_column_where_they_were_typed(tmp_path: Path, results_
     text = table(read_sweep(write_sweep(tmp_path / "g.json", rows)))
     assert "| 70.00 | 40.00% | 34.5% |" in text and "| 79.00 | 40.00% |  |" in text
     assert "keystrokes" not in table(read_sweep(results_file))
+
+
+def test_a_joule_saves_keystrokes_where_energy_was_measured_at_that_point(tmp_path: Path) -> None:
+    typed = {"keystrokes_typed": 40, "keystrokes_needed": 100, "keystrokes_saved_share": 0.6, "words": 20, "taken": 9}
+    rows = [full(widths=[100], keystrokes=typed), ranked("graded", 0.5, 79.0, widths=[49], keystrokes=typed)]
+    sweep = read_sweep(write_sweep(tmp_path / "g.json", rows))
+    costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0, 5.0), bench_row(0.5, 1.0, 3.0)])
+    (bench,) = read_all([costs]).benches
+    whole, half = table(sweep, bench).splitlines()[2:]
+    assert "| 60.0% | 600 |" in whole  # 60 keystrokes for 20 queries of 5 mJ
+    assert "| 60.0% | not measured |" in half  # its own widths were not measured
+    assert table(sweep).count("| 60.0% | not measured |") == 2
+
+
+# What the paper, other precisions and several files stand beside
+
+
+def test_pages_of_a_part_of_wikitext_103_have_the_papers_figures(tmp_path: Path) -> None:
+    updated = [*recovered("l0", 0.7, 90.0, 80.0), *recovered("random", 0.7, 99.0, 75.0)]
+    rows = [full(60.0), ranked("random", 0.7, 99.0), *updated]
+    sweep = read_sweep(write_sweep(tmp_path / "wt103.json", rows, corpus="wikitext-103-part"))
+    lines = table(sweep).splitlines()
+    assert lines[2].endswith("| 32.8 | 51.5% |")
+    l0 = [line for line in lines if "stored point l0" in line]
+    assert [line.endswith(end) for line, end in zip(l0, ("| 65.4 | 43.1% |", "| 56.9 | 44.7% |"), strict=True)]
+    assert next(line for line in lines if line.startswith("| random")).endswith("| 81.4 | 42.9% |")
+    (comparison,) = compare([sweep])
+    text = learned_page(comparison, None)
+    assert "| 90.00 | 80.00 | 33% | 26% |" in text and "| 99.00 | 75.00 | 62% | 56% |" in text
+
+
+def test_a_point_of_two_files_is_listed_once_however_threads_round(tmp_path: Path) -> None:
+    searched = {"allocation": "stored"}
+    one = [full(), row("taylor-searched-0.8", "taylor", 0.8, "test", 75.2861872, **searched)]
+    two = [full(), row("taylor-searched-0.8", "taylor", 0.8, "test", 75.2861866, **searched)]
+    first = write_sweep(tmp_path / "a.json", [*one, ranked("taylor", 0.8, 80.0)])
+    (comparison,) = compare(map(read_sweep, [first, write_sweep(tmp_path / "b.json", two)]))
+    assert learned_page(comparison, None).count("taylor-searched-0.8") == 1
+
+
+def test_another_precision_is_part_of_the_name(tmp_path: Path) -> None:
+    graded = [full(74.0), ranked("graded", 0.5, 79.0)]
+    files = [
+        write_sweep(tmp_path / "ptb.json", [full(), ranked("random", 0.8, 80.0)]),
+        write_sweep(tmp_path / "graded.json", graded, "g"),
+        write_sweep(tmp_path / "int8.json", [full(74.1), ranked("graded", 0.5, 79.1)], "g8", precision="int8"),
+    ]
+    (comparison,) = compare(map(read_sweep, files))
+    assert [share.name for share in comparison.shares()] == [
+        *("whole model", "graded", "graded, int8"),
+        *("random", "graded", "graded, int8"),
+    ]
+
+
+def test_no_two_families_share_a_colour() -> None:
+    colours = [colour for colour, _ in (*STYLES.values(), OTHER)]
+    assert len(set(colours)) == len(colours)

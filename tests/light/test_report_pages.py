@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -21,13 +22,14 @@ from rheostat.benchmark.kept_filters import read_kept_filters
 from rheostat.benchmark.latency import BenchConfig, Position, bench
 from rheostat.benchmark.meters import NoMeter
 from rheostat.benchmark.paper_tables import paper_table
-from rheostat.benchmark.published import load_published
+from rheostat.benchmark.published import Picture, load_published
 from rheostat.benchmark.report import build_report
 from rheostat.benchmark.results import read_all, write_results
 from rheostat.benchmark.texts import read_text
 from rheostat.benchmark.weights_figure import draw_weights, masked_corner
 from rheostat.cli.report import report
 from rheostat.errors import RheostatError
+from rheostat.operating_point import select
 from rheostat.runtime.policy import read_policy
 from rheostat.runtime.replay import FullCost, compare
 from rheostat.runtime.trace import read_trace
@@ -214,6 +216,7 @@ def test_a_point_has_the_cost_of_its_own_widths_in_any_bench_of_the_machine(tmp_
 def test_the_pareto_front_is_what_nothing_beats_in_both() -> None:
     points = [(1.0, 70.0), (0.8, 75.0), (0.8, 90.0), (0.6, 95.0), (0.7, 74.0)]
     assert pareto_front(points) == [(0.6, 95.0), (0.7, 74.0), (1.0, 70.0)]
+    assert pareto_front(points, largest=80.0) == [(0.7, 74.0), (1.0, 70.0)]  # no step up to what is not shown
 
 
 def test_a_line_is_fitted_by_least_squares() -> None:
@@ -225,12 +228,29 @@ def test_a_line_is_fitted_by_least_squares() -> None:
 def test_there_is_a_panel_for_every_cost_that_was_measured(evidence: Evidence, files: list[Path]) -> None:
     labels = [panel.label for panel in panels(evidence.on("ptb"))]
     assert [label.partition(" ")[0] for label in labels] == ["share", "latency", "energy"]
+    assert labels[1].endswith("int8 on p")
     assert len(panels(gather(read_all(files[:2])).on("ptb"))) == 1
+
+
+def test_energy_is_drawn_where_it_is_resolved_or_called_an_estimate(files: list[Path], tmp_path: Path) -> None:
+    for energy, label in (({"resolved": False}, None), ({"estimate": True, "resolved": False}, "ESTIMATE")):
+        costs = [bench_row(1.0, 2.0, 10.0, energy=energy), bench_row(0.8, 1.6, 8.0, energy=energy)]
+        found = gather(read_all([*files[:2], write_bench(tmp_path / "b.json", costs)]))
+        labels = [panel.label for panel in panels(found.on("ptb")) if panel.label.startswith("energy")]
+        assert ["ESTIMATE" in one for one in labels] == ([] if label is None else [True])
 
 
 def test_updated_points_are_a_family_of_their_own(evidence: Evidence) -> None:
     names = [family.name for family in families(evidence.on("ptb"))]
     assert names == ["filter-norm", "l0 with update", "random", "random with update"]
+
+
+def test_points_of_another_precision_are_a_family_of_their_own(files: list[Path], tmp_path: Path) -> None:
+    rows = [full(70.5), ranked("random", 0.8, 80.5)]
+    int8 = write_sweep(tmp_path / "int8.json", rows, "m8", precision="int8")
+    found = {family.name: family for family in families(gather(read_all([files[0], int8])).on("ptb"))}
+    assert list(found) == ["filter-norm", "random", "random, int8"]
+    assert [one.test_perplexity for one in found["random, int8"].points] == [70.5, 80.5]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
@@ -264,6 +284,20 @@ def test_cut_filters_are_blank_in_z_f_and_o(model: Path) -> None:
     assert [index for index in range(25) if not blank[0, index]] == [index for index in keep if index < 25]
     assert (blank == blank[0]).all() and blank.any()
     np.testing.assert_array_equal(half[~np.isnan(half)], whole[~np.isnan(half)])
+
+
+def test_a_row_of_the_weight_picture_is_of_one_kind(tmp_path: Path) -> None:
+    shape = ModelShape(11, 40, (60, 40), (2, 1))
+    taylor = replace(make_ranking(shape, 1, "taylor"), criterion="taylor")
+    gates = replace(make_ranking(shape, 2, "gates-0.8"), criterion="l0")
+    searched = replace(select(make_ranking(shape, 3), shape, 0.8), name="taylor-searched-0.8", criterion="taylor")
+    learned = replace(select(make_ranking(shape, 4), shape, 0.8), name="l0-0.8", criterion="l0")
+    parts = {"weights": make_weights(shape), "vocabulary": make_vocabulary(11), "points": [searched, learned]}
+    path = write_tiny(tmp_path / "m", shape=shape, rankings=[taylor, gates], default_ranking="taylor", **parts)
+    share = learned.flops_fraction
+    points = read_kept_filters(path, Picture("ptb-qrnn", 0, 4, 3, (1.0, share, 0.6))).points
+    assert points["taylor", share].name != searched.name and ("taylor", 0.6) in points  # its ranking at every share
+    assert points["l0", share].name == learned.name and ("l0", 0.6) not in points  # gates are learned point by point
 
 
 def test_the_weight_picture_is_drawn(model: Path, tmp_path: Path) -> None:
@@ -302,6 +336,19 @@ def test_every_section_is_there_and_every_number_has_its_file(evidence: Evidence
         assert f"`{name}`" in text
     assert "`log.json` is left out" in text
     assert "r² = 0.999 (published 0.98)" in text
+    assert "A trace (ordinary-day, 24 h) lived again" in text
+
+
+def test_what_the_machine_said_and_what_a_point_holds_stand_beside_its_times(tmp_path: Path) -> None:
+    moment = {"load_average": 3.3, "governors": ["performance"]}
+    machine = {"before": moment, "after": {**moment, "load_average": 0.5}, "throttled": False}
+    rows = [bench_row(1.0, 2.0, resident_bytes=94_600_000), bench_row(0.8, 1.5)]
+    quiet = write_bench(tmp_path / "a.json", rows, machine=machine)
+    silent = write_bench(tmp_path / "b.json", rows)
+    text = markdown(build_report(gather(read_all([quiet, silent]))))
+    assert "load average 3.3 before and 0.5 after, CPU governor performance, clock not held down" in text
+    assert "load average not told, CPU governor not told, clock not told" in text
+    assert "| 95 | 2 |" in text and "| not measured | 1.5 |" in text
 
 
 def test_a_graded_model_alone_is_left_out_with_a_note(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from rheostat.benchmark.evidence import DENSE, CorpusEvidence, Measurement
-from rheostat.benchmark.figures import FONT_SIZE, OTHER, STYLES, figure_at, log_perplexity
+from rheostat.benchmark.figures import FONT_SIZE, OTHER, OTHER_PRECISION, STYLES, figure_at, log_perplexity
+from rheostat.benchmark.learned import with_precision
 from rheostat.benchmark.published import load_published
-from rheostat.benchmark.results import BenchResults, BenchRow, NGramResults
+from rheostat.benchmark.results import EXACT, BenchResults, BenchRow, NGramResults
 
 FRONT = {"color": "#999999", "linewidth": 7, "alpha": 0.45, "zorder": 1}
 LINE = "#0072B2"
@@ -25,10 +26,11 @@ ABOVE_NGRAMS = 1.03
 
 @dataclass(frozen=True)
 class Family:
-    """Points that share a colour and a line. name: a criterion, or that with updates."""
+    """Points that share a colour and a line. name: a criterion, with what sets these points apart from its others."""
 
     name: str
     criterion: str
+    precision: str
     updated: bool
     joined: bool
     points: tuple[Measurement, ...]
@@ -50,20 +52,22 @@ class Line:
 
 
 def families(on: CorpusEvidence) -> list[Family]:
-    """Measurements by criterion; seeds and bare points are in their criterion already."""
-    groups: dict[tuple[str, bool, bool], list[Measurement]] = {}
-    whole = on.full
+    """Measurements by criterion and precision; seeds and bare points are in their criterion already."""
+    groups: dict[tuple[str, str, bool, bool], list[Measurement]] = {}
+    wholes = {one.precision: one for one in reversed(on.measurements) if not one.criterion}
     for one in on.measurements:
         if one.criterion and one.allocation != "bare":
             stored = one.allocation == "stored" and _has_ranking(on, one)
-            groups.setdefault((one.criterion, one.updated, stored), []).append(one)
+            groups.setdefault((one.criterion, one.precision, one.updated, stored), []).append(one)
     found = []
-    for (criterion, updated, stored), points in sorted(groups.items()):
-        name = criterion + (" with update" if updated else ", stored points" if stored else "")
+    for (criterion, precision, updated, stored), points in sorted(groups.items()):
+        kind = " with update" if updated else ", stored points" if stored else ""
         joined = not updated and not stored and criterion != DENSE
+        whole = wholes.get(precision)
         start = [whole] if whole and joined and not any(one.flops_fraction == 1 for one in points) else []
         ordered = sorted([*start, *points], key=lambda one: -one.flops_fraction)
-        found.append(Family(name, criterion, updated, joined, tuple(ordered)))
+        name = with_precision(criterion + kind, precision)
+        found.append(Family(name, criterion, precision, updated, joined, tuple(ordered)))
     return found
 
 
@@ -71,11 +75,11 @@ def _has_ranking(on: CorpusEvidence, one: Measurement) -> bool:
     return any(other.criterion == one.criterion and other.allocation == "uniform" for other in on.measurements)
 
 
-def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The (cost, perplexity) that no other beats in both, cheapest first."""
+def pareto_front(points: Sequence[tuple[float, float]], largest: float | None = None) -> list[tuple[float, float]]:
+    """The (cost, perplexity) that no other beats in both, cheapest first; of those that are shown."""
     front: list[tuple[float, float]] = []
     for cost, perplexity in sorted(points):
-        if not front or perplexity < front[-1][1]:
+        if (largest is None or perplexity <= largest) and (not front or perplexity < front[-1][1]):
             front.append((cost, perplexity))
     return front
 
@@ -96,12 +100,15 @@ def panels(on: CorpusEvidence) -> list[Panel]:
     chosen = [Panel("share of the whole model's FLOPs (%)", lambda one: 100 * one.flops_fraction)]
     if on.bench is None:
         return chosen
-    names = [one.path.name for one in on.cost_benches]
-    bench = names[0] if len(names) == 1 else f"{len(names)} benches"  # the caption names them
+    where = f"{on.bench.subject['precision']} on {on.bench.provenance['machine']['processor']}"
     estimate = ", ESTIMATE" if any(row.estimate for row in on.bench.rows) else ""
     for label, quantity, is_latency in (
-        (f"latency (ms/query), {bench}", lambda row: row.latency_ms, True),
-        (f"energy (mJ/query{estimate}), {bench}", lambda row: row.energy_mj, False),
+        (f"latency (ms/query), {where}", lambda row: row.latency_ms, True),
+        (
+            f"energy (mJ/query{estimate}), {where}",
+            lambda row: row.energy_mj if row.estimate else row.measured_mj,
+            False,
+        ),
     ):
         panel = Panel(label, _cost_of(on, quantity), is_latency)
         if len({cost for one in on.measurements if (cost := panel.cost(one)) is not None}) > 1:
@@ -121,19 +128,31 @@ def _cost_of(on: CorpusEvidence, quantity: Callable[[BenchRow], float | None]) -
 
 def draw_costs(on: CorpusEvidence, path: Path) -> None:
     """Test perplexity against every cost there is, a line per criterion, with the Pareto front behind them."""
-    chosen = panels(on)
-    with figure_at(path, height=1.6 + 5.0 * len(chosen)) as figure:
+    chosen, largest = panels(on), largest_shown(on)
+    with figure_at(path, height=2.0 + 5.0 * len(chosen)) as figure:
         all_axes = np.atleast_1d(figure.subplots(len(chosen), 1))
         for panel, axes in zip(chosen, all_axes, strict=True):
-            _draw_panel(axes, panel, families(on))
+            _draw_panel(axes, panel, families(on), largest)
+            axes.set_ylabel(f"test perplexity\n({precision_of(on)}, log scale)")
             for ngram in on.ngrams:
                 _draw_ngram(axes, ngram, panel.is_latency and _same_machine(ngram, on.bench))
-            _bound(axes, largest_shown(on))
+            _bound(axes, largest)
+        all_axes[0].set_title(model_and_corpus(on))
         handles, labels = all_axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=FONT_SIZE - 2)
 
 
-def _draw_panel(axes: Any, panel: Panel, groups: Sequence[Family]) -> None:
+def model_and_corpus(on: CorpusEvidence) -> str:
+    """Whose points these are."""
+    return f"{Path(on.reference.subject['model']).stem} on {on.corpus}" if on.reference else on.corpus
+
+
+def precision_of(on: CorpusEvidence) -> str:
+    """In which perplexity was measured, where a family does not say another."""
+    return on.reference.precision if on.reference else EXACT
+
+
+def _draw_panel(axes: Any, panel: Panel, groups: Sequence[Family], largest: float | None) -> None:
     everything: list[tuple[float, float]] = []
     for family in groups:
         found = [(cost, one.test_perplexity) for one in family.points if (cost := panel.cost(one)) is not None]
@@ -150,16 +169,15 @@ def _draw_panel(axes: Any, panel: Panel, groups: Sequence[Family]) -> None:
             markeredgecolor="#000000" if family.updated else colour,
             markerfacecolor=colour if family.joined or family.updated else "#ffffff",
             markeredgewidth=1.5,
-            linestyle="-" if family.joined else "none",
+            linestyle="none" if not family.joined else OTHER_PRECISION if family.precision else "-",
             label=family.name,
         )
-    if everything:
+    if front := pareto_front(everything, largest):
         # In steps: between two points of the front a budget buys the cheaper one.
-        axes.plot(*zip(*pareto_front(everything), strict=True), drawstyle="steps-post", label="Pareto front", **FRONT)
+        axes.plot(*zip(*front, strict=True), drawstyle="steps-post", label="Pareto front", **FRONT)
     log_perplexity(axes)
     axes.invert_xaxis()
     axes.set_xlabel(panel.label)
-    axes.set_ylabel("test perplexity\n(log scale)")
     axes.grid(alpha=0.3)
 
 

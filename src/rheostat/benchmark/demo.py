@@ -21,7 +21,7 @@ from rheostat.benchmark.texts import Text, read_text
 from rheostat.bundled import model_path
 from rheostat.corpus import CorpusConfig, load_split
 from rheostat.errors import OperatingPointError
-from rheostat.knob import can_serve
+from rheostat.knob import can_serve, stored_at
 from rheostat.model_file import ModelFile, open_model
 from rheostat.operating_point import FULL
 from rheostat.runtime.evaluation import RuntimeEvaluator
@@ -104,21 +104,25 @@ class Demo:
 
     @property
     def _sweep_path(self) -> Path:
-        return self.out / f"{self.model.stem}.json"
+        return self.out / f"{self.model.stem}-demo.json"
 
     @property
     def _bench_path(self) -> Path:
-        return self.out / f"{self.model.stem}-bench.json"
+        return self.out / f"{self.model.stem}-demo-bench.json"
 
 
 def _cells(file: ModelFile) -> list[Cell]:
-    """The positions that the model can be turned to by its default ranking."""
+    """The positions that the model can be turned to, each as what the knob serves there."""
     rankings = {entry.name: entry for entry in file.description.rankings}
     ranking = rankings.get(file.description.default_ranking or "")
     if ranking is None:
         raise OperatingPointError(
             f"{file.path} has no default ranking to turn the knob by; expected one: rheostat prune or pack adds it"
         )
-    knobs = [knob for knob in KNOBS if knob < 1 and can_serve(file, knob)]
-    lower = [Cell(ranking.name, ranking.criterion, ranking.seed, knob, SPLIT) for knob in knobs]
-    return [Cell(FULL, "", None, 1.0, SPLIT), *lower]
+    cells = [Cell(FULL, "", None, 1.0, SPLIT)]
+    for knob in (knob for knob in KNOBS if knob < 1 and can_serve(file, knob)):
+        if point := stored_at(file, knob):
+            cells.append(Cell(point.name, point.criterion, None, knob, SPLIT, "stored"))
+        else:
+            cells.append(Cell(ranking.name, ranking.criterion, ranking.seed, knob, SPLIT))
+    return cells

@@ -10,22 +10,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rheostat.benchmark.kept_filters import KeptFilters
+from rheostat.benchmark.kept_filters import POINT_BY_POINT, KeptFilters
 from rheostat.benchmark.learned import GRADED, Comparison, compare
+from rheostat.benchmark.published import SAME_SHARE, is_corpus, load_published
 from rheostat.benchmark.published import Row as PublishedRow
-from rheostat.benchmark.published import load_published
 from rheostat.benchmark.results import BenchResults, BenchRow, Collection, NGramResults, Point, SweepResults
 from rheostat.errors import RheostatError
 
-SAME_SHARE = 0.02  # shares of FLOPs this near are the same: the paper sets 69 % beside 70 %
 DENSE = "dense"
-# Where a share was measured more than once: all seeds of a ranking first, a single stored point after them.
-PREFERENCE = {"uniform": 0, "stored": 1, "bare": 2}
+# Where a share was measured more than once: all seeds of a ranking first, a single stored point after them; but a point
+# that a criterion has learned goes before what its gates would cut as a ranking.
+PREFERENCE = ("uniform", "stored", "bare")
+LEARNED_PREFERENCE = ("stored", "bare", "uniform")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Quality at one point, mean over seeds. flops_fraction: of the reference model of the corpus."""
+    """Quality at one point, mean over seeds. flops_fraction: of the reference model of the corpus. precision: where it
+    is not that model's.
+    """
 
     name: str
     criterion: str  # "" for the whole model, "dense" for another model
@@ -39,6 +42,7 @@ class Measurement:
     recall_at_3: float
     seeds: int
     path: Path
+    precision: str = ""
 
     @property
     def updated(self) -> bool:
@@ -92,9 +96,10 @@ class CorpusEvidence:
     def at(self, criterion: str, share: float, *, with_update: bool = False) -> Measurement | None:
         """The point of a criterion at a share; with an update, one of rank 1 as in the paper."""
         found = [one for one in self._of(criterion, with_update) if abs(one.flops_fraction - share) < SAME_SHARE]
+        preference = LEARNED_PREFERENCE if criterion in POINT_BY_POINT else PREFERENCE
         return min(
             found,
-            key=lambda one: (PREFERENCE.get(one.allocation, len(PREFERENCE)), abs(one.flops_fraction - share)),
+            key=lambda one: (preference.index(one.allocation), abs(one.flops_fraction - share)),
             default=None,
         )
 
@@ -126,7 +131,7 @@ class CorpusEvidence:
     def other_baselines(self, rows: Sequence[PublishedRow]) -> list[tuple[Measurement | None, BenchResults | None]]:
         """Quality and cost of models that none of these rows is named after; the two belong together by name."""
         others = [one for one in self.baseline_benches if one not in self.benches]
-        benches = {one.subject["model"]: one for one in others if one.subject["corpus"] == self.corpus}
+        benches = {one.subject["model"]: one for one in others if is_corpus(one.subject["corpus"], self.corpus)}
         qualities = {one.name: one for one in self.baselines}
         names = [name for name in {**qualities, **benches} if not any(_is_named_after(name, row) for row in rows)]
         return [(qualities.get(name), benches.get(name)) for name in names]
@@ -139,6 +144,15 @@ class Evidence:
     collection: Collection
     corpora: tuple[CorpusEvidence, ...]
     notes: tuple[str, ...] = ()
+
+    def energy_bench(self, sweep: SweepResults) -> BenchResults | None:
+        """What a joule saves in keystrokes is asked of this: the first that has measured the energy of a model with a
+        sweep's FLOPs. None for a sweep that did not type.
+        """
+        if all(point.keystrokes_saved_share is None for point in sweep.points):
+            return None
+        benches = (bench for bench in self.collection.benches if bench.subject["flops"] == sweep.subject["flops"])
+        return next((bench for bench in benches if bench.has_measured_energy), None)
 
     def on(self, corpus: str) -> CorpusEvidence:
         """What was measured on a corpus of the paper; empty where nothing was."""
@@ -167,11 +181,6 @@ def gather(collection: Collection, kept: KeptFilters | None = None) -> Evidence:
     return Evidence(collection, tuple(corpora), tuple(notes))
 
 
-def is_corpus(name: str, corpus: str) -> bool:
-    """Whether a folder's name is one of a corpus: `wikitext-103-part` is of `wikitext103`."""
-    return "".join(filter(str.isalnum, name.lower())).startswith(corpus)
-
-
 def _setup(bench: BenchResults) -> tuple[object, ...]:
     """What has to be the same for two times to be compared."""
     return bench.provenance["machine"], *(bench.subject.get(name) for name in ("precision", "threads", "meter"))
@@ -189,20 +198,21 @@ def cost_in(bench: BenchResults, share: float, widths: Sequence[int] = ()) -> Co
 def _on_corpus(comparison: Comparison, collection: Collection, kept: KeptFilters | None) -> CorpusEvidence:
     reference, benches = comparison.reference, collection.benches
     sweeps = (reference, *comparison.others)
-    flops, precision = reference.subject["flops"], reference.subject.get("precision")
+    flops = reference.subject["flops"]
     own = [
         sweep
         for sweep in sweeps
-        if (sweep.subject["flops"], sweep.subject.get("precision")) == (flops, precision)
+        if sweep.subject["flops"] == flops
+        and not comparison.other_precision(sweep)
         and (GRADED not in sweep.criteria or sweep is reference)
     ]
-    measurements = [one for sweep in sweeps for one in _measurements(sweep, flops)]
-    others = tuple(one for sweep in sweeps if sweep not in own for one in _measurements(sweep, flops))
+    found = {sweep.path: _measurements(sweep, comparison) for sweep in sweeps}
+    others = [one for sweep in sweeps if sweep not in own for one in found[sweep.path]]
     return CorpusEvidence(
         corpus=reference.subject["corpus"],
         comparison=comparison,
-        measurements=tuple(measurements),
-        comparable=tuple(one for sweep in own for one in _measurements(sweep, flops)),
+        measurements=tuple(one for sweep in sweeps for one in found[sweep.path]),
+        comparable=tuple(one for sweep in own for one in found[sweep.path]),
         benches=tuple(bench for bench in benches if bench.subject["flops"] == flops),
         baselines=tuple(one for one in others if one.criterion == DENSE),
         baseline_benches=tuple(bench for bench in benches if bench.subject["flops"] != flops),
@@ -211,12 +221,12 @@ def _on_corpus(comparison: Comparison, collection: Collection, kept: KeptFilters
     )
 
 
-def _measurements(sweep: SweepResults, flops: int) -> list[Measurement]:
-    return [_measurement(point, sweep, flops) for point in sweep.points if point.values("test", "perplexity")]
+def _measurements(sweep: SweepResults, comparison: Comparison) -> list[Measurement]:
+    return [_measurement(point, sweep, comparison) for point in sweep.points if point.values("test", "perplexity")]
 
 
-def _measurement(point: Point, sweep: SweepResults, flops: int) -> Measurement:
-    scale = sweep.subject["flops"] / flops
+def _measurement(point: Point, sweep: SweepResults, comparison: Comparison) -> Measurement:
+    scale = sweep.subject["flops"] / comparison.reference.subject["flops"]
     criterion = point.criterion
     if not criterion and scale != 1:
         criterion = DENSE
@@ -237,6 +247,7 @@ def _measurement(point: Point, sweep: SweepResults, flops: int) -> Measurement:
         recall_at_3=recall,
         seeds=len(point.values("test", "perplexity")),
         path=sweep.path,
+        precision=comparison.other_precision(sweep),
     )
 
 

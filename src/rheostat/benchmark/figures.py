@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rheostat.benchmark.learned import Comparison
+from rheostat.benchmark.learned import Comparison, with_precision
 from rheostat.benchmark.results import Point, SweepResults
 from rheostat.errors import MissingExtraError
 
@@ -22,9 +22,8 @@ STYLES = {
     "graded": ("#CC79A7", "X"),
     "dense": ("#0072B2", "*"),
 }
-OTHER = ("#0072B2", "v")
-
-
+OTHER = ("#7F7F7F", "v")  # grey: every colour of the palette that shows on white has its criterion
+OTHER_PRECISION = "--"  # the line of points in another precision than the reference's
 FONT_SIZE = 14  # on a figure of eight inches: at half width still as large as a footnote
 LARGEST_ABOVE = 60.0  # percent above the unpruned model: beyond, nobody would want to be
 
@@ -65,7 +64,7 @@ def draw_trade_off(results: SweepResults, path: Path) -> None:
         log_perplexity(axes)
         axes.invert_xaxis()
         axes.set_xlabel("share of the whole model's FLOPs (%)")
-        axes.set_ylabel("test perplexity (log scale)")
+        axes.set_ylabel(f"test perplexity ({results.precision}, log scale)")
         axes.set_title(
             f"{Path(results.subject['model']).stem} on {results.subject['corpus']}: what a smaller share costs"
         )
@@ -100,25 +99,28 @@ def _draw_stored(axes: Any, results: SweepResults) -> None:
 
 def draw_learned(comparison: Comparison, path: Path) -> None:
     """Test perplexity above the unpruned model against share of FLOPs: a line a family, down to what is legible."""
-    families: dict[str, list[tuple[float, float]]] = {}
+    families: dict[tuple[str, str], list[tuple[float, float]]] = {}  # by precision
     for share in comparison.shares():
         above = 100 * (share.perplexity / comparison.full - 1)
         family = "searched widths" if "searched" in share.name else share.criterion
         if above <= LARGEST_ABOVE:
-            families.setdefault(family, []).append((100 * share.flops_fraction, above))
-    whole = families.pop("", [])
+            families.setdefault((family, share.precision), []).append((100 * share.flops_fraction, above))
+    wholes = {precision: points for (family, precision), points in families.items() if not family}
     with figure_at(path) as figure:
         axes = figure.subplots()
-        for family, points in families.items():
+        for (family, precision), points in families.items():
+            if not family:
+                continue
             colour, marker = STYLES.get(family, OTHER)
             if family != "dense" and family != "graded":
-                points = [*whole, *points]  # cut from the unpruned model, so they begin there
-            style = "none" if family == "dense" else "-"
-            axes.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker, linestyle=style, label=family)
+                points = [*wholes.get(precision, ()), *points]  # cut from the unpruned model, so they begin there
+            style = "none" if family == "dense" else OTHER_PRECISION if precision else "-"
+            label = with_precision(family, precision)
+            axes.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker, linestyle=style, label=label)
         axes.axhline(0, color="#888888", linewidth=1)
         axes.invert_xaxis()
         axes.set_xlabel("share of the whole model's FLOPs (%)")
-        axes.set_ylabel("test perplexity\nabove the unpruned model (%)")
+        axes.set_ylabel(f"test perplexity ({comparison.reference.precision})\nabove the unpruned model (%)")
         axes.set_title(f"Learned operating points on {comparison.reference.subject['corpus']}")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=FONT_SIZE - 2)

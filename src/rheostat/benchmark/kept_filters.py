@@ -14,14 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.benchmark.published import Picture, load_published
-from rheostat.errors import OperatingPointError, RheostatError
-from rheostat.knob import NEAR, choose
+from rheostat.errors import RheostatError
+from rheostat.knob import choose, stored_at
 from rheostat.model_file import ModelFile, open_model
 from rheostat.operating_point import OperatingPoint, full_point
 from rheostat.shape import QRNN_GATES
 
 # From top to bottom as in the paper; criteria that it does not have come after them.
 ORDER = ("random", "filter-norm", "mean-activation", "l0")
+# Criteria that learn every point by itself: the ranking that gates leave behind is not what the paper means by them.
+POINT_BY_POINT = ("l0",)
 
 
 @dataclass(frozen=True)
@@ -76,15 +78,15 @@ def _criteria(file: ModelFile) -> tuple[str, ...]:
 
 
 def _point(file: ModelFile, criterion: str, share: float) -> OperatingPoint | None:
-    """None where the criterion has no ranking and its nearest stored point is elsewhere."""
+    """By the criterion's ranking, else its stored point: one kind at all shares, so that they can be compared. None
+    where there is neither.
+    """
     if share == 1:
         return full_point(file.shape)
-    try:
-        point = choose(file, share, criterion=criterion)
-    except OperatingPointError:
-        return None
-    has_ranking = any(entry.criterion == criterion for entry in file.description.rankings)
-    return point if has_ranking or share - point.flops_fraction < NEAR else None
+    rankings = [entry.name for entry in file.description.rankings if entry.criterion == criterion]
+    if rankings and criterion not in POINT_BY_POINT:
+        return choose(file, share, ranking=rankings[0])
+    return stored_at(file, share, criterion)
 
 
 def _corner(file: ModelFile, picture: Picture) -> NDArray[np.float32]:

@@ -361,9 +361,9 @@ def _row(one: Measured, shape: ModelShape, precision: Precision) -> dict[str, An
 
 
 def _fit(rows: Sequence[dict[str, Any]]) -> dict[str, float | None]:
-    """How well a straight line through FLOPs tells latency and measured energy."""
+    """How well a straight line through FLOPs tells latency, and energy where a meter has resolved every point."""
     flops = [float(row["flops"]) for row in rows]
-    measured = all(row["energy_mj"] is not None and not row["energy"]["estimate"] for row in rows)
+    measured = all(row["energy"]["resolved"] and not row["energy"]["estimate"] for row in rows)
     return {
         "latency_r_squared": r_squared(flops, [row["latency_ms"] for row in rows]),
         "energy_r_squared": r_squared(flops, [row["energy_mj"] for row in rows]) if measured else None,

@@ -5,11 +5,11 @@ Everything is set beside the unpruned model that pruning began with. Nothing her
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from rheostat.benchmark.document import Table, rows, table_markdown
+from rheostat.benchmark.published import Table as PublishedTable
 from rheostat.benchmark.published import load_published
 from rheostat.benchmark.results import Point, SweepResults
 from rheostat.errors import RheostatError
@@ -19,13 +19,19 @@ GRADED = "graded"
 
 @dataclass(frozen=True)
 class Share:
-    """A test perplexity at a share of the reference's FLOPs."""
+    """A test perplexity at a share of the reference's FLOPs. precision: where it is not the reference's."""
 
     name: str
     criterion: str
+    precision: str
     flops_fraction: float
     perplexity: float
     recall_at_3: float
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """The same point measured twice: other threads, the same digits as far as they are shown."""
+        return self.name, self.criterion, round(self.flops_fraction, 4), round(self.perplexity, 2)
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,8 @@ class Comparison:
         """Every point of every file that needed no update, largest first."""
         found = []
         for sweep in (self.reference, *self.others):
-            scale = sweep.subject["flops"] / self.reference.subject["flops"]
+            scale, precision = sweep.subject["flops"] / self.reference.subject["flops"], self.other_precision(sweep)
+            again = sweep is not self.reference and scale == 1 and not precision
             for point in sweep.points:
                 if point.allocation == "bare" or not point.values("test", "perplexity"):
                     continue
@@ -69,11 +76,15 @@ class Comparison:
                     continue  # updates have a table of their own
                 if GRADED in sweep.criteria and not point.criterion:
                     point = replace(point, criterion=GRADED)
-                elif not point.criterion and sweep is not self.reference and scale == 1:
+                elif not point.criterion and again:
                     continue  # the reference again, with more points stored in its file
-                found.append(_share(point, sweep, scale))
-        different = dict.fromkeys(found)  # a stored point may be in several files
-        return sorted(different, key=lambda share: (-round(share.flops_fraction, 2), share.perplexity))
+                found.append(_share(point, sweep, scale, precision))
+        different = {share.identity: share for share in reversed(found)}  # a stored point may be in several files
+        return sorted(different.values(), key=lambda share: (-round(share.flops_fraction, 2), share.perplexity))
+
+    def other_precision(self, sweep: SweepResults) -> str:
+        """Of a sweep, where it is not the reference's."""
+        return "" if sweep.precision == self.reference.precision else sweep.precision
 
     def recoveries(self) -> list[Recovery]:
         found = []
@@ -104,13 +115,19 @@ def _comparison(group: Sequence[SweepResults]) -> Comparison:
     return Comparison(reference, tuple(sweep for sweep in group if sweep is not reference))
 
 
-def _share(point: Point, sweep: SweepResults, scale: float) -> Share:
+def _share(point: Point, sweep: SweepResults, scale: float, precision: str) -> Share:
     name = point.label if point.allocation == "stored" else point.criterion
     if not point.criterion:
         name = "whole model" if scale == 1 else f"dense model of that size, from scratch ({sweep.path.stem})"
     recall = point.values("test", "recall_at_3")
     criterion = point.criterion or ("" if scale == 1 else "dense")
-    return Share(name, criterion, scale * point.flops_fraction, point.test_perplexity(), sum(recall) / len(recall))
+    quality = point.test_perplexity(), sum(recall) / len(recall)
+    return Share(with_precision(name, precision), criterion, precision, scale * point.flops_fraction, *quality)
+
+
+def with_precision(name: str, precision: str) -> str:
+    """The name of something, with its precision where that is another than the reference's."""
+    return f"{name}, {precision}" if precision else name
 
 
 def _recovery(updated: Point, bare: Point, full: float) -> Recovery:
@@ -156,10 +173,10 @@ def shares_table(comparison: Comparison) -> Table:
 
 
 def recoveries_table(comparison: Comparison) -> Table:
-    published = published_recoveries(comparison.reference.subject["corpus"])
+    published = load_published().table_beside(comparison.reference.subject["corpus"])
     cells = []
     for found in comparison.recoveries():
-        theirs = published.get((found.criterion, round(found.knob, 1)), math.nan)
+        theirs = published_recovery(published, found.criterion, found.knob) if published and found.rank == 1 else None
         cells.append(
             [
                 found.name,
@@ -169,23 +186,17 @@ def recoveries_table(comparison: Comparison) -> Table:
                 f"{found.bare:.2f}",
                 f"{found.updated:.2f}",
                 f"{found.won_back:.0%}",
-                "" if math.isnan(theirs) or found.rank > 1 else f"{theirs:.0%}",
+                "" if theirs is None else f"{theirs:.0%}",
             ]
         )
     header = ("point", "FLOPs", "rank", "bytes", "cut", "with update", "won back", "paper: won back")
     return Table(header, "lrrrrrrr", rows(cells))
 
 
-def published_recoveries(corpus: str) -> dict[tuple[str, float], float]:
-    """The shares that the paper's updates won back, by criterion and share of FLOPs."""
-    found: dict[tuple[str, float], float] = {}
-    for table in load_published().tables:
-        if table.corpus != corpus:
-            continue
-        full = next(row.test_perplexity for row in table.rows if row.flops_fraction == 1)
-        for row in table.rows:
-            if row.criterion and row.with_update and row.flops_fraction:
-                lost = row.test_perplexity - full
-                won = row.test_perplexity - row.with_update.test_perplexity
-                found[row.criterion, row.flops_fraction] = won / lost
-    return found
+def published_recovery(table: PublishedTable, criterion: str, share: float) -> float | None:
+    """The part of what cutting lost that the paper's update won back, at a share of FLOPs; None where it has none."""
+    row = table.beside(criterion, share)
+    if row is None or row.with_update is None:
+        return None
+    lost = row.test_perplexity - table.full.test_perplexity
+    return (row.test_perplexity - row.with_update.test_perplexity) / lost

@@ -3,6 +3,8 @@
 The figures are in `published.json`, transcribed once and compared with the paper by a test; this module gives
 them types. It knows nothing of our own results and does no arithmetic: the report says whether a claim holds.
 
+It also says which table and which row stand beside a corpus and a share of ours.
+
 Units as everywhere: fractions 0–1, ms and mJ a query (the paper's second table is in s and J).
 A figure that a source does not give is None.
 """
@@ -21,6 +23,8 @@ Criterion = Literal["l0", "random", "filter-norm", "mean-activation"]
 Corpus = Literal["ptb", "wikitext103", "wikitext2"]
 Model = Literal["ptb-qrnn", "wt103-qrnn"]
 Verdict = Literal["confirm", "contradict", "silent"]
+
+SAME_SHARE = 0.02  # shares of FLOPs this near are the same: the paper sets 69 % beside 70 %
 
 # ---------------------------------------------------------------------------------------- tables and figures
 
@@ -67,6 +71,13 @@ class Table:
     def full(self) -> Row:
         """The paper's own model, unpruned."""
         return next(row for row in self.rows if row.flops_fraction == 1)
+
+    def beside(self, criterion: str | None, share: float) -> Row | None:
+        """The row of a criterion (of the paper's own model for none) nearest to a share of FLOPs that is the same."""
+        shares = [(row.flops_fraction, row) for row in self.rows if row.criterion == criterion]
+        gaps = [(abs(theirs - share), row) for theirs, row in shares if theirs is not None]
+        gap, nearest = min(gaps, key=lambda pair: pair[0], default=(SAME_SHARE, None))
+        return nearest if gap < SAME_SHARE else None
 
     def pruned(self, criterion: Criterion | None = None) -> tuple[Row, ...]:
         """The pruned rows, of one criterion or of all."""
@@ -452,8 +463,18 @@ class Published:
     def table(self, corpus: Corpus) -> Table:
         return next(table for table in self.tables if table.corpus == corpus)
 
+    def table_beside(self, name: str) -> Table | None:
+        """The table of the corpus that a folder's name is one of."""
+        return next((table for table in self.tables if is_corpus(name, table.corpus)), None)
+
     def other(self, source_id: str) -> OtherSource:
         return next(source for source in self.other_sources if source.id == source_id)
+
+
+def is_corpus(name: str, corpus: str) -> bool:
+    """Whether a folder's name is one of a corpus: `wikitext-103-part` is of `wikitext103`."""
+    signs, wanted = ("".join(filter(str.isalnum, text.lower())) for text in (name, corpus))
+    return signs.startswith(wanted)
 
 
 # --------------------------------------------------------------------------------------------------- loading

@@ -16,7 +16,8 @@ from rheostat.benchmark.figures import draw_trade_off
 from rheostat.benchmark.html import html
 from rheostat.benchmark.kept_filters import KeptFilters
 from rheostat.benchmark.learned import learned_page
-from rheostat.benchmark.report import REPORT, build_report, learned_comparisons, learned_stem, page
+from rheostat.benchmark.report import REPORT, build_report, learned_comparisons, learned_stem
+from rheostat.benchmark.sweep_page import page
 from rheostat.errors import RheostatError
 
 
@@ -43,7 +44,7 @@ def _pages(evidence: Evidence) -> dict[str, str]:
     """The Markdown page of every sweep, and of the learned points of every corpus."""
     pages = {}
     for sweep, picture in zip(evidence.collection.sweeps, _sweep_pictures(evidence), strict=True):
-        pages[f"{sweep.path.stem}.md"] = page(sweep, f"{picture.stem}.png")
+        pages[f"{sweep.path.stem}.md"] = page(sweep, f"{picture.stem}.png", evidence.energy_bench(sweep))
     for comparison in learned_comparisons(evidence):
         stem = learned_stem(comparison)
         pages[f"{stem}.md"] = learned_page(comparison, f"{stem}.png")

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 from rheostat.durable import replacing
 from rheostat.errors import RheostatError
+from rheostat.metrics import KeystrokeCount
 from rheostat.operating_point import FULL
 from rheostat.runtime.battery import Battery
 from rheostat.runtime.policy import Policy, Step
@@ -26,6 +27,7 @@ from rheostat.runtime.trace import Row as TraceRow
 from rheostat.runtime.trace import Trace
 
 JsonObject: TypeAlias = dict[str, Any]
+EXACT = "fp32"
 BENCHMARK_PREFIX = "benchmark-"
 
 
@@ -69,6 +71,11 @@ class Point:
         shares = [row["keystrokes"]["keystrokes_saved_share"] for row in self.rows if "keystrokes" in row]
         return statistics.fmean(shares) if shares else None
 
+    def keystrokes_saved_per_joule(self, query_mj: float) -> float | None:
+        """Of typing the test text, where a query costs this; mean over seeds, None where it was not typed."""
+        counts = [_keystroke_count(row["keystrokes"]) for row in self.rows if "keystrokes" in row]
+        return statistics.fmean(count.saved_per_joule(query_mj) for count in counts) if counts else None
+
     @property
     def label(self) -> str:
         return str(self.rows[0]["label"])
@@ -88,6 +95,10 @@ class Point:
     @property
     def update_bytes(self) -> int:
         return int(self.rows[0].get("update_bytes") or 0)
+
+
+def _keystroke_count(found: JsonObject) -> KeystrokeCount:
+    return KeystrokeCount(found["keystrokes_typed"], found["keystrokes_needed"], found["words"], found["taken"])
 
 
 @dataclass(frozen=True)
@@ -115,13 +126,22 @@ class SweepResults:
         return figures
 
     @property
+    def precision(self) -> str:
+        """Files of the exact precision do not name it."""
+        return str(self.subject.get("precision", EXACT))
+
+    @property
     def criteria(self) -> list[str]:
         return sorted({point.criterion for point in self.points} - {""})
 
 
 @dataclass(frozen=True)
 class BenchRow:
-    """What a query costs at one point. energy_mj: None if not measured; estimate: it was not measured but computed."""
+    """What a query costs at one point.
+
+    energy_mj: None if not measured; estimate: it was not measured but computed; resolved: the meter could tell it.
+    resident_bytes: of a process that serves this point; None where it was not weighed.
+    """
 
     label: str
     criterion: str
@@ -136,11 +156,24 @@ class BenchRow:
     interval_mj: tuple[float, float] | None
     estimate: bool
     resolved: bool
+    resident_bytes: int | None = None
 
     @property
     def measured_mj(self) -> float | None:
-        """Energy that a meter has read."""
-        return None if self.estimate else self.energy_mj
+        """Energy that a meter has read and resolved: the only energy that decides anything."""
+        return self.energy_mj if self.resolved and not self.estimate else None
+
+
+@dataclass(frozen=True)
+class MachineState:
+    """What a machine said of itself around a bench; None or empty where it told nothing.
+
+    load_average: processes that wanted a CPU, before and after. governors: what decides on the clock of the CPUs.
+    """
+
+    load_average: tuple[float, float] | None = None
+    governors: tuple[str, ...] = ()
+    throttled: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -157,6 +190,7 @@ class BenchResults:
     latency_r_squared: float | None
     energy_r_squared: float | None
     is_beside: bool = False
+    machine: MachineState = MachineState()
 
     @property
     def trained(self) -> bool:
@@ -300,7 +334,18 @@ def _bench(path: Path, contents: JsonObject, part: JsonObject) -> BenchResults:
     if not rows:
         raise ValueError("has no rows")
     fits = (fit["latency_r_squared"], fit["energy_r_squared"])
-    return BenchResults(path, subject, _provenance(contents), rows, *fits, is_beside=part is not contents)
+    machine = _machine_state(contents.get("machine", {}))
+    return BenchResults(path, subject, _provenance(contents), rows, *fits, part is not contents, machine)
+
+
+def _machine_state(machine: JsonObject) -> MachineState:
+    before, after = machine.get("before", {}), machine.get("after", {})
+    loads = [moment.get("load_average") for moment in (before, after)]
+    return MachineState(
+        load_average=None if None in loads else (loads[0], loads[1]),
+        governors=tuple(after.get("governors", ())),
+        throttled=machine.get("throttled"),
+    )
 
 
 def _bench_row(row: JsonObject) -> BenchRow:
@@ -321,6 +366,7 @@ def _bench_row(row: JsonObject) -> BenchRow:
         interval_mj=(interval[0], interval[1]) if interval else None,
         estimate=bool(energy["estimate"]),
         resolved=bool(energy["resolved"]),
+        resident_bytes=row.get("resident_bytes"),
     )
 
 

@@ -33,7 +33,9 @@ class Work:
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a run takes. With a slow meter it takes longer, until maximum_seconds forbids it."""
+    """How long a run takes. With a slow meter it takes longer by itself, but not beyond maximum_seconds; what is asked
+    for here is never cut.
+    """
 
     idle_seconds: float = 10.0  # before, and again after
     blocks: int = 10  # of each work; the interval comes from their spread
@@ -134,7 +136,7 @@ def estimate(source: Estimate, work: Work) -> EnergyPerQuery:
 def run(meter: Meter, recording: Recording, works: Sequence[Work], plan: Plan) -> Windows:
     """Idle, the blocks in turns, idle."""
     needed_s = (plan.minimum_samples + 1) * meter.period_s
-    block_s = min(max(plan.block_seconds, needed_s), plan.maximum_seconds / (plan.blocks * len(works)))
+    block_s = max(plan.block_seconds, min(needed_s, plan.maximum_seconds / (plan.blocks * len(works))))
     idle_s = max(plan.idle_seconds, min(needed_s, plan.maximum_seconds))
     idle_before = _idle(meter, recording, idle_s)
     for work in works:

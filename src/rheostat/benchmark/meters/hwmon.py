@@ -6,9 +6,10 @@ by itself, and among several the user names theirs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rheostat.benchmark.meters.sampler import SamplerMeter
@@ -21,11 +22,17 @@ FASTEST_S = 0.02
 
 @dataclass(frozen=True)
 class Sensor:
-    """name: chip and label, such as "ina226/VDD_IN", or "ina226/power1" without a label."""
+    """name: chip and label, such as "ina226/VDD_IN", or "ina226/power1" without a label; where two would have the same,
+    device and input instead, such as "hwmon3/power1".
+    """
 
     name: str
     chip: str
     path: Path
+
+    @property
+    def numbered(self) -> Sensor:
+        return replace(self, name=f"{self.path.parent.name}/{self.path.name.partition('_')[0]}")
 
     def read_w(self) -> float:
         return read_integer(self.path) / 1e6
@@ -78,6 +85,8 @@ class HwmonMeter(SamplerMeter):
         sensors = find_sensors(self._folder)
         if not sensors:
             raise MeterError(f"no power sensor (power*_input or power*_average) under {self._folder}")
+        if doubled := sorted({name for name in self._names if self._names.count(name) > 1}):
+            raise MeterError(f"{doubled[0]} is named twice; expected every sensor once: its power would count twice")
         if self._names:
             return [_named(name, sensors) for name in self._names]
         board = [sensor for sensor in sensors if sensor.chip not in GRAPHICS]
@@ -92,7 +101,8 @@ def find_sensors(folder: Path) -> list[Sensor]:
     for device in in_order(list(folder.glob("hwmon*"))):
         if not (device / "device" / "type").exists():
             sensors += _sensors_of(device)
-    return sensors
+    names = Counter(sensor.name for sensor in sensors)
+    return [sensor if names[sensor.name] == 1 else sensor.numbered for sensor in sensors]
 
 
 def _sensors_of(device: Path) -> list[Sensor]:

@@ -49,8 +49,7 @@ class WattsUpMeter(SamplerMeter):
     def opened(self) -> Iterator[Callable[[], float]]:
         line = self._open()
         try:
-            line.reset_input_buffer()
-            line.write(START)
+            self._start(line)
             yield lambda: self._next_power(line)
         finally:
             with suppress(OSError):  # pyserial's errors are OSErrors; a meter that is gone need not be stopped
@@ -66,6 +65,15 @@ class WattsUpMeter(SamplerMeter):
             return serial.Serial(port, BAUD_RATE, timeout=self.patience_s, write_timeout=5)
         except OSError as error:
             raise MeterError(f"the serial port {port} does not open: {error}") from None
+
+    def _start(self, line: Any) -> None:
+        try:
+            line.reset_input_buffer()
+            line.write(START)
+        except Exception as error:  # an OSError, or termios.error, which is none and which not every system has
+            raise MeterError(
+                f"the serial line broke before the first record: {error}; plug the meter in again"
+            ) from None
 
     def _next_power(self, line: Any) -> float:
         packet = b""

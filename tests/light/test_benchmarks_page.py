@@ -1,0 +1,32 @@
+"""The page of benchmarks: whatever is on record has its rows, files of before a figure was measured too."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def page_of(results: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setattr(sys, "argv", ["page.py", str(results), "-o", str(out)])
+    runpy.run_path(str(ROOT / "benchmarks" / "page.py"), run_name="__main__")
+    return out.read_text(encoding="utf-8")
+
+
+def test_everything_on_record_has_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = page_of(ROOT / "results", tmp_path / "page.md", monkeypatch)
+    recorded = [path.name for path in (ROOT / "results").glob("benchmark-*.json")]
+    assert recorded and all(f"`{name}`" in text for name in recorded)
+
+
+def test_a_file_that_lacks_a_later_figure_is_shown_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = json.loads((ROOT / "results" / "benchmark-runtime.json").read_text(encoding="utf-8"))
+    figures.pop("by_queries_in_a_row", None)
+    (tmp_path / "benchmark-runtime.json").write_text(json.dumps(figures), encoding="utf-8")
+    text = page_of(tmp_path, tmp_path / "page.md", monkeypatch)
+    assert "latency against FLOPs" in text and "queries before the next has its turn" not in text
