@@ -1,7 +1,8 @@
-"""A step of gate training and of update training against a step of full training, in one run.
+"""A step of gate, update and graded training against a step of full training, in one run.
 
 All of ptb-qrnn's size on the same batch (40 × 70), by the trainer's own step, with the regularisation of the `ptb-fast`
 recipe. Frozen weights get no gradient, so that gates and updates must cost clearly less than training the weights.
+Graded training is measured with either teacher: the full width as it learns, and the model that the run started from.
 
     python benchmarks/learning.py --json -o results/benchmark-learning.json
 """
@@ -57,6 +58,7 @@ def make_steps(folder: Path) -> dict[str, Step]:
         "update": UpdateTraining(file, point, UpdateConfig(), regularization, valid),
         "update_distilled": UpdateTraining(file, point, UpdateConfig(distill=0.5), regularization, valid),
         "graded": GradedTraining(fresh(), 0.4, GradedConfig(), regularization, valid, write),
+        "graded_start": GradedTraining(fresh(), 0.4, GradedConfig(teacher="start"), regularization, valid, write),
     }
     return {name: make_step(task, folder / name) for name, task in tasks.items()}
 

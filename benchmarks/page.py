@@ -63,6 +63,7 @@ def learning_rows(figures: dict[str, Any]) -> Iterator[Row]:
         "update": f"a step that trains the update of a point at {figures['knob']:.0%}",
         "update_distilled": "the same with the full model as its teacher",
         "graded": "a step of graded training down to 40 %",
+        "graded_start": "the same with the model it started from as its teacher",
     }
     for name, ratio in figures["step_over_full_training"].items():
         target = "clearly less than 1" if name in ("gates", "update") else ""

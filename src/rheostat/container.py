@@ -315,9 +315,9 @@ _PAIRS_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_refus
 # Writing
 
 
-def write_container(path: Path, header: bytes, arrays: Iterable[NDArray[Any]]) -> None:
-    """Write the file, or leave what was there untouched."""
-    with _replacing(path) as file:
+def write_container(path: Path, header: bytes, arrays: Iterable[NDArray[Any]], *, alone: bool = False) -> None:
+    """Write the file, or leave what was there untouched. alone: as for `durable.replacing`."""
+    with _replacing(path, alone) as file:
         file.write(len(header).to_bytes(LENGTH_BYTES, "little"))
         file.write(header)
         for array in arrays:
@@ -325,7 +325,7 @@ def write_container(path: Path, header: bytes, arrays: Iterable[NDArray[Any]]) -
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
+def _replacing(path: Path, alone: bool) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` when the block ends, and disappears when it fails."""
     try:
         target = Path(os.path.realpath(path))
@@ -333,7 +333,7 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
             raise problem("a folder", "the name of a file to write", "add a file name")
         if not target.parent.is_dir():
             raise problem(f"no folder {target.parent}", "one to write to", "create it first")
-        with replacing(target) as file:
+        with replacing(target, alone=alone) as file:
             yield file
     except (OSError, ValueError) as error:
         raise problem(

@@ -325,11 +325,12 @@ def write_model(
     recipe: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
     precision: Precision = "float32",
+    alone: bool = False,
 ) -> None:
     """Write a model file, or leave what was at `path` untouched. The same model always gives the same bytes.
 
     weights: NumPy or torch arrays by the names of `shape.tensor_shapes`. int8 is symmetric with a scale for
-    each row; biases are then float32.
+    each row; biases are then float32. alone: nobody else writes this file, so that what a kill left of it is cleared.
     """
     description = Description(
         shape, text, default_ranking=default_ranking, recipe=recipe or {}, provenance=provenance or {}
@@ -341,7 +342,7 @@ def write_model(
         tensors["vocabulary"] = _text_tensor(vocabulary.to_bytes())
         if casing and (spellings := casing_to_bytes(casing)):
             tensors["casing"] = _text_tensor(spellings)
-        _write(Path(path), description, tensors, rankings, points)
+        _write(Path(path), description, tensors, rankings, points, alone)
 
 
 def repack(
@@ -357,11 +358,13 @@ def repack(
     add_points: Sequence[OperatingPoint] = (),
     recipe: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
+    alone: bool = False,
 ) -> None:
     """Write `source` anew with changes; what is None stays. Weights of the same precision keep their bytes.
 
     points: the stored points to keep, in this order; None for all. Added rankings and points replace those of
     the same name, and otherwise come last. Without a default ranking before, the first one added becomes it.
+    alone: as for `write_model`.
     """
     old = source.description
     dropped = {source.ranking(name).name for name in drop_rankings}
@@ -379,7 +382,7 @@ def repack(
     same, changed = _split_by_precision(source, precision)
     with _naming(path):
         tensors = same | encode_all(changed, precision or "float32")
-        _write(Path(path), description, tensors, rankings, _with_added(kept_points, add_points))
+        _write(Path(path), description, tensors, rankings, _with_added(kept_points, add_points), alone)
 
 
 @contextlib.contextmanager
@@ -397,6 +400,7 @@ def _write(
     tensors: Mapping[str, NDArray[Any]],
     rankings: Sequence[Ranking],
     points: Sequence[OperatingPoint],
+    alone: bool,
 ) -> None:
     shape = description.shape
     for ranking in rankings:
@@ -408,7 +412,7 @@ def _write(
     arrays = arrange({**tensors, **_ranking_tensors(rankings), **_point_tensors(points)})
     header = header_bytes(metadata, arrays)
     describe(*parse_header(header)[:2])  # what a reader would refuse is not written
-    write_container(path, header, arrays.values())
+    write_container(path, header, arrays.values(), alone=alone)
 
 
 def _point_entry(point: OperatingPoint, shape: ModelShape) -> dict[str, Any]:

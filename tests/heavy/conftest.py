@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,3 +81,31 @@ def rheostat(*arguments: object) -> str:
     result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.stderr
     return result.stdout
+
+
+def stop_at(step: int, *arguments: object) -> None:
+    """Run a command that a signal stops at this step of its training."""
+    from rheostat.training.trainer import Trainer
+
+    take_step = Trainer._step
+
+    def stopping(self: Trainer) -> None:
+        take_step(self)
+        if self.progress.step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "_step", stopping)
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 130, result.stderr
+
+
+def make_older(checkpoint: Path, *keys: str) -> None:
+    """Make a checkpoint one of before these keys of what was asked, and each process's own running loss, were kept."""
+    import torch
+
+    saved = torch.load(checkpoint, weights_only=True)
+    for key in keys:
+        del saved["recipe"][key]
+    saved["log"] = (saved["ranks"][0].pop("log_loss"), saved.pop("log_tokens"))
+    torch.save(saved, checkpoint)

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 from conftest import rheostat  # noqa: E402
 
-from models import TINY, make_weights  # noqa: E402
-from rheostat.errors import RecipeError  # noqa: E402
+from models import TINY, make_weights, write_tiny  # noqa: E402
+from rheostat.errors import OperatingPointError, RecipeError  # noqa: E402
 from rheostat.model_file import open_model  # noqa: E402
 from rheostat.operating_point import cut, full_point, reorder, select  # noqa: E402
 from rheostat.training.evaluation import evaluate  # noqa: E402
@@ -99,7 +99,18 @@ def test_texts_are_dealt_out_to_all_widths_and_each_is_read_once() -> None:
     shares = make_loss(widths=3)._shares()
     assert shares[0] == 0.5  # the sandwich's lower slice
     assert sorted(text for texts, _ in deal(shares, 7) for text in range(7)[texts]) == list(range(7))
-    assert len(deal(shares, 2)) == 2
+
+
+def test_in_time_every_share_reads_every_text() -> None:
+    torch.manual_seed(1)
+    shares = [1.0, 0.5, 0.7]
+    read: dict[float, set[int]] = {share: set() for share in shares}
+    for _ in range(30):
+        dealt = deal(shares, 7)
+        assert [share for _, share in dealt] == shares  # the full width first, whichever texts it has
+        for texts, share in dealt:
+            read[share].update(range(7)[texts])
+    assert all(texts == set(range(7)) for texts in read.values())
 
 
 def test_a_full_width_that_imitates_the_model_it_starts_from_has_no_loss_and_leaves_its_teacher_alone() -> None:
@@ -146,6 +157,35 @@ def test_a_run_that_starts_from_nothing_has_no_start_to_learn_from(
         rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *changes)
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (["regularization.activation=2.0"], "regularization.activation is 2, which has no effect"),
+        (["regularization.temporal_activation=1.0"], "regularization.temporal_activation is 1, which has no effect"),
+        (["graded.weight=0.5"], "graded.weight is 0.5, which has no effect"),
+        (["train.batch_size=2"], "2 texts of a batch for 3 widths"),
+    ],
+)
+def test_what_a_taught_run_cannot_do_is_refused(
+    recipe_file: Path, corpus_folder: Path, tmp_path: Path, changes: list[str], expected: str
+) -> None:
+    start = write_tiny(tmp_path / "start.safetensors")
+    without = ["regularization.activation=0.0", "regularization.temporal_activation=0.0"]
+    asked = ["train.graded=0.5", "graded.teacher=start", *without, *changes]
+    options = [part for change in asked for part in ("--set", change)]
+    with pytest.raises(RecipeError, match=expected):
+        rheostat("train", recipe_file, "--data", corpus_folder, "--from", start, "-o", tmp_path / "run", *options)
+
+
+def test_a_ranking_that_the_start_does_not_have_is_an_error_also_where_it_has_none(
+    recipe_file: Path, corpus_folder: Path, tmp_path: Path
+) -> None:
+    start = write_tiny(tmp_path / "start.safetensors", rankings=[], points=[], default_ranking=None)
+    changes = ["--set", "train.graded=0.5", "--set", "graded.ranking=other"]
+    with pytest.raises(OperatingPointError, match="no ranking 'other'"):
+        rheostat("train", recipe_file, "--data", corpus_folder, "--from", start, "-o", tmp_path / "run", *changes)
+
+
 def test_prefix_state_has_the_shape_that_the_prefix_expects() -> None:
     loss = make_loss()
     point, narrow = loss.prefix(0.6)
@@ -167,7 +207,8 @@ def test_a_graded_run_gives_a_continuous_knob_and_goes_on_from_a_ranked_model(
     recipe_file: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:
     first = tmp_path / "first"
-    rheostat("train", recipe_file, "--data", corpus_folder, "-o", first, "--set", "train.graded=0.4")
+    answer = rheostat("train", recipe_file, "--data", corpus_folder, "-o", first, "--set", "train.graded=0.4")
+    assert "over 100% 70% 40% of the FLOPs together" in answer
     ranked = tmp_path / "ranked.safetensors"
     rheostat("prune", first / "model.safetensors", "--criterion", "filter-norm", "-o", ranked)
     second = tmp_path / "second"
@@ -176,6 +217,10 @@ def test_a_graded_run_gives_a_continuous_knob_and_goes_on_from_a_ranked_model(
     with open_model(second / "model.safetensors") as file:
         assert file.description.default_ranking == "graded"
         assert file.ranking().comparable
+        origin = file.description.provenance
+        assert origin["run"]["valid_over_shares"] == [1.0, 0.7, 0.4]
+        assert origin["asked"] == {"data": [str(corpus_folder)], "from": str(ranked)}
+        assert "model" not in file.description.recipe  # it had no effect: the shape is that of `ranked`
         assert select(file.ranking(), file.shape, 0.5).flops_fraction <= 0.5
     found = rheostat("evaluate", second / "model.safetensors", "--data", corpus_folder, "--knob", "0.5", "--json")
     assert '"flops_fraction": 0.' in found
@@ -190,7 +235,8 @@ def test_a_comparable_ranking_gives_graded_training_its_widths(
     model = first / "model.safetensors"
     rheostat("prune", model, "--criterion", "l0", "--knob", "0.6", "--data", corpus_folder, *short, "-o", gated)
     changes = ["--set", "train.graded=0.5", "--set", "graded.ranking=gates-0.6", "--set", "train.epochs=1"]
-    changes += ["--set", "graded.teacher=start"]
+    changes += ["--set", "graded.teacher=start", "--set", "regularization.activation=0.0"]
+    changes += ["--set", "regularization.temporal_activation=0.0"]
     rheostat("train", recipe_file, "--data", corpus_folder, "--from", gated, "-o", second, *changes)
     with open_model(gated) as origin, open_model(second / "model.safetensors") as graded:
         assert origin.ranking("gates-0.6").comparable

@@ -8,25 +8,29 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import rheostat  # noqa: E402
+from conftest import make_older, rheostat, stop_at  # noqa: E402
 
-from rheostat.errors import CheckpointError  # noqa: E402
-from rheostat.model_file import open_model  # noqa: E402
+from rheostat.errors import CheckpointError, OperatingPointError  # noqa: E402
+from rheostat.knob import choose  # noqa: E402
+from rheostat.model_file import ModelFile, open_model, write_model  # noqa: E402
+from rheostat.operating_point import OperatingPoint  # noqa: E402
 from rheostat.pruning import l0  # noqa: E402
+from rheostat.pruning import run as pruning_run  # noqa: E402
 from rheostat.pruning.recovery import UpdateConfig, UpdateLoss  # noqa: E402
-from rheostat.pruning.run import Texts, recover  # noqa: E402
+from rheostat.pruning.run import Texts, learn_gates, recover  # noqa: E402
 from rheostat.shape import ModelShape  # noqa: E402
 from rheostat.training.language_model import Adjustment, LanguageModel  # noqa: E402
 from rheostat.training.qrnn import LowRank  # noqa: E402
 from rheostat.training.regularization import RegularizationConfig  # noqa: E402
-from rheostat.training.trainer import Trainer  # noqa: E402
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
@@ -60,12 +64,17 @@ def test_closed_forms_agree_with_sampling(log_alpha: float) -> None:
     assert float((gates > 0).double().mean()) == pytest.approx(expected, abs=0.004)
 
 
-def test_the_test_time_gate_is_the_gate_at_the_middle_of_the_noise_with_beta_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    log_alpha = torch.linspace(-4, 4, 33)
-    monkeypatch.setattr(l0, "BETA", 1.0)
-    torch.testing.assert_close(l0.test_time_gates(log_alpha), l0.sample_gates(log_alpha, torch.full((33,), 0.5)))
+def test_the_test_time_gate_is_near_the_mean_of_samples_and_shut_or_open_where_most_of_them_are() -> None:
+    log_alpha = torch.linspace(-6, 6, 25, dtype=torch.float64)
+    noise = torch.rand(100_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    samples, gates = l0.sample_gates(log_alpha[:, None], noise), l0.test_time_gates(log_alpha)
+    assert float((samples.mean(1) - gates).abs().max()) < 0.11
+    for end in (0, 1):
+        assert int((gates == end).sum()) > 5
+        assert ((samples == end).double().mean(1)[gates == end] > 0.6).all()
+    # β only widens the noise: without it, the gate is that of the noise's middle, where β has scaled log α away
+    middle = torch.full_like(log_alpha, 0.5)
+    torch.testing.assert_close(gates, l0.sample_gates(l0.BETA * log_alpha, middle))
 
 
 def test_the_controller_follows_its_path_and_finds_a_strength_that_holds() -> None:
@@ -77,6 +86,23 @@ def test_the_controller_follows_its_path_and_finds_a_strength_that_holds() -> No
         strength = controller.strength(integral, share, step / 4000)
         share = min(1.0, max(0.0, share + 0.002 * (1 - share) - 0.5 * strength))
     assert share == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_path_takes_a_share_of_the_run() -> None:
+    for path in (0.0, 1.1):
+        with pytest.raises(ValueError, match=f"path is {path}"):
+            l0.GateConfig(path=path, polish=0.0)
+    assert l0.GateConfig(path=1.0, polish=0.0).path == 1
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here")
+def test_gates_are_learnt_and_chosen_on_an_accelerator() -> None:
+    config, shape = l0.GateConfig(knob=0.7, polish=0.3), ModelShape(9, 4, (12, 4), (2, 1))
+    loss = l0.GateLoss(LanguageModel(shape), config, RegularizationConfig(), 2, "fp32").to("cuda")
+    ids = torch.randint(9, (7, 2), device="cuda")
+    for _ in range(3):
+        loss(ids, ids, loss.model.initial_state(2)).objective.backward()
+    assert loss.is_chosen and len(loss.keep()) == 2
 
 
 def test_in_the_end_the_choice_stands_and_the_gates_are_those_that_are_stored() -> None:
@@ -149,6 +175,8 @@ def test_a_zero_start_begins_exactly_at_the_weights() -> None:
 def test_gates_meet_the_knob_and_leave_the_weights_alone(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
     out, steps = tmp_path / "l0.safetensors", ["--set", "train.steps=80", "--set", "train.batch_size=4"]
     knobs = ["--knob", "0.8", "--knob", "0.5"]
+    others = tmp_path / "l0.safetensors.run" / "knob-0.3"  # an unfinished run of another command
+    others.mkdir(parents=True)
     answer = rheostat(
         "prune", model_path, "--criterion", "l0", *knobs, "--data", corpus_folder, "-o", out, *steps, "--json"
     )
@@ -158,7 +186,7 @@ def test_gates_meet_the_knob_and_leave_the_weights_alone(model_path: Path, corpu
         # one filter of so small a model costs more than the hundredth that a real one is held to
         assert knob - 0.05 < point["flops_fraction"] <= knob
     assert weight_bytes(out) == weight_bytes(model_path)
-    assert not (tmp_path / "l0.safetensors.run").exists()
+    assert list((tmp_path / "l0.safetensors.run").iterdir()) == [others]
     found = perplexity(out, corpus_folder, "--knob", "0.8", "--criterion", "l0")["point"]
     assert found in ("l0-0.8", "gates-0.8-0.8")  # the stored point if it is near enough, else the gates as a ranking
 
@@ -174,6 +202,13 @@ def test_a_stronger_penalty_closes_more_gates(model_path: Path, corpus_folder: P
     assert strong["flops_fraction"] < weak["flops_fraction"] <= 1
 
 
+def test_a_strength_of_zero_is_refused(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(OperatingPointError, match="expected positive numbers"):
+        rheostat(
+            "prune", model_path, "--criterion", "l0", "--strength", "0", "--data", corpus_folder, "-o", tmp_path / "m"
+        )
+
+
 def test_an_update_wins_quality_back_and_costs_its_bytes(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "recovered.safetensors"
     arguments = ["--knob", "0.5", "--criterion", "filter-norm", "--data", corpus_folder, "-o", out]
@@ -185,6 +220,7 @@ def test_an_update_wins_quality_back_and_costs_its_bytes(model_path: Path, corpu
         cut = file.shape.with_hidden_sizes(stored.widths)
         assert point["update_bytes"] == 4 * cut.update_parameters(2)
     assert weight_bytes(out) == weight_bytes(model_path)
+    assert not (tmp_path / "recovered.safetensors.run").exists()
     before = perplexity(out, corpus_folder, "--knob", "0.5", "--ranking", "filter-norm")
     after = perplexity(out, corpus_folder, "--point", point["name"])
     assert after["point"] == point["name"] and after["flops_fraction"] == before["flops_fraction"]
@@ -192,9 +228,9 @@ def test_an_update_wins_quality_back_and_costs_its_bytes(model_path: Path, corpu
 
 
 def test_a_taught_update_wins_quality_back_and_goes_on_after_a_stop(
-    model_path: Path, corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model_path: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:
-    """The teacher's state travels in the checkpoint behind the model's own."""
+    """The teacher's state travels in the checkpoint behind the model's own. An older version began the run."""
     bare = perplexity(model_path, corpus_folder, "--ranking", "filter-norm", "--knob", "0.5")
     options = [
         "--recipe",
@@ -212,17 +248,9 @@ def test_a_taught_update_wins_quality_back_and_goes_on_after_a_stop(
     point = ["--point", "filter-norm-0.5"]
     assert perplexity(tmp_path / "once.safetensors", corpus_folder, *point)["perplexity"] < bare["perplexity"]
 
-    stop = Trainer._step
-
-    def stopping(self: Trainer) -> None:
-        stop(self)
-        if self.progress.step == 30:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Trainer, "_step", stopping)
-    with pytest.raises(AssertionError):  # the command ended with 130
-        rheostat("recover", model_path, *where, *options, "-o", tmp_path / "twice.safetensors")
-    monkeypatch.undo()
+    stop_at(30, "recover", model_path, *where, *options, "-o", tmp_path / "twice.safetensors")
+    checkpoint = tmp_path / "twice.safetensors.run" / "filter-norm-0.5" / "checkpoint.pt"
+    make_older(checkpoint, "model", "text", "filters", "precision")
     rheostat("recover", model_path, *where, *options, "-o", tmp_path / "twice.safetensors")
     once, twice = (open_model(tmp_path / f"{name}.safetensors").point("filter-norm-0.5") for name in ("once", "twice"))
     for layer in range(len(once.widths)):
@@ -254,18 +282,58 @@ def test_a_killed_recovery_goes_on_and_ends_the_same(model_path: Path, corpus_fo
             assert np.array_equal(ours.u, theirs.u) and np.array_equal(ours.v, theirs.v)
 
 
-def test_a_run_asked_for_differently_is_not_gone_on_with(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
-    class Silence:
-        def __getattr__(self, name: str) -> object:
-            return lambda *_: None
+class Silence:
+    """A reporter that reports nothing."""
 
-    ids = np.random.default_rng(0).integers(0, 5, 400)
-    tables = {"train": {"steps": 2, "batch_size": 2, "sequence_length": 10, "optimizer": "adam"}}
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+
+IDS = np.random.default_rng(0).integers(0, 5, 400)
+TABLES = {"train": {"steps": 2, "batch_size": 2, "sequence_length": 10, "optimizer": "adam"}}
+
+
+def other_model(file: ModelFile, path: Path) -> ModelFile:
+    """One of the same shape and words, with other weights."""
+    weights = {name: 0.9 * weight for name, weight in file.weights().items()}
+    write_model(path, shape=file.shape, vocabulary=file.vocabulary, weights=weights, text=file.description.text)
+    return open_model(path)
+
+
+def other_point(point: OperatingPoint) -> OperatingPoint:
+    """One of the same name and widths, with other filters."""
+    sizes = [max(kept) + 1 for kept in point.keep]
+    keep = tuple(np.sort(size - 1 - kept).astype(np.int32) for size, kept in zip(sizes, point.keep, strict=True))
+    return replace(point, keep=keep)
+
+
+def test_a_run_asked_for_differently_is_not_gone_on_with(model_path: Path, tmp_path: Path) -> None:
+    recovery, gates, texts = tmp_path / "recovery", tmp_path / "gates", Texts(IDS, IDS)
+    longer = {"train": {**TABLES["train"], "steps": 3}}
+    with open_model(model_path) as file, other_model(file, tmp_path / "other.safetensors") as other:
+        point = choose(file, 0.5)
+        recover(file, point, TABLES, texts, recovery, Silence())
+        recover(file, point, TABLES, texts, recovery, Silence())
+        learn_gates(file, TABLES, texts, gates, Silence())
+        for what, call in {
+            "recipe": lambda: recover(file, point, longer, texts, recovery, Silence()),
+            "model": lambda: learn_gates(other, TABLES, texts, gates, Silence()),
+            "text": lambda: learn_gates(file, TABLES, Texts(IDS, IDS[:300]), gates, Silence()),
+            "filters": lambda: recover(file, other_point(point), TABLES, texts, recovery, Silence()),
+        }.items():
+            with pytest.raises(CheckpointError, match=f"asked for differently, with another {what}; remove it"):
+                call()
+
+
+def test_a_run_goes_on_with_the_threads_and_the_precision_that_it_began_with(
+    model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, threads = Texts(IDS, IDS), torch.get_num_threads()
     with open_model(model_path) as file:
-        from rheostat.knob import choose
-
-        point, folder = choose(file, 0.5), tmp_path / "recovery"
-        recover(file, point, tables, Texts(ids, ids), folder, Silence())  # type: ignore[arg-type]
-        other = {"train": {**tables["train"], "steps": 3}}
-        with pytest.raises(CheckpointError, match="asked for differently"):
-            recover(file, point, other, Texts(ids, ids), folder, Silence())  # type: ignore[arg-type]
+        learn_gates(file, TABLES, texts, tmp_path / "run", Silence())
+        saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
+        torch.save({**saved, "threads": saved["threads"] + 1}, tmp_path / "run" / "checkpoint.pt")
+        monkeypatch.setattr(pruning_run, "usable_precision", lambda *_: pytest.fail("precision was chosen anew"))
+        learn_gates(file, TABLES, texts, tmp_path / "run", Silence())
+    assert torch.get_num_threads() == saved["threads"] + 1
+    torch.set_num_threads(threads)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from rheostat.errors import CorpusError, RheostatWarning  # noqa: E402
+from rheostat.errors import CorpusError, RecipeError, RheostatWarning  # noqa: E402
+from rheostat.recipe import fill  # noqa: E402
 from rheostat.training import machine  # noqa: E402
 from rheostat.training.batches import Batches, draw_length  # noqa: E402
-from rheostat.training.configuration import ModelConfig, TrainConfig  # noqa: E402
+from rheostat.training.configuration import ModelConfig, TrainConfig, TrainingRecipe  # noqa: E402
 from rheostat.training.nt_asgd import WeightAverage, has_stalled  # noqa: E402
 from rheostat.training.schedule import make_optimizer, rate_at  # noqa: E402
 
@@ -45,23 +48,25 @@ def test_averaging_is_the_mean_of_the_weights_since_it_began() -> None:
 
 
 def test_sgd_with_averaging_is_torchs_asgd() -> None:
-    """lambd = 0, t0 = 0: a constant rate. torch copies the weights at its first two steps, we at the first."""
+    """lambd = 0, t0 = 0: a constant rate. torch takes the weights anew at its first two steps: its mean begins with the
+    second, and so does ours here."""
     torch.manual_seed(0)
     start, inputs = torch.randn(5), torch.randn(30, 5)
     ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
     config = TrainConfig(optimizer="nt-asgd", learning_rate=0.05, weight_decay=1e-3)
     optimizer = make_optimizer({"p": ours}, config)
     reference = torch.optim.ASGD([theirs], lr=0.05, lambd=0.0, t0=0, weight_decay=1e-3)
-    seen = []
-    for row in inputs:
+    average = WeightAverage({"p": ours})
+    for step, row in enumerate(inputs):
         for parameter, stepper in ((ours, optimizer), (theirs, reference)):
             stepper.zero_grad()
             (parameter @ row - 1).square().backward()
             stepper.step()
         torch.testing.assert_close(ours, theirs)
-        seen.append(ours.detach().clone())
-    expected = torch.stack(seen[1:]).mean(0)
-    torch.testing.assert_close(reference.state[theirs]["ax"], expected, rtol=1e-4, atol=1e-5)
+        if step:
+            average.update()
+    with average.in_place():
+        torch.testing.assert_close(ours.detach(), reference.state[theirs]["ax"], rtol=1e-4, atol=1e-5)
 
 
 def test_one_cycle_rises_to_the_peak_and_falls() -> None:
@@ -129,6 +134,52 @@ def test_bf16_is_used_where_it_is_faster(
     seconds = {torch.bfloat16: slowdown, torch.float32: 1.0}
     monkeypatch.setattr(machine, "_product_seconds", lambda dtype, device: seconds[dtype])
     assert machine.usable_precision(wanted, torch.device("cpu")) == expected
+
+
+def test_a_machine_whose_lstm_refuses_bf16_trains_lstms_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(device: torch.device) -> None:
+        raise RuntimeError("could not create a primitive descriptor")
+
+    monkeypatch.setattr(machine, "_try_lstm", refuse)
+    device = torch.device("cpu")
+    with pytest.warns(RheostatWarning, match=r"refuses bf16 products .* training in fp32"):
+        assert machine.usable_precision("bf16-always", device, lstm=True) == "fp32"
+    assert machine.usable_precision("fp32", device, lstm=True) == "fp32"
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "value"),
+    [
+        ("train", "steps", -1),
+        ("train", "seed", -3),
+        ("train", "weight_decay", -1.0),
+        ("train", "clip", -0.1),
+        ("train", "nonmonotone_interval", -1),
+        ("train", "patience", -1),
+        ("train", "warmup", 1.0),
+        ("train", "learning_rate", float("nan")),
+        ("regularization", "weight_drop", 1.0),
+        ("regularization", "dropout_input", 1.5),
+        ("regularization", "activation", -1.0),
+        ("graded", "dropout", -0.5),
+    ],
+)
+def test_a_number_out_of_range_is_refused(table: str, key: str, value: float) -> None:
+    with pytest.raises(RecipeError, match=f"{table}: {key} is {value}"):
+        fill(TrainingRecipe, {table: {key: value}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"cell": "lstm"}, "expected 1 everywhere or none"),
+        ({"softmax_splits": (9, 5)}, "expected ascending ids"),
+        ({"cell": "skip-lstm", "windows": ()}, "expected one width"),
+    ],
+)
+def test_a_shape_that_makes_no_model_is_refused_before_it_is_trained(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        ModelConfig(embedding_size=8, hidden_size=12, **changes).shape(20)
 
 
 def test_the_skip_lstm_is_solved_for_24_million_parameters() -> None:

@@ -1,4 +1,4 @@
-"""The folder of a run on a disk that is full."""
+"""The folder of a run: what it refuses, and a disk that is full."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ from rheostat.errors import CheckpointError
 from rheostat.training.run_folder import RunFolder
 
 FULL = Path("/dev/full")
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_model_without_a_checkpoint_is_neither_gone_on_with_nor_written_over(tmp_path: Path, resume: bool) -> None:
+    folder = RunFolder(tmp_path)
+    folder.model.touch()
+    with pytest.raises(CheckpointError, match="holds a model and no checkpoint; remove it, or choose another -o"):
+        folder.create(resume)
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")

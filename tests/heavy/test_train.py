@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,9 +16,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from conftest import rheostat
+from conftest import make_older, rheostat, stop_at
 
+from models import TINY, make_weights, write_tiny
 from rheostat.cli import main
+from rheostat.errors import CheckpointError, RheostatError
 from rheostat.model_file import open_model
 
 TRAIN = [sys.executable, "-m", "rheostat", "train"]
@@ -104,6 +107,96 @@ def wait_for_step(process: subprocess.Popen[bytes], folder: Path, step: int) -> 
     raise AssertionError("the run made no progress")
 
 
+@pytest.fixture(scope="module")
+def whole_and_older(
+    corpus_folder: Path, recipe_file: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
+    """A run as it is, and one that an older version began, stopped right after its first validation, resumed."""
+    folder = tmp_path_factory.mktemp("runs")
+    whole, broken = folder / "whole", folder / "broken"
+    command = ("train", recipe_file, "--data", corpus_folder, "--set", "train.checkpoint_minutes=60")
+    rheostat(*command, "-o", whole)
+    stop_at(int(log(whole, "valid")[0]["step"]), *command, "-o", broken)
+    make_older(broken / "checkpoint.pt", "from_digest", "vocabulary_digest")
+    (broken / ".model.safetensors.partial").write_bytes(b"what a kill left")
+    rheostat("train", "--resume", "-o", broken)
+    return whole, broken
+
+
+def test_a_run_that_an_older_version_began_is_gone_on_with(whole_and_older: tuple[Path, Path]) -> None:
+    whole, broken = whole_and_older
+    assert_same_weights(whole, broken)
+    for event in ("train", "valid"):
+        assert [entry["loss"] for entry in log(broken, event)] == [entry["loss"] for entry in log(whole, event)]
+    names = {"checkpoint.pt", "log.jsonl", "model.safetensors", "tensorboard"}
+    assert {path.name for path in broken.iterdir()} == names
+
+
+def test_tensorboard_keeps_the_validation_that_a_run_was_stopped_after(whole_and_older: tuple[Path, Path]) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for folder in whole_and_older:
+        events = EventAccumulator(str(folder / "tensorboard"))
+        events.Reload()
+        assert [event.step for event in events.Scalars("valid/loss")] == [e["step"] for e in log(folder, "valid")]
+
+
+def test_the_model_of_a_resumed_run_says_what_it_was_made_of(
+    whole_and_older: tuple[Path, Path], corpus_folder: Path
+) -> None:
+    for folder in whole_and_older:
+        with open_model(folder / "model.safetensors") as file:
+            assert file.description.provenance["asked"] == {"data": [str(corpus_folder)]}
+
+
+def test_a_resumed_run_wants_the_words_that_it_began_with(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path
+) -> None:
+    data, out = shutil.copytree(corpus_folder, tmp_path / "text"), tmp_path / "run"
+    stop_at(2, "train", recipe_file, "--data", data, "-o", out, "--set", "train.steps=4")
+    text = (data / "train.txt").read_text()
+    more, other_order = text + "two newcomers .\n", text + "eve hides the doors .\n" * 500
+    for changed in (more, other_order):
+        (data / "train.txt").write_text(changed)
+        with pytest.raises(CheckpointError, match="other words, or in another order, than when the run began"):
+            rheostat("train", "--resume", "-o", out)
+    make_older(out / "checkpoint.pt", "from_digest", "vocabulary_digest")
+    (data / "train.txt").write_text(more)
+    with pytest.raises(CheckpointError, match="its corpus is another now"):
+        rheostat("train", "--resume", "-o", out)
+    (data / "train.txt").write_text(text)
+    rheostat("train", "--resume", "-o", out)
+
+
+def test_a_resumed_run_wants_the_weights_that_it_began_with(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path
+) -> None:
+    start, out = write_tiny(tmp_path / "start.safetensors"), tmp_path / "run"
+    stop_at(2, "train", recipe_file, "--data", corpus_folder, "--from", start, "-o", out, "--set", "train.steps=4")
+    write_tiny(start, weights=make_weights(TINY["qrnn"], seed=1))
+    with pytest.raises(CheckpointError, match=r"start\.safetensors has other weights than when the run began"):
+        rheostat("train", "--resume", "-o", out)
+    write_tiny(start)
+    rheostat("train", "--resume", "-o", out)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["train.checkpoint_minutes=60"],  # validation finds it
+        ["train.checkpoint_minutes=0.0", "train.clip=0.0", "regularization.activation=1e9"],  # a checkpoint does
+    ],
+)
+def test_a_run_that_diverges_is_an_error_and_leaves_neither_checkpoint_nor_model(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path, changes: list[str]
+) -> None:
+    always = ["train.steps=5", "train.optimizer=sgd", "train.schedule=constant", "train.learning_rate=1e38"]
+    options = [part for change in always + changes for part in ("--set", change)]
+    with pytest.raises(RheostatError, match=r"became .*; start anew with a lower train\.learning_rate"):
+        rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *options)
+    assert {path.name for path in (tmp_path / "run").iterdir()} <= {"log.jsonl", "tensorboard"}
+
+
 def test_ctrl_c_saves_and_says_how_to_resume(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     command = [*TRAIN, str(recipe_file), "--data", str(corpus_folder), "-o", str(out), "--set", "train.epochs=500"]
@@ -135,6 +228,7 @@ def test_each_process_draws_its_own_dropout(corpus_folder: Path, recipe_file: Pa
     ranks = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["ranks"]
     assert len(ranks) == 2
     assert not torch.equal(ranks[0]["random"]["cpu"], ranks[1]["random"]["cpu"])
+    assert ranks[0]["log_loss"] != ranks[1]["log_loss"]  # each goes on with its own
 
 
 @pytest.mark.parametrize("cell", ["lstm", "skip-lstm"])
@@ -149,6 +243,15 @@ def test_baselines_train_in_the_same_trainer(
     assert json.loads(answer)["valid_perplexity"] < 8
     with open_model(tmp_path / "run" / "model.safetensors") as file:
         assert file.shape.cell == cell
+
+
+@pytest.mark.filterwarnings("ignore::rheostat.errors.RheostatWarning")
+def test_an_lstm_trains_also_where_its_kernel_lacks_the_precision(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path
+) -> None:
+    changes = ["model.cell=lstm", "model.windows=[]", "train.precision=bf16-always", "train.steps=2"]
+    options = [part for change in changes for part in ("--set", change)]
+    rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *options)
 
 
 def test_splits_are_chosen_from_the_counts_of_the_corpus(
@@ -215,6 +318,8 @@ def test_a_folder_with_a_run_is_not_written_over(corpus_folder: Path, recipe_fil
         (["{recipe}", "--data", "{data}", "--set", "train.batch_size=100000"], "too few"),
         (["{recipe}"], "--data"),
         (["{recipe}", "--data", "{data}", "--set", "model.softmax_splits=[900]"], "softmax_splits"),
+        (["{recipe}", "--data", "{data}", "--set", "model.cell=lstm"], "model: windows (2, 1) of cell lstm"),
+        (["{recipe}", "--data", "{data}", "--set", "train.steps=-1"], "steps is -1"),
         (["{recipe}", "--data", "{data}", "--from", "{tmp}/absent"], "absent"),
     ],
 )

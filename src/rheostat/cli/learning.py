@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 from collections.abc import Callable, Mapping
@@ -20,9 +21,10 @@ Learn = Callable[["Texts", Path, RunBar], "Learnt"]
 
 
 def learn_and_store(file: ModelFile, data: str, out: Path, jobs: Mapping[str, Learn]) -> list[OperatingPoint]:
-    """Learn each point in a folder beside `out`, then write `out` with all of them and remove the folder.
+    """Learn each point in a folder of its own beside `out`, then write `out` with all of them and remove the folders.
 
-    Stopped in between, the same command goes on where it was: finished runs are found finished.
+    Stopped in between, the same command goes on where it was: finished runs are found finished. Runs of other commands
+    that write to `out` may lie beside them, and are left alone.
     """
     from rheostat.pruning.run import read_texts
     from rheostat.training.trainer import InterruptedRunError
@@ -37,7 +39,10 @@ def learn_and_store(file: ModelFile, data: str, out: Path, jobs: Mapping[str, Le
             sys.exit(INTERRUPTED)
     points = [result.point for result in learnt]
     repack(file, out, add_rankings=[result.ranking for result in learnt if result.ranking], add_points=points)
-    shutil.rmtree(runs, ignore_errors=True)
+    for name in jobs:
+        shutil.rmtree(runs / name, ignore_errors=True)
+    with contextlib.suppress(OSError):  # not empty: another command's
+        runs.rmdir()
     return points
 
 

@@ -99,6 +99,8 @@ def learn_gates(
 
     if not data or not (knobs or strength):
         raise OperatingPointError("l0 learns a point for each --knob (or --strength) and needs --data to learn on")
+    if not all(value > 0 for value in strength or []):
+        raise OperatingPointError(f"--strength got {strength}; expected positive numbers, or --knob to have λ found")
     wanted = [("knob", value) for value in knobs] + [("strength", value) for value in strength or []]
     jobs: dict[str, Learn] = {}
     with open_model(model) as file:

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from rheostat.cli.console import INTERRUPTED, messages, print_json
 from rheostat.errors import RecipeError
 from rheostat.metrics import Quality, perplexity
+from rheostat.model_file import open_model
 from rheostat.recipe import read_recipe, recipe_names
 
 if TYPE_CHECKING:
@@ -81,10 +82,14 @@ def train(
 
 def _report(out: Path, progress: RunProgress, json: bool) -> None:
     model, best = out / "model.safetensors", perplexity(progress.best_loss)
+    with open_model(model) as file:
+        shares = file.description.provenance["run"].get("valid_over_shares", [])
     if json:
-        print_json({"model": str(model), "epochs": progress.epoch, "steps": progress.step, "valid_perplexity": best})
-    else:
-        print(f"{model}: valid perplexity {best:.2f} after {progress.epoch} epochs, {progress.step} steps")
+        figures = {"model": str(model), "epochs": progress.epoch, "steps": progress.step, "valid_perplexity": best}
+        print_json({**figures, "valid_over_shares": shares} if shares else figures)
+        return
+    widths = f" over {' '.join(f'{share:.0%}' for share in shares)} of the FLOPs together," if shares else ""
+    print(f"{model}: valid perplexity {best:.2f}{widths} after {progress.epoch} epochs, {progress.step} steps")
 
 
 def _report_untrained(model: Path, json: bool) -> None:

@@ -67,7 +67,9 @@ class GateConfig:
             raise ValueError(f"knob is {self.knob}; expected a share of the FLOPs in (0, 1]")
         if self.strength < 0:
             raise ValueError(f"strength is {self.strength}; expected a positive number, or 0 to have it found")
-        if not 0 <= self.polish < 1 - self.path:
+        if not 0 < self.path <= 1:
+            raise ValueError(f"path is {self.path}; expected a share of the run in (0, 1]")
+        if self.polish and not 0 < self.polish < 1 - self.path:
             raise ValueError(f"polish is {self.polish}; expected less than what path leaves, {1 - self.path:g}")
 
 
@@ -143,7 +145,7 @@ class GateLoss(LanguageModelLoss):
     def keep(self) -> list[Indices]:
         """The filters to keep: those chosen, or those that would be chosen now."""
         if self.is_chosen:
-            return [kept.nonzero(as_tuple=True)[0].numpy().astype(np.int32) for kept in self.kept]
+            return [kept.nonzero(as_tuple=True)[0].cpu().numpy().astype(np.int32) for kept in self.kept]
         config = self._controller.config
         return filters_to_keep(list(self.log_alpha), self.model.shape, None if config.strength else config.knob)
 
@@ -162,7 +164,7 @@ class GateLoss(LanguageModelLoss):
             share = self.model.shape.flops_fraction(widths)
             strength = self._controller.strength(self.integral, share, float(self.clock) / self._steps)
             self.clock.add_(1)
-        return strength * (self._prices(widths) * expected).sum()
+        return strength * (self._prices(widths).to(expected.device) * expected).sum()
 
     def _prices(self, widths: Sequence[int]) -> Tensor:
         """What an open filter of each layer costs: one, as in the paper, where the strength is fixed; else its FLOPs.
@@ -255,7 +257,7 @@ class GateTraining:
         return self._evaluator.quality(self.point(), self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        repack(self.file, path, add_rankings=[self.ranking()], add_points=[self.point()])
+        repack(self.file, path, add_rankings=[self.ranking()], add_points=[self.point()], alone=True)
 
     def ranking(self) -> Ranking:
         return self.module.ranking(f"gates-{self.position}")

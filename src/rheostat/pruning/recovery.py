@@ -119,7 +119,7 @@ class UpdateTraining:
         return self._evaluator.quality(self.point(), self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        repack(self.file, path, add_points=[self.point()])
+        repack(self.file, path, add_points=[self.point()], alone=True)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

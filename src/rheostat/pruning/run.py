@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 
 from rheostat.corpus import CorpusConfig, load_split
 from rheostat.errors import CheckpointError
-from rheostat.model_file import ModelFile
+from rheostat.model_file import ModelFile, open_model
 from rheostat.operating_point import OperatingPoint, Ranking
 from rheostat.pruning.l0 import GateConfig, GateTraining
 from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
@@ -63,6 +64,14 @@ class Texts:
     train: np.ndarray
     valid: np.ndarray
 
+    def digest(self) -> str:
+        """Tells texts apart: of their ids, whatever the files were called."""
+        hash = blake2b(digest_size=8)
+        for ids in (self.train, self.valid):
+            hash.update(f"{ids.dtype.str} {ids.shape} ".encode())
+            hash.update(np.ascontiguousarray(ids).data)
+        return hash.hexdigest()
+
 
 def read_texts(file: ModelFile, data: str, progress: Callable[[str, float], None]) -> Texts:
     config = CorpusConfig(tokenizer=file.tokenizer)
@@ -77,10 +86,11 @@ def recover(
 ) -> Learnt:
     """Train the update of a point; the point with it."""
     recipe = fill(RecoveryRecipe, tables)
-    precision = _prepare(file, recipe.train)
-    task = UpdateTraining(file, point, recipe.update, recipe.regularization, texts.valid, precision)
-    asked = {"point": point.name, "recipe": asdict(recipe)}
-    _train(task, texts, recipe.train, folder, reporter, asked)
+    filters = replace(point, updates=None).digest  # recovery starts from the cut itself, whatever the point had
+    asked = {"point": point.name, "filters": filters, "recipe": asdict(recipe)}
+    run = _open(folder, asked, file, texts, recipe.train)
+    task = UpdateTraining(file, point, recipe.update, recipe.regularization, texts.valid, run.precision)
+    _train(task, texts, recipe.train, run, reporter)
     return _result(folder, point.name)
 
 
@@ -89,42 +99,55 @@ def learn_gates(file: ModelFile, tables: Mapping[str, Any], texts: Texts, folder
     recipe = fill(GateRecipe, tables)
     if not recipe.train.steps:
         raise CheckpointError("the recipe has no train.steps; gates follow a path of a known number of steps")
-    precision = _prepare(file, recipe.train)
-    task = GateTraining(file, recipe.gates, recipe.regularization, recipe.train.steps, texts.valid, precision)
-    _train(task, texts, recipe.train, folder, reporter, {"recipe": asdict(recipe)})
+    run = _open(folder, {"recipe": asdict(recipe)}, file, texts, recipe.train)
+    task = GateTraining(file, recipe.gates, recipe.regularization, recipe.train.steps, texts.valid, run.precision)
+    _train(task, texts, recipe.train, run, reporter)
     return _result(folder, task.point().name, task.ranking().name)
 
 
-def _prepare(file: ModelFile, config: TrainConfig) -> str:
+@dataclass(frozen=True)
+class _Run:
+    """A run that is about to begin, or to be gone on with; `asked` travels in its checkpoint."""
+
+    folder: RunFolder
+    asked: Mapping[str, Any]
+    precision: str
+    resume: bool
+
+
+def _open(folder: Path, asked: Mapping[str, Any], file: ModelFile, texts: Texts, config: TrainConfig) -> _Run:
+    """The run in this folder, if it is the one that is asked for; else a new one. Sets threads and the seed."""
+    run_folder = RunFolder(folder)
+    saved = run_folder.load() if run_folder.checkpoint.exists() else {}
+    asked = {**asked, "model": file.weights_digest(), "text": texts.digest()}
+    before = dict(saved.get("recipe", {}))
+    settled = before.pop("precision", None)
+    # A run that an older version began says less of itself: what it does not say cannot differ.
+    if others := [name for name in before if before[name] != asked.get(name)]:
+        raise CheckpointError(
+            f"{folder} holds a run that was asked for differently, with another {' and '.join(others)}; "
+            "remove it to start anew"
+        )
+    if not saved:
+        shutil.rmtree(folder, ignore_errors=True)
+    run_folder.create(resume=bool(saved))
     keep_freed_memory()
-    use_threads(sensible_threads(2 * file.shape.flops * config.batch_size * config.sequence_length))
+    step_flops = 2 * file.shape.flops * config.batch_size * config.sequence_length
+    # Settled when the run began: going on, it must not be chosen anew.
+    use_threads(saved["threads"] if saved else sensible_threads(step_flops))
+    precision = settled or usable_precision(config.precision, make_fabric().device)
     torch.manual_seed(config.seed)  # of the start, which a random update is drawn from
-    return usable_precision(config.precision, make_fabric().device)
+    return _Run(run_folder, {**asked, "precision": precision}, precision, bool(saved))
 
 
 def _train(
-    task: UpdateTraining | GateTraining,
-    texts: Texts,
-    config: TrainConfig,
-    folder: Path,
-    reporter: Reporter,
-    asked: Mapping[str, Any],
+    task: UpdateTraining | GateTraining, texts: Texts, config: TrainConfig, run: _Run, reporter: Reporter
 ) -> None:
-    run_folder = RunFolder(folder)
-    resume = run_folder.checkpoint.exists()
-    if resume and run_folder.load()["recipe"] != asked:
-        raise CheckpointError(f"{folder} holds a run that was asked for differently; remove it to start anew")
-    if not resume:
-        shutil.rmtree(folder, ignore_errors=True)
-    run_folder.create(resume)
     fabric = make_fabric()
     fabric.launch()
-    trainer = Trainer(task, texts.train, config, run_folder, fabric, reporter, asked)
-    trainer.run(resume)
+    Trainer(task, texts.train, config, run.folder, fabric, reporter, run.asked).run(run.resume)
 
 
 def _result(folder: Path, point: str, ranking: str | None = None) -> Learnt:
-    from rheostat.model_file import open_model
-
     with open_model(RunFolder(folder).model) as learnt:
         return Learnt(learnt.point(point), learnt.ranking(ranking) if ranking else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -11,6 +12,19 @@ from rheostat.shape import Cell, ModelShape
 from rheostat.splits import query_splits
 from rheostat.training.graded import GradedConfig
 from rheostat.training.regularization import RegularizationConfig
+
+# Of `[train]`: names of numbers, none of which may be below 0 or without an end.
+NOT_NEGATIVE = (
+    "steps",
+    "seed",
+    "decay_factor",
+    "weight_decay",
+    "clip",
+    "nonmonotone_interval",
+    "average_from",
+    "patience",
+    "checkpoint_minutes",
+)
 
 Optimizer = Literal["nt-asgd", "sgd", "adam", "adamw"]
 
@@ -46,7 +60,13 @@ class ModelConfig:
         return replace(self, softmax_splits=splits, softmax_tails=0)
 
     def shape(self, vocabulary_size: int) -> ModelShape:
-        """The shape of this model with a vocabulary of that size."""
+        """The shape of this model with a vocabulary of that size; ValueError if there is no such model."""
+        shape = self._solved(vocabulary_size)
+        shape.check()
+        return shape
+
+    def _solved(self, vocabulary_size: int) -> ModelShape:
+        """With the hidden size that was given, or the one that the number of parameters asks for."""
         if any(not 0 < split < vocabulary_size for split in self.softmax_splits):
             raise ValueError(
                 f"softmax_splits {self.softmax_splits} do not lie inside a vocabulary of {vocabulary_size}"
@@ -102,8 +122,14 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if min(self.epochs, self.batch_size, self.sequence_length) < 1:
             raise ValueError("epochs, batch_size and sequence_length must be at least 1")
-        if self.learning_rate <= 0:
+        if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate is {self.learning_rate}; expected a positive number")
+        for name in NOT_NEGATIVE:
+            value = getattr(self, name)
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} is {value}; expected 0 or more")
+        if not 0 <= self.warmup < 1:
+            raise ValueError(f"warmup is {self.warmup}; expected a share of the run in [0, 1)")
         if not 0 <= self.graded < 1:
             raise ValueError(f"graded is {self.graded}; expected the smallest share of the FLOPs to train, or 0")
 

@@ -1,4 +1,4 @@
-"""Quality of a torch model on a text, by the protocol of `rheostat.metrics`; and its next words.
+"""Quality of a torch model on a text, by the protocol of `rheostat.metrics`.
 
 One stream, in stretches long enough for the matrix products to run at full rate; the state is carried from stretch to
 stretch, so that the length of a stretch changes nothing. Used while training, on whatever device the model is on.
@@ -55,17 +55,6 @@ def _count_block(model: LanguageModel, hidden: Tensor, targets: Tensor, count: Q
     size = block_size(output.head_size)
     for block, wanted in zip(hidden.split(size), targets.split(size), strict=True):
         count.add(adaptive_softmax.scores(block, output), wanted)
-
-
-@torch.inference_mode()
-def next_words(model: LanguageModel, ids: list[int], k: int, excluded: list[int]) -> list[tuple[int, float]]:
-    """The k most probable next words after `ids`, with their probabilities; `excluded` ids are never among them."""
-    text = torch.tensor(ids, device=model.embedding.weight.device)[:, None]
-    outputs = model(text, model.initial_state(1))
-    probabilities = model.log_probabilities(outputs.dropped[-1])[0].exp()
-    probabilities[excluded] = 0
-    best = probabilities.topk(min(k, len(probabilities) - len(excluded)))
-    return list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
 
 
 class PointEvaluator:

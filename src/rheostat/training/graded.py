@@ -56,12 +56,19 @@ class GradedConfig:
     def __post_init__(self) -> None:
         if self.widths < 1:
             raise ValueError(f"widths is {self.widths}; expected at least 1 narrower prefix a step")
+        if min(self.dropout, self.weight) < 0:
+            raise ValueError(f"dropout is {self.dropout}, weight {self.weight}; expected no negative number")
         if any(taper < 0 for taper in self.taper):
             raise ValueError(f"taper is {list(self.taper)}; expected no negative number")
         if not 0 <= self.anchor < 1 or (self.anchor and self.teacher != "start"):
             raise ValueError(f'anchor is {self.anchor}; expected a share in [0, 1), with teacher = "start"')
         if not 0 <= self.distill <= 1:
             raise ValueError(f"distill is {self.distill}; expected a share of the target in [0, 1]")
+
+    @property
+    def readers(self) -> int:
+        """Widths that the texts of a batch are dealt out to; where it is its own teacher, the full one reads all."""
+        return self.widths + (self.teacher == "start")
 
 
 def sorted_ranking(ranking: Ranking) -> Ranking:
@@ -151,10 +158,13 @@ class GradedLoss(LanguageModelLoss):
 
 
 def deal(shares: Sequence[float], texts: int) -> list[tuple[slice, float]]:
-    """Which texts of the batch are read at which share of the FLOPs: as many by each, none twice."""
-    count = min(len(shares), texts)
-    bounds = [texts * part // count for part in range(count + 1)]
-    return [(slice(first, last), share) for share, (first, last) in zip(shares, pairwise(bounds), strict=False)]
+    """Which texts of the batch are read at which share of the FLOPs: as many by each, none twice.
+
+    Drawn anew each time, since a column of the batch is one part of the whole text: every share is to read all of it.
+    """
+    bounds = [texts * part // len(shares) for part in range(len(shares) + 1)]
+    parts = [slice(first, last) for first, last in pairwise(bounds)]
+    return [(parts[part], share) for part, share in zip(torch.randperm(len(parts)).tolist(), shares, strict=True)]
 
 
 def prefix_state(state: State, point: OperatingPoint, texts: slice) -> State:
@@ -174,6 +184,11 @@ def prefix_state(state: State, point: OperatingPoint, texts: slice) -> State:
 def _scaled(regularization: RegularizationConfig, factor: float) -> RegularizationConfig:
     names = [name for name in vars(regularization) if name.startswith("dropout") or name == "weight_drop"]
     return replace(regularization, **{name: min(factor * getattr(regularization, name), 0.95) for name in names})
+
+
+def validated_shares(smallest: float) -> tuple[float, ...]:
+    """Shares of the FLOPs at which a graded model is validated: the full width, the smallest and the one between."""
+    return 1.0, (1 + smallest) / 2, smallest
 
 
 class GradedTraining(WeightTraining):
@@ -200,9 +215,9 @@ class GradedTraining(WeightTraining):
         self._anchor = config.anchor
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
-        """Over the full width, the smallest and the one between, together: the knob is judged as a whole."""
+        """Over several widths together: the knob is judged as a whole."""
         count = QualityCount()
-        positions = (1.0, (1 + self._smallest) / 2, self._smallest)
+        positions = validated_shares(self._smallest)
         with torch.no_grad(), self._anchored():
             for done, share in enumerate(positions):
 
@@ -215,7 +230,8 @@ class GradedTraining(WeightTraining):
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
         with self._anchored():
-            self._write(self.model, path, run, [self._ranking])
+            shares = list(validated_shares(self._smallest))
+            self._write(self.model, path, {**run, "valid_over_shares": shares}, [self._ranking])
 
     @contextmanager
     def _anchored(self) -> Iterator[None]:

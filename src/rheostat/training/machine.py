@@ -13,6 +13,7 @@ import warnings
 import torch
 
 from rheostat.errors import RheostatWarning
+from rheostat.training.lstm import LstmLayer
 
 # glibc's names for mallopt (malloc.h)
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
@@ -52,11 +53,16 @@ def sensible_threads(step_flops: int) -> int:
     return 1 if step_flops < SMALL_STEP_FLOPS else torch.get_num_threads()
 
 
-def usable_precision(wanted: str, device: torch.device) -> str:
-    """The precision to train in: fp32 with a warning where bf16 products fail or, unless forced, are slower."""
+def usable_precision(wanted: str, device: torch.device, *, lstm: bool = False) -> str:
+    """The precision to train in: fp32 with a warning where bf16 products fail or, unless forced, are slower.
+
+    lstm: the model has LSTM layers, whose kernel is torch's own and may lack bf16 where products have it.
+    """
     if wanted == "fp32":
         return wanted
     try:
+        if lstm:
+            _try_lstm(device)
         narrow = _product_seconds(torch.bfloat16, device)
     except RuntimeError as error:
         reason = f"this machine refuses bf16 products ({str(error).splitlines()[0]})"
@@ -80,6 +86,15 @@ def _product_seconds(dtype: torch.dtype, device: torch.device, size: int = 1024)
         float((product.t() @ left).sum())  # waits for an accelerator too
         seconds.append(time.perf_counter() - start)
     return min(seconds)
+
+
+def _try_lstm(device: torch.device) -> None:
+    """Raises RuntimeError where a step of an LSTM cannot be made in bf16."""
+    with torch.random.fork_rng(devices=[]):  # see _private_generator
+        layer = LstmLayer(8, 8).to(device)
+    with torch.autocast(device.type, dtype=torch.bfloat16):
+        hidden, _ = layer(torch.zeros(2, 1, 8, device=device), layer.initial_state(1))
+    hidden.sum().backward()
 
 
 def _private_generator(device: torch.device) -> torch.Generator:

@@ -6,12 +6,15 @@ and the two activation penalties. Every function is the identity, or zero, at st
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+PENALTIES = ("activation", "temporal_activation")
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,13 @@ class RegularizationConfig:
     weight_drop: float = 0.0  # QRNN: the stacked matrix; LSTM: hidden to hidden
     activation: float = 0.0  # α: mean square of the dropped last output
     temporal_activation: float = 0.0  # β: mean square of its change from step to step
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if name in PENALTIES and not 0 <= value < math.inf:
+                raise ValueError(f"{name} is {value}; expected the weight of a penalty, 0 or more")
+            if name not in PENALTIES and not 0 <= value < 1:
+                raise ValueError(f"{name} is {value}; expected a probability in [0, 1)")
 
 
 NO_REGULARIZATION = RegularizationConfig()

@@ -29,12 +29,15 @@ class RunFolder:
         """Make the folder; refuse to write over another run unless it is to be resumed."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file; expected a folder for the run (choose another -o)")
-        if resume and not self.checkpoint.exists():
+        if self.checkpoint.exists():
+            if not resume:
+                raise CheckpointError(
+                    f"{self.path} holds a run already; add --resume to go on with it, or choose another -o"
+                )
+        elif self.model.exists():
+            raise CheckpointError(f"{self.path} holds a model and no checkpoint; remove it, or choose another -o")
+        elif resume:
             raise CheckpointError(f"{self.path} holds no checkpoint to resume from; start without --resume")
-        if not resume and (self.checkpoint.exists() or self.model.exists()):
-            raise CheckpointError(
-                f"{self.path} holds a run already; add --resume to go on with it, or choose another -o"
-            )
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -21,7 +21,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from rheostat.errors import CheckpointError, RecipeError, RheostatError
-from rheostat.metrics import Quality
+from rheostat.metrics import Quality, perplexity
 from rheostat.training.batches import Batches, draw_length
 from rheostat.training.configuration import TrainConfig
 from rheostat.training.language_model import detach
@@ -181,14 +181,15 @@ class Trainer:
     def _validate(self) -> None:
         """On the first process; the others wait for its verdict, so that all decide alike."""
         progress, quality = self.progress, None
-        if self.fabric.is_global_zero:
-            with self._average.in_place():
+        with self._average.in_place():
+            if self.fabric.is_global_zero:
                 quality = self.task.validate(self.reporter.validating)
-                improved = quality.loss < progress.best_loss
-                if improved or self.task.keeps_last:
-                    self.task.save(self.folder.model, self._run_so_far(quality))
-        loss = self.fabric.broadcast(quality.loss if quality else None)
-        assert loss is not None
+            loss = self.fabric.broadcast(quality.loss if quality else None)
+            assert loss is not None
+            self._require_finite("perplexity in validation", perplexity(loss))
+            improved = loss < progress.best_loss
+            if quality and (improved or self.task.keeps_last):
+                self.task.save(self.folder.model, self._run_so_far(quality))
         progress.losses.append(loss)
         if quality:
             self._log_validation(quality)
@@ -216,7 +217,7 @@ class Trainer:
         self.folder.cut_log(self.progress.step)
         from torch.utils.tensorboard import SummaryWriter
 
-        self._tensorboard = SummaryWriter(self.folder.path / "tensorboard", purge_step=self.progress.step)
+        self._tensorboard = SummaryWriter(self.folder.path / "tensorboard", purge_step=self.progress.step + 1)
 
     def _log_step(self, loss: Tensor, tokens: int, rate: float) -> None:
         self._log_loss += loss * tokens
@@ -224,17 +225,20 @@ class Trainer:
         if self.progress.step % LOG_STEPS:
             return
         mean = float(self._all_reduce(self._log_loss, "mean")) / self._log_tokens
-        if not math.isfinite(mean):
-            raise RheostatError(
-                f"the loss became {mean} at step {self.progress.step}; lower train.learning_rate and resume from "
-                f"the last checkpoint in {self.folder.path}, or start anew"
-            )
+        self._require_finite("loss", mean)
         speed = self._log_tokens / max(time.monotonic() - self._log_started, 1e-9)
         self._log_loss.zero_()
         self._log_tokens, self._log_started = 0, time.monotonic()
         if self.fabric.is_global_zero:
             self._write_log("train", {"loss": mean, "rate": rate, "tokens_per_second": round(speed, 1)})
             self.reporter.step(self.progress, self._share_done(), mean, speed)
+
+    def _require_finite(self, what: str, value: float) -> None:
+        """A run that has lost its way ends here: going on with the same recipe would lose it again."""
+        if not math.isfinite(value):
+            raise RheostatError(
+                f"the {what} became {value} at step {self.progress.step}; start anew with a lower train.learning_rate"
+            )
 
     def _log_validation(self, quality: Quality) -> None:
         averaged = {"averaged_steps": self._average.steps}
@@ -250,8 +254,15 @@ class Trainer:
     # Checkpoints
 
     def _save(self) -> None:
-        mine = {"random": _random_state(self.fabric.device), "state": [list(layer) for layer in self._state]}
+        mine = {
+            "random": _random_state(self.fabric.device),
+            "state": [list(layer) for layer in self._state],
+            "log_loss": float(self._log_loss),
+        }
         ranks = self._gather(mine)
+        self._require_finite("loss", sum(rank["log_loss"] for rank in ranks))
+        # What the last step made of the weights shows in the loss only at the next one.
+        self._require_finite("sum of all weights", sum(float(p.detach().sum()) for p in self._parameters.values()))
         if self.fabric.is_global_zero:
             self.folder.save(
                 {
@@ -261,7 +272,7 @@ class Trainer:
                     "parameters": {name: parameter.detach() for name, parameter in self._parameters.items()},
                     "optimizer": self._optimizer.state_dict(),
                     "average": self._average.state_dict(),
-                    "log": (float(self._log_loss), self._log_tokens),
+                    "log_tokens": self._log_tokens,
                     "ranks": ranks,
                 }
             )
@@ -275,13 +286,21 @@ class Trainer:
             )
         with torch.no_grad():
             for name, parameter in self._parameters.items():
-                parameter.copy_(saved["parameters"][name])
+                stored = saved["parameters"][name]
+                if stored.shape != parameter.shape:
+                    raise CheckpointError(
+                        f"the checkpoint has {name} of {tuple(stored.shape)} where the model has "
+                        f"{tuple(parameter.shape)}: its corpus is another now; put back what it was, or start anew"
+                    )
+                parameter.copy_(stored)
         self._optimizer.load_state_dict(saved["optimizer"])
         self._average.load_state_dict(saved["average"])
         self.progress = Progress(**saved["progress"])
-        log_loss, self._log_tokens = saved["log"]
-        self._log_loss.fill_(log_loss)
         mine = ranks[self.fabric.global_rank]
+        # Checkpoints had one "log" for all processes once: the first one's running loss, and the tokens.
+        log_loss, log_tokens = saved["log"] if "log" in saved else (mine["log_loss"], saved["log_tokens"])
+        self._log_loss.fill_(log_loss)
+        self._log_tokens = log_tokens
         layers = zip(self._state, mine["state"], strict=True)
         self._state = tuple(
             type(empty)(*(tensor.to(self.fabric.device) for tensor in layer)) for empty, layer in layers
@@ -296,7 +315,7 @@ class Trainer:
         return everyone
 
     def _agree(self, *flags: bool) -> tuple[bool, ...]:
-        """The flags of the first process, or any process's wish to stop."""
+        """Each flag as all processes see it: up if any of them raised it."""
         if self.fabric.world_size == 1:
             return flags
         wishes = torch.tensor(flags, dtype=torch.float32, device=self.fabric.device)
