@@ -24,7 +24,7 @@ def model_path(name_or_path: str | Path = DEFAULT_MODEL) -> Path:
     """
     name = str(name_or_path)
     bundled = FOLDER / f"{name}.safetensors"
-    if Path(name).name == name and bundled.is_file():
+    if Path(name).name == name and bundled in FOLDER.glob("*.safetensors"):
         return bundled
     if name == DEFAULT_MODEL:
         raise ModelFileError(

@@ -327,14 +327,26 @@ def write_container(path: Path, header: bytes, arrays: Iterable[NDArray[Any]], *
 @contextlib.contextmanager
 def _replacing(path: Path, alone: bool) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` when the block ends, and disappears when it fails."""
-    try:
+    target = check_target(path)
+    with _writing(), replacing(target, alone=alone) as file:
+        yield file
+
+
+def check_target(path: Path) -> Path:
+    """Where a file of that name would be written; an error where it is clear that it cannot be."""
+    with _writing():
         target = Path(os.path.realpath(path))
         if target.is_dir():
             raise problem("a folder", "the name of a file to write", "add a file name")
         if not target.parent.is_dir():
             raise problem(f"no folder {target.parent}", "one to write to", "create it first")
-        with replacing(target, alone=alone) as file:
-            yield file
+        return target
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
     except (OSError, ValueError) as error:
         raise problem(
             f"that it cannot be written ({reason(error)})",

@@ -32,6 +32,7 @@ from rheostat.token_cache import (
     load_json,
     open_cache,
     open_ids,
+    reading,
     reporter,
     stat_text,
     store_json,
@@ -218,7 +219,8 @@ def find_splits(source: Source) -> dict[str, Path]:
     candidates = _candidates(folder)
     for name, paths in candidates.items():
         if len(paths) != 1:
-            raise CorpusError(_wrong_candidates(folder, name, paths))
+            remedy = "Rename the files, or give the three files in the order train, valid, test."
+            raise CorpusError(f"{_wrong_candidates(folder, name, paths)}. {remedy}")
     return {name: paths[0] for name, paths in candidates.items()}
 
 
@@ -227,11 +229,12 @@ def find_split(source: Source, name: str) -> Path:
     _check_split_name(name)
     if not isinstance(source, str | Path):
         return _three_files(source)[name]
-    if Path(source).is_file():
-        return Path(source)
+    with reading(Path(source)):
+        if Path(source).is_file():
+            return Path(source)
     paths = _candidates(Path(source))[name]
     if len(paths) != 1:
-        raise CorpusError(_wrong_candidates(Path(source), name, paths))
+        raise CorpusError(f"{_wrong_candidates(Path(source), name, paths)}. Rename the files.")
     return paths[0]
 
 
@@ -244,31 +247,30 @@ def _three_files(paths: Sequence[Path]) -> dict[str, Path]:
     if len(paths) != len(SPLITS):
         raise CorpusError(f"got {len(paths)} files ({', '.join(map(str, paths))}); expected three: train, valid, test")
     for path in paths:
-        if not path.is_file():
-            raise CorpusError(f"{path} is not a file; expected three texts in the order train, valid, test")
+        with reading(path):
+            if not path.is_file():
+                raise CorpusError(f"{path} is not a file; expected three texts in the order train, valid, test")
     return dict(zip(SPLITS, paths, strict=True))
 
 
 def _candidates(folder: Path) -> dict[str, list[Path]]:
-    if folder.is_file():
-        raise CorpusError(f"{folder} is one file; expected a folder with {_EXPECTED_FILES}, or three files")
-    if not folder.is_dir():
-        raise CorpusError(f"the folder {folder} does not exist; expected {_EXPECTED_FILES} in it")
     candidates: dict[str, list[Path]] = {name: [] for name in SPLITS}
-    for path in sorted(folder.iterdir()):
-        match = _SPLIT_FILE.fullmatch(path.name)
-        if match and path.is_file() and not path.name.startswith("."):
-            candidates[_SPLIT_NAMES[match[1].lower()]].append(path)
+    with reading(folder):
+        if folder.is_file():
+            raise CorpusError(f"{folder} is one file; expected a folder with {_EXPECTED_FILES}, or three files")
+        if not folder.is_dir():
+            raise CorpusError(f"the folder {folder} does not exist; expected {_EXPECTED_FILES} in it")
+        for path in sorted(folder.iterdir()):
+            match = _SPLIT_FILE.fullmatch(path.name)
+            if match and path.is_file() and not path.name.startswith("."):
+                candidates[_SPLIT_NAMES[match[1].lower()]].append(path)
     return candidates
 
 
 def _wrong_candidates(folder: Path, name: str, paths: Sequence[Path]) -> str:
     names = [path.name for path in paths] or sorted(path.name for path in folder.iterdir())
     found = ", ".join(names[:10] + ["…"] * (len(names) > 10)) or "nothing"
-    return (
-        f"{folder} has {len(paths) or 'no'} texts for the split {name}: found {found}; expected "
-        f"{_EXPECTED_FILES}. Rename the files, or give the three files in the order train, valid, test."
-    )
+    return f"{folder} has {len(paths) or 'no'} texts for the split {name}: found {found}; expected {_EXPECTED_FILES}"
 
 
 def _is_chat(source: Source) -> bool:
@@ -357,7 +359,7 @@ def _read_blocks(path: Path, report: Report | None = None) -> Iterator[tuple[int
     size = max(1, stat_text(path).st_size)
     line, done, is_first = 1, 0, True
     held: list[bytes] = []  # what follows the last white space read so far
-    with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         while data := file.read(_BLOCK_BYTES):
             cut = max(data.rfind(b"\n"), data.rfind(b" ")) + 1
             if cut:

@@ -31,6 +31,7 @@ from rheostat.container import (
     show,
     write_container,
 )
+from rheostat.container import check_target as check_container_target
 from rheostat.description import Description, PointEntry, RankingEntry, describe, metadata_of
 from rheostat.errors import ModelFileError, OperatingPointError
 from rheostat.operating_point import Floats, OperatingPoint, Ranking, Update
@@ -383,6 +384,12 @@ def repack(
     with _naming(path):
         tensors = same | encode_all(changed, precision or "float32")
         _write(Path(path), description, tensors, rankings, _with_added(kept_points, add_points), alone)
+
+
+def check_target(path: str | Path) -> None:
+    """Complain of a path that no model file can be written to, before any work is done for it."""
+    with _naming(path):
+        check_container_target(Path(path))
 
 
 @contextlib.contextmanager

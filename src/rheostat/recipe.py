@@ -42,20 +42,20 @@ def read_recipe(name_or_path: str, changes: Sequence[str] = (), stage: str = "tr
 
 
 def _recipe_text(name_or_path: str, stage: str) -> tuple[str, str]:
-    packaged = resources.files("rheostat.recipes") / stage / f"{name_or_path}.toml"
-    if "/" not in name_or_path and packaged.is_file():
+    names = recipe_names(stage)
+    if name_or_path in names:
+        packaged = resources.files("rheostat.recipes") / stage / f"{name_or_path}.toml"
         return packaged.read_text(encoding="utf-8"), f"recipe {name_or_path}"
     path = Path(name_or_path)
-    if not path.is_file():
-        names = recipe_names(stage)
-        raise RecipeError(
-            f"no recipe '{name_or_path}'{_suggestion(name_or_path, names)}; expected one of {', '.join(names)}, "
-            "or the path of a .toml file"
-        )
     try:
-        return path.read_text(encoding="utf-8"), str(path)
+        if path.is_file():
+            return path.read_text(encoding="utf-8"), str(path)
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"cannot read the recipe {path}: {error}") from None
+    raise RecipeError(
+        f"no recipe '{name_or_path}'{_suggestion(name_or_path, names)}; expected one of {', '.join(names)}, "
+        "or the path of a .toml file"
+    )
 
 
 def _apply_change(tables: dict[str, Any], change: str) -> None:
@@ -123,7 +123,10 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
 
 def _convert_scalar(value: Any, hint: type, where: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise RecipeError(f"{where} is a number of {len(str(value))} digits; expected a smaller one") from None
     # bool is a subclass of int; a recipe that says `epochs = true` is a mistake all the same
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise RecipeError(f"{where} is {value!r}; expected {KINDS.get(hint, hint.__name__)}")

@@ -101,7 +101,7 @@ def hash_text(path: Path, cache: Path, progress: Progress | None) -> str:
 def _hash_bytes(path: Path, report: Report | None) -> str:
     digest = blake2b(digest_size=16)
     size, done = max(1, path.stat().st_size), 0
-    with path.open("rb") as file:
+    with reading(path), path.open("rb") as file:
         while data := file.read(_HASH_BLOCK_BYTES):
             digest.update(data)
             done += len(data)
@@ -112,9 +112,21 @@ def _hash_bytes(path: Path, report: Report | None) -> str:
 
 def stat_text(path: Path) -> os.stat_result:
     """Size and time of change of a text; an error where there is none."""
-    if not path.is_file():
-        raise CorpusError(f"{path} is not a file; expected a text file")
-    return path.stat()
+    with reading(path):
+        if not path.is_file():
+            raise CorpusError(f"{path} is not a file; expected a text file")
+        return path.stat()
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """What the system has against reading a text, or looking for one, as an error in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise CorpusError(
+            f"{path} cannot be read ({error.strerror or error}); expected text: check its name and permissions"
+        ) from error
 
 
 def reporter(progress: Progress | None, label: str) -> Report | None:

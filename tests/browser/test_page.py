@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from keyboard_process import Server
+from keyboard_process import Server, write_small
 from make_writing_cases import PATH as WRITING_CASES
 
 from rheostat.keyboard import browser_runtime
@@ -337,6 +337,53 @@ def wait_until_kept(page: Page, *paths: str) -> None:
             return
         page.wait_for_timeout(100)
     raise AssertionError(f"not kept: {kept}")
+
+
+KEPT_POSITIONS = """caches.keys()
+    .then(([name]) => caches.open(name)).then((cache) => cache.keys())
+    .then((requests) => requests.map(({ url }) => /export\\/(\\d+)/.exec(url)?.[1]).filter(Boolean).map(Number))"""
+
+
+def keep_position(page: Page, percent: int, kept: set[int]) -> None:
+    """Have the service worker keep a position, and wait until these are what it has."""
+    address = f"/api/export/{percent}/position.json"
+    page.evaluate(
+        "(address) => navigator.serviceWorker.ready.then(({ active }) => active.postMessage({ keep: [address] }))",
+        address,
+    )
+    wait_for_positions(page, kept)
+
+
+def wait_for_positions(page: Page, wanted: set[int]) -> None:
+    found: set[int] = set()
+    for _ in range(300):
+        found = set(page.evaluate(KEPT_POSITIONS))
+        if found == wanted:
+            return
+        page.wait_for_timeout(100)
+    raise AssertionError(f"kept {sorted(found)}, expected {sorted(wanted)}")
+
+
+def test_the_last_eight_positions_used_are_kept_and_go_with_their_model(
+    model: Path, tmp_path: Path, open_page: OpenPage
+) -> None:
+    server = Server(model)
+    server.start()
+    try:
+        page = open_page(server.address, may_fail=True)
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        first = [100, *range(90, 97)]
+        for number, percent in enumerate(first):
+            keep_position(page, percent, set(first[: number + 1]))
+        keep_position(page, 100, set(first))
+        keep_position(page, 80, {*first, 80} - {90})  # 100 % was kept before 90 %, and used after it
+        server.stop()
+        server.model = write_small(tmp_path / "other.safetensors")
+        server.start()
+        page.reload()
+        wait_for_positions(page, set())
+    finally:
+        server.stop()
 
 
 def test_without_the_browser_runtime_the_page_says_how_to_get_it(open_page: OpenPage) -> None:

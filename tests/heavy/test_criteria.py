@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from conftest import rheostat  # noqa: E402
+
+from models import TINY, write_tiny  # noqa: E402
 from rheostat.errors import OperatingPointError  # noqa: E402
 from rheostat.operating_point import cut, select  # noqa: E402
 from rheostat.pruning import criteria  # noqa: E402
@@ -135,3 +141,16 @@ def test_a_searched_allocation_meets_its_targets_and_loses_no_more_than_the_unif
 def test_a_search_without_a_budget_is_refused(model: LanguageModel) -> None:
     with pytest.raises(OperatingPointError, match="budget"):
         search_allocation(rank(Subject(model), "random"), SHAPE, [0.5], lambda point: 0.0, budget=1)
+
+
+def test_json_tells_the_ranking_that_was_stored(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "tiny.safetensors")
+    told = json.loads(rheostat("prune", path, "--criterion", "random", "--seed", 7, "-o", path, "--json"))
+    filters = list(TINY["qrnn"].hidden_sizes)
+    assert told["ranking"] == {"name": "random", "criterion": "random", "seed": 7, "filters": filters}
+
+
+def test_an_unknown_criterion_names_all_that_there_are(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "tiny.safetensors")
+    with pytest.raises(OperatingPointError, match=r"no criterion 'nope'; expected one of random, .*, l0$"):
+        rheostat("prune", path, "--criterion", "nope", "-o", path)

@@ -362,6 +362,18 @@ def test_the_command_prints_json_and_writes_the_same(model: Path, tmp_path: Path
     assert all(row["resident_bytes"] > row["model_bytes"] for row in printed["rows"])
 
 
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_what_was_measured_is_shown_even_if_it_cannot_be_written(
+    flags: list[str], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latency, "resident_memory", lambda *_: None)
+    (tmp_path / "file").write_text("")
+    options = ["--queries", "2", "--warm-up", "0", "--meter", "none", "--threads", "1", *flags]
+    answer = CliRunner().invoke(app, ["bench", str(model), *options, "-o", str(tmp_path / "file" / "bench.json")])
+    assert isinstance(answer.exception, RheostatError) and "what it held is intact" in str(answer.exception)
+    assert json.loads(answer.stdout)["rows"] if flags else "100.0%" in answer.stdout
+
+
 def test_the_command_shows_a_table(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "resident_memory", lambda *_: None)
     printed = run(model, "--queries", 6, "--warm-up", 0, "--meter", "none", "--threads", 1)

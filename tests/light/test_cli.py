@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.main import get_command
 
 import rheostat
+from models import GOLDEN
 from rheostat.cli import app, main
+from rheostat.cli.console import print_json
 
+LONG_NAME = "x" * 300  # longer than any file system has them
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
 
 
@@ -44,6 +48,13 @@ def test_every_help_ends_with_an_example(
         (["pack", "absent.safetensors", "-o", "x"], "absent.safetensors"),
         (["train"], "no recipe given"),
         (["train", "ptb", "--resume"], "keeps its recipe"),
+        (["train", LONG_NAME], "too long"),
+        (["inspect", LONG_NAME], "too long"),
+        (["bench", "--data", LONG_NAME], "too long"),
+        (["suggest", "hi", "--threads", "99999"], "this machine has"),
+        (["prune", "m", "--knob", "0.8", "-o", "x"], "--knob without --search or --criterion l0"),
+        (["prune", "m", "--set", "train.steps=1", "--strength", "1", "-o", "x"], "--strength, --set without"),
+        (["prune", "m", "-o", "absent/x"], "absent"),
     ],
 )
 def test_a_careless_call_gets_one_line_and_exit_code_1(
@@ -53,6 +64,37 @@ def test_a_careless_call_gets_one_line_and_exit_code_1(
     printed = capsys.readouterr()
     assert printed.out == "" and printed.err.startswith("error: ")
     assert printed.err.count("\n") == 1 and expected in printed.err
+
+
+@pytest.mark.parametrize("flags", [[], ["--debug"]])
+def test_what_the_system_has_against_a_file_is_one_line_too(
+    flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def forbidden(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", "some.safetensors")
+
+    monkeypatch.setattr("rheostat.cli.files.open_model", forbidden)
+    if flags:
+        monkeypatch.setattr(sys, "argv", ["rheostat", *flags, "inspect", "some.safetensors"])
+        with pytest.raises(PermissionError):
+            main()
+    else:
+        assert call(monkeypatch, "inspect", "some.safetensors") == 1
+        assert capsys.readouterr().err == "error: [Errno 13] Permission denied: 'some.safetensors'\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is a Linux thing")
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_full_disk_behind_stdout_is_one_line(flags: list[str]) -> None:
+    command = [sys.executable, "-m", "rheostat", "inspect", str(GOLDEN / "golden-float32.safetensors"), *flags]
+    with Path("/dev/full").open("w") as full:
+        answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (answer.returncode, answer.stderr) == (1, "error: [Errno 28] No space left on device\n")
+
+
+def test_json_is_in_ascii_whatever_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"text": "café, and half a character: \udce9"})
+    assert capsys.readouterr().out == '{"text": "caf\\u00e9, and half a character: \\udce9"}\n'
 
 
 def test_ctrl_c_is_answered_with_one_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -115,8 +115,8 @@ def test_a_missing_split_names_folder_and_files(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=re.escape(expected)):
         find_splits(tmp_path)
     assert find_split(tmp_path, "train").name == "train.txt"
-    with pytest.raises(CorpusError, match="no texts for the split test"):
-        find_split(tmp_path, "test")
+    with pytest.raises(CorpusError, match=r"no texts for the split test.* Rename the files\.$"):
+        find_split(tmp_path, "test")  # a command that wants one split cannot be given three files
 
 
 def test_two_candidates_for_a_split_are_an_error(tmp_path: Path) -> None:
@@ -135,6 +135,30 @@ def test_impossible_sources_are_errors(tmp_path: Path) -> None:
         find_splits([tmp_path, tmp_path, tmp_path])
     with pytest.raises(CorpusError, match="'dev' is not known; expected one of train, valid, test"):
         find_split(tmp_path, "dev")
+
+
+def test_what_cannot_be_looked_for_is_an_error_with_the_systems_reason(tmp_path: Path) -> None:
+    impossible = tmp_path / ("x" * 300)
+    for find in (find_splits, lambda source: find_split(source, "test"), lambda source: find_splits([source] * 3)):
+        with pytest.raises(CorpusError, match=r"cannot be read \(.*too long\)"):
+            find(impossible)
+
+
+def test_a_folder_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", forbidden)  # permissions do not hold back root
+    with pytest.raises(CorpusError, match=r"cannot be read \(Permission denied\)"):
+        find_splits(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that opens and cannot be read is a Linux thing")
+def test_a_text_that_cannot_be_read_is_an_error(cache: Path) -> None:
+    with pytest.raises(CorpusError, match="cannot be read"):
+        list(read_lines(Path("/proc/self/mem"), "ptb"))
+    with pytest.raises(CorpusError, match="cannot be read"):
+        count_words(Path("/proc/self/mem"), "ptb", cache)
 
 
 # --- reading

@@ -68,3 +68,24 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def shown_modules() -> set[str]:
+    """Paths in the tree of docs/pipeline.md; a folder ends with a slash."""
+    tree = next(block for block in blocks(ROOT / "docs" / "pipeline.md", "") if block.startswith("src/rheostat/\n"))
+    shown, folder = set(), ""
+    for indent, name in re.findall(r"^( +)(\S+)", tree, re.MULTILINE):
+        folder = "" if len(indent) == 2 else folder
+        shown.add(folder + name)
+        folder = name if len(indent) == 2 and name.endswith("/") else folder
+    return shown
+
+
+def test_the_tree_of_modules_is_that_of_the_package() -> None:
+    package, shown = ROOT / "src" / "rheostat", shown_modules()
+    assert not [name for name in shown if not (package / name).exists()]
+    listed = {name.partition("/")[0] for name in shown if not name.endswith("/")}  # folders shown file by file
+    for path in package.rglob("*.py"):
+        name = path.relative_to(package).as_posix()
+        as_one_line = {f"{folder.as_posix()}/" for folder in Path(name).parents if folder.as_posix() not in listed}
+        assert name in shown or as_one_line & shown, f"docs/pipeline.md does not show {name}"

@@ -88,6 +88,14 @@ def test_pack_without_options_copies(tmp_path: Path) -> None:
     assert out.read_bytes() == Path(MODEL).read_bytes()
 
 
+def test_pack_reports_the_file_that_it_wrote_even_under_a_bundled_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    summary = json.loads(run("pack", MODEL, "-o", "chat", "--json"))
+    assert summary["file_bytes"] == Path("chat").stat().st_size == Path(MODEL).stat().st_size
+
+
 def test_pack_names_the_precisions_there_are(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="expected one of float32, float16, int8"):
         run("pack", MODEL, "-o", str(tmp_path / "out"), "--precision", "int4")

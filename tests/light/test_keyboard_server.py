@@ -175,6 +175,7 @@ def test_a_model_of_points_alone_is_served_down_to_the_smallest(tmp_path: Path) 
         ({"text": "", "knob": 0}, 422, "can be turned from"),
         ({"text": "", "knob": 1.5}, 422, "can be turned from"),
         ({"text": "", "knob": 1e400}, 422, "can be turned from"),
+        ({"text": "", "knob": 10**401}, 422, "can be turned from"),
         ({"text": "", "k": 0}, 422, "1 to 10"),
         ({"text": "", "k": 11}, 422, "1 to 10"),
         ({"text": "", "k": 1.5}, 422, "1 to 10"),
@@ -349,6 +350,9 @@ def test_the_governor_remembers_nothing_between_requests(client: TestClient) -> 
     [
         {"level": "low"},
         {"level": 2},
+        {"level": 10**401},
+        {"level": 0.5, "time_s": -(10**401)},
+        {"level": 0.5, "previous": {"knob": 10**401}},
         {"level": 0.5, "charging": "yes"},
         {"level": 0.5, "time_s": "now"},
         {"level": 0.5, "previous": 3},
@@ -382,12 +386,29 @@ def test_an_export_is_fetched_once(client: TestClient) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
+@pytest.mark.parametrize("percent", ["101", "9" * 400, "9" * 5000, "-1", "²"])
+def test_a_position_that_no_model_has_is_refused(client: TestClient, percent: str) -> None:
+    answer = client.get(f"/api/export/{percent}/step.onnx")
+    assert answer.status_code in (404, 422) and len(answer.json()["error"]) < 200
+
+
+def test_a_server_that_exports_nothing_makes_no_folder(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    service = open_service(model)
+    assert not list(tmp_path.iterdir())
+    assert service.exports.read(100, "manifest.json") and len(list(tmp_path.iterdir())) == 1
+    service.exports.close()
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_exports_go_with_the_server(model: Path) -> None:
     service = open_service(model)
     with TestClient(make_app(service), base_url=f"http://{HOST}") as client:
         assert client.get("/api/export/40/step.onnx").status_code == 200
         folder = service.exports._root
-        assert folder.is_dir()
+        assert folder is not None and folder.is_dir()
     assert not folder.exists()
 
 

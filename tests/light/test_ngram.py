@@ -203,6 +203,16 @@ def test_the_command_measures_and_writes(folder: Path, tmp_path: Path, monkeypat
     assert arpa.read_text().startswith("\\data\\\nngram 1=")
 
 
+def test_what_was_measured_is_shown_even_if_it_cannot_be_written(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RHEOSTAT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "file").write_text("")
+    options = ["--order", "2", "--queries", "2", "--words", "9", "-o", str(tmp_path / "file" / "r.json"), "--json"]
+    answer = CliRunner().invoke(app, ["ngram", "ptb", "--data", str(folder), *options])
+    assert isinstance(answer.exception, RheostatError) and json.loads(answer.stdout)["rows"]
+
+
 def test_a_recipe_without_a_corpus_wants_one() -> None:
     with pytest.raises(RheostatError, match="no corpus"):
         CliRunner().invoke(app, ["ngram", "ptb"], catch_exceptions=False)

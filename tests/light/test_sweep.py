@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from models import make_ranking, write_words
 from rheostat.benchmark.sweep import Cell, Measured, ResultsFile, sweep
 from rheostat.cli import app
-from rheostat.errors import RheostatError
+from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.metrics import Quality
 from rheostat.operating_point import full_point
 from rheostat.shape import ModelShape
@@ -52,14 +52,32 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_stopped(tmp_path: Path) -> No
     assert (row["label"], row["seed"], row["knob"], row["widths"]) == ("random-1", 1, 0.9, [3, 2])
 
 
-def test_keystrokes_are_of_what_the_knob_serves_and_of_the_test_text(tmp_path: Path) -> None:
+def write_subject(folder: Path) -> Path:
+    """A model with two rankings, beside three texts."""
     words = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees")
     shape = ModelShape(len(words), 4, (8, 4), (2, 1))
     rankings = [make_ranking(shape, 1, "random"), make_ranking(shape, 2, "other")]
-    model = write_words(tmp_path / "m.safetensors", words, shape, rankings=rankings)
     for split in ("train", "valid", "test"):
-        (tmp_path / f"{split}.txt").write_text("the boat sees the garden\n" * 4)
-    out = tmp_path / "r.json"
+        (folder / f"{split}.txt").write_text("the boat sees the garden\n" * 4)
+    return write_words(folder / "m.safetensors", words, shape, rankings=rankings)
+
+
+def test_json_is_one_row_a_line_and_nothing_else(tmp_path: Path) -> None:
+    arguments = ["sweep", str(write_subject(tmp_path)), "--data", str(tmp_path), "--stored", "--json"]
+    answer = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "r.json")], catch_exceptions=False)
+    rows = [json.loads(line) for line in answer.stdout.splitlines()]
+    assert rows == json.loads((tmp_path / "r.json").read_text())["rows"] and len(rows) == 2
+
+
+def test_a_position_that_cannot_be_served_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    arguments = ["sweep", str(write_subject(tmp_path)), "--data", str(tmp_path), "--knob", "0.8", "--knob", "0"]
+    with pytest.raises(OperatingPointError):
+        CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "r.json")], catch_exceptions=False)
+    assert not (tmp_path / "r.json").exists()
+
+
+def test_keystrokes_are_of_what_the_knob_serves_and_of_the_test_text(tmp_path: Path) -> None:
+    model, out = write_subject(tmp_path), tmp_path / "r.json"
     arguments = ["sweep", str(model), "--data", str(tmp_path), "--knob", "0.6", "--keystrokes", "--words", "9"]
     CliRunner().invoke(app, [*arguments, "-o", str(out)], catch_exceptions=False)
     contents = json.loads(out.read_text())

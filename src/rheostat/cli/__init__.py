@@ -1,11 +1,12 @@
 """The command line: one sub-command per step. Reads arguments, calls the package, prints; no arithmetic.
 
-Results go to stdout, progress and messages to stderr. Exit code 0: fine; 1: a `RheostatError`, in one line; 2: usage;
-130: stopped by Ctrl-C.
+Results go to stdout, progress and messages to stderr. Exit code 0: fine; 1: a `RheostatError`, or what the system
+has against a file, in one line; 2: usage; 130: stopped by Ctrl-C.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from typing import Annotated, Any
@@ -93,15 +94,29 @@ def main() -> None:
     """Run the command line; the console script."""
     warnings.showwarning = _show_warning
     try:
-        app()
-    except RheostatError as error:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be told in one line
+    except BrokenPipeError:  # `rheostat … | head`
+        _give_up_on_output()
+        sys.stderr.close()
+        sys.exit(1)
+    except (RheostatError, OSError) as error:
+        _give_up_on_output()
         if _debug:
             raise
         messages.print(f"error: {one_line(error)}", style="bold red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
-    except BrokenPipeError:  # `rheostat … | head`
-        sys.stderr.close()
-        sys.exit(1)
+
+
+def _give_up_on_output() -> None:
+    """Close stdout if it takes no more: else Python would try again at its end, and complain in its own way."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with contextlib.suppress(OSError):
+            sys.stdout.close()
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:

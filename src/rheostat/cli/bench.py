@@ -81,13 +81,13 @@ def bench(
     )
     with labelled_share() as progress:
         contents = run(model, positions, text, config, source, progress, beside=beside or ())
-    if out is not None:
-        write_results(out, contents)
     if json:
         print_json(contents)
     else:
         _show(contents, source)
-        if out is not None:
+    if out is not None:  # last: what was measured is not lost with a file that cannot be written
+        write_results(out, contents)
+        if not json:
             print(out)
 
 

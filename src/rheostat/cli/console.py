@@ -28,7 +28,7 @@ messages = Console(stderr=True)
 
 def print_json(value: Any) -> None:
     """One JSON object on one line of stdout."""
-    print(json.dumps(value, ensure_ascii=False))
+    print(json.dumps(value))  # in ASCII: whatever stdout can encode
 
 
 def one_line(error: BaseException) -> str:

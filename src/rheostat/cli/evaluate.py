@@ -140,7 +140,8 @@ def sweep(
                         f"perplexity {row['perplexity']:.2f}, R@3 {row['recall_at_3']:.2%}",
                         highlight=False,
                     )
-    print(f"{out}: {len(results.rows)} rows")
+    if not json:
+        print(f"{out}: {len(results.rows)} rows")
 
 
 class _Typist:

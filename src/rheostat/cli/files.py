@@ -67,7 +67,7 @@ def pack(
             drop_rankings=drop_ranking or (),
             provenance=_with_curve(source, results) if results else None,
         )
-    with open_model(out) as packed:
+    with open_model(out.absolute()) as packed:  # a bare name could be that of a bundled model
         if json:
             print_json(packed.summary())
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json as json_text
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.text import Text
 from rheostat import knob as knob_positions
 from rheostat.benchmark.govern_figure import draw_replay
 from rheostat.benchmark.published import load_published
+from rheostat.benchmark.results import write_results
 from rheostat.bundled import model_path
 from rheostat.cli.console import print_json, results
 from rheostat.errors import RheostatError
@@ -95,9 +95,8 @@ def _write(comparison: Comparison, out: Path, model: Path | None) -> list[Path]:
         **comparison.as_json(),
         "provenance": provenance(),
     }
+    write_results(data, contents)
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        data.write_text(json_text.dumps(contents, ensure_ascii=False) + "\n", encoding="utf-8")
         draw_replay(comparison, picture)
         draw_replay(comparison, picture.with_suffix(".svg"))
     except OSError as error:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from rheostat.cli.console import INTERRUPTED, print_json
 from rheostat.cli.train import RunBar
 from rheostat.model_file import ModelFile, repack
-from rheostat.operating_point import OperatingPoint
+from rheostat.operating_point import OperatingPoint, Ranking
 
 if TYPE_CHECKING:
     from rheostat.pruning.run import Learnt, Texts
@@ -46,7 +46,8 @@ def learn_and_store(file: ModelFile, data: str, out: Path, jobs: Mapping[str, Le
     return points
 
 
-def report_points(out: Path, points: list[OperatingPoint], json: bool) -> None:
+def report_points(out: Path, points: list[OperatingPoint], json: bool, ranking: Ranking | None = None) -> None:
+    """Print what was stored. ranking: that was stored too."""
     if json:
         facts = [
             {
@@ -58,7 +59,8 @@ def report_points(out: Path, points: list[OperatingPoint], json: bool) -> None:
             }
             for point in points
         ]
-        print_json({"model": str(out), "points": facts})
+        ranked = {"ranking": _ranking_facts(ranking)} if ranking else {}
+        print_json({"model": str(out), **ranked, "points": facts})
         return
     for point in points:
         update = f", {point.update_bytes:,} bytes of update" if point.update_bytes else ""
@@ -66,3 +68,14 @@ def report_points(out: Path, points: list[OperatingPoint], json: bool) -> None:
             f"{out}: point '{point.name}', {point.flops_fraction:.2%} of the FLOPs, "
             f"filters {' '.join(map(str, point.widths))}{update}"
         )
+    if ranking:
+        print(f"{out}: ranking '{ranking.name}' of {sum(map(len, ranking.scores)):,} filters")
+
+
+def _ranking_facts(ranking: Ranking) -> dict[str, object]:
+    return {
+        "name": ranking.name,
+        "criterion": ranking.criterion,
+        "seed": ranking.seed,
+        "filters": [len(scores) for scores in ranking.scores],
+    }

@@ -53,18 +53,19 @@ def ngram(
         text = read_text(source, words_as.tokenizer, max(words, queries + warm_up))
         config = NGramConfig(order, queries, warm_up, words, check)
         model, contents = measure(corpus, text, config, progress)
-    if arpa is not None:
-        write_arpa(model, corpus.vocabulary.words, arpa)
-    if out is not None:
-        write_results(out, contents)
     if json:
         print_json(contents)
     else:
         for line in _lines(contents):
             print(line)
-        for path in (out, arpa):
-            if path is not None:
-                print(path)
+    # Last: what was measured is not lost with a file that cannot be written.
+    if out is not None:
+        write_results(out, contents)
+    if arpa is not None:
+        write_arpa(model, corpus.vocabulary.words, arpa)
+    for path in (out, arpa):
+        if path is not None and not json:
+            print(path)
 
 
 def _lines(contents: dict[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +14,12 @@ from rheostat.cli.console import shares
 from rheostat.cli.learning import Learn, learn_and_store, report_points
 from rheostat.corpus import CorpusConfig, load_split
 from rheostat.errors import OperatingPointError
-from rheostat.model_file import ModelFile, open_model, repack
+from rheostat.model_file import ModelFile, check_target, open_model, repack
 from rheostat.operating_point import OperatingPoint, Ranking
 from rheostat.recipe import read_recipe, recipe_names
 
 L0 = "l0"
+RECIPE = "paper"  # of l0, where no other is named
 
 
 def prune(
@@ -44,8 +46,9 @@ def prune(
         list[float] | None, typer.Option(help="With l0: fix λ as in the paper, instead of finding it for a --knob.")
     ] = None,
     recipe: Annotated[
-        str, typer.Option(help=f"With l0: a schedule ({', '.join(recipe_names(L0))}) or a .toml file.")
-    ] = "paper",
+        str | None,
+        typer.Option(help=f"With l0: a schedule ({', '.join(recipe_names(L0))}) or a .toml file; else {RECIPE}."),
+    ] = None,
     changes: Annotated[
         list[str] | None, typer.Option("--set", help="With l0: change a value, as in train.steps=500.")
     ] = None,
@@ -59,14 +62,19 @@ def prune(
 
     Example: rheostat prune model.safetensors --criterion mean-activation --data DIR -o model.safetensors
     """
-    from rheostat.pruning.criteria import Subject, rank
-    from rheostat.training.language_model import LanguageModel
-
     if search and not (knob and data):
         raise OperatingPointError("--search needs at least one --knob to search for, and --data to measure on")
     if criterion == L0:
-        learn_gates(model, out, data, knob or [], strength, recipe, changes or [], json)
+        learn_gates(model, out, data, knob or [], strength, recipe or RECIPE, changes or [], json)
         return
+    _refuse_unused({"--strength": strength, "--recipe": recipe, "--set": changes}, "--criterion l0")
+    _refuse_unused({} if search else {"--knob": knob}, "--search or --criterion l0")
+    check_target(out)
+    from rheostat.pruning.criteria import CRITERIA, Subject, rank
+    from rheostat.training.language_model import LanguageModel
+
+    if criterion not in CRITERIA:
+        raise OperatingPointError(f"no criterion '{criterion}'; expected one of {', '.join([*CRITERIA, L0])}")
     with open_model(model) as file:
         network = LanguageModel.from_weights(file.shape, file.weights())
         config = CorpusConfig(tokenizer=file.tokenizer)
@@ -78,10 +86,13 @@ def prune(
             valid = load_split(str(data), "valid", config, file.vocabulary).ids[: search_tokens + 1]
             points = _search(file, ranking, knob or [], valid, budget)
         repack(file, out, add_rankings=[ranking], add_points=points)
-    if points or json:
-        report_points(out, points, json)
-    if not json:
-        print(f"{out}: ranking '{ranking.name}' of {sum(map(len, ranking.scores)):,} filters")
+    report_points(out, points, json, ranking)
+
+
+def _refuse_unused(options: Mapping[str, object], owner: str) -> None:
+    """What would be ignored was meant for something else."""
+    if given := [name for name, value in options.items() if value]:
+        raise OperatingPointError(f"{', '.join(given)} without {owner}, where it belongs: add that, or leave it out")
 
 
 def learn_gates(

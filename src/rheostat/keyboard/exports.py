@@ -40,7 +40,7 @@ class Exports:
     def __init__(self, positions: Positions, describe: Callable[[Position], dict[str, Any]], kept: int = KEPT) -> None:
         """describe: what `position.json` says of a position."""
         self._positions, self._describe, self._limit = positions, describe, kept
-        self._root = Path(tempfile.mkdtemp(prefix="rheostat-keyboard-"))
+        self._root: Path | None = None  # made when it is needed: a server that does not start leaves nothing
         self._folders: OrderedDict[int, Path] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -52,7 +52,11 @@ class Exports:
         return None if contents is None else Exported(contents, _etag(contents))
 
     def close(self) -> None:
-        shutil.rmtree(self._root, ignore_errors=True)
+        with self._lock:
+            if self._root is not None:
+                shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+            self._folders.clear()
 
     def _folder(self, percent: int) -> Path:
         if percent not in self._folders:
@@ -63,6 +67,8 @@ class Exports:
         return self._folders[percent]
 
     def _write(self, percent: int) -> Path:
+        if self._root is None:
+            self._root = Path(tempfile.mkdtemp(prefix="rheostat-keyboard-"))
         positions, folder = self._positions, self._root / str(percent)
         position = positions.open(percent)
         export(positions.file, position.predictor.point, folder, positions.precision)

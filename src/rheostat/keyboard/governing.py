@@ -6,6 +6,7 @@ Knows how a decision is written down; what follows from a battery is decided in 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -62,7 +63,8 @@ def _number(asked: Mapping[str, Any], name: str, default: Any) -> Any:
     value = asked.get(name, default)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= sys.float_info.max:  # a whole number may be larger, and NaN is not smaller
         raise RheostatError(f"{name} is {value!r:.40}; expected a number")
     return float(value)
 

@@ -118,7 +118,7 @@ class Positions:
         percent = int(100 * knob + ROUNDING) if 0 < knob <= 1 else 0
         if not self.smallest <= percent <= 100:
             raise OperatingPointError(
-                f"a knob at {knob} was asked for; this model can be turned from {self.smallest / 100:g} to 1"
+                f"a knob at {knob!s:.20} was asked for; this model can be turned from {self.smallest / 100:g} to 1"
             )
         return percent
 

@@ -123,10 +123,10 @@ class Service:
         return JSONResponse(govern(self.policy, smallest, time.monotonic(), asked))
 
     async def export(self, request: Request) -> Response:
-        percent, name = request.path_params["percent"], request.path_params["name"]
+        asked, name = request.path_params["percent"], request.path_params["name"]
         if name not in NAMES:
             raise BadRequestError(404, f"no such file; expected one of {', '.join(sorted(NAMES))}")
-        percent = self.positions.percent_of(percent / 100)
+        percent = self.positions.percent_of(_percent(asked) / 100)
         exported = await run_sync(self.exports.read, percent, name, limiter=self._opening)
         if exported is None:
             raise BadRequestError(404, "this model has no such file")
@@ -190,7 +190,7 @@ def make_app(service: Service, listens_on: str = LOCAL, allowed_hosts: Iterable[
             Route("/api/health", service.health, methods=["GET", "POST"]),
             Route("/api/govern", service.govern, methods=["POST"]),
             Route("/api/model", service.model),
-            Route("/api/export/{percent:int}/{name}", service.export),
+            Route("/api/export/{percent}/{name}", service.export),
             Mount("/", Page(directory=STATIC, html=True)),
         ],
         middleware=[Middleware(Protection, hosts=Hosts(listens_on, allowed_hosts))],
@@ -291,7 +291,13 @@ def _knob(asked: Json) -> float:
     knob = asked.get("knob", 1.0)
     if isinstance(knob, bool) or not isinstance(knob, int | float):
         raise BadRequestError(422, "the knob is no number; expected a share of the FLOPs up to 1")
-    return float(knob)
+    return knob  # as it is: whoever checks its range does so before it becomes a float, which not every number can
+
+
+def _percent(asked: str) -> int:
+    if not (asked.isascii() and asked.isdecimal() and len(asked) <= 3):  # digits without end make no number
+        raise BadRequestError(404, "no such position; expected a whole percent of the FLOPs")
+    return int(asked)
 
 
 def _suggestion_count(asked: Json) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from rheostat.errors import RheostatError
 from rheostat.runtime.graph import Form, Graph, build_graph, state_sizes
 from rheostat.runtime.quantization import Floats, Precision, Weights, prepare
 from rheostat.shape import ModelShape
@@ -28,6 +29,7 @@ Ids: TypeAlias = Sequence[int] | NDArray[np.integer]
 
 ANSWER = ("top_words", "top_probabilities")
 STRETCH = 128  # tokens that are replayed at once: more are no quicker, and take more memory
+THREADS_A_CPU = 4  # at most: more make nothing quicker, and thousands take all memory before the first answer
 STEPPED = 128  # so many tokens are stepped through sooner than a session to replay them is built
 
 
@@ -77,7 +79,7 @@ class Engine:
         session has made its own copy of need not stay in memory. threads: 0 means one for each physical core. ready:
         open what a step needs at once; without it, each session when it is first needed.
         """
-        self.shape, self.precision, self.threads = shape, precision, threads or physical_cores()
+        self.shape, self.precision, self.threads = shape, precision, thread_count(threads)
         self._weights = weights
         self._sizes = state_sizes(shape)
         self._state_names = [f"state.{name}" for name in self._sizes]
@@ -275,6 +277,17 @@ def _give_back_memory() -> None:
     """Hand what building a graph needed back to the system, where the C library would keep it (glibc)."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # elsewhere
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def thread_count(threads: int) -> int:
+    """How many threads to use where so many are asked for; 0: one for each physical core."""
+    cpus = os.cpu_count() or 1
+    if not 0 <= threads <= THREADS_A_CPU * cpus:
+        raise RheostatError(
+            f"{threads} threads were asked for, and this machine has {cpus} CPUs; "
+            f"expected 0 (one for each physical core) to {THREADS_A_CPU * cpus}"
+        )
+    return threads or physical_cores()
 
 
 def physical_cores() -> int:

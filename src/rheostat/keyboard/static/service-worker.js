@@ -2,13 +2,14 @@
 //
 // The server is asked first, so that nothing here grows old; what it gives is kept, and is the answer when it is gone.
 
-const CACHE = "rheostat-1";
+const CACHE = "rheostat-2";
 const PAGE = [
   "./", "api.js", "battery.js", "browser_engine.js", "chart.js", "completion.js", "dial.js", "engine_worker.js",
   "icon.svg", "keys.js", "manifest.webmanifest", "page.js", "slider.js", "style.css", "text_field.js",
   "vocabulary.js", "writing.js", "api/model",
 ];
 const MODELS_KEPT = 8;
+const EXPORT = /^.*\/api\/export\/\d+\//;
 
 self.addEventListener("install", (event) => {
   event.waitUntil(caches.open(CACHE).then((cache) => cache.addAll(PAGE)).then(() => self.skipWaiting()));
@@ -29,22 +30,29 @@ async function keep(addresses) {
   const cache = await caches.open(CACHE);
   for (const address of addresses) {
     const response = await fetch(address, { cache: "no-cache" });
-    if (response.ok) await put(cache, address, response);
+    if (!response.ok) continue;
+    // A model is written again even if it is the same: its place in the cache says when it was last used.
+    if (EXPORT.test(response.url)) await cache.put(address, response);
+    else await put(cache, address, response);
   }
-  await dropOldModels(cache);
+  await dropModels(cache, MODELS_KEPT);
 }
 
-/** Nothing is written again that is the same. */
+/** Nothing is written again that is the same. What was exported of another model goes. */
 async function put(cache, address, response) {
   const before = await cache.match(address);
+  if (before && response.url.endsWith("/api/model") && (await before.text()) !== (await response.clone().text())) {
+    await dropModels(cache, 0);
+  }
   const etag = response.headers.get("etag");
   if (!etag || before?.headers.get("etag") !== etag) await cache.put(address, response);
 }
 
-async function dropOldModels(cache) {
-  const addresses = (await cache.keys()).map(({ url }) => url);
-  const folders = [...new Set(addresses.map((url) => /^.*\/api\/export\/\d+\//.exec(url)?.[0]).filter(Boolean))];
-  for (const folder of folders.slice(0, -MODELS_KEPT)) {
+/** All but the models that were used last. */
+async function dropModels(cache, kept) {
+  const addresses = (await cache.keys()).map(({ url }) => url).reverse(); // the last one written first
+  const folders = [...new Set(addresses.map((url) => EXPORT.exec(url)?.[0]).filter(Boolean))];
+  for (const folder of folders.slice(kept)) {
     for (const url of addresses.filter((address) => address.startsWith(folder))) await cache.delete(url);
   }
 }
