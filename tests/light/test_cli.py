@@ -48,7 +48,6 @@ def test_every_help_ends_with_an_example(
         (["pack", "absent.safetensors", "-o", "x"], "absent.safetensors"),
         (["train"], "no recipe given"),
         (["train", "ptb", "--resume"], "keeps its recipe"),
-        (["train", LONG_NAME], "too long"),
         (["inspect", LONG_NAME], "too long"),
         (["bench", "--data", LONG_NAME], "too long"),
         (["suggest", "hi", "--threads", "99999"], "this machine has"),

@@ -85,3 +85,8 @@ def test_a_damaged_recipe_names_the_place(tmp_path: Path) -> None:
     path.write_text("[train\n")
     with pytest.raises(RecipeError, match="not valid TOML"):
         read_recipe(str(path))
+
+
+def test_a_name_that_no_file_can_have_is_refused_in_one_line() -> None:
+    with pytest.raises(RecipeError, match="too long"):
+        read_recipe("x" * 300, [])
