@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from keyboard_process import Server, write_small
@@ -303,19 +304,26 @@ def test_the_browser_suggests_what_the_server_suggests(open_page: OpenPage, pred
         expect_suggestions(page, words(predictor, text))
 
 
-@needs_runtime
-def test_the_browser_needs_no_server_once_it_has_the_model(
-    model: Path, open_page: OpenPage, predictor: Predictor
-) -> None:
+@contextmanager
+def served_page(model: Path, open_page: OpenPage) -> Iterator[tuple[Server, Page]]:
+    """A page with its service worker at work, and a server of its own that may stop while the page stays."""
     server = Server(model)
     server.start()
     try:
         page = open_page(server.address, may_fail=True)
         page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-        use_phone(page)
-        wait_until_kept(page, "/api/export/100/step.onnx", "/runtime/ort-wasm-simd-threaded.wasm")
+        yield server, page
     finally:
         server.stop()
+
+
+@needs_runtime
+def test_the_browser_needs_no_server_once_it_has_the_model(
+    model: Path, open_page: OpenPage, predictor: Predictor
+) -> None:
+    with served_page(model, open_page) as (_, page):
+        use_phone(page)
+        wait_until_kept(page, "/api/export/100/step.onnx", "/runtime/ort-wasm-simd-threaded.wasm")
     page.reload()
     page.wait_for_selector("html[data-ready]")
     expect(page.get_by_label("This phone")).to_be_checked()
@@ -327,21 +335,26 @@ def test_the_browser_needs_no_server_once_it_has_the_model(
     expect_suggestions(page, words(predictor, "how are y"))
 
 
-def wait_until_kept(page: Page, *paths: str) -> None:
-    kept: Any = None
+def wait_for(page: Page, expression: str, wanted: object, argument: object = None) -> None:
+    """Ask the page until it answers what is wanted: what a service worker has kept shows in no element to expect."""
+    found: object = None
     for _ in range(300):
-        kept = page.evaluate(
-            "(paths) => Promise.all(paths.map((path) => caches.match(path).then(Boolean)))", list(paths)
-        )
-        if all(kept):
+        found = page.evaluate(expression, argument)
+        if found == wanted:
             return
         page.wait_for_timeout(100)
-    raise AssertionError(f"not kept: {kept}")
+    raise AssertionError(f"found {found}, expected {wanted}")
+
+
+def wait_until_kept(page: Page, *paths: str) -> None:
+    ask = "(paths) => Promise.all(paths.map((path) => caches.match(path).then(Boolean)))"
+    wait_for(page, ask, [True] * len(paths), list(paths))
 
 
 KEPT_POSITIONS = """caches.keys()
     .then(([name]) => caches.open(name)).then((cache) => cache.keys())
-    .then((requests) => requests.map(({ url }) => /export\\/(\\d+)/.exec(url)?.[1]).filter(Boolean).map(Number))"""
+    .then((requests) => requests.map(({ url }) => /export\\/(\\d+)/.exec(url)?.[1]).filter(Boolean).map(Number))
+    .then((positions) => [...new Set(positions)].sort((a, b) => a - b))"""
 
 
 def keep_position(page: Page, percent: int, kept: set[int]) -> None:
@@ -355,23 +368,13 @@ def keep_position(page: Page, percent: int, kept: set[int]) -> None:
 
 
 def wait_for_positions(page: Page, wanted: set[int]) -> None:
-    found: set[int] = set()
-    for _ in range(300):
-        found = set(page.evaluate(KEPT_POSITIONS))
-        if found == wanted:
-            return
-        page.wait_for_timeout(100)
-    raise AssertionError(f"kept {sorted(found)}, expected {sorted(wanted)}")
+    wait_for(page, KEPT_POSITIONS, sorted(wanted))
 
 
 def test_the_last_eight_positions_used_are_kept_and_go_with_their_model(
     model: Path, tmp_path: Path, open_page: OpenPage
 ) -> None:
-    server = Server(model)
-    server.start()
-    try:
-        page = open_page(server.address, may_fail=True)
-        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    with served_page(model, open_page) as (server, page):
         first = [100, *range(90, 97)]
         for number, percent in enumerate(first):
             keep_position(page, percent, set(first[: number + 1]))
@@ -382,8 +385,6 @@ def test_the_last_eight_positions_used_are_kept_and_go_with_their_model(
         server.start()
         page.reload()
         wait_for_positions(page, set())
-    finally:
-        server.stop()
 
 
 def test_without_the_browser_runtime_the_page_says_how_to_get_it(open_page: OpenPage) -> None:
