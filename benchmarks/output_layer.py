@@ -2,12 +2,12 @@
 
     python benchmarks/output_layer.py --model FILE --data DIR --json -o results/benchmark-output-layer.json
 
-Every word of a split is a query: the lazy output layer chooses the three best of all words. Its answers are compared
-bit by bit with the three best of the whole softmax, computed for many queries at once, which changes no bit of it. For
-one query in twenty, evenly spread, both output layers answer one after the other, taking turns at going first: these
-are the times; the whole one is the same graph with every cluster opened, and its answers are compared too. Beside them,
+Every word of a split is a query: the lazy output layer chooses the three best of all words. First the times: for one
+query in forty, evenly spread, the lazy output layer and the whole one, which is the same graph with every cluster
+opened, answer one after the other, taking turns at going first; their answers must be the same bit by bit. Beside them,
 the lazy one chooses among the words that a keyboard may suggest. Ratios are of means, as few queries may take most of
-the time. At the end, whole processes: memory at int8, the first suggestion.
+the time. Then all answers of the lazy one are compared, bit by bit too, with the three best of the whole softmax,
+computed for many queries at once. At the end, whole processes: memory at int8, the first suggestion.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rheostat.knob import choose
 from rheostat.model_file import ModelFile, open_model
 from rheostat.operating_point import cut
 from rheostat.runtime.completion import Completion
-from rheostat.runtime.engine import Engine, Session, State
+from rheostat.runtime.engine import Engine, Session
 from rheostat.runtime.graph import build_graph, state_sizes
 from rheostat.runtime.operators import IR_VERSION, OPSET
 from rheostat.runtime.quantization import Precision, prepare
@@ -43,11 +43,10 @@ from runtime import measure_processes
 K = 3
 ANSWER = ["top_words", "top_probabilities", "opened"]
 WARM_UP = 3  # queries that are not timed
-TIMED = 20  # one query in so many
-TOGETHER = 60  # queries whose whole softmax is computed at once; a multiple of TIMED
-LINE_QUERIES = 6000  # between lines of progress
+TIMED = 40  # one query in so many
+TOGETHER = 60  # queries whose layers, and whose whole softmax, are computed at once
+LINE_CHUNKS = 100  # between lines of progress
 PRECISIONS: tuple[Precision, ...] = ("int8", "fp32")
-TIMES = {"lazy": "timed", "whole": "whole", "suggestible": "suggestible"}  # what is reported of which kind
 TARGETS = {"int8": "at least 4", "fp32": "at least 4"}
 
 
@@ -66,9 +65,6 @@ class Kind:
         self.seconds.append(time.perf_counter() - start)
         self.opened.append(tuple(opened.tolist()))
         return [words.tobytes(), probabilities.tobytes()]
-
-    def times(self) -> dict[str, float]:
-        return in_ms(self.seconds)
 
     def work(self, shape: ModelShape) -> dict[str, Any]:
         """What was executed, beside the static count."""
@@ -100,6 +96,7 @@ class OutputLayers:
             for every in (False, True)
         )
         self._read = Session(build_graph(weights, self.shape, precision, "read"), weights, threads)
+        self.everything = np.ones(self.shape.vocabulary_size, np.bool_)
         exponential = onnx.helper.make_graph(
             [onnx.helper.make_node("Exp", ["x"], ["y"])],
             "exp",
@@ -109,10 +106,17 @@ class OutputLayers:
         model = onnx.helper.make_model(exponential, opset_imports=opset, ir_version=IR_VERSION)
         self._exp = onnxruntime.InferenceSession(model.SerializeToString())
 
-    def seconds_to_read(self, state: State, token: int) -> float:
-        """Of the layers, for one token."""
+    def hidden(self, ids: NDArray[np.integer]) -> NDArray[np.float32]:
+        """What the output layer is asked with, for every query of a text [T, D]."""
+        state, rows = self.engine.initial_state(), np.empty((len(ids), self.shape.output_size), np.float32)
+        for chunk in chunks(len(ids)):
+            rows[chunk], state = self.engine.hidden(state, np.array(ids[chunk], np.int64))
+        return rows
+
+    def seconds_to_read(self, token: int) -> float:
+        """Of the layers, for one token; how long that takes does not hang on the state."""
         names = [f"state.{name}" for name in state_sizes(self.shape)]
-        feeds = {"token": np.array([token]), **dict(zip(names, state, strict=True))}
+        feeds = {"token": np.array([token]), **dict(zip(names, self.engine.initial_state(), strict=True))}
         start = time.perf_counter()
         self._read.run(None, feeds)
         return time.perf_counter() - start
@@ -125,13 +129,18 @@ class OutputLayers:
         for tail, words in enumerate(tails):
             cluster = head[:, first + tail, None]
             parts.append(np.minimum(words + cluster, cluster))
-        return [self._best(np.concatenate([part[row] for part in parts])) for row in range(len(hidden))]
+        return [self._best([part[row] for part in parts]) for row in range(len(hidden))]
 
-    def _best(self, scores: NDArray[np.float32]) -> list[bytes]:
-        threshold = np.partition(scores, -K)[-K]
+    def _best(self, parts: list[NDArray[np.float32]]) -> list[bytes]:
+        scores = np.concatenate(parts)
+        threshold = np.partition(parts[0], -K)[-K]  # the best K of all are no worse than the best K of the head
         words = np.flatnonzero(scores >= threshold)  # in the order of their ids, so that of equals the first is first
         words = words[np.argsort(-scores[words], kind="stable")][:K]
         return [words.tobytes(), self._exp.run(None, {"x": scores[words]})[0].tobytes()]
+
+
+def chunks(queries: int) -> list[slice]:
+    return [slice(first, min(first + TOGETHER, queries)) for first in range(0, queries, TOGETHER)]
 
 
 def measure(
@@ -139,49 +148,53 @@ def measure(
 ) -> dict[str, Any]:
     """All queries of a text in one precision."""
     layers = OutputLayers(file, precision, threads)
-    everything = np.ones(layers.shape.vocabulary_size, np.bool_)
-    kinds = {name: Kind() for name in ("lazy", "timed", "whole", "suggestible")}
-    reading: list[float] = []
-    state, differing = layers.engine.initial_state(), 0
-    for first in range(0, len(ids), TOGETHER):
-        tokens = np.array(ids[first : first + TOGETHER], np.int64)
-        rows, after = layers.engine.hidden(state, tokens)
-        expected = layers.answers(rows)
-        for place, answer in enumerate(expected):
-            hidden = rows[place : place + 1]
-            if place % TIMED:
-                differing += kinds["lazy"].ask(layers.lazy, hidden, everything) != answer
-                continue
-            reading.append(layers.seconds_to_read(state, int(tokens[place])))
-            turns = [("timed", layers.lazy), ("whole", layers.whole)]
-            answers = [
-                kinds[name].ask(session, hidden, everything) for name, session in turns[:: 1 - 2 * (len(reading) % 2)]
-            ]
-            differing += any(found != answer for found in answers)
-            kinds["suggestible"].ask(layers.lazy, hidden, suggestible)
-        state = after
-        done = first + len(tokens)
-        if done // LINE_QUERIES > first // LINE_QUERIES:
-            ratio = sum(kinds["whole"].seconds) / sum(kinds["timed"].seconds)
-            print(f"{precision}: {done:,} of {len(ids):,} queries, {differing} differ, {ratio:.2f}", file=sys.stderr)
-    return summary(layers.shape, kinds, in_ms(reading), differing)
+    rows = layers.hidden(ids)
+    print(f"{precision}: timing", file=sys.stderr)
+    figures = measure_times(layers, ids[::TIMED], rows[::TIMED], suggestible)
+    print(f"{precision}: timed, {figures['output_layer_whole_over_lazy']:.2f}", file=sys.stderr)
+    return {**compare(layers, rows, precision), **figures}
 
 
-def summary(shape: ModelShape, kinds: dict[str, Kind], layers_ms: dict[str, float], differing: int) -> dict[str, Any]:
-    times = {name: kinds[kind].times() for name, kind in TIMES.items()}
+def measure_times(
+    layers: OutputLayers, ids: NDArray[np.integer], rows: NDArray[np.float32], suggestible: NDArray[np.bool_]
+) -> dict[str, Any]:
+    """Both output layers, one query after another."""
+    kinds = {"lazy": Kind(), "whole": Kind(), "suggestible": Kind()}
+    turns = [("lazy", layers.lazy), ("whole", layers.whole)]
+    reading, differing = [], 0
+    for token, row in zip(ids.tolist(), rows, strict=True):
+        reading.append(layers.seconds_to_read(token))
+        first, second = (kinds[name].ask(session, row[None], layers.everything) for name, session in turns)
+        differing += first != second
+        kinds["suggestible"].ask(layers.lazy, row[None], suggestible)
+        turns.reverse()
+    times, layers_ms = {name: in_ms(kind.seconds) for name, kind in kinds.items()}, in_ms(reading)
     lazy, whole, read = times["lazy"]["mean"], times["whole"]["mean"], layers_ms["mean"]
-    every = Kind(opened=kinds["lazy"].opened + kinds["timed"].opened)
     return {
-        "queries": len(every.opened),
-        "differing_answers": differing,
-        "timed_queries": len(kinds["timed"].seconds),
+        "timed_queries": len(rows),
+        "differing_timed_answers": differing,
         "output_layer_ms": times,
         "layers_ms": layers_ms,
         "output_layer_whole_over_lazy": whole / lazy,
         "query_whole_over_lazy": (read + whole) / (read + lazy),
-        "static_flops": shape.flops,
-        "all_words": every.work(shape),
-        "suggestible_words": kinds["suggestible"].work(shape),
+        "suggestible_words": kinds["suggestible"].work(layers.shape),
+    }
+
+
+def compare(layers: OutputLayers, rows: NDArray[np.float32], precision: Precision) -> dict[str, Any]:
+    """Every answer of the lazy output layer against the whole softmax."""
+    lazy, differing = Kind(), 0
+    for number, chunk in enumerate(chunks(len(rows))):
+        if number % LINE_CHUNKS == 0:
+            print(f"{precision}: {chunk.start:,} of {len(rows):,} queries, {differing} differ", file=sys.stderr)
+        hidden = rows[chunk]
+        for row, answer in zip(hidden, layers.answers(hidden), strict=True):
+            differing += lazy.ask(layers.lazy, row[None], layers.everything) != answer
+    return {
+        "queries": len(rows),
+        "differing_answers": differing,
+        "static_flops": layers.shape.flops,
+        "all_words": lazy.work(layers.shape),
     }
 
 
@@ -219,7 +232,8 @@ def main() -> None:
             **measure_processes(arguments.packed or arguments.model, arguments.threads, min(arguments.repeats, 7)),
         }
     for precision, found in figures["precisions"].items():
-        ratio, differing = found["output_layer_whole_over_lazy"], found["differing_answers"]
+        ratio = found["output_layer_whole_over_lazy"]
+        differing = found["differing_answers"] + found["differing_timed_answers"]
         print(f"{precision}: the whole output layer takes {ratio:.2f} times as long ({TARGETS[precision]}); ", end="")
         print(f"{differing} of {found['queries']:,} answers differ (none)")
     hand_over(figures, arguments)

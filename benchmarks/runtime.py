@@ -252,7 +252,7 @@ def measure_endurance(path: Path, steps: int, knob: float, threads: int) -> dict
     while read < steps:
         text = text[-400:-2] if len(text) > 500 else text
         text.extend(words[i] for i in random.integers(0, len(words), 5))
-        predictor.read(text[-len(text) :])
+        predictor.read(text)
         read += 5
         if read % (steps // 20) < 5:
             memory.append(process.memory_info().rss / 1e6)

@@ -339,7 +339,7 @@ def write_model(
     with _naming(path):
         if len(vocabulary) != shape.vocabulary_size:
             raise problem(f"{len(vocabulary)} words", f"{shape.vocabulary_size} by the shape", "give the model's own")
-        tensors = encode_all(_checked_weights(weights, shape), precision)
+        tensors = encode_all(_checked_weights(weights, shape.tensor_shapes()), precision)
         tensors["vocabulary"] = _text_tensor(vocabulary.to_bytes())
         if casing and (spellings := casing_to_bytes(casing)):
             tensors["casing"] = _text_tensor(spellings)
@@ -357,6 +357,8 @@ def repack(
     drop_rankings: Sequence[str] = (),
     add_rankings: Sequence[Ranking] = (),
     add_points: Sequence[OperatingPoint] = (),
+    shape: ModelShape | None = None,
+    weights: Mapping[str, Any] | None = None,
     recipe: Mapping[str, Any] | None = None,
     provenance: Mapping[str, Any] | None = None,
     alone: bool = False,
@@ -365,24 +367,30 @@ def repack(
 
     points: the stored points to keep, in this order; None for all. Added rankings and points replace those of
     the same name, and otherwise come last. Without a default ranking before, the first one added becomes it.
-    alone: as for `write_model`.
+    shape, weights: another shape, and the weights that are other than before. alone: as for `write_model`.
     """
     old = source.description
+    shape = shape or source.shape
     dropped = {source.ranking(name).name for name in drop_rankings}
-    kept = [ranking for ranking in source.rankings() if ranking.name not in dropped]
-    rankings = _with_added(kept, add_rankings)
+    kept_rankings = [ranking for ranking in source.rankings() if ranking.name not in dropped]
+    rankings = _with_added(kept_rankings, add_rankings)
     gone = {source.point(name).name for name in drop_points}
     kept_points = source.points() if points is None else [source.point(name) for name in points]
     kept_points = [point for point in kept_points if point.name not in gone]
     description = replace(
         old,
+        shape=shape,
         default_ranking=default_ranking or _default_after(source, rankings, add_rankings),
         recipe=old.recipe if recipe is None else recipe,
         provenance=old.provenance if provenance is None else provenance,
     )
-    same, changed = _split_by_precision(source, precision)
+    own: Precision = source.precision if source.precision in PRECISIONS else "float32"
     with _naming(path):
-        tensors = same | encode_all(changed, precision or "float32")
+        before, given = source.shape.tensor_shapes(), weights or {}
+        sizes = shape.tensor_shapes()
+        other = {name: size for name, size in sizes.items() if name in given or before.get(name) != size}
+        same, changed = _split_by_precision(source, precision, [name for name in sizes if name not in other])
+        tensors = same | encode_all(changed | _checked_weights(given, other), precision or own)
         _write(Path(path), description, tensors, rankings, _with_added(kept_points, add_points), alone)
 
 
@@ -453,21 +461,20 @@ def _point_tensors(points: Iterable[OperatingPoint]) -> dict[str, NDArray[Any]]:
     return tensors
 
 
-def _checked_weights(weights: Mapping[str, Any], shape: ModelShape) -> dict[str, Floats]:
-    """The weights as float32, if they are all that the shape calls for, and finite."""
-    expected = shape.tensor_shapes()
+def _checked_weights(weights: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
+    """The weights as float32, if they are all that are expected, of these sizes, and finite."""
     if stranger := min(set(weights) - set(expected), default=""):
         raise problem(f"weights {stranger}", f"only {', '.join(expected)}", "leave them out")
     return {name: as_floats(name, weights.get(name), size) for name, size in expected.items()}
 
 
 def _split_by_precision(
-    source: ModelFile, precision: Precision | None
+    source: ModelFile, precision: Precision | None, names: Iterable[str]
 ) -> tuple[dict[str, NDArray[Any]], dict[str, Floats]]:
     """Tensors that can be copied as they are stored, and weights that have to be encoded anew."""
     same = source.text_tensors()
     changed: dict[str, Floats] = {}
-    for name in source.shape.tensor_shapes():
+    for name in names:
         stored, scale = source.raw(name), source.scale(name)
         wanted = "float32" if precision == "int8" and stored.ndim == 1 else precision
         if wanted in (None, stored.dtype.name):

@@ -8,7 +8,8 @@ counted in multiplications, is therefore
 Only counts of words are known before a model is trained, so P(opened) is modelled from the cluster's mass m, its share
 of the text: P = 1 / (1 + (HALF_OPEN / m) ^ STEEPNESS). That is a logistic curve in log m, which the queries of a
 trained model follow closely: it was fitted to 3,000 queries of ptb-qrnn on the test text of Penn Treebank, for clusters
-of every size from word 100 on, as if its softmax were split there.
+of every size from word 100 on, as if its softmax were split there. Of a model that is trained, P(opened) is known:
+`opening_rates` counts it, and `cheapest_splits` takes it in place of the model.
 
 Knows counts and sizes; knows nothing of words, files or models.
 """
@@ -36,10 +37,22 @@ def opening_probability(mass: Reals) -> Reals:
     return np.asarray(1 / (1 + odds_against))
 
 
+def opening_rates(mass_before: Reals, threshold: Reals) -> Reals:
+    """[first, last] the share of queries that open a cluster between two places.
+
+    mass_before: probability of the words before each place, for each query [N, P]. threshold: of the word that a
+    cluster has to be more probable than [N].
+    """
+    opened = np.zeros((mass_before.shape[1],) * 2)
+    for before, least in zip(mass_before, threshold, strict=True):
+        opened += before[None, :] - before[:, None] > least
+    return np.asarray(opened / len(threshold))
+
+
 def expected_multiplications(counts: Sequence[int] | NDArray[np.integer], width: int, splits: Sequence[int]) -> float:
     """What the output layer of a query is expected to cost, for counts in falling order."""
     bounds = np.array([*splits, len(counts)])
-    tails = np.diagonal(_tail_costs(_shares(counts), width, bounds), 1)
+    tails = np.diagonal(_tail_costs(_modelled(counts, bounds), width, bounds), 1)
     return float(width * bounds[0] + tails.sum())
 
 
@@ -50,15 +63,39 @@ def query_splits(counts: Sequence[int] | NDArray[np.integer], width: int, tails:
     """
     if not 1 <= tails <= min(MOST_TAILS, len(counts) - 1):
         raise ValueError(f"{tails} tail clusters for {len(counts)} words; expected 1 to {MOST_TAILS}, a word in each")
-    places = _places(len(counts))
-    costs = _tail_costs(_shares(counts), width, places)
+    places = split_places(len(counts))
+    return cheapest_splits(places, _modelled(counts, places), width, tails)
+
+
+def cheapest_splits(
+    places: NDArray[np.int64], opened: Reals, width: int, tails: int | None = None, bounds: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """The first word of each of so many tail clusters, or of as many as make a query cheapest.
+
+    opened: how probably a query opens a cluster between two of the places. bounds: places that no cluster, and not the
+    head, may lie across.
+    """
+    costs = _tail_costs(opened, width, places)
+    head = width * places.astype(float)
+    for bound in bounds:
+        costs[np.ix_(places < bound, places > bound)] = np.inf
+        head[places > bound] = np.inf
     rest = np.where(np.arange(len(places)) < len(places) - 1, np.inf, 0.0)  # cost of all words from a place on
-    following = []
-    for _ in range(tails):
+    following: list[NDArray[np.int64]] = []
+    best = np.inf
+    chosen: tuple[int, ...] = ()
+    for count in range(1, min(tails or MOST_TAILS, len(places) - 1) + 1):
         totals = costs + rest
         following.append(totals.argmin(axis=1))
         rest = totals.min(axis=1)
-    place = int((width * places + rest).argmin())
+        place = int((head + rest).argmin())
+        if count == tails or (tails is None and head[place] + rest[place] < best):
+            best, chosen = head[place] + rest[place], _walk(places, following, place)
+    return chosen
+
+
+def _walk(places: NDArray[np.int64], following: Sequence[NDArray[np.int64]], place: int) -> tuple[int, ...]:
+    """The places where clusters begin, from the first one on."""
     chosen = []
     for after in reversed(following):
         chosen.append(int(places[place]))
@@ -66,22 +103,25 @@ def query_splits(counts: Sequence[int] | NDArray[np.integer], width: int, tails:
     return tuple(chosen)
 
 
-def _places(words: int) -> NDArray[np.int64]:
-    """Ranks where a cluster may begin, and the end of all words; of a small vocabulary, every rank."""
+def split_places(words: int, bounds: Sequence[int] = ()) -> NDArray[np.int64]:
+    """Ranks where a cluster may begin, and the end of all words; of a small vocabulary, every rank.
+
+    bounds: ranks that are to be among them.
+    """
     if words <= PLACES:
         return np.arange(1, words + 1)
-    return np.unique(np.geomspace(1, words, PLACES).round().astype(np.int64))
+    return np.unique([*np.geomspace(1, words, PLACES).round().astype(np.int64), *bounds])
 
 
-def _shares(counts: Sequence[int] | NDArray[np.integer]) -> Reals:
-    """The share of the text that the words before each rank have."""
+def _modelled(counts: Sequence[int] | NDArray[np.integer], bounds: NDArray[np.integer]) -> Reals:
+    """[first, last] how probably a cluster between two bounds is opened, from its share of the text."""
     sums = np.concatenate([[0.0], np.cumsum(np.asarray(counts, np.float64))])
-    return np.asarray(sums / max(sums[-1], 1))
+    shares = (sums / max(sums[-1], 1))[bounds]
+    return opening_probability(shares[None, :] - shares[:, None])
 
 
-def _tail_costs(shares: Reals, width: int, bounds: NDArray[np.integer]) -> Reals:
+def _tail_costs(opened: Reals, width: int, bounds: NDArray[np.integer]) -> Reals:
     """[first, last] what a tail cluster between two bounds is expected to cost, the question included."""
     first, last = bounds[:, None], bounds[None, :]
-    mass = shares[last] - shares[first]
-    costs = ASKING + width * (1 + opening_probability(mass) * (last - first))
+    costs = ASKING + width * (1 + opened * (last - first))
     return np.where(last > first, costs, np.inf)

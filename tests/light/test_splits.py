@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rheostat.splits import ASKING, expected_multiplications, opening_probability, query_splits
+from rheostat.splits import (
+    ASKING,
+    cheapest_splits,
+    expected_multiplications,
+    opening_probability,
+    opening_rates,
+    query_splits,
+    split_places,
+)
 
 ZIPF = [round(1e7 / rank) for rank in range(1, 267_736)]
 
@@ -53,3 +61,37 @@ def test_splits_ascend_and_leave_a_word_in_every_cluster() -> None:
 def test_an_impossible_number_of_tails_is_refused(tails: int) -> None:
     with pytest.raises(ValueError, match="tail clusters for 3 words; expected 1 to 16"):
         query_splits([3, 2, 1], 4, tails)
+
+
+def test_measured_rates_take_the_place_of_the_model() -> None:
+    """Two queries: one gives the last two words nothing, the other opens whatever holds the last word."""
+    places = split_places(4)
+    mass_before = np.array([[0.5, 0.9, 1.0, 1.0], [0.1, 0.2, 0.3, 1.0]])
+    rates = opening_rates(mass_before, np.array([0.05, 0.15]))
+    assert rates[0].tolist() == [0, 0.5, 1, 1]
+    assert rates[2].tolist() == [0, 0, 0, 0.5]
+    assert cheapest_splits(places, rates, 10**6, 1) == (3,)  # half of the last word, rather than all of two
+
+
+def test_as_many_clusters_are_made_as_are_worth_asking_for() -> None:
+    places, never = split_places(4), np.zeros((4, 4))
+    assert len(cheapest_splits(places, never, 10**9)) == 1  # one is never opened: two would only be asked about
+    halves = np.array([[0.0, 0.1, 0.9, 1.0]] * 4)
+    costs = {tails: _cost(places, halves, 10**9, cheapest_splits(places, halves, 10**9, tails)) for tails in (1, 2, 3)}
+    assert len(cheapest_splits(places, halves, 10**9)) == min(costs, key=lambda tails: costs[tails])
+
+
+def _cost(places: np.ndarray, opened: np.ndarray, width: int, splits: tuple[int, ...]) -> float:
+    at = [int(np.searchsorted(places, bound)) for bound in (*splits, places[-1])]
+    tails = pairwise(at)
+    return width * splits[0] + sum(
+        ASKING + width * (1 + opened[first, last] * (places[last] - places[first])) for first, last in tails
+    )
+
+
+def test_no_cluster_lies_across_a_bound() -> None:
+    places, rates = split_places(12), np.zeros((12, 12))
+    assert cheapest_splits(places, rates, 10**6, bounds=(5, 8)) == (1, 5, 8)
+    assert cheapest_splits(places, rates, 4, bounds=(5, 8)) == (5, 8)  # not worth asking about one more
+    assert cheapest_splits(places, rates, 4, 2, bounds=(5,)) == (1, 5)
+    assert set(split_places(10_000, (77, 7777))) >= {77, 7777, 10_000}

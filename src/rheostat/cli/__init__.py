@@ -27,6 +27,7 @@ from rheostat.cli import (
     prune,
     recover,
     report,
+    resplit,
     suggest,
     train,
 )
@@ -58,6 +59,7 @@ app.command()(train.train)
 app.command()(evaluate.evaluate)
 app.command()(prune.prune)
 app.command()(recover.recover)
+app.command()(resplit.resplit)
 app.command()(evaluate.sweep)
 app.command()(bench.bench)
 app.command()(ngram.ngram)

@@ -1,0 +1,148 @@
+"""Other clusters for a trained output layer: fewer words opened, nearly the same distribution, all else untouched."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from models import make_point, make_ranking, make_vocabulary, make_weights
+from rheostat.cli import app
+from rheostat.errors import OperatingPointError
+from rheostat.model_file import open_model, repack, write_model
+from rheostat.operating_point import full_point
+from rheostat.pruning.resplit import NewClusters, find_clusters, fit_clusters, store, take_sample
+from rheostat.shape import ModelShape
+from rheostat.splits import split_places
+from rheostat.training.evaluation import PointEvaluator
+
+SHAPE = ModelShape(60, 12, (8, 12), (2, 1), (20, 40))
+IDS = np.random.default_rng(7).integers(0, 60, 4000)
+
+
+def write_skewed(path: Path, shape: ModelShape = SHAPE) -> Path:
+    """A model with frequent words and rare ones."""
+    weights = make_weights(shape)
+    weights["output.bias"] = -0.15 * np.arange(shape.vocabulary_size, dtype=np.float32)
+    if shape.softmax_splits:
+        weights["clusters.bias"] = np.full(len(shape.softmax_splits), -1, np.float32)
+    write_model(
+        path,
+        shape=shape,
+        vocabulary=make_vocabulary(shape.vocabulary_size),
+        weights=weights,
+        text={"tokenizer": "ptb"},
+        rankings=[make_ranking(shape)],
+        points=[make_point(shape)],
+        default_ranking="random",
+    )
+    return path
+
+
+def resplit(source: Path, out: Path, tails: int | None) -> NewClusters:
+    with open_model(source) as file:
+        points = [full_point(file.shape), *file.points()]
+        found = find_clusters(file, points, IDS, IDS[::-1], 2000, tails)
+        store(file, found, out)
+    return found
+
+
+def log_probabilities(path: Path) -> np.ndarray:
+    with open_model(path) as file, torch.inference_mode():
+        model = PointEvaluator(file).model(full_point(file.shape))
+        ids = torch.from_numpy(IDS[:200, None].astype(np.int64))
+        return np.asarray(model.log_probabilities(model(ids, model.initial_state(1)).dropped[:, 0]))
+
+
+@pytest.mark.parametrize("shape", [SHAPE, replace(SHAPE, softmax_splits=())], ids=["adaptive", "plain"])
+def test_the_distribution_stays_nearly_as_it_was(tmp_path: Path, shape: ModelShape) -> None:
+    source, out = write_skewed(tmp_path / "source.safetensors", shape), tmp_path / "out.safetensors"
+    found = resplit(source, out, 5)
+    assert len(found.splits) == 5 and set(shape.softmax_splits) <= set(found.splits)
+    old, new = log_probabilities(source), log_probabilities(out)
+    divergence = (np.exp(old) * (old - new)).sum(axis=1).mean()
+    assert 0 <= divergence < 0.02
+    assert found.divergence < 0.05 and found.perplexity_ratio == pytest.approx(1, abs=0.05)
+    np.testing.assert_allclose(np.exp(new).sum(axis=1), 1, atol=1e-5)
+
+
+def test_within_a_cluster_nothing_changes(tmp_path: Path) -> None:
+    source, out = write_skewed(tmp_path / "source.safetensors"), tmp_path / "out.safetensors"
+    splits = resplit(source, out, 6).splits
+    old, new = log_probabilities(source), log_probabilities(out)
+    for first, last in zip((0, *splits), (*splits, SHAPE.vocabulary_size), strict=True):
+        within = [scores[:, first:last] - scores[:, first : first + 1] for scores in (old, new)]
+        np.testing.assert_allclose(within[1], within[0], atol=2e-5)
+
+
+def test_a_cluster_of_equal_words_is_fitted_exactly(tmp_path: Path) -> None:
+    """The logarithm of a sum of equals is linear in the hidden state."""
+    shape = replace(SHAPE, softmax_splits=())
+    source, out = write_skewed(tmp_path / "source.safetensors", shape), tmp_path / "out.safetensors"
+    with open_model(source) as file:
+        weights = {name: array.copy() for name, array in file.weights().items()}
+        for first, last in ((30, 45), (45, 60)):
+            for tensor in (weights["embedding.weight"], weights["output.bias"]):
+                tensor[first:last] = tensor[first]
+        equal = tmp_path / "equal.safetensors"
+        repack(file, equal, weights=weights)
+    with open_model(equal) as file:
+        point, places = full_point(shape), split_places(60)
+        model = PointEvaluator(file).model(point)
+        sample = take_sample(model, point, shape, places, IDS, 2000)
+        weight, bias = fit_clusters(file, sample, (30, 45), places)
+        store(file, NewClusters((30, 45), weight, bias, 0, 1, (1, 1)), out)
+    np.testing.assert_allclose(log_probabilities(out), log_probabilities(equal), atol=2e-3)
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+def test_all_else_keeps_its_bytes(tmp_path: Path, precision: str) -> None:
+    written = write_skewed(tmp_path / "written.safetensors")
+    source, out = tmp_path / "source.safetensors", tmp_path / "out.safetensors"
+    with open_model(written) as file:
+        repack(file, source, precision=precision)  # type: ignore[arg-type]
+    found = resplit(source, out, 4)
+    with open_model(source) as before, open_model(out) as after:
+        assert after.shape == replace(before.shape, softmax_splits=found.splits)
+        assert after.precision == before.precision == precision
+        for name, array in before.stored_weights().items():
+            if not name.startswith("clusters."):
+                assert array.tobytes() == after.stored_weights()[name].tobytes(), name
+        assert [point.digest for point in after.points()] == [point.digest for point in before.points()]
+        np.testing.assert_array_equal(after.ranking().scores[0], before.ranking().scores[0])
+        assert after.points()[0].flops_fraction == after.shape.flops_fraction(after.points()[0].widths)
+
+
+def test_fewer_words_are_opened(tmp_path: Path) -> None:
+    """Asking is dear beside clusters of a few words, so that the number of clusters is given."""
+    source = write_skewed(tmp_path / "source.safetensors")
+    before, after = resplit(source, tmp_path / "out.safetensors", 8).multiplications
+    assert after < before <= SHAPE.output_size * (SHAPE.vocabulary_size + 2)
+
+
+def test_clusters_can_only_be_split_further(tmp_path: Path) -> None:
+    source = write_skewed(tmp_path / "source.safetensors")
+    with pytest.raises(OperatingPointError, match="this model has 2, which can only be split further: expected 2 to"):
+        resplit(source, tmp_path / "out.safetensors", 1)
+
+
+def test_the_command_says_what_came_of_it(tmp_path: Path) -> None:
+    source = write_skewed(tmp_path / "source.safetensors")
+    with open_model(source) as file:
+        words = [file.vocabulary.words[i] for i in IDS]
+    for name in ("train", "valid", "test"):
+        (tmp_path / f"{name}.txt").write_text("\n".join(" ".join(words[i : i + 50]) for i in range(0, 4000, 50)))
+    out = tmp_path / "out.safetensors"
+    command = ["resplit", str(source), "--data", str(tmp_path), "-o", str(out), "--tails", "5", "--tokens", "1000"]
+    result = CliRunner().invoke(app, [*command, "--knob", "0.8", "--json"])
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    with open_model(out) as file:
+        assert list(file.shape.softmax_splits) == facts["splits"]
+    result = CliRunner().invoke(app, command)
+    assert "5 tail clusters, from words" in result.stdout and "perplexity" in result.stdout
