@@ -83,7 +83,7 @@ DAYS := ordinary-day busy-device flapping-battery
 REPORTED := ptb ptb-learned ptb-graded ptb-dense-60 ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram wt103 wt103-bench chat chat-ngram $(DAYS:%=govern-%)
 # WikiText-103: a twentieth of the paper's steps, in hours on two cores (docs/scale.md).
 WIKI := --data $(DATA)/wikitext-103-part
-WIKI_MODEL := runs/wt103-learned.safetensors
+WIKI_MODEL := runs/wt103-split.safetensors
 WIKI_GATES := --recipe fast --set train.steps=150 --set train.batch_size=10 --set train.learning_rate=0.1
 WIKI_RECOVER = $(BIN)/rheostat recover --recipe fast --set train.steps=100 $(WIKI)
 # Of what there is by now.
@@ -138,7 +138,8 @@ reproduce: $(VENV)/test.done
 	test -f runs/wt103-u1.safetensors || $(WIKI_RECOVER) runs/wt103-l0.safetensors --ranking random --knob 0.7 -o runs/wt103-u1.safetensors
 	test -f runs/wt103-u2.safetensors || $(WIKI_RECOVER) runs/wt103-u1.safetensors --point l0-0.7 --name l0-0.7-updated -o runs/wt103-u2.safetensors
 	test -f runs/wt103-u3.safetensors || $(WIKI_RECOVER) runs/wt103-u2.safetensors --ranking mean-activation --knob 0.7 -o runs/wt103-u3.safetensors
-	test -f $(WIKI_MODEL) || $(WIKI_RECOVER) runs/wt103-u3.safetensors --ranking filter-norm --knob 0.7 -o $(WIKI_MODEL)
+	test -f runs/wt103-learned.safetensors || $(WIKI_RECOVER) runs/wt103-u3.safetensors --ranking filter-norm --knob 0.7 -o runs/wt103-learned.safetensors
+	test -f $(WIKI_MODEL) || $(BIN)/rheostat resplit runs/wt103-learned.safetensors $(WIKI) -o $(WIKI_MODEL)
 	$(BIN)/rheostat sweep $(WIKI_MODEL) $(WIKI) --knob 0.7 -o results/wt103.json
 	test -f runs/wt103-int8.safetensors || $(BIN)/rheostat pack $(WIKI_MODEL) --precision int8 -o runs/wt103-int8.safetensors
 	test -f results/wt103-bench.json || $(BIN)/rheostat bench runs/wt103-int8.safetensors $(WIKI) --meter auto --knob 1 --knob 0.7 -o results/wt103-bench.json
