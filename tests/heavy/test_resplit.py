@@ -16,7 +16,7 @@ from rheostat.cli import app
 from rheostat.errors import OperatingPointError
 from rheostat.model_file import open_model, repack, write_model
 from rheostat.operating_point import full_point
-from rheostat.pruning.resplit import NewClusters, find_clusters, fit_clusters, store, take_sample
+from rheostat.pruning.resplit import NewClusters, find_clusters, fit_clusters, store, stretches, take_sample
 from rheostat.shape import ModelShape
 from rheostat.splits import split_places
 from rheostat.training.evaluation import PointEvaluator
@@ -94,7 +94,8 @@ def test_a_cluster_of_equal_words_is_fitted_exactly(tmp_path: Path) -> None:
     with open_model(equal) as file:
         point, places = full_point(shape), split_places(60)
         model = PointEvaluator(file).model(point)
-        sample = take_sample(model, point, shape, places, IDS, 2000)
+        (texts,) = stretches(IDS, 1000)
+        sample = take_sample(model, texts, point, shape, places)
         weight, bias = fit_clusters(file, sample, (30, 45), places)
         store(file, NewClusters((30, 45), weight, bias, 0, 1, (1, 1)), out)
     np.testing.assert_allclose(log_probabilities(out), log_probabilities(equal), atol=2e-3)

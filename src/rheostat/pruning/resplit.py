@@ -13,8 +13,9 @@ one fit serves them all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -88,13 +89,16 @@ def find_clusters(
     _check_tails(shape, tails)
     places = split_places(shape.vocabulary_size, shape.softmax_splits)
     evaluator = PointEvaluator(file)
-    samples: dict[str, list[Sample]] = {"fit": [], "judge": []}
+    fitted, judged = [], []
     for number, point in enumerate(points):
-        model = evaluator.model(point)
-        samples["fit"].append(take_sample(model, point, shape, places, train, tokens // len(points)))
-        samples["judge"].append(take_sample(model, point, shape, places, valid, tokens // JUDGED // len(points)))
-        progress((number + 1) / len(points))
-    sample, other = (_joined(parts) for parts in samples.values())
+        model, read = evaluator.model(point), partial(take_sample, point=point, shape=shape, places=places)
+        for stretch in stretches(valid, tokens // JUDGED // len(points)):
+            judged.append(read(model, stretch))
+        texts = stretches(train, tokens // len(points))
+        for done, stretch in enumerate(texts):
+            fitted.append(read(model, stretch))
+            progress((number + (done + 1) / len(texts)) / len(points))
+    sample, other = _joined(fitted), _joined(judged)
     opened = opening_rates(sample.mass_before, sample.threshold)
     splits = cheapest_splits(places, opened, shape.output_size, tails, shape.softmax_splits)
     return _judge(shape, other, splits, places, fit_clusters(file, sample, splits, places))
@@ -102,10 +106,10 @@ def find_clusters(
 
 def _check_tails(shape: ModelShape, tails: int | None) -> None:
     least, most = max(1, len(shape.softmax_splits)), min(MOST_TAILS, shape.vocabulary_size - 1)
-    if tails is not None and not least <= tails <= most:
+    if not least <= (least if tails is None else tails) <= most:
         raise OperatingPointError(
-            f"{tails} tail clusters were asked for; this model has {len(shape.softmax_splits)}, which can only be "
-            f"split further: expected {least} to {most}"
+            f"{tails or 'other'} tail clusters were asked for; this model has {len(shape.softmax_splits)}, "
+            f"which can only be split further: expected {least} to {most}"
         )
 
 
@@ -122,56 +126,48 @@ def store(file: ModelFile, found: NewClusters, path: Path) -> None:
 
 @torch.inference_mode()
 def take_sample(
-    model: LanguageModel,
-    point: OperatingPoint,
-    shape: ModelShape,
-    places: NDArray[np.int64],
-    ids: NDArray[np.integer],
-    tokens: int,
+    model: LanguageModel, stretch: Tensor, point: OperatingPoint, shape: ModelShape, places: NDArray[np.int64]
 ) -> Sample:
-    """Queries of stretches that are spread evenly over a text, answered by the cut model of a point.
+    """Queries of some texts side by side [T + 1, texts], answered by the cut model of a point.
 
     shape: of the whole model.
     """
     keep, gates = point.keep[-1], point.gate(len(point.keep) - 1)
     starts = np.concatenate([[0], places[:-1]])
     output = model.output_weights()
+    hidden = model(stretch[:-1], model.initial_state(stretch.shape[1])).dropped[WARM_UP:].flatten(0, 1)
     parts: list[Sample] = []
-    for stretch in _stretches(ids, tokens):
-        state = model.initial_state(stretch.shape[1])
-        hidden = model(stretch[:-1], state).dropped[WARM_UP:].flatten(0, 1)
-        targets = stretch[1 + WARM_UP :].flatten()
-        for block, wanted in zip(hidden.split(BLOCK), targets.split(BLOCK), strict=True):
-            log_p = model.log_probabilities(block)
-            score = block @ output.weight[0] + output.bias[0]  # of the first word, which is always of the head
-            whole = np.zeros((len(block), shape.output_size + 1), np.float32)
-            whole[:, keep] = block.numpy() * (1 if gates is None else gates)
-            whole[:, -1] = 1
-            parts.append(
-                Sample(
-                    whole,
-                    np.add.reduceat(log_p.exp().numpy(), starts, axis=1).cumsum(axis=1, dtype=np.float64),
-                    (score - log_p[:, 0]).double().numpy(),
-                    log_p.topk(min(BEST, log_p.shape[1]), dim=1).values[:, -1].double().exp().numpy(),
-                    wanted.numpy(),
-                )
+    for block, targets in zip(hidden.split(BLOCK), stretch[1 + WARM_UP :].flatten().split(BLOCK), strict=True):
+        log_p = model.log_probabilities(block)
+        score = block @ output.weight[0] + output.bias[0]  # of the first word, which is always of the head
+        whole = np.zeros((len(block), shape.output_size + 1), np.float32)
+        whole[:, keep] = block.numpy() * (1 if gates is None else gates)
+        whole[:, -1] = 1
+        parts.append(
+            Sample(
+                whole,
+                np.add.reduceat(log_p.exp().numpy(), starts, axis=1).cumsum(axis=1, dtype=np.float64),
+                (score - log_p[:, 0]).double().numpy(),
+                log_p.topk(min(BEST, log_p.shape[1]), dim=1).values[:, -1].double().exp().numpy(),
+                targets.numpy(),
             )
+        )
     return _joined(parts)
 
 
-def _stretches(ids: NDArray[np.integer], tokens: int) -> Iterator[Tensor]:
-    """[STRETCH + 1, texts]: about so many tokens after the warm-up, evenly spread."""
+def stretches(ids: NDArray[np.integer], tokens: int) -> list[Tensor]:
+    """[STRETCH + 1, texts] each: about so many tokens after the warm-ups, evenly spread over a text."""
     if len(ids) <= STRETCH:
         raise CorpusError(f"a text of {len(ids)} tokens is too short to sample; expected more than {STRETCH}")
     count = max(1, round(tokens / (STRETCH - WARM_UP)))
     starts = np.linspace(0, len(ids) - STRETCH - 1, count).astype(np.int64)
-    for first in range(0, count, TEXTS):
-        texts = [np.array(ids[start : start + STRETCH + 1], np.int64) for start in starts[first : first + TEXTS]]
-        yield torch.from_numpy(np.stack(texts, axis=1))
+    texts = torch.from_numpy(np.stack([np.array(ids[start : start + STRETCH + 1], np.int64) for start in starts], 1))
+    return list(texts.split(TEXTS, dim=1))
 
 
 def _joined(samples: Sequence[Sample]) -> Sample:
-    return Sample(*(np.concatenate([getattr(sample, name) for sample in samples]) for name in Sample.__annotations__))
+    columns = ([getattr(sample, field.name) for sample in samples] for field in fields(Sample))
+    return Sample(*map(np.concatenate, columns))
 
 
 def fit_clusters(
