@@ -107,9 +107,10 @@ def find_clusters(
 def _check_tails(shape: ModelShape, tails: int | None) -> None:
     least, most = max(1, len(shape.softmax_splits)), min(MOST_TAILS, shape.vocabulary_size - 1)
     if not least <= (least if tails is None else tails) <= most:
+        asked = "other tail clusters were" if tails is None else f"--tails {tails} was"
         raise OperatingPointError(
-            f"{tails or 'other'} tail clusters were asked for; this model has {len(shape.softmax_splits)}, "
-            f"which can only be split further: expected {least} to {most}"
+            f"{asked} asked for; this model has {len(shape.softmax_splits)}, which can only be split further: "
+            f"expected {least} to {most}"
         )
 
 
