@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="its corpus")
     parser.add_argument("--split", default="test")
     parser.add_argument("--tokens", type=int, default=0, help="only so many queries; without it, the whole split")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1)
     arguments: argparse.Namespace = parser.parse_args()
     with open_model(arguments.model) as file:
         if not file.shape.softmax_splits:
