@@ -131,7 +131,7 @@ reproduce: $(VENV)/test.done
 	cp runs/govern-$$day/govern.json results/govern-$$day.json; } || exit 1; done
 	$(call TRAINED,runs/wt103,wikitext103-fast $(WIKI) --vocabulary $(DATA)/wikitext-103-part/vocabulary-with-counts.txt)
 	test -f results/wt103-training.json || $(BIN)/python benchmarks/training_curve.py runs/wt103 $(WIKI) -o results/wt103-training.json
-	test -f $(WIKI_SPLIT) || { rm -f results/wt103-split.json; $(BIN)/rheostat resplit runs/wt103/model.safetensors $(WIKI) -o $(WIKI_SPLIT); }
+	test -f $(WIKI_SPLIT) || { rm -f results/wt103-split.json runs/wt103-int8.safetensors; $(BIN)/rheostat resplit runs/wt103/model.safetensors $(WIKI) -o $(WIKI_SPLIT); }
 	$(BIN)/rheostat sweep $(WIKI_SPLIT) $(WIKI) --stored -o results/wt103-split.json
 	test -f runs/wt103-int8.safetensors || $(BIN)/rheostat pack $(WIKI_SPLIT) --precision int8 -o runs/wt103-int8.safetensors
 	test -f runs/wt103-r.safetensors || { rm -f results/wt103.json results/wt103-bench.json; $(BIN)/rheostat prune runs/wt103/model.safetensors --criterion random -o runs/wt103-r.safetensors; }

@@ -133,7 +133,8 @@ class OutputLayers:
 
     def _best(self, parts: list[NDArray[np.float32]]) -> list[bytes]:
         scores = np.concatenate(parts)
-        threshold = np.partition(parts[0], -K)[-K]  # the best K of all are no worse than the best K of the head
+        some = parts[0] if len(parts[0]) >= K else scores
+        threshold = np.partition(some, -K)[-K]  # the best K of all are no worse than the best K of the head
         words = np.flatnonzero(scores >= threshold)  # in the order of their ids, so that of equals the first is first
         words = words[np.argsort(-scores[words], kind="stable")][:K]
         return [words.tobytes(), self._exp.run(None, {"x": scores[words]})[0].tobytes()]
@@ -217,6 +218,8 @@ def main() -> None:
         config = CorpusConfig(tokenizer=file.tokenizer)
         ids = load_split(arguments.data, arguments.split, config, file.vocabulary).ids[:-1]
         ids = ids[: arguments.tokens or None]
+        if len(ids) <= WARM_UP * TIMED:
+            parser.error(f"{len(ids)} queries; expected more than {WARM_UP * TIMED}, of which one in {TIMED} is timed")
         figures: dict[str, Any] = {
             "kind": "benchmark-output-layer",
             "model": arguments.model.name,

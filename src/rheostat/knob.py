@@ -11,6 +11,7 @@ from rheostat.model_file import ModelFile
 from rheostat.operating_point import OperatingPoint, full_point, select
 
 NEAR = 0.01  # a stored point counts as being at the knob if it is below it by less than this
+SLACK = 1e-4  # and above it by no more than this: clusters that were added later are no reason to lose a point
 
 
 def choose(
@@ -52,7 +53,7 @@ def choose(
 def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> OperatingPoint | None:
     """The first stored point at a position; None where the knob cuts by a ranking there, or goes further down."""
     for entry in file.description.points:
-        if criterion in (None, entry.criterion) and knob - NEAR < entry.flops_fraction <= knob:
+        if criterion in (None, entry.criterion) and knob - NEAR < entry.flops_fraction <= knob + SLACK:
             return file.point(entry.name)
     return None
 

@@ -386,11 +386,10 @@ def repack(
     )
     own: Precision = source.precision if source.precision in PRECISIONS else "float32"
     with _naming(path):
-        before, given = source.shape.tensor_shapes(), weights or {}
-        sizes = shape.tensor_shapes()
-        other = {name: size for name, size in sizes.items() if name in given or before.get(name) != size}
-        same, changed = _split_by_precision(source, precision, [name for name in sizes if name not in other])
-        tensors = same | encode_all(changed | _checked_weights(given, other), precision or own)
+        before, after, given = source.shape.tensor_shapes(), shape.tensor_shapes(), weights or {}
+        kept_weights = [name for name, size in after.items() if name not in given and before.get(name) == size]
+        same, changed = _split_by_precision(source, precision, kept_weights)
+        tensors = same | encode_all(changed | _checked_weights(given, after, kept_weights), precision or own)
         _write(Path(path), description, tensors, rankings, _with_added(kept_points, add_points), alone)
 
 
@@ -461,11 +460,13 @@ def _point_tensors(points: Iterable[OperatingPoint]) -> dict[str, NDArray[Any]]:
     return tensors
 
 
-def _checked_weights(weights: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]]) -> dict[str, Floats]:
-    """The weights as float32, if they are all that are expected, of these sizes, and finite."""
+def _checked_weights(
+    weights: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], there: Sequence[str] = ()
+) -> dict[str, Floats]:
+    """The weights as float32, if they are all that are expected and not there yet, of these sizes, and finite."""
     if stranger := min(set(weights) - set(expected), default=""):
         raise problem(f"weights {stranger}", f"only {', '.join(expected)}", "leave them out")
-    return {name: as_floats(name, weights.get(name), size) for name, size in expected.items()}
+    return {name: as_floats(name, weights.get(name), size) for name, size in expected.items() if name not in there}
 
 
 def _split_by_precision(

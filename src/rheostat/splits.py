@@ -68,21 +68,26 @@ def query_splits(counts: Sequence[int] | NDArray[np.integer], width: int, tails:
 
 
 def cheapest_splits(
-    places: NDArray[np.int64], opened: Reals, width: int, tails: int | None = None, bounds: Sequence[int] = ()
+    places: NDArray[np.int64],
+    opened: Reals,
+    width: int,
+    tails: int | None = None,
+    bounds: Sequence[int] = (),
+    least_head: int = 1,
 ) -> tuple[int, ...]:
-    """The first word of each of so many tail clusters, or of as many as make a query cheapest.
+    """The first word of each of so many tail clusters, or of as many as make a query cheapest: of none, if it is that.
 
     opened: how probably a query opens a cluster between two of the places. bounds: places that no cluster, and not the
-    head, may lie across.
+    head, may lie across. least_head: words that the head has at least.
     """
     costs = _tail_costs(opened, width, places)
-    head = width * places.astype(float)
+    head = np.where(places >= least_head, width * places.astype(float), np.inf)
     for bound in bounds:
         costs[np.ix_(places < bound, places > bound)] = np.inf
         head[places > bound] = np.inf
     rest = np.where(np.arange(len(places)) < len(places) - 1, np.inf, 0.0)  # cost of all words from a place on
     following: list[NDArray[np.int64]] = []
-    best = np.inf
+    best = np.inf if bounds else float(head[-1])
     chosen: tuple[int, ...] = ()
     for count in range(1, min(tails or MOST_TAILS, len(places) - 1) + 1):
         totals = costs + rest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, pairwise
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -76,17 +76,16 @@ def test_measured_rates_take_the_place_of_the_model() -> None:
 def test_as_many_clusters_are_made_as_are_worth_asking_for() -> None:
     places, never = split_places(4), np.zeros((4, 4))
     assert len(cheapest_splits(places, never, 10**9)) == 1  # one is never opened: two would only be asked about
-    halves = np.array([[0.0, 0.1, 0.9, 1.0]] * 4)
-    costs = {tails: _cost(places, halves, 10**9, cheapest_splits(places, halves, 10**9, tails)) for tails in (1, 2, 3)}
-    assert len(cheapest_splits(places, halves, 10**9)) == min(costs, key=lambda tails: costs[tails])
+    some = 1 - np.eye(4, k=1)  # clusters between neighbours are never opened, longer ones always
+    assert cheapest_splits(10 * places, some, 10**9) == (10, 20, 30)
+    assert cheapest_splits(10 * places, some, 10**3) == ()  # a question costs more than all words
 
 
-def _cost(places: np.ndarray, opened: np.ndarray, width: int, splits: tuple[int, ...]) -> float:
-    at = [int(np.searchsorted(places, bound)) for bound in (*splits, places[-1])]
-    tails = pairwise(at)
-    return width * splits[0] + sum(
-        ASKING + width * (1 + opened[first, last] * (places[last] - places[first])) for first, last in tails
-    )
+def test_nothing_is_split_where_asking_costs_more_than_all_words() -> None:
+    places, never = split_places(12), np.zeros((12, 12))
+    assert cheapest_splits(places, never, 10) == ()
+    assert cheapest_splits(places, never, 10, 1) == (1,)
+    assert cheapest_splits(places, never, 10, 1, least_head=3) == (3,)
 
 
 def test_no_cluster_lies_across_a_bound() -> None:

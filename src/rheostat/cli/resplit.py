@@ -20,7 +20,8 @@ def resplit(
     data: Annotated[str, typer.Option(help="The corpus: a folder with train and valid text, or 'chat'.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the model file with its new clusters goes.")],
     tails: Annotated[
-        int | None, typer.Option(help="How many tail clusters; without it, as many as make a query cheapest.")
+        int | None,
+        typer.Option(help="How many tail clusters, at most 16; without it, as many as make a query cheapest."),
     ] = None,
     knob: Annotated[
         list[float] | None,
@@ -32,14 +33,15 @@ def resplit(
     """Split a trained output layer into other clusters, so that a suggestion opens fewer of its words.
 
     Takes minutes and trains nothing but one row for each cluster; rankings, points and updates stay. A plain softmax
-    becomes an adaptive one. Perplexity changes a little: by how much, on validation text, is printed.
+    becomes an adaptive one. Perplexity changes a little: how much, of the whole model on validation text, is printed.
 
     Example: rheostat resplit model.safetensors --data DIR -o model.safetensors
     """
     check_target(out)
-    from rheostat.pruning.resplit import find_clusters, store
+    from rheostat.pruning.resplit import check_tails, find_clusters, store
 
     with open_model(model) as file:
+        check_tails(file.shape, tails)
         config = CorpusConfig(tokenizer=file.tokenizer)
         train, valid = (load_split(data, split, config, file.vocabulary).ids for split in ("train", "valid"))
         positions = [knob_positions.choose(file, position) for position in (1.0, *(knob or ()))]

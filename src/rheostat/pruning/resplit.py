@@ -39,6 +39,7 @@ JUDGED = 5  # of so many tokens that are fitted on, one more is judged on
 BLOCK = 100  # queries whose log p of all words exist at once
 NEARNESS = 1e-5  # pull towards where the fit began: rare clusters have little to be fitted on
 ITERATIONS = 300
+SMALLEST = 1e-30  # probability that is still told from none
 
 Reals = NDArray[np.float64]
 
@@ -56,8 +57,8 @@ class Sample:
     def log_masses(self, splits: Sequence[int], places: NDArray[np.int64]) -> Reals:
         """log p of the words of the head, and of each cluster [N, 1 + C]."""
         before = self.mass_before[:, np.searchsorted(places, splits)]
-        whole = [np.zeros((len(before), 1)), before, np.ones((len(before), 1))]
-        return np.asarray(np.log(np.maximum(np.diff(np.concatenate(whole, axis=1), axis=1), 1e-30)))
+        bounds = np.column_stack([np.zeros(len(before)), before, self.mass_before[:, -1]])
+        return np.asarray(np.log(np.maximum(np.diff(bounds, axis=1), SMALLEST)))
 
 
 @dataclass(frozen=True)
@@ -81,47 +82,57 @@ def find_clusters(
     tails: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> NewClusters:
-    """Clusters for all these points, fitted on so many tokens of training text and judged on a share of others.
+    """Clusters for all these points, fitted on so many tokens of training text.
 
-    tails: how many; None for as many as make a query cheapest.
+    They are judged on a share of as many others, with the first of the points. tails: how many; None for as many as
+    make a query cheapest.
     """
     shape = file.shape
-    _check_tails(shape, tails)
+    check_tails(shape, tails)
     places = split_places(shape.vocabulary_size, shape.softmax_splits)
     evaluator = PointEvaluator(file)
-    fitted, judged = [], []
+    samples: list[Sample] = []
+    judged: list[Sample] = []
     for number, point in enumerate(points):
         model, read = evaluator.model(point), partial(take_sample, point=point, shape=shape, places=places)
-        for stretch in stretches(valid, tokens // JUDGED // len(points)):
-            judged.append(read(model, stretch))
-        texts = stretches(train, tokens // len(points))
-        for done, stretch in enumerate(texts):
-            fitted.append(read(model, stretch))
-            progress((number + (done + 1) / len(texts)) / len(points))
-    sample, other = _joined(fitted), _joined(judged)
+        if not judged:
+            judged = [read(model, texts) for texts in stretches(valid, tokens // JUDGED)]
+        stretched = stretches(train, tokens // len(points))
+        for done, texts in enumerate(stretched):
+            samples.append(read(model, texts))
+            progress((number + (done + 1) / len(stretched)) / len(points))
+    sample = _joined(samples)
     opened = opening_rates(sample.mass_before, sample.threshold)
-    splits = cheapest_splits(places, opened, shape.output_size, tails, shape.softmax_splits)
-    return _judge(shape, other, splits, places, fit_clusters(file, sample, splits, places))
+    splits = cheapest_splits(places, opened, shape.output_size, tails, shape.softmax_splits, least_head=BEST)
+    if splits == shape.softmax_splits:
+        raise OperatingPointError(f"{file.path}: no other clusters make a query cheaper: use it as it is")
+    return _judge(shape, _joined(judged), splits, places, fit_clusters(file, sample, splits, places))
 
 
-def _check_tails(shape: ModelShape, tails: int | None) -> None:
-    least, most = max(1, len(shape.softmax_splits)), min(MOST_TAILS, shape.vocabulary_size - 1)
-    if not least <= (least if tails is None else tails) <= most:
-        asked = "other tail clusters were" if tails is None else f"--tails {tails} was"
+def check_tails(shape: ModelShape, tails: int | None) -> None:
+    """Raise OperatingPointError unless the output layer can be split into so many tail clusters."""
+    now, most = len(shape.softmax_splits), min(MOST_TAILS, shape.vocabulary_size - BEST)
+    if now >= most:
         raise OperatingPointError(
-            f"{asked} asked for; this model has {len(shape.softmax_splits)}, which can only be split further: "
-            f"expected {least} to {most}"
+            f"this output layer has {now} tail clusters for {shape.vocabulary_size} words; "
+            f"expected fewer than {most}, so that it can be split further: use it as it is"
+        )
+    if tails is not None and not now < tails <= most:
+        raise OperatingPointError(
+            f"--tails {tails} was asked for, and this output layer has {now}: expected {now + 1} to {most}"
         )
 
 
 def store(file: ModelFile, found: NewClusters, path: Path) -> None:
-    """The model with its new clusters; everything else as it was."""
+    """The model with its new clusters; everything else as it was, but for figures that were measured with the old."""
+    provenance = {name: value for name, value in file.description.provenance.items() if name != "curve"}
+    earlier = provenance.get("softmax_splits_before", [])
     repack(
         file,
         path,
         shape=replace(file.shape, softmax_splits=found.splits),
         weights={"clusters.weight": found.weight, "clusters.bias": found.bias},
-        provenance={**file.description.provenance, "softmax_splits_before": list(file.shape.softmax_splits)},
+        provenance={**provenance, "softmax_splits_before": [*earlier, list(file.shape.softmax_splits)]},
     )
 
 
@@ -147,7 +158,7 @@ def take_sample(
         parts.append(
             Sample(
                 whole,
-                np.add.reduceat(log_p.exp().numpy(), starts, axis=1).cumsum(axis=1, dtype=np.float64),
+                np.add.reduceat(log_p.exp().numpy(), starts, axis=1, dtype=np.float64).cumsum(axis=1),
                 (score - log_p[:, 0]).double().numpy(),
                 log_p.topk(min(BEST, log_p.shape[1]), dim=1).values[:, -1].double().exp().numpy(),
                 targets.numpy(),
@@ -195,7 +206,7 @@ def fit_clusters(
 
 
 def _typical_rows(file: ModelFile, splits: Sequence[int]) -> Reals:
-    """[C, D + 1] the mean row of each cluster, and a bias as if all of its words had it: where the fit begins."""
+    """[C, D + 1] where the fit begins: the mean row of each cluster, with a bias as if all of its words had it."""
     weight = file.tensor("output.weight" if file.shape.is_cut else "embedding.weight")
     bias = file.tensor("output.bias")
     shape = replace(file.shape, softmax_splits=tuple(splits))
@@ -221,7 +232,8 @@ def _judge(
     new = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
     cluster_of = np.searchsorted(splits, sample.targets, side="right")
     change = np.take_along_axis(new - old, cluster_of[:, None], axis=1)
-    # The head's words are as probable among themselves as before, and so is the last of the BEST, if it is one of them.
+    # The head's words are as probable among themselves as before, and so is the last of the BEST, if it is one of them;
+    # if it is not, clusters before it are opened as well, and these are not counted.
     threshold = np.log(sample.threshold) + new[:, 0] - old[:, 0]
     before = sample.log_masses(shape.softmax_splits, places)
     return NewClusters(
