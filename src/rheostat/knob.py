@@ -1,7 +1,7 @@
 """Which operating point a position of the knob means for a model file (DESIGN section 6).
 
 The only owner of that choice: evaluation, recovery, runtime and export all ask here. A position is a share of the whole
-model's FLOPs, and a point never spends more than was asked.
+model's FLOPs, and a point never spends more than was asked, shares being compared to a hundredth of a percent.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from rheostat.model_file import ModelFile
 from rheostat.operating_point import OperatingPoint, full_point, select
 
 NEAR = 0.01  # a stored point counts as being at the knob if it is below it by less than this
-SLACK = 1e-4  # and above it by no more than this: clusters that were added later are no reason to lose a point
+SLACK = 1e-4  # or above it by no more than this: what a few more tail clusters cost must not lose a point its place
 
 
 def choose(
