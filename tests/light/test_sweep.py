@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,10 @@ class KilledError(Exception):
     pass
 
 
+def skip(label: str, share: float) -> None:
+    pass
+
+
 def measure(measured: list[Cell], stop_at: int = 99):  # type: ignore[no-untyped-def]
     def run(cell: Cell, progress: object) -> Measured:
         if len(measured) == stop_at:
@@ -41,7 +45,7 @@ def measure(measured: list[Cell], stop_at: int = 99):  # type: ignore[no-untyped
 def test_a_sweep_that_was_stopped_goes_on_where_it_stopped(tmp_path: Path) -> None:
     path, measured = tmp_path / "results" / "r.json", []
     with pytest.raises(KilledError):
-        list(sweep(CELLS, measure(measured, 3), ResultsFile(path, SUBJECT), lambda label, share: None))
+        list(sweep(CELLS, measure(measured, 3), ResultsFile(path, SUBJECT), skip))
     assert len(json.loads(path.read_text())["rows"]) == 3
     shares: list[float] = []
     again = ResultsFile(path, SUBJECT)
@@ -90,13 +94,13 @@ def test_keystrokes_are_of_what_the_knob_serves_and_of_the_test_text(tmp_path: P
 def test_rows_of_an_earlier_run_are_replaced_where_that_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text("anything")
-    list(sweep(CELLS[:1], measure([]), ResultsFile(path, SUBJECT, resume=False), lambda label, share: None))
+    list(sweep(CELLS[:1], measure([]), ResultsFile(path, SUBJECT, resume=False), skip))
     assert len(ResultsFile(path, SUBJECT).rows) == 1
 
 
 def test_results_of_another_model_are_not_mixed_in(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    list(sweep(CELLS[:1], measure([]), ResultsFile(path, SUBJECT), lambda label, share: None))
+    list(sweep(CELLS[:1], measure([]), ResultsFile(path, SUBJECT), skip))
     with pytest.raises(RheostatError, match="choose another -o"):
         ResultsFile(path, {**SUBJECT, "model": "other"})
 
@@ -114,12 +118,25 @@ def test_a_point_that_was_learned_anew_takes_the_place_of_the_one_before(tmp_pat
     path = tmp_path / "r.json"
     old = [Cell("l0-0.8", "l0", None, 0.8, split, "stored", digest="old") for split in ("valid", "test")]
     other = Cell("l0-0.6", "l0", None, 0.6, "test", "stored", digest="same")
-    list(sweep([*old, other], measure([]), ResultsFile(path, SUBJECT), lambda label, share: None))
+    list(sweep([*old, other], measure([]), ResultsFile(path, SUBJECT), skip))
     new, measured = [replace(cell, knob=0.7998, digest="new") for cell in old], list[Cell]()
-    list(sweep([*new, other], measure(measured), ResultsFile(path, SUBJECT), lambda label, share: None))
+    list(sweep([*new, other], measure(measured), ResultsFile(path, SUBJECT), skip))
     assert measured == new
     found = [(row["label"], row["split"], row["digest"]) for row in ResultsFile(path, SUBJECT).rows]
     assert found == [("l0-0.6", "test", "same"), ("l0-0.8", "valid", "new"), ("l0-0.8", "test", "new")]
+
+
+def test_what_was_measured_under_another_name_is_not_measured_again(tmp_path: Path) -> None:
+    ranked = Cell("random-1", "random", 1, 0.8, "test", digest="same")
+    bare = Cell("random-1-0.8", "random", None, 0.7992, "test", "bare", digest="same")
+    stored, valid = replace(bare, allocation="stored"), replace(bare, split="valid")
+    measured: list[Cell] = []
+    rows = list(
+        sweep([ranked, bare, stored, valid], measure(measured), ResultsFile(tmp_path / "r.json", SUBJECT), skip)
+    )
+    assert measured == [ranked, stored, valid]
+    named = {key: value for key, value in rows[1].items() if key not in asdict(bare)}
+    assert rows[1] == {**asdict(bare), **named} and rows[0] == {**asdict(ranked), **named}
 
 
 def test_a_digest_tells_what_a_name_does_not(tmp_path: Path) -> None:

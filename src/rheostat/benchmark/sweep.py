@@ -87,6 +87,20 @@ class ResultsFile:
     def has(self, cell: Cell) -> bool:
         return any(cell.is_of(row) and row.get("digest", "") == cell.digest for row in self.rows)
 
+    def measured_as(self, cell: Cell) -> dict[str, Any] | None:
+        """What was found for the same filters on the same text under another name; only a bare point may have it.
+
+        Without its update a point is often what a ranking or another point has already been measured as. Keystrokes
+        are not taken over: nobody types at a bare point.
+        """
+        if cell.allocation != "bare" or not cell.digest:
+            return None
+        left_out = {*asdict(cell), "keystrokes"}
+        for row in self.rows:
+            if (row.get("digest"), row["split"]) == (cell.digest, cell.split):
+                return {key: value for key, value in row.items() if key not in left_out}
+        return None
+
     def add(self, cell: Cell, row: Mapping[str, Any]) -> None:
         """Takes the place of the row of a point that had this name before."""
         self.rows = [before for before in self.rows if not cell.is_of(before)] + [dict(row)]
@@ -108,18 +122,22 @@ def sweep(
             progress(label, (before + share * cell.knob) / total)
 
         show(0.0)
-        measured = measure(cell, show)
-        row = {
-            **asdict(cell),
-            "flops_fraction": measured.point.flops_fraction,
-            "widths": list(measured.point.widths),
-            "update_bytes": measured.point.update_bytes,
-            "update_rank": measured.point.update_rank,
-            **measured.quality.as_json(),
-        }
-        if measured.keystrokes:
-            row["keystrokes"] = measured.keystrokes.as_json()
+        if (found := results.measured_as(cell)) is None:
+            found = _found(measure(cell, show))
+        row = {**asdict(cell), **found}
         results.add(cell, row)
         done += cell.knob
         yield row
     progress("done", 1.0)
+
+
+def _found(measured: Measured) -> dict[str, Any]:
+    """What a row says besides its cell."""
+    found = {
+        "flops_fraction": measured.point.flops_fraction,
+        "widths": list(measured.point.widths),
+        "update_bytes": measured.point.update_bytes,
+        "update_rank": measured.point.update_rank,
+        **measured.quality.as_json(),
+    }
+    return {**found, "keystrokes": measured.keystrokes.as_json()} if measured.keystrokes else found
