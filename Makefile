@@ -81,7 +81,7 @@ POINTS := --knob 1 --point taylor-searched-0.8 --point taylor-searched-0.6 --poi
 TRACES := tests/data/traces
 DAYS := ordinary-day busy-device flapping-battery
 REPORTED := ptb ptb-learned ptb-graded ptb-dense-60 ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram wt103 wt103-bench chat chat-ngram $(DAYS:%=govern-%)
-# WikiText-103: a twentieth of the paper's steps, in hours on two cores (docs/scale.md).
+# WikiText-103: the full vocabulary and the paper's shape, trained for two hours on two cores.
 WIKI := --data $(DATA)/wikitext-103-part
 WIKI_MODEL := runs/wt103-learned.safetensors
 WIKI_SPLIT := runs/wt103-split.safetensors

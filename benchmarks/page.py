@@ -130,6 +130,17 @@ def output_layer_rows(figures: dict[str, Any]) -> Iterator[Row]:
     yield "its first suggestion, from process start", f"{figures['first_suggestion_s']:.1f} s", ""
 
 
+def resplit_rows(figures: dict[str, Any]) -> Iterator[Row]:
+    for row in figures["rows"]:
+        what = f"that model after `rheostat resplit`, {row['split']} text: perplexity; R@3"
+        yield what, f"{row['perplexity']:.1f}; {row['recall_at_3']:.1%}", ""
+
+
+def scale_rows(figures: dict[str, Any]) -> Iterator[Row]:
+    yield "training wikitext103: two processes over one, tokens/s", f"{figures['two_processes_over_one']:.2f}", ""
+    yield "the recipe as it is, in one process: peak memory", f"{figures['peak_memory_gb']['recipe']:.1f} GB", "24 GB"
+
+
 FILES = {
     "benchmark-training.json": training_rows,
     "benchmark-learning.json": learning_rows,
@@ -141,6 +152,8 @@ FILES = {
     "ptb-fast.json": curve_rows,
     "wikitext2-smoke.json": curve_rows,
     "wt103-training.json": curve_rows,
+    "wt103-split.json": resplit_rows,
+    "scale.json": scale_rows,
 }
 
 
