@@ -144,7 +144,7 @@ reproduce: $(VENV)/test.done
 	test -f runs/wt103-u3.safetensors || $(WIKI_RECOVER) runs/wt103-u2.safetensors --ranking mean-activation --knob 0.7 -o runs/wt103-u3.safetensors
 	test -f $(WIKI_MODEL) || $(WIKI_RECOVER) runs/wt103-u3.safetensors --ranking filter-norm --knob 0.7 -o $(WIKI_MODEL)
 	$(BIN)/rheostat sweep $(WIKI_MODEL) $(WIKI) --knob 0.7 -o results/wt103.json
-	test -f results/wt103-bench.json || $(BIN)/rheostat bench $(WIKI_MODEL) $(WIKI) --meter auto --knob 1 --knob 0.7 -o results/wt103-bench.json
+	test -f results/wt103-bench.json || $(BIN)/rheostat bench $(WIKI_MODEL) $(WIKI) --meter auto --knob 1 --knob 0.9 --knob 0.8 --point random-0.7 --point l0-0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/wt103-bench.json
 	$(REPORT)
 
 # The bundled model, measured as it is shipped: sweep and card are of the very file that goes into the package.
