@@ -30,7 +30,7 @@ from rheostat.operating_point import OperatingPoint
 from rheostat.provenance import provenance
 from rheostat.runtime.engine import physical_cores
 from rheostat.runtime.predictor import Predictor
-from rheostat.runtime.quantization import BLOCK, Precision
+from rheostat.runtime.quantization import Precision, bytes_read
 from rheostat.runtime.writing import Suggestion
 from rheostat.shape import ModelShape
 from rheostat.vocabulary import Vocabulary, tokenize
@@ -45,7 +45,6 @@ SHORTEST_RUN_MS = 20.0  # of queries between two looks at an energy counter
 OPENINGS = 1000  # different words that messages begin with
 EVERYTHING = 1 << 62  # room for all points at once: building one again would be measured too
 # Of one weight in the matrices: 4 bits have a float32 scale for every block.
-WEIGHT_BYTES: dict[Precision, float] = {"fp32": 4.0, "int8": 1.0, "int4": 0.5 + 4 / BLOCK}
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
@@ -281,11 +280,6 @@ def median_interval(turns: Sequence[Floats], level: float = CONFIDENCE, seed: in
     return float(low), float(high)
 
 
-def bytes_read(shape: ModelShape, point: OperatingPoint, precision: Precision) -> int:
-    """Of the matrices that one query multiplies with: each weight once. Biases, states and row scales are left out."""
-    return round(point.cut_shape(shape).flops / 2 * WEIGHT_BYTES[precision])
-
-
 def r_squared(xs: Sequence[float], ys: Sequence[float]) -> float | None:
     """Pearson's, of three or more different x; None where it has no meaning."""
     if len(set(xs)) < 3 or len(set(ys)) < 2:
@@ -310,7 +304,8 @@ def _measure_energy(
             return len(typist.type(queries))
 
         shape = typist.shape
-        flops, read = typist.point.cut_shape(shape).flops, bytes_read(shape, typist.point, config.precision)
+        flops = typist.point.cut_shape(shape).flops
+        read = bytes_read(flops, config.precision)
         return Work(run, flops, read)
 
     works = [work(typist, latency) for typist, latency in zip(typists, latencies, strict=True)]
@@ -341,17 +336,17 @@ def _part(one: Opened, measured: Sequence[Measured], text: Text, conditions: Map
 
 
 def _row(one: Measured, shape: ModelShape, precision: Precision) -> dict[str, Any]:
-    point = one.point
+    point, flops = one.point, one.point.cut_shape(shape).flops
     return {
         "label": one.position.label,
         "knob": one.position.knob,
         "point": point.name,
         "criterion": point.criterion,
-        "flops": point.cut_shape(shape).flops,
+        "flops": flops,
         "executed_flops": one.executed_flops,
         "flops_fraction": point.flops_fraction,
         "widths": list(point.widths),
-        "bytes_read": bytes_read(shape, point, precision),
+        "bytes_read": bytes_read(flops, precision),
         **asdict(one.latency),
         "resident_bytes": one.memory and one.memory.resident_bytes,
         "model_bytes": one.memory and one.memory.model_bytes,

@@ -20,7 +20,7 @@ from rheostat.knob import can_serve
 from rheostat.model_file import ModelFile, open_model
 from rheostat.runtime.hidden_words import HiddenWords
 from rheostat.runtime.predictor import Predictor
-from rheostat.runtime.quantization import Precision
+from rheostat.runtime.quantization import Precision, bytes_read
 from rheostat.runtime.writing import Suggestion
 
 POSITIONS_BYTES = 256 << 20  # of all positions that are kept
@@ -40,7 +40,7 @@ class Position:
     percent: int
     predictor: Predictor
     flops: int  # of one query
-    weight_bytes: int  # that one query reads
+    bytes_read: int  # by one query
     query_ms: float = 0.0
     _measured_s: float = field(default=0.0, repr=False)
     _read: OrderedDict[int, None] = field(default_factory=OrderedDict, repr=False)  # hashes of beginnings of texts
@@ -52,7 +52,7 @@ class Position:
     @property
     def size_bytes(self) -> int:
         """What it may come to hold."""
-        return self.weight_bytes + HISTORY_BYTES
+        return self.predictor.weight_bytes + HISTORY_BYTES
 
     def is_quick(self, text: str) -> bool:
         """Whether an answer is given sooner than a thread could be asked for it, as far as can be told.
@@ -136,7 +136,7 @@ class Positions:
                 return position
             predictor = self._predictor.at(percent / 100)
             flops = predictor.point.cut_shape(self.file.shape).flops
-            position = Position(percent, predictor, flops, predictor.weight_bytes)
+            position = Position(percent, predictor, flops, bytes_read(flops, self.precision))
             position.measure()
             with self._lock:
                 self._kept[percent] = position

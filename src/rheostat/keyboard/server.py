@@ -163,7 +163,7 @@ class Service:
             "point": predictor.point.name,
             "flops": position.flops,
             "flops_fraction": predictor.flops_fraction,
-            "energy_mj": energy.query_mj(position.flops, position.weight_bytes) if energy else None,
+            "energy_mj": energy.query_mj(position.flops, position.bytes_read) if energy else None,
         }
 
 

@@ -29,6 +29,7 @@ Floats: TypeAlias = NDArray[np.float32]
 
 LARGEST = 64  # of an 8-bit weight in absolute value; the one place that says so
 BLOCK = 32  # weights of a row that share a scale, in 4 bits
+WEIGHT_BYTES: dict[Precision, float] = {"fp32": 4.0, "int8": 1.0, "int4": 0.5 + 4 / BLOCK}
 _ROWS_AT_ONCE = 64  # so that turning a matrix into another kind of number takes little memory beside it
 
 
@@ -45,6 +46,14 @@ def check_precision(precision: str) -> None:
         raise PrecisionError(
             f"precision {precision!r:.40}; expected one of {', '.join(PRECISIONS)}: choose one of these"
         )
+
+
+def bytes_read(flops: int, precision: Precision) -> int:
+    """Of the matrices that a query of so many FLOPs multiplies with: each weight once, and two FLOPs a weight.
+
+    Biases, states, row scales and the row of the input embedding are left out.
+    """
+    return round(flops / 2 * WEIGHT_BYTES[precision])
 
 
 def prepare(weights: Weights, precision: str) -> dict[str, NDArray[Any]]:
