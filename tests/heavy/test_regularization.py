@@ -52,6 +52,13 @@ def test_locked_dropout_drops_the_same_features_at_every_step() -> None:
     assert not torch.equal(dropped[:, 0], dropped[:, 1])
 
 
+def test_looking_words_up_gives_their_rows_a_gradient_and_no_others() -> None:
+    embedding = torch.ones(100_000, 6, requires_grad=True)
+    embed(torch.tensor([[7, 3], [99_999, 7]]), embedding, 0.4, sparse=True).sum().backward()
+    assert embedding.grad is not None and embedding.grad.is_sparse
+    assert set(embedding.grad._indices().flatten().tolist()) == {3, 7, 99_999}
+
+
 def test_embedding_dropout_drops_whole_words_everywhere() -> None:
     ids = torch.arange(200).repeat(2, 1)
     rows = embed(ids, torch.ones(200, 6), 0.4)

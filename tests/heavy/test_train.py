@@ -209,9 +209,13 @@ def test_ctrl_c_saves_and_says_how_to_resume(corpus_folder: Path, recipe_file: P
     assert "Traceback" not in messages
 
 
-def test_two_processes_give_the_loss_curve_of_one(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("splits", [[], [5, 11]], ids=["plain", "adaptive"])
+def test_two_processes_give_the_loss_curve_of_one(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path, splits: list[int]
+) -> None:
     off = ["dropout_embedding", "dropout_input", "dropout_hidden", "dropout_output", "weight_drop"]
     changes = [part for key in off for part in ("--set", f"regularization.{key}=0.0")]
+    changes += ["--set", f"model.softmax_splits={splits}"]
     for processes in (1, 2):
         run(recipe_file, "--data", corpus_folder, "-o", tmp_path / f"{processes}", *changes, processes=processes)
     one, two = (log(tmp_path / name, "train") for name in ("1", "2"))

@@ -81,17 +81,18 @@ class Completion:
         """
         ids = self.ids_with_prefix(prefix or "", attach=attach)
         values = log_probabilities[ids]
+        known = values > -np.inf  # those of closed clusters are not, and np.partition is slow where so many are equal
+        ids, values = ids[known], values[known]
         if 0 < k < len(values):
             # Not argpartition: among equals at the edge it takes any.
             likely = values >= np.partition(values, len(values) - k)[len(values) - k]
             ids, values = ids[likely], values[likely]
         order = np.lexsort((ids, -values))[: max(0, k)]
-        order = order[values[order] > -np.inf]
         return Best(ids[order], np.exp(values[order].astype(np.float64)))
 
     def _ids_with_form(self, form: str, attach: bool) -> Ids:
         if not form:
-            return self._all_words if attach else self._whole_words.ids
+            return self._all_words if attach else self._whole_words.all
         return (self._parts if attach else self._whole_words).with_form(form)
 
     def _keep(self, key: tuple[str, bool], mask: Mask) -> None:
@@ -103,7 +104,7 @@ class Completion:
 
     @cached_property
     def _all_words(self) -> Ids:
-        return _read_only(np.concatenate([self._whole_words.ids, self._parts.ids]))
+        return _read_only(np.union1d(self._whole_words.all, self._parts.all))
 
     @cached_property
     def _whole_words(self) -> _Index:
@@ -129,13 +130,14 @@ class _Index:
 
     def __init__(self, pairs: Iterable[tuple[str, int]]) -> None:
         ordered = sorted(pairs)
-        self.ids: Ids = _read_only(np.array([place for _, place in ordered], np.int64))
+        self._ids: Ids = _read_only(np.array([place for _, place in ordered], np.int64))
+        self.all: Ids = _read_only(np.sort(self._ids))  # ascending: numbers that stand in this order are read quickly
         self._forms = [form for form, _ in ordered]
 
     def with_form(self, form: str) -> Ids:
         length = len(form)
         first = bisect_left(self._forms, form)
-        return self.ids[first : bisect_right(self._forms, form, first, key=lambda other: other[:length])]
+        return self._ids[first : bisect_right(self._forms, form, first, key=lambda other: other[:length])]
 
 
 def _is_suggestible(word: str, tokenizer: str) -> bool:

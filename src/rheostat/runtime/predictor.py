@@ -121,7 +121,8 @@ class Predictor:
     def executed_flops(self, text: str, k: int = 3, prefix: str = "") -> int:
         """FLOPs of the query that `suggest` answers for this text: those of clusters that stay closed are not executed.
 
-        Of a plain softmax, the static count of the point. A text that was asked for before counts with all that was.
+        Of a plain softmax, the static count of the point. A text that was asked for before counts with all that was;
+        the head counts once.
         """
         self.suggest(text, k, prefix)
         serving, typed = self._serving, as_context(text, self._tokenizer, prefix, self._context)
