@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -26,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import torch
 
 from measuring import hand_over, make_parser
 from rheostat.recipe import fill, read_recipe
@@ -34,6 +33,9 @@ from rheostat.training.configuration import TrainingRecipe
 
 TRAINING_TOKENS = 103_227_021  # of WikiText-103
 VOCABULARY_SIZE = 267_735
+UPDATE_BYTES = 40  # a weight: clipping reads and writes its gradient, Adam reads four numbers and writes three
+FEW_TEXTS = 8  # for each GPU: about the recipe's batch, shared out
+GPU_GB = (8, 12, 16, 24, 48, 80)
 SMALL_BATCHES = ("train.batch_size=10", "train.sequence_length=70")  # of the runs whose speed is compared
 
 
@@ -45,13 +47,14 @@ class Machine:
     gpus: int
     peak: float  # FLOPs a second of one GPU in bf16, without sparsity
     utilization: float  # share of the peak that products of this shape reach
+    memory: float  # bytes a second that a GPU reads or writes
     bandwidth: float  # bytes a second that each GPU can send while it receives as many
 
 
 MACHINES = (
-    Machine("one A100", 1, 312e12, 0.35, 0.0),
-    Machine("eight A100, NVLink", 8, 312e12, 0.35, 200e9),
-    Machine("eight A100, 100 Gb/s Ethernet", 8, 312e12, 0.35, 10e9),
+    Machine("one A100", 1, 312e12, 0.35, 1.5e12, 0.0),
+    Machine("eight A100, NVLink", 8, 312e12, 0.35, 1.5e12, 200e9),
+    Machine("eight A100, 100 Gb/s Ethernet", 8, 312e12, 0.35, 1.5e12, 10e9),
 )
 
 
@@ -64,6 +67,7 @@ class Projection:
     texts_per_gpu: int
     step_flops_per_gpu: float
     compute_seconds: float
+    update_seconds: float
     exchanged_bytes_per_gpu: float
     exchange_seconds: float
     tokens_per_second: float
@@ -85,15 +89,17 @@ def project(shape: ModelShape, per_token: float, machine: Machine, texts: int, l
     """Nothing overlaps: DDP sends while it goes back, so that the truth lies between this and the larger of the two."""
     flops = per_token * texts * length
     compute = flops / (machine.peak * machine.utilization)
+    update = UPDATE_BYTES * shape.parameters / machine.memory
     exchanged = 2 * (machine.gpus - 1) / machine.gpus * 4 * shape.parameters  # a ring: each part goes round twice
     exchange = exchanged / machine.bandwidth if machine.bandwidth else 0.0
-    speed = machine.gpus * texts * length / (compute + exchange)
+    speed = machine.gpus * texts * length / (compute + update + exchange)
     return Projection(
         machine.name,
         machine.gpus,
         texts,
         flops,
         compute,
+        update,
         exchanged,
         exchange,
         speed,
@@ -113,7 +119,7 @@ def measure(processes: int, arguments: argparse.Namespace, changes: Sequence[str
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *(launch if processes > 1 else []), "-m", "rheostat", "train", "wikitext103"]
         command += ["--data", arguments.data, "--vocabulary", arguments.vocabulary, "-o", f"{folder}/run"]
-        command += ["--threads", str(arguments.threads // processes)]
+        command += ["--threads", str(max(1, arguments.threads // processes))]
         command += [part for change in ("train.random_length=false", *changes) for part in ("--set", change)]
         process, peak = psutil.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True), 0
         try:
@@ -123,10 +129,30 @@ def measure(processes: int, arguments: argparse.Namespace, changes: Sequence[str
                 peak = max(peak, resident_bytes(process))
                 time.sleep(0.2)
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            kill(process)
     return Measured(statistics.median(speeds[1:] or speeds), peak)
+
+
+def kill(process: psutil.Popen) -> None:
+    """With all that it started: torchrun's workers have sessions of their own, which a signal to a group misses."""
+    for each in (*process.children(recursive=True), process):
+        with suppress(psutil.Error):
+            each.kill()
+    process.wait()
+
+
+def dense_update_seconds(shape: ModelShape, threads: int) -> float:
+    """Of clipping and an Adam step on as many numbers as the embedding has: what is dense whatever a batch holds."""
+    torch.set_num_threads(threads)
+    embedding = torch.zeros(shape.vocabulary_size, shape.embedding_size, requires_grad=True)
+    embedding.grad = torch.ones_like(embedding)
+    adam, seconds = torch.optim.Adam([embedding], foreach=True), []
+    for _ in range(4):
+        start = time.perf_counter()
+        torch.nn.utils.clip_grad_norm_([embedding], 0.25)
+        adam.step()
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:])
 
 
 def resident_bytes(process: psutil.Process) -> int:
@@ -145,10 +171,10 @@ def read_speeds(log: Path) -> list[float]:
     return [line["tokens_per_second"] for line in map(json.loads, whole.splitlines()) if line["event"] == "train"]
 
 
-def read_counts(path: Path) -> list[int]:
-    """Of the words, in the order of their ids: most frequent first."""
+def read_counts(path: Path, special_counts: Mapping[str, int]) -> list[int]:
+    """Of the words, most frequent first as their ids are. special_counts: of those that the file leaves out."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    return sorted((int(line.rsplit(" ", 1)[1]) for line in lines), reverse=True)
+    return sorted([*(int(line.rsplit(" ", 1)[1]) for line in lines), *special_counts.values()], reverse=True)
 
 
 PAGE = """# Training at the scale of WikiText-103
@@ -163,43 +189,87 @@ in one process; [training.md](training.md#several-processes-and-machines) has th
 
 * **Products.** {per_token:.0f} MFLOPs a token, forward and back. A tail cluster is opened only for the tokens that
   lie in it; opening all of them for every token would be {all_open:.0f} MFLOPs.
-* **The embedding.** Its rows are also the output layer's, which has a gradient for all of them. Looking words up adds
-  to that gradient the rows of the words in the batch and nothing else.
+* **The embedding.** Looking words up gives a gradient to the rows of the words in the batch and to no others. The same
+  matrix is the output layer, though, and a softmax gives a gradient to every row of a cluster that a batch opens; a
+  batch of {batch} tokens opens all of them. That part is dense by its nature: clipping and Adam go over {embedding:,}
+  numbers, which took {dense:.2f} s here, {dense_share:.1%} of a step of the recipe.
 * **Memory.** Weights, gradient and Adam's two moments take {memory:.1f} GB in float32. The logits of a batch never
-  exist as a whole (`training/cross_entropy.py`). The recipe as it is was seen to take {peak_recipe:.1f} GB here.
+  exist as a whole (`training/cross_entropy.py`). The recipe as it is was seen to take {peak_recipe:.1f} GB here in its
+  first steps, Python and torch included: it fits a computer of 24 GB, and the same tensors fit a GPU of
+  {gpu} GB. No GPU was at hand to see it.
 
 ## Measured: one process and two
 
 Two processes on the same cores as one, with half the texts and half the threads each, take turns with it ({rounds}
 rounds; `{options}`). Two reach {ratio:.2f} times the tokens a second of one: what DDP costs where there is nothing to
-gain. They take {peak_two:.1f} GB of memory together, one takes {peak_one:.1f} GB. More machines than one were not
-measured.
+gain. They take {peak_two:.1f} GB of memory together, one takes {peak_one:.1f} GB. One process reached {speed:,.0f}
+tokens/s, and {speed_recipe:,.0f} with the recipe's own batch. More machines than one were not measured.
 
 ## Computed: eight GPUs
 
+With `--set train.precision=bf16` and, for eight GPUs, `--set train.batch_size=` the texts of all of them together (it
+must be a multiple of the processes; the recipe has {texts}):
+
 {table}
 
-Assumptions: bf16 products reach {utilization:.0%} of a GPU's {peak:.0f} TFLOPs; gradients are exchanged in float32 by
-a ring all-reduce, in which each GPU sends 2 (n - 1) / n times their bytes; NVLink sends 200 GB/s from each GPU,
-Ethernet 10 GB/s; nothing overlaps, although DDP sends while it goes back; an epoch is the {tokens:,} tokens of the
-whole training text. The recipe's own batch is 60 texts; more texts a step need a learning rate found anew.
+Assumptions:
+
+* Products in bf16 reach {utilization:.0%} of a GPU's {peak:.0f} TFLOPs, with {texts} texts a GPU as with {few}. The
+  recipe's own precision is fp32, which an A100 computes at a sixteenth of that peak.
+* Clipping and Adam move {update_bytes} bytes a weight at {gpu_memory:.1f} TB/s. Pooling, softmax and reading the corpus
+  cost nothing beside the products.
+* Gradients are exchanged in float32 by a ring all-reduce, in which each of n GPUs sends 2 (n - 1) / n times their
+  bytes. All of them are dense: see the embedding above.
+* NVLink sends 200 GB/s from each GPU; on Ethernet each GPU has 100 Gb/s of its own, of which 10 GB/s are used.
+* Nothing overlaps, although DDP sends while it goes back: the truth lies between this and the larger of the two.
+* An epoch is the {tokens:,} tokens of the whole training text. More texts a step need a learning rate found anew.
 """
 
 
 def page(figures: dict[str, Any], shape: ModelShape) -> str:
-    head = "| machine | texts per GPU | compute a step | bytes a GPU sends | exchange | tokens/s | hours an epoch |\n"
+    heads = (
+        "machine",
+        "texts a GPU",
+        "together",
+        "compute",
+        "update",
+        "bytes a GPU sends",
+        "exchange",
+        "tokens/s",
+        "hours an epoch",
+    )
     rows = [
-        f"| {row['machine']} | {row['texts_per_gpu']} | {1e3 * row['compute_seconds']:.0f} ms "
-        f"| {row['exchanged_bytes_per_gpu'] / 1e9:.2f} GB | {1e3 * row['exchange_seconds']:.0f} ms "
-        f"| {row['tokens_per_second']:,.0f} | {row['hours_per_epoch']:.2f} |"
+        (
+            row["machine"],
+            f"{row['texts_per_gpu']}",
+            f"{row['gpus'] * row['texts_per_gpu']}",
+            f"{1e3 * row['compute_seconds']:.0f} ms",
+            f"{1e3 * row['update_seconds']:.0f} ms",
+            f"{row['exchanged_bytes_per_gpu'] / 1e9:.2f} GB",
+            f"{1e3 * row['exchange_seconds']:.0f} ms",
+            f"{row['tokens_per_second']:,.0f}",
+            f"{row['hours_per_epoch']:.2f}",
+        )
         for row in figures["projections"]
     ]
+    lines = [heads, ("---", *("--:" for _ in heads[1:])), *rows]
     return PAGE.format(
         layers=" ".join(map(str, shape.hidden_sizes)),
         parameters=shape.parameters,
         vocabulary=shape.vocabulary_size,
         per_token=figures["training_flops_per_token"] / 1e6,
         all_open=3 * shape.flops / 1e6,
+        batch=f"{figures['recipe_batch_tokens']:,}",
+        embedding=shape.vocabulary_size * shape.embedding_size,
+        dense=figures["dense_update_seconds"],
+        dense_share=figures["dense_update_seconds"]
+        * figures["recipe_tokens_per_second"]
+        / figures["recipe_batch_tokens"],
+        gpu=next(size for size in GPU_GB if size > figures["peak_memory_gb"]["recipe"]),
+        texts=figures["projections"][0]["texts_per_gpu"],
+        few=FEW_TEXTS,
+        speed=statistics.median(figures["tokens_per_second"]["1"]),
+        speed_recipe=figures["recipe_tokens_per_second"],
         memory=16 * shape.parameters / 1e9,
         peak_recipe=figures["peak_memory_gb"]["recipe"],
         peak_one=figures["peak_memory_gb"]["1"],
@@ -207,9 +277,11 @@ def page(figures: dict[str, Any], shape: ModelShape) -> str:
         rounds=figures["rounds"],
         options=figures["options"],
         ratio=figures["two_processes_over_one"],
-        table=head + "|---|--:|--:|--:|--:|--:|--:|\n" + "\n".join(rows),
+        table="\n".join(f"| {' | '.join(cells)} |" for cells in lines),
         utilization=MACHINES[0].utilization,
         peak=MACHINES[0].peak / 1e12,
+        update_bytes=UPDATE_BYTES,
+        gpu_memory=MACHINES[0].memory / 1e12,
         tokens=TRAINING_TOKENS,
     )
 
@@ -225,20 +297,23 @@ def main() -> None:
     arguments = parser.parse_args()
     recipe = fill(TrainingRecipe, read_recipe("wikitext103", []))
     shape = recipe.model.shape(VOCABULARY_SIZE)
-    per_token = training_flops_per_token(shape, read_counts(Path(arguments.vocabulary)))
+    per_token = training_flops_per_token(shape, read_counts(Path(arguments.vocabulary), recipe.corpus.special_counts))
     texts, length = recipe.train.batch_size, recipe.train.sequence_length
     projections = [project(shape, per_token, machine, texts, length) for machine in MACHINES]
-    projections += [project(shape, per_token, machine, 8, length) for machine in MACHINES[1:]]
+    projections += [project(shape, per_token, machine, FEW_TEXTS, length) for machine in MACHINES[1:]]
     runs: dict[int, list[Measured]] = {1: [], 2: []}
     for _ in range(arguments.repeats):
         for processes, found in runs.items():
             found.append(measure(processes, arguments, SMALL_BATCHES, 1 + arguments.lines))
-    speeds = {processes: [run.tokens_per_second for run in found] for processes, found in runs.items()}
+    speeds = {str(processes): [run.tokens_per_second for run in found] for processes, found in runs.items()}
     whole = measure(1, arguments, [], 1)
     figures = {
         "training_flops_per_token": per_token,
         "tokens_per_second": speeds,
-        "two_processes_over_one": statistics.median(speeds[2]) / statistics.median(speeds[1]),
+        "two_processes_over_one": statistics.median(speeds["2"]) / statistics.median(speeds["1"]),
+        "recipe_tokens_per_second": whole.tokens_per_second,
+        "recipe_batch_tokens": texts * length,
+        "dense_update_seconds": dense_update_seconds(shape, arguments.threads),
         "rounds": arguments.repeats,
         "options": " ".join(SMALL_BATCHES),
         "peak_memory_gb": {

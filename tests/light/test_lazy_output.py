@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import rheostat
-from models import make_weights, write_words
+from models import make_ranking, make_weights, write_words
 from rheostat.runtime.engine import Engine, Session
 from rheostat.runtime.graph import build_graph
 from rheostat.runtime.quantization import PRECISIONS, Precision, prepare
@@ -160,6 +160,23 @@ def test_suggestions_do_not_depend_on_what_was_asked_before(tmp_path: Path) -> N
     scores = predictor.read([END, "i", "saw", "the"])
     expected = sorted((i for i, word in enumerate(WORDS) if word.lower().startswith("ga")), key=lambda i: -scores[i])
     assert [s.word for s in fresh["i saw the", "ga"]] == [WORDS[i] for i in expected[:3]]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_at_a_cut_point_suggestions_are_those_of_all_words(tmp_path: Path, precision: Precision) -> None:
+    words = tuple(word for word in WORDS if word != "Game")  # none that capitals make alike
+    shape = ModelShape(len(words), 8, (12, 8), (2, 1), (5, 8, 11))
+    model = write_words(tmp_path / "model.safetensors", words, shape, rankings=[make_ranking(shape, 3)])
+    predictor, fresh = (rheostat.load(model, 0.7, precision=precision) for _ in range(2))
+    assert predictor.flops_fraction < 0.7 and predictor.point.widths != shape.hidden_sizes
+    for text in ("", "i", "i saw", "i saw the", "the gate"):
+        scores = fresh.read([END, *text.split()])
+        for prefix in ("", "g", "ga", "s"):
+            found = predictor.suggest(text, 3, prefix=prefix)
+            best = fresh.completion.best(scores, prefix, 3)
+            assert [one.word.lower() for one in found] == [words[i].lower() for i in best.ids]
+            assert [one.probability for one in found] == pytest.approx(best.probabilities.tolist(), rel=1e-6)
+        assert predictor.executed_flops(text, 3) <= predictor.point.cut_shape(shape).flops
 
 
 def test_a_taught_word_is_as_probable_as_an_unknown_one_of_a_closed_cluster(tmp_path: Path) -> None:
