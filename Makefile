@@ -5,7 +5,7 @@
 # make check      ruff, mypy --strict and the tests
 # make benchmark  the measurements behind the figures in docs/ (long)
 # make model      the bundled model from nothing (hours; resumable)
-# make reproduce  the results under results/ from the corpora in DATA (very long; resumable)
+# make reproduce  results/ and docs/results from the corpora in DATA and the trained ptb-qrnn in MODELS (very long; resumable)
 
 PYTHON ?= python3
 DATA ?= ../shared/data
@@ -17,7 +17,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := install --quiet --disable-pip-version-check
 SIDE_BY_SIDE := -n 2 --dist loadfile
 
-.PHONY: demo model web test test-browser test-light test-arm check lint benchmark reproduce clean
+.PHONY: demo model web test test-browser test-light test-arm check lint benchmark reproduce reproduce-ptb reproduce-wiki clean
 
 demo: $(VENV)/demo.done
 	$(BIN)/rheostat demo
@@ -73,7 +73,9 @@ PTB := --data $(DATA)/ptb
 RECOVER = $(BIN)/rheostat recover --recipe fast $(PTB)
 NGRAM = $(BIN)/rheostat ngram --check
 UNTRAINED = $(BIN)/rheostat train --untrained $(PTB)
-# Times want a quiet machine: delete a results file to measure it again.
+# A results file of this machine's own: one that came with the clone is measured anew. Times want a quiet machine; delete
+# runs/NAME.measured to measure NAME again.
+MEASURED = test -f runs/$(1).measured || { $(2) -o results/$(1).json && touch runs/$(1).measured; }
 BENCH = $(BIN)/rheostat bench $(PTB) --meter auto
 KNOBS := --knob 1 --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4
 BESIDE := --beside runs/ptb-awd-lstm.safetensors --beside runs/ptb-skip-lstm.safetensors --beside runs/ptb-dense-60.safetensors
@@ -87,9 +89,16 @@ WIKI_MODEL := runs/wt103-learned.safetensors
 WIKI_SPLIT := runs/wt103-split.safetensors
 WIKI_GATES := --recipe fast --set train.steps=150 --set train.batch_size=10 --set train.learning_rate=0.1
 WIKI_RECOVER = $(BIN)/rheostat recover --recipe fast --set train.steps=100 $(WIKI)
+WIKI_POINTS := --knob 1 --knob 0.9 --knob 0.8 --point random-0.7 --point l0-0.7 --knob 0.6 --knob 0.5 --knob 0.4
 # Of what there is by now.
-REPORT = $(BIN)/rheostat report $$(ls $(REPORTED:%=results/%.json) 2>/dev/null) $$(test ! -f $(LEARNED) || echo --model $(LEARNED)) -o docs/results
+REPORT = $(BIN)/rheostat report $$(for name in $(REPORTED); do test ! -f results/$$name.json || echo results/$$name.json; done) $$(test ! -f $(LEARNED) || echo --model $(LEARNED)) -o docs/results
 reproduce: $(VENV)/test.done
+	$(MAKE) --no-print-directory reproduce-ptb
+	if test -d $(DATA)/wikitext-103-part; then $(MAKE) --no-print-directory reproduce-wiki; \
+	else echo "no $(DATA)/wikitext-103-part: the report goes without new results of WikiText-103"; fi
+	$(REPORT)
+
+reproduce-ptb: $(VENV)/test.done
 	mkdir -p runs/untrained
 	test -f runs/ptb-r1.safetensors || $(BIN)/rheostat prune $(MODELS)/ptb-qrnn.safetensors --criterion random --seed 1 --name random-1 -o runs/ptb-r1.safetensors
 	test -f runs/ptb-r2.safetensors || $(BIN)/rheostat prune runs/ptb-r1.safetensors --criterion random --seed 2 --name random-2 -o runs/ptb-r2.safetensors
@@ -105,11 +114,11 @@ reproduce: $(VENV)/test.done
 	test -f runs/ptb-u4.safetensors || $(RECOVER) runs/ptb-u3.safetensors --ranking random-1 --knob 0.8 -o runs/ptb-u4.safetensors
 	test -f runs/ptb-u5.safetensors || $(RECOVER) runs/ptb-u4.safetensors --ranking random-1 --knob 0.8 --rank 4 --name random-1-0.8-rank-4 -o runs/ptb-u5.safetensors
 	test -f runs/ptb-u6.safetensors || $(RECOVER) runs/ptb-u5.safetensors --ranking random-1 --knob 0.8 --rank 16 --name random-1-0.8-rank-16 -o runs/ptb-u6.safetensors
-	test -f $(LEARNED) || { rm -f results/ptb-learned-bench.json; $(RECOVER) runs/ptb-u6.safetensors --point l0-0.6 --name l0-0.6-updated -o $(LEARNED); }
+	test -f $(LEARNED) || { rm -f runs/ptb-learned-bench.measured; $(RECOVER) runs/ptb-u6.safetensors --point l0-0.6 --name l0-0.6-updated -o $(LEARNED); }
 	$(BIN)/rheostat sweep $(LEARNED) $(PTB) --stored -o results/ptb-learned.json
 	test -f runs/ptb-l0-40.safetensors || $(BIN)/rheostat prune $(RANKED) --criterion l0 --recipe fast --knob 0.4 $(PTB) -o runs/ptb-l0-40.safetensors
 	$(call TRAINED,runs/ptb-graded,ptb-graded --from runs/ptb-l0-40.safetensors $(PTB))
-	cmp -s runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors || { rm -f results/ptb-graded*.json $(PACKED); cp runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors; }
+	cmp -s runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors || { rm -f results/ptb-graded.json results/ptb-graded-int8.json runs/ptb-graded-bench.measured runs/govern-*.measured $(PACKED); cp runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors; }
 	$(BIN)/rheostat sweep runs/ptb-graded.safetensors $(PTB) --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded.json
 	test -f $(PACKED) || $(BIN)/rheostat pack runs/ptb-graded.safetensors --precision int8 -o $(PACKED)
 	$(BIN)/rheostat sweep $(PACKED) $(PTB) --precision int8 --split test --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded-int8.json
@@ -118,23 +127,26 @@ reproduce: $(VENV)/test.done
 	cmp -s runs/ptb-dense/model.safetensors runs/ptb-dense-60.safetensors || { rm -f results/ptb-dense-60.json; cp runs/ptb-dense/model.safetensors runs/ptb-dense-60.safetensors; }
 	$(BIN)/rheostat sweep runs/ptb-dense-60.safetensors $(PTB) --stored -o results/ptb-dense-60.json
 	$(BIN)/python -c 'import kenlm' 2>/dev/null || $(BIN)/pip $(PIP_INSTALL) -e '.[ngram]'  # needs a C++ compiler
-	test -f results/ptb-ngram.json || $(NGRAM) ptb $(PTB) -o results/ptb-ngram.json
-	test -f results/chat-ngram.json || $(NGRAM) chat --words 10000 -o results/chat-ngram.json
+	$(call MEASURED,ptb-ngram,$(NGRAM) ptb $(PTB))
+	$(call MEASURED,chat-ngram,$(NGRAM) chat --words 10000)
 	test -f runs/untrained/awd-lstm/model.safetensors || $(UNTRAINED) ptb-awd-lstm -o runs/untrained/awd-lstm
 	test -f runs/untrained/skip-lstm/model.safetensors || $(UNTRAINED) ptb-skip-lstm -o runs/untrained/skip-lstm
 	for name in awd-lstm skip-lstm; do cp runs/untrained/$$name/model.safetensors runs/ptb-$$name.safetensors; done
-	test -f results/ptb-bench.json || $(BENCH) runs/ptb-ma.safetensors $(KNOBS) $(BESIDE) -o results/ptb-bench.json
-	test -f results/ptb-learned-bench.json || $(BENCH) $(LEARNED) $(POINTS) -o results/ptb-learned-bench.json
-	test -f results/ptb-graded-bench.json || $(BENCH) runs/ptb-graded.safetensors $(KNOBS) -o results/ptb-graded-bench.json
-	for day in $(DAYS); do test -f results/govern-$$day.json || { \
+	$(call MEASURED,ptb-bench,$(BENCH) runs/ptb-ma.safetensors $(KNOBS) $(BESIDE))
+	$(call MEASURED,ptb-learned-bench,$(BENCH) $(LEARNED) $(POINTS))
+	$(call MEASURED,ptb-graded-bench,$(BENCH) runs/ptb-graded.safetensors $(KNOBS))
+	for day in $(DAYS); do test -f runs/govern-$$day.measured || { \
 	$(BIN)/rheostat govern --trace $(TRACES)/$$day.csv $$(test ! -f $(TRACES)/$$day.toml || echo --policy $(TRACES)/$$day.toml) --model runs/ptb-graded.safetensors -o runs/govern-$$day && \
-	cp runs/govern-$$day/govern.json results/govern-$$day.json; } || exit 1; done
+	cp runs/govern-$$day/govern.json results/govern-$$day.json && touch runs/govern-$$day.measured; } || exit 1; done
+
+reproduce-wiki: $(VENV)/test.done
+	mkdir -p runs
 	$(call TRAINED,runs/wt103,wikitext103-fast $(WIKI) --vocabulary $(DATA)/wikitext-103-part/vocabulary-with-counts.txt)
-	test -f results/wt103-training.json || $(BIN)/python benchmarks/training_curve.py runs/wt103 $(WIKI) -o results/wt103-training.json
+	$(call MEASURED,wt103-training,$(BIN)/python benchmarks/training_curve.py runs/wt103 $(WIKI))
 	test -f $(WIKI_SPLIT) || { rm -f results/wt103-split.json runs/wt103-int8.safetensors; $(BIN)/rheostat resplit runs/wt103/model.safetensors $(WIKI) -o $(WIKI_SPLIT); }
 	$(BIN)/rheostat sweep $(WIKI_SPLIT) $(WIKI) --stored -o results/wt103-split.json
 	test -f runs/wt103-int8.safetensors || $(BIN)/rheostat pack $(WIKI_SPLIT) --precision int8 -o runs/wt103-int8.safetensors
-	test -f runs/wt103-r.safetensors || { rm -f results/wt103.json results/wt103-bench.json; $(BIN)/rheostat prune runs/wt103/model.safetensors --criterion random -o runs/wt103-r.safetensors; }
+	test -f runs/wt103-r.safetensors || { rm -f results/wt103.json runs/wt103-bench.measured; $(BIN)/rheostat prune runs/wt103/model.safetensors --criterion random -o runs/wt103-r.safetensors; }
 	test -f runs/wt103-fn.safetensors || $(BIN)/rheostat prune runs/wt103-r.safetensors --criterion filter-norm -o runs/wt103-fn.safetensors
 	test -f runs/wt103-ma.safetensors || $(BIN)/rheostat prune runs/wt103-fn.safetensors --criterion mean-activation --share 0.1 $(WIKI) -o runs/wt103-ma.safetensors
 	test -f runs/wt103-ta.safetensors || $(BIN)/rheostat prune runs/wt103-ma.safetensors --criterion taylor --share 0.02 $(WIKI) -o runs/wt103-ta.safetensors
@@ -144,8 +156,7 @@ reproduce: $(VENV)/test.done
 	test -f runs/wt103-u3.safetensors || $(WIKI_RECOVER) runs/wt103-u2.safetensors --ranking mean-activation --knob 0.7 -o runs/wt103-u3.safetensors
 	test -f $(WIKI_MODEL) || $(WIKI_RECOVER) runs/wt103-u3.safetensors --ranking filter-norm --knob 0.7 -o $(WIKI_MODEL)
 	$(BIN)/rheostat sweep $(WIKI_MODEL) $(WIKI) --knob 0.7 -o results/wt103.json
-	test -f results/wt103-bench.json || $(BIN)/rheostat bench $(WIKI_MODEL) $(WIKI) --meter auto --knob 1 --knob 0.9 --knob 0.8 --point random-0.7 --point l0-0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/wt103-bench.json
-	$(REPORT)
+	$(call MEASURED,wt103-bench,$(BIN)/rheostat bench $(WIKI_MODEL) $(WIKI) --meter auto $(WIKI_POINTS))
 
 # The bundled model, measured as it is shipped: sweep and card are of the very file that goes into the package.
 CHAT_KNOBS := 0.9 0.8 0.7 0.6 0.5 0.4 0.3 0.2 0.15
