@@ -14,15 +14,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from models import TINY, write_tiny
+from models import TINY, write_tiny, write_words
 from rheostat.cli.export import export as export_command
 from rheostat.errors import PrecisionError, RheostatError
 from rheostat.model_file import open_model
 from rheostat.operating_point import cut, full_point
 from rheostat.runtime.engine import Engine
 from rheostat.runtime.export import ExportError, export
+from rheostat.runtime.predictor import Predictor
 from rheostat.runtime.quantization import Precision, prepare
-from rheostat.shape import Cell
+from rheostat.shape import Cell, ModelShape
 
 ROOT = Path(__file__).parents[2]
 IDS = [1, 4, 2, 7, 7, 3, 0, 5]
@@ -265,6 +266,15 @@ def test_errors_are_of_the_one_tree() -> None:
 
 def test_help_ends_with_an_example() -> None:
     assert (export_command.__doc__ or "").strip().splitlines()[-1].strip().startswith("Example: rheostat ")
+
+
+def test_words_that_are_never_suggested_are_marked(tmp_path: Path) -> None:
+    words = ("<unk>", "<eos>", "game", "?", "shit", "42", "garden")
+    model = write_words(tmp_path / "model.safetensors", words, ModelShape(len(words), 4, (4,), (1,)))
+    run(str(model), "-o", str(tmp_path / "out"))
+    found = (tmp_path / "out" / "suggestible.bin").read_bytes()
+    assert [word for word, kind in zip(words, found, strict=True) if kind == 1] == ["game", "garden"]
+    assert list(found) == Predictor(model).completion.kinds().tolist()
 
 
 def test_the_python_of_the_page_runs_without_this_package(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from rheostat import knob as knob_positions
-from rheostat.cli.console import BUNDLED, MODEL_HELP, print_json
+from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, print_json
 from rheostat.model_file import open_model
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ def export(
     ranking: Annotated[str | None, typer.Option(help="Cut by the ranking of this name.")] = None,
     point: Annotated[str | None, typer.Option(help="Use the stored point of this name.")] = None,
     precision: Annotated[str, typer.Option(help="fp32, int8 or int4.")] = "int8",
+    hidden_words: HiddenWordsFile = None,
     json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:
     """Write one operating point as ONNX graphs with a manifest, for ONNX Runtime on Android, iOS and the web.
@@ -36,7 +37,7 @@ def export(
 
     with open_model(model) as file:
         chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
-        manifest = write_export(file, chosen, out, cast("Precision", precision))  # which says which there are
+        manifest = write_export(file, chosen, out, cast("Precision", precision), hidden_words)
     if json:
         print_json(manifest)
     else:

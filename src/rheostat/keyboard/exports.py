@@ -1,7 +1,6 @@
 """Operating points as files that a browser runs by itself: the folder of `rheostat export`, made when it is asked for.
 
-Knows folders and bounds. What is in a folder is in docs/export.md. Two files are added here, so that a browser decides
-nothing by itself: `suggestible.bin`, which words may be suggested, and `position.json`, what a query costs.
+Knows folders and bounds. What is in a folder is in docs/export.md. `position.json`, what a query costs, is added here.
 """
 
 from __future__ import annotations
@@ -18,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from rheostat.keyboard.positions import Position, Positions
-from rheostat.runtime.export import CASING, GRAPHS, MANIFEST, VOCABULARY, export
+from rheostat.runtime.export import CASING, GRAPHS, MANIFEST, SUGGESTIBLE, VOCABULARY, export
 
 KEPT = 6  # folders
-SUGGESTIBLE = "suggestible.bin"
 POSITION = "position.json"
 NAMES = frozenset({MANIFEST, VOCABULARY, CASING, GRAPHS["step"], SUGGESTIBLE, POSITION})
 
@@ -71,9 +69,8 @@ class Exports:
             self._root = Path(tempfile.mkdtemp(prefix="rheostat-keyboard-"))
         positions, folder = self._positions, self._root / str(percent)
         position = positions.open(percent)
-        export(positions.file, position.predictor.point, folder, positions.precision)
+        export(positions.file, position.predictor.point, folder, positions.precision, positions.hidden_words)
         (folder / POSITION).write_text(json.dumps(self._describe(position)), encoding="utf-8")
-        (folder / SUGGESTIBLE).write_bytes(positions.suggestible().tobytes())
         return folder
 
 

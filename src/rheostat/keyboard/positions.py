@@ -12,9 +12,6 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from rheostat.errors import OperatingPointError
 from rheostat.knob import can_serve
 from rheostat.model_file import ModelFile, open_model
@@ -99,12 +96,15 @@ class Positions:
         """threads: for one query; one is best where several clients ask at once."""
         self.file: ModelFile = open_model(model)
         self.precision: Precision = precision
+        if hidden_words is not None and not isinstance(hidden_words, str | Path):
+            hidden_words = tuple(hidden_words)  # they are read more than once
+        self.hidden_words: HiddenWords = hidden_words
         # Positions are kept here, so that their number has one bound; the predictor keeps no more than its last.
         self._predictor = Predictor(
             model,
             precision=precision,
             threads=threads,
-            hidden_words=hidden_words,
+            hidden_words=self.hidden_words,
             cache_bytes=1,
             history_bytes=HISTORY_BYTES,
         )
@@ -146,12 +146,6 @@ class Positions:
 
     def _size_bytes(self) -> int:
         return sum(position.size_bytes for position in self._kept.values())
-
-    def suggestible(self) -> NDArray[np.uint8]:
-        """[V] 1 for a word that may be suggested, 2 for a part that attaches to the word before, 0 for the others."""
-        completion = self._predictor.completion
-        whole, every = completion.allowed_mask(), completion.allowed_mask(attach=True)
-        return np.where(whole, 1, np.where(every, 2, 0)).astype(np.uint8)
 
 
 def _stem(text: str) -> str:

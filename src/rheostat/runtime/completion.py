@@ -72,6 +72,11 @@ class Completion:
             self._keep(key, mask)
         return mask
 
+    def kinds(self) -> NDArray[np.uint8]:
+        """[V] 1 for a word that may be suggested, 2 for a part that attaches to the word before, 0 for the others."""
+        whole, every = self.allowed_mask(), self.allowed_mask(attach=True)
+        return np.where(whole, 1, np.where(every, 2, 0)).astype(np.uint8)
+
     def best(
         self, log_probabilities: NDArray[np.floating[Any]], prefix: str | None, k: int, *, attach: bool = False
     ) -> Best:

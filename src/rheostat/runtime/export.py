@@ -21,7 +21,9 @@ from rheostat.errors import ExportError
 from rheostat.model_file import ModelFile
 from rheostat.operating_point import OperatingPoint, cut
 from rheostat.provenance import provenance
+from rheostat.runtime.completion import Completion
 from rheostat.runtime.graph import Form, build_graph
+from rheostat.runtime.hidden_words import HiddenWords, hidden_places
 from rheostat.runtime.quantization import Precision, check_precision, prepare
 from rheostat.shape import ModelShape
 from rheostat.vocabulary import SPECIAL_TOKENS
@@ -32,16 +34,24 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 VOCABULARY = "vocabulary.txt"
 CASING = "casing.txt"
+SUGGESTIBLE = "suggestible.bin"
 GRAPHS: dict[Form, str] = {"step": "step.onnx", "replay": "sequence.onnx"}
-FILES = frozenset({MANIFEST, VOCABULARY, CASING, *GRAPHS.values()})
+FILES = frozenset({MANIFEST, VOCABULARY, CASING, SUGGESTIBLE, *GRAPHS.values()})
 LARGEST_GRAPH = 2**31 - 1  # bytes of a protobuf
 
 Json = dict[str, Any]
 
 
-def export(file: ModelFile, point: OperatingPoint, folder: Path, precision: Precision = "int8") -> Json:
+def export(
+    file: ModelFile,
+    point: OperatingPoint,
+    folder: Path,
+    precision: Precision = "int8",
+    hidden_words: HiddenWords = None,
+) -> Json:
     """Write `point` of a model into a new folder, or in the place of an earlier export; returns the manifest.
 
+    hidden_words: a file that changes the package's list of words that are not to be suggested, or the words themselves.
     All of it appears at once: what was there before stays until the new folder is complete.
     """
     folder = folder.absolute()  # so that "." has a name
@@ -49,7 +59,7 @@ def export(file: ModelFile, point: OperatingPoint, folder: Path, precision: Prec
     _check_replaceable(folder)
     with _written(folder) as partial:
         graphs = _write_graphs(file, point, precision, partial)
-        _write_words(file, partial)
+        _write_words(file, partial, hidden_words)
         manifest = _manifest(file, point, precision, graphs)
         manifest["bytes"] = {path.name: path.stat().st_size for path in sorted(partial.iterdir())}
         (partial / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -100,9 +110,11 @@ def _type_name(kind: int) -> str:
     return str(helper.tensor_dtype_to_np_dtype(kind).name)
 
 
-def _write_words(file: ModelFile, folder: Path) -> None:
+def _write_words(file: ModelFile, folder: Path, hidden_words: HiddenWords) -> None:
     for name, array in file.text_tensors().items():
         (folder / {"vocabulary": VOCABULARY, "casing": CASING}[name]).write_bytes(array.tobytes())
+    completion = Completion(file.vocabulary, file.tokenizer, hidden_places(file.vocabulary, hidden_words))
+    (folder / SUGGESTIBLE).write_bytes(completion.kinds().tobytes())
 
 
 def _manifest(file: ModelFile, point: OperatingPoint, precision: Precision, graphs: Json) -> Json:
@@ -116,6 +128,7 @@ def _manifest(file: ModelFile, point: OperatingPoint, precision: Precision, grap
         "graphs": graphs,
         "state": _state(graphs["step"]),
         "vocabulary": {"file": VOCABULARY, "words": len(vocabulary), "special_ids": special},
+        "suggestible": {"file": SUGGESTIBLE},
         "casing": {"file": CASING, "words": len(file.casing)} if "casing" in file.text_tensors() else None,
         "tokenizer": file.tokenizer,
         "text": dict(file.description.text),

@@ -1,6 +1,6 @@
 """Words that are never suggested unless the user has learnt them: slurs and profanity, or what an application names.
 
-Knows the package's list and files that change it; which ids of a vocabulary that means is the predictor's business.
+Knows the package's list, files that change it, and which ids of a vocabulary that means.
 Words are matched as wholes, whatever their capitals. A file of changes is text, a word a line:
 
     # this line is a comment
@@ -16,6 +16,7 @@ from typing import TypeAlias
 
 from rheostat.bundled import HIDDEN_WORDS
 from rheostat.errors import UserWordsError
+from rheostat.vocabulary import Vocabulary
 
 HiddenWords: TypeAlias = str | Path | Iterable[str] | None
 
@@ -27,6 +28,12 @@ def read_hidden_words(wish: HiddenWords = None) -> frozenset[str]:
     hidden, _ = _read(HIDDEN_WORDS)
     added, shown = _read(Path(wish)) if wish is not None else (frozenset(), frozenset())
     return (hidden | added) - shown
+
+
+def hidden_places(vocabulary: Vocabulary, wish: HiddenWords = None) -> list[int]:
+    """The ids of those words of a vocabulary, whatever their capitals."""
+    hidden = read_hidden_words(wish)
+    return [place for place, word in enumerate(vocabulary.words) if word.lower() in hidden]
 
 
 def _read(path: Path) -> tuple[frozenset[str], frozenset[str]]:

@@ -22,7 +22,7 @@ from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.operating_point import OperatingPoint
 from rheostat.runtime.completion import Completion
 from rheostat.runtime.engine import Reading
-from rheostat.runtime.hidden_words import HiddenWords, read_hidden_words
+from rheostat.runtime.hidden_words import HiddenWords, hidden_places
 from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Points, Serving
 from rheostat.runtime.quantization import Precision
 from rheostat.runtime.user_words import UserWords
@@ -69,9 +69,8 @@ class Predictor:
         self.vocabulary: Vocabulary = file.vocabulary
         self._tokenizer, self._casing, self._context = file.tokenizer, file.casing, context
         self.user_words = user_words if isinstance(user_words, UserWords) else UserWords(user_words)
-        hidden = read_hidden_words(hidden_words)
-        places = (place for place, word in enumerate(self.vocabulary.words) if word.lower() in hidden)
-        self.completion = Completion(self.vocabulary, self._tokenizer, places)
+        hidden = hidden_places(self.vocabulary, hidden_words)
+        self.completion = Completion(self.vocabulary, self._tokenizer, hidden)
         self._turning = threading.Lock()
         self._wishes = 0  # turns asked for so far: of several in the background, the last one counts
         self._serving = self._points.serve(None if point else knob, point)
