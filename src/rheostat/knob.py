@@ -1,4 +1,4 @@
-"""Which operating point a position of the knob means for a model file (DESIGN section 6).
+"""Which operating point a position of the knob means for a model file.
 
 The only owner of that choice: evaluation, recovery, runtime and export all ask here. A position is a share of the whole
 model's FLOPs, and a point never spends more than was asked, shares being compared to a hundredth of a percent.

@@ -1,4 +1,4 @@
-"""Perplexity, recall and keystroke savings: what a quality figure means (DESIGN section 3).
+"""Perplexity, recall and keystroke savings: what a quality figure means.
 
 A split is one stream of tokens with an `<eos>` per line; the state starts at zero and is carried through; the first
 token is given and every following one is predicted once. Knows counts and keys, nothing of models.

@@ -1,6 +1,6 @@
 """Cutting equals masking: a plain NumPy network with filters zeroed, gated and updated, beside the cut model.
 
-The reference below is written from the equations (DESIGN section 3) and shares no code with the package.
+The reference below is written from the equations and shares no code with the package.
 """
 
 from __future__ import annotations

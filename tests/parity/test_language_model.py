@@ -33,7 +33,7 @@ def make_model(name: str) -> LanguageModel:
 
 
 def numpy_qrnn(model: LanguageModel, ids: list[int]) -> np.ndarray:
-    """DESIGN section 3 written out for one text: logits [T, V]."""
+    """The equations written out for one text: logits [T, V]."""
     weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
     sequence = [weights["embedding.weight"][i] for i in ids]
     for layer, window in enumerate(model.shape.windows):

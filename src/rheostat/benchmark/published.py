@@ -151,7 +151,7 @@ class CorpusSize:
 
 @dataclass(frozen=True)
 class ModelSize:
-    """As the text has it; in truth the last layer is as wide as the embedding (DESIGN section 3)."""
+    """As the text has it; in truth the last layer is as wide as the embedding."""
 
     name: Model
     corpus: Corpus

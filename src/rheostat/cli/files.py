@@ -54,7 +54,7 @@ def pack(
 ) -> None:
     """Write a model file anew: other precision, other default ranking, fewer points or another order of them.
 
-    Example: rheostat pack model.safetensors --precision int8 --default-ranking l0 -o small.safetensors
+    Example: rheostat pack model.safetensors --precision int8 --default-ranking taylor -o small.safetensors
     """
     with open_model(model) as source:
         repack(

@@ -1,4 +1,4 @@
-"""A cut model as an ONNX graph: state in, state out (DESIGN section 6).
+"""A cut model as an ONNX graph: state in, state out.
 
     step      one token: the next state, and the k best of the words that are allowed
     read      the first half of a step, one token: the next state, and what the output layer is given
@@ -251,7 +251,7 @@ class _ModelWriter:
         return matrix.product(writer, x, values, bias, one_row=self.one_row if one_row is None else one_row)
 
     def _qrnn(self, layer: int, x: str) -> str:
-        """h of one layer [T, m] (DESIGN section 3)."""
+        """h of one layer [T, m]."""
         write, hidden = self.writer, self.shape.hidden_sizes[layer]
         if self.shape.windows[layer] > 1:
             x = self._window(layer, x)

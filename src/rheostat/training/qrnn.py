@@ -1,4 +1,4 @@
-"""One QRNN layer: a masked convolution over time, then pooling (DESIGN section 3; note the forget gate).
+"""One QRNN layer: a masked convolution over time, then pooling (note the forget gate).
 
 The state is a value: it goes in and comes out, and nothing is remembered between calls. Knows nothing of words.
 """

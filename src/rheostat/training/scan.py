@@ -1,4 +1,4 @@
-"""The pooling recurrence of a QRNN layer, with its gradient written by hand (DESIGN section 3).
+"""The pooling recurrence of a QRNN layer, with its gradient written by hand.
 
     z = tanh(·)   f = σ(·)   o = σ(·)        the three row blocks of a layer's product, `gates`
     c_t = f_t ⊙ c_{t-1} + (1 - f_t) ⊙ z_t    h_t = o_t ⊙ c_t
