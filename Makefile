@@ -59,6 +59,7 @@ benchmark: $(VENV)/test.done
 	test ! -f $(WIKI_SPLIT) || $(BIN)/python benchmarks/output_layer.py --model $(WIKI_SPLIT) --packed runs/wt103-int8.safetensors $(WIKI) --json -o results/benchmark-output-layer.json
 	test ! -d $(DATA)/wikitext-103-part || $(BIN)/python benchmarks/scale.py $(WIKI) --vocabulary $(DATA)/wikitext-103-part/vocabulary-with-counts.txt --json -o results/scale.json --page docs/scale.md
 	$(BIN)/python benchmarks/corpus_scale.py --json -o results/benchmark-corpus-scale.json
+	! command -v chromium >/dev/null || $(BIN)/python benchmarks/keyboard_picture.py -o docs/keyboard.png
 	$(BIN)/python benchmarks/page.py results -o docs/results/benchmarks.md
 
 # A run in a folder: gone on with, or begun; one that was killed before its first checkpoint has nothing to go on with.
