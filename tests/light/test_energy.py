@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from rheostat.benchmark.meters import (
+    EnergyPerQuery,
     Estimate,
     MeterError,
     NoMeter,
@@ -212,6 +213,33 @@ def test_idle_power_is_subtracted() -> None:
     assert result.energy_mj == pytest.approx(25) and result.gross_mj == pytest.approx(175)
     assert result.interval_mj == (pytest.approx(25), pytest.approx(25))
     assert str(result) == "25 ± 0 mJ" or str(result).startswith("25 ± ")
+
+
+def drifting(after_w: float, watts: float) -> EnergyPerQuery:
+    """A device that idles at 2 W before the work and at another power after it."""
+    time = Time()
+    run = time.work(seconds=0.05, queries=1, watts=watts).run
+
+    def work() -> int:
+        time.idle_w = after_w
+        return run()
+
+    return measure_energy(ExactCounter(time), Work(work), PLAN)
+
+
+def test_work_that_is_less_than_the_drift_of_idle_is_not_resolved() -> None:
+    result = drifting(after_w=8.0, watts=6.0)
+    # 20 queries a second at 1 W above the mean of 2 and 8 W, which may be 3 W off
+    assert (result.energy_mj, result.idle_uncertainty_mj) == pytest.approx((50, 150), rel=1e-2)
+    assert result.interval_mj == pytest.approx((-100, 200), rel=1e-2) and not result.resolved
+    assert "not clear of zero" in (result.reason or "") and "2 W before and 8 W after" in (result.reason or "")
+    assert str(result) == "50 ± 150 mJ (not resolved)"
+
+
+def test_idle_that_drifts_little_widens_the_interval_of_what_is_resolved() -> None:
+    result = drifting(after_w=2.2, watts=6.0)
+    assert result.energy_mj == pytest.approx(195, rel=1e-3) and result.resolved
+    assert result.interval_mj == pytest.approx((190, 200), rel=1e-3)
 
 
 def test_several_works_take_turns_and_share_idle() -> None:

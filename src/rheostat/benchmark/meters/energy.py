@@ -55,11 +55,11 @@ class EnergyPerQuery:
     meter: str
     covers: str
     energy_mj: float | None  # None: not measured
-    interval_mj: tuple[float, float] | None = None  # 95 % confidence, Student's t over the blocks
+    interval_mj: tuple[float, float] | None = None  # of the blocks, widened by idle_uncertainty_mj
     gross_mj: float | None = None  # before idle power is subtracted
     idle_power_w: float | None = None  # mean of before and after
     idle_drift_w: float | None = None  # after minus before
-    idle_uncertainty_mj: float | None = None  # what half that drift would change; not part of the interval
+    idle_uncertainty_mj: float | None = None  # if idle power was all along that of before, or of after
     queries: int = 0
     seconds: float = 0.0
     blocks: int = 0
@@ -75,7 +75,7 @@ class EnergyPerQuery:
         if self.estimate:
             return f"{self.energy_mj:.3g} mJ (estimate)"
         low, high = self.interval_mj or (self.energy_mj, self.energy_mj)
-        return f"{self.energy_mj:.3g} ± {(high - low) / 2:.2g} mJ" + ("" if self.resolved else " (not resolved)")
+        return f"{self.energy_mj:.3g} ± {(high - low) / 2:.3g} mJ" + ("" if self.resolved else " (not resolved)")
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -179,8 +179,11 @@ def evaluate(
         1e3 * (reading.energy_j - idle_w * reading.duration_s) / block.queries
         for reading, block in zip(readings, blocks, strict=True)
     ]
-    interval_mj = confidence_interval(net_mj)
-    reasons = shortcomings([*idle, *readings], interval_mj, plan)
+    idle_uncertainty_mj = 1e3 * abs(drift_w) / 2 * seconds / queries
+    low_mj, high_mj = confidence_interval(net_mj)
+    # All blocks share one idle power: their spread tells nothing of its error, only its two readings do.
+    interval_mj = (low_mj - idle_uncertainty_mj, high_mj + idle_uncertainty_mj)
+    reasons = shortcomings(idle, readings, interval_mj, plan)
     return EnergyPerQuery(
         meter=meter.name,
         covers=meter.covers,
@@ -189,7 +192,7 @@ def evaluate(
         gross_mj=1e3 * sum(reading.energy_j for reading in readings) / queries,
         idle_power_w=idle_w,
         idle_drift_w=drift_w,
-        idle_uncertainty_mj=1e3 * abs(drift_w) / 2 * seconds / queries,
+        idle_uncertainty_mj=idle_uncertainty_mj,
         queries=queries,
         seconds=seconds,
         blocks=len(blocks),
@@ -200,9 +203,11 @@ def evaluate(
     )
 
 
-def shortcomings(readings: Sequence[Reading], interval_mj: tuple[float, float], plan: Plan) -> list[str]:
+def shortcomings(
+    idle: Sequence[Reading], blocks: Sequence[Reading], interval_mj: tuple[float, float], plan: Plan
+) -> list[str]:
     """Why a figure should not be relied on; nothing if it may."""
-    reasons = []
+    reasons, readings = [], [*idle, *blocks]
     fewest = min(readings, key=lambda reading: reading.samples)
     if fewest.samples < plan.minimum_samples:
         reasons.append(
@@ -216,6 +221,6 @@ def shortcomings(readings: Sequence[Reading], interval_mj: tuple[float, float], 
     if interval_mj[0] <= 0:
         reasons.append(
             f"the interval {interval_mj[0]:.3g} … {interval_mj[1]:.3g} mJ is not clear of zero: "
-            "the work does not stand out from idling"
+            f"the work does not stand out from idling, {idle[0].power_w:.3g} W before and {idle[1].power_w:.3g} W after"
         )
     return reasons
