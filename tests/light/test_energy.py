@@ -21,13 +21,13 @@ from rheostat.benchmark.meters import (
     measure_energy,
 )
 from rheostat.benchmark.meters.counter import CounterMeter
-from rheostat.benchmark.meters.meter import Clock
-from rheostat.benchmark.meters.series import EnergySeries, PowerSeries
+from rheostat.benchmark.meters.meter import Clock, Meter, Recording
+from rheostat.benchmark.meters.series import EnergySeries, PowerSeries, Reading
 from rheostat.benchmark.meters.student import confidence_interval, quantile
 from rheostat.benchmark.meters.trace import TraceMeter, read_trace
 
 POWER = Path(__file__).parents[1] / "data" / "power"
-STEPS = POWER / "steps.csv"  # 2 W for 10 s, 5 W until 20.5 s, then 2.4 W; ten readings a second from a second before
+STEPS = POWER / "steps.csv"  # 2 W for 10.3 s, 5 W until 25.8 s, then 2.4 W; ten readings a second from a second before
 STEPS_ENERGY = POWER / "steps-energy.csv"  # the same as counted energy, with ISO time stamps of another time zone
 STEPS_BEGIN = 1_700_000_000.0
 PLAN = Plan(idle_seconds=10.0, blocks=5, block_seconds=2.0, minimum_samples=10)
@@ -81,6 +81,48 @@ class ExactCounter(CounterMeter):
                 raise MeterError("the counter file is gone")
         moved = math.floor(self._time.moment / self.period_s + 1e-6) * self.period_s
         return float(np.interp(moved, *zip(*self._time.passed, strict=True)))
+
+
+class LaggingSampler(Meter):
+    """Once a second the mean power of the second before, by a device that was busy up to the run.
+
+    stamped_s: how much earlier than it came a reading is stamped. shown_s: how often it is taken until the next one.
+    """
+
+    name = "lagging"
+    covers = "everything"
+    period_s = 1.0
+
+    def __init__(self, time: Time, stamped_s: float = 0.0, shown_s: float = 1.0) -> None:
+        self._time, self.clock, self._stamped_s, self._shown_s = time, time.clock, stamped_s, shown_s
+
+    def available(self) -> str | None:
+        return None
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        busy = self._time.work(seconds=5.3, watts=10.0)
+        busy.run()
+        yield LaggingRecording(self)
+        busy.run()
+
+    def series(self) -> PowerSeries:
+        (first, _), (last, _) = self._time.passed[0], self._time.passed[-1]
+        times = np.arange(first + 2, last, self._shown_s)
+        came = np.floor(times + 1e-6)
+        after, before = (np.interp(moment, *zip(*self._time.passed, strict=True)) for moment in (came, came - 1))
+        return PowerSeries(times - self._stamped_s, after - before)
+
+
+class LaggingRecording(Recording):
+    def __init__(self, meter: LaggingSampler) -> None:
+        self._meter = meter
+
+    def mark(self) -> float:
+        return self._meter.clock.now()
+
+    def reading(self, begin: float, end: float) -> Reading:
+        return self._meter.series().reading(begin, end)
 
 
 def trace_of(path: Path, time: Time, **options: float) -> TraceMeter:
@@ -160,7 +202,7 @@ def test_a_trace_that_does_not_cover_the_run_says_both_times() -> None:
     time = Time(STEPS_BEGIN + 5)
     result = measure_energy(trace_of(STEPS, time), time.work(), PLAN)
     assert result.energy_mj is None and result.reason is not None
-    assert "2023-11-14T22:13:52.000+00:00, but the run was from 2023-11-14T22:13:25" in result.reason
+    assert "2023-11-14T22:13:57.000+00:00, but the run was from 2023-11-14T22:13:25" in result.reason
 
 
 def test_a_trace_that_is_still_written_is_waited_for(tmp_path: Path) -> None:
@@ -171,7 +213,7 @@ def test_a_trace_that_is_still_written_is_waited_for(tmp_path: Path) -> None:
 
     def sleep(seconds: float) -> None:
         time.sleep(seconds)
-        if time.moment > STEPS_BEGIN + 31:
+        if time.moment > STEPS_BEGIN + 36:
             growing.write_text("".join(lines))
 
     meter = TraceMeter(growing, patience_s=5.0, clock=Clock(time.clock.now, sleep))
@@ -255,8 +297,28 @@ def test_several_works_take_turns_and_share_idle() -> None:
         return Work(note)
 
     results = measure_energies(ExactCounter(time), [noted("a", 5.0), noted("b", 4.0)], PLAN)
-    assert order == ["a", "b"] * 6  # the first turn is warm-up
+    assert order == ["a", "b"] + ["a", "b", "b", "a"] * 2 + ["a", "b"]  # the first turn is warm-up
     assert [result.energy_mj for result in results] == [pytest.approx(600), pytest.approx(400)]
+
+
+@pytest.mark.parametrize(("stamped_s", "shown_s"), [(0.0, 1.0), (0.5, 1.0), (0.0, 0.1)], ids=["late", "early", "shown"])
+def test_a_slow_meter_does_not_carry_one_work_into_another(stamped_s: float, shown_s: float) -> None:
+    time = Time(now=0.0, idle_w=2.0)
+    works = [time.work(seconds=0.37, queries=1, watts=watts) for watts in (10.0, 3.0, 6.0)]
+    results = measure_energies(LaggingSampler(time, stamped_s, shown_s), works, Plan())
+    net_w = [(result.energy_mj or 0.0) / 370 for result in results]
+    assert net_w == pytest.approx([8, 1, 4], rel=0.01)
+    assert all(result.resolved for result in results) and results[0].idle_power_w == pytest.approx(2, rel=0.01)
+
+
+def test_a_counter_needs_no_guard_between_blocks() -> None:
+    time = Time()
+    works = [time.work(seconds=2.0, watts=watts) for watts in (10.0, 3.0)]
+    results = measure_energies(ExactCounter(time), works, PLAN)
+    assert [result.energy_mj for result in results] == pytest.approx([1600, 200])
+    worked = sum(result.seconds for result in results)
+    idle = 2 * PLAN.idle_seconds
+    assert time.moment - STEPS_BEGIN == pytest.approx(idle + worked + 2 * 2.0, abs=0.1)  # but for the warm-up
 
 
 def test_the_interval_comes_from_the_spread_of_the_blocks() -> None:
@@ -332,7 +394,7 @@ def test_work_that_does_not_stand_out_from_idle_is_not_resolved() -> None:
 def test_readings_with_a_long_gap_are_not_resolved(tmp_path: Path) -> None:
     lines = STEPS.read_text().splitlines(keepends=True)
     path = tmp_path / "gap.csv"
-    path.write_text("".join(lines[:121] + lines[129:]))  # most of a second of the first block is missing
+    path.write_text("".join(lines[:131] + lines[139:]))  # most of a second of the first block is missing
     time = Time()
     result = measure_energy(trace_of(path, time), time.work(), PLAN)
     assert not result.resolved and "no reading for 0.9 s in a window of 2 s" in (result.reason or "")

@@ -24,6 +24,7 @@ from rheostat.benchmark.machine import SYSTEM_ROOT, pinned, read_conditions, usa
 from rheostat.benchmark.memory import ResidentMemory, resident_memory
 from rheostat.benchmark.meters import EnergyPerQuery, EnergySource, Plan, Work, measure_energies
 from rheostat.benchmark.texts import MESSAGE, Text, messages
+from rheostat.benchmark.turns import rotated
 from rheostat.errors import CorpusError, RheostatError
 from rheostat.model_file import open_model
 from rheostat.operating_point import OperatingPoint
@@ -253,7 +254,7 @@ def measure_latencies(typists: Sequence[Queries], config: BenchConfig, progress:
     sizes = list(turn_sizes(config.queries))
     for count, size in enumerate(sizes):
         progress("measuring milliseconds", 0.1 + 0.5 * count / len(sizes))
-        for number in _rotated(len(typists), count):
+        for number in rotated(len(typists), count):
             typists[number].take_turn()
             turns[number].append(typists[number].type(1 + size)[1:])
     return turns
@@ -264,11 +265,6 @@ def turn_sizes(queries: int) -> Iterator[int]:
     turns = min(MOST_TURNS, max(2, -(-queries // TURN)))
     for turn in range(turns):
         yield queries * (turn + 1) // turns - queries * turn // turns
-
-
-def _rotated(count: int, first: int) -> list[int]:
-    """0 … count - 1 from another beginning each time, so that nobody always comes after the largest point."""
-    return [(first + number) % count for number in range(count)]
 
 
 def median_interval(turns: Sequence[Floats], level: float = CONFIDENCE, seed: int = 0) -> tuple[float, float]:

@@ -15,6 +15,8 @@ SHORTEST_PAUSE_S = 0.02  # between two looks: reading a counter is work too
 class CounterMeter(Meter):
     """A meter that says how much energy there has been. period_s: how often its count moves."""
 
+    guard_s = 0.0
+
     @abstractmethod
     def opened(self) -> AbstractContextManager[Callable[[], float]]:
         """Gives a function that returns joules since some fixed moment; it never goes back."""

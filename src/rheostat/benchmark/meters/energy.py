@@ -16,6 +16,7 @@ from rheostat.benchmark.meters.estimate import Estimate
 from rheostat.benchmark.meters.meter import Meter, Recording
 from rheostat.benchmark.meters.series import Reading
 from rheostat.benchmark.meters.student import confidence_interval
+from rheostat.benchmark.turns import rotated
 from rheostat.errors import MeterError
 
 
@@ -101,6 +102,8 @@ class Windows:
 
 DEFAULT_PLAN = Plan()
 IDLE_LOOKS = 40  # at a counter, spread over an idle window
+GUARDS_BEFORE = 2  # a reading may be the mean of one period, and be shown for another
+GUARDS_AFTER = 1  # the power at the end of a window is interpolated towards the next reading
 
 
 def measure_energy(source: EnergySource, work: Work, plan: Plan = DEFAULT_PLAN) -> EnergyPerQuery:
@@ -135,36 +138,49 @@ def estimate(source: Estimate, work: Work) -> EnergyPerQuery:
 
 def run(meter: Meter, recording: Recording, works: Sequence[Work], plan: Plan) -> Windows:
     """Idle, the blocks in turns, idle."""
-    needed_s = (plan.minimum_samples + 1) * meter.period_s
+    period_s, guard_s = meter.period_s, meter.guard_s  # now: later a sensor may be gone
+    needed_s = (plan.minimum_samples + 1) * period_s
     block_s = max(plan.block_seconds, min(needed_s, plan.maximum_seconds / (plan.blocks * len(works))))
     idle_s = max(plan.idle_seconds, min(needed_s, plan.maximum_seconds))
-    idle_before = _idle(meter, recording, idle_s)
+    idle_before = _idle(meter, recording, idle_s, period_s)
     for work in works:
         work.run()  # clocks up, caches warm: the first block is then like the others
     blocks: list[list[Window]] = [[] for _ in works]
-    for _ in range(plan.blocks):
-        for number, work in enumerate(works):
-            blocks[number].append(_block(meter, recording, work, block_s))
-    meter.clock.sleep(2 * meter.period_s)  # a reading that is a mean of the recent past must not carry work into idle
-    return Windows(idle_before, _idle(meter, recording, idle_s), blocks)
+    for turn in range(plan.blocks):
+        for number in rotated(len(works), turn):
+            blocks[number].append(_block(meter, recording, works[number], block_s, guard_s))
+    return Windows(idle_before, _idle(meter, recording, idle_s, period_s), blocks)
 
 
-def _idle(meter: Meter, recording: Recording, seconds: float) -> Window:
+def _idle(meter: Meter, recording: Recording, seconds: float, guard_s: float) -> Window:
+    meter.clock.sleep(GUARDS_BEFORE * guard_s)
     begin = recording.mark()
     for _ in range(IDLE_LOOKS):
         meter.clock.sleep(seconds / IDLE_LOOKS)
         recording.look()
-    return Window(begin, recording.mark())
+    window = Window(begin, recording.mark())
+    meter.clock.sleep(GUARDS_AFTER * guard_s)
+    return window
 
 
-def _block(meter: Meter, recording: Recording, work: Work, seconds: float) -> Window:
+def _block(meter: Meter, recording: Recording, work: Work, seconds: float, guard_s: float) -> Window:
+    """The work goes on before and after the window, in the guards."""
+    _work_on(meter, work, GUARDS_BEFORE * guard_s)
     begin, deadline = recording.mark(), meter.clock.now() + seconds
     queries = work.run()
     while meter.clock.now() < deadline:
         recording.look()
         queries += work.run()
     assert queries > 0, "work says how many queries it performed"
-    return Window(begin, recording.mark(), queries)
+    window = Window(begin, recording.mark(), queries)
+    _work_on(meter, work, GUARDS_AFTER * guard_s)
+    return window
+
+
+def _work_on(meter: Meter, work: Work, seconds: float) -> None:
+    deadline = meter.clock.now() + seconds
+    while meter.clock.now() < deadline:
+        work.run()
 
 
 def evaluate(

@@ -57,6 +57,11 @@ class Meter(ABC):
         """A new reading comes about this often."""
 
     @property
+    def guard_s(self) -> float:
+        """How far one window reaches into the readings of the next; a counter's are separated by its marks."""
+        return self.period_s
+
+    @property
     @abstractmethod
     def covers(self) -> str:
         """What the energy is of, such as "package-0, dram" or "the whole device"."""
