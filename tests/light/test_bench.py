@@ -38,6 +38,7 @@ SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
 QUICK = BenchConfig(queries=20, warm_up=2, memory=False, threads=1)
 KNOBS = [Position(knob) for knob in (1.0, 0.7, 0.4)]
 NOTHING = NoMeter()
+POWER = Path(__file__).parents[1] / "data" / "power"
 LSTMS: tuple[Cell, ...] = ("lstm", "skip-lstm")
 
 
@@ -398,6 +399,40 @@ def test_meters_are_listed_without_a_model() -> None:
     meters = {entry["meter"]: entry for entry in json.loads(run("--meter", "list", "--json"))}
     assert {"rapl", "hwmon", "estimate"} <= set(meters) and meters["estimate"]["reason"]
     assert "on this machine" in run("--meter", "list")
+
+
+def said_before_the_run(model: Path, trace: Path, monkeypatch: pytest.MonkeyPatch, *options: object) -> str:
+    """What stderr has of a bench that ends as it begins."""
+
+    def end(*_: object, **__: object) -> None:
+        raise RheostatError("it begins")
+
+    monkeypatch.setattr(latency, "bench", end)
+    arguments = ["bench", model, "--meter", f"trace:{trace}", *options]
+    answer = CliRunner().invoke(app, list(map(str, arguments)))
+    assert str(answer.exception) == "it begins"
+    return answer.stderr.strip()
+
+
+def test_blocks_too_short_for_the_meter_are_told_before_the_run(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = POWER / "steps.csv"  # ten readings a second
+    said = said_before_the_run(model, trace, monkeypatch, "--block-seconds", 1, "--idle-seconds", 1.05)
+    assert said == (
+        "energy will not be resolved: --block-seconds 1 and --idle-seconds 1.05, but the meter trace has a new reading "
+        "every 0.1 s; expected at least 1.1 s, or the option left out"
+    )
+    assert said_before_the_run(model, trace, monkeypatch, "--block-seconds", 1.1) == ""
+    assert said_before_the_run(model, trace, monkeypatch) == ""
+
+
+def test_a_slow_meter_says_before_the_run_how_long_it_takes(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = tmp_path / "slow.csv"
+    trace.write_text("time,power_w\n1,2.0\n2,2.1\n3,2.0\n")
+    said = said_before_the_run(model, trace, monkeypatch)
+    # four points, ten blocks of eleven seconds with guards of three each; idle twice as long as one
+    assert said == "energy takes about 10 min: the meter trace has a new reading every 1 s"
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from rheostat.benchmark.meters import (
     measure_energy,
 )
 from rheostat.benchmark.meters.counter import CounterMeter
+from rheostat.benchmark.meters.energy import expected_seconds
 from rheostat.benchmark.meters.meter import Clock, Meter, Recording
 from rheostat.benchmark.meters.series import EnergySeries, PowerSeries, Reading
 from rheostat.benchmark.meters.student import confidence_interval, quantile
@@ -317,8 +318,7 @@ def test_a_counter_needs_no_guard_between_blocks() -> None:
     results = measure_energies(ExactCounter(time), works, PLAN)
     assert [result.energy_mj for result in results] == pytest.approx([1600, 200])
     worked = sum(result.seconds for result in results)
-    idle = 2 * PLAN.idle_seconds
-    assert time.moment - STEPS_BEGIN == pytest.approx(idle + worked + 2 * 2.0, abs=0.1)  # but for the warm-up
+    assert time.moment - STEPS_BEGIN == pytest.approx(2 * 10 + worked + 2 * 2.0, abs=0.1)  # but for the warm-up
 
 
 def test_the_interval_comes_from_the_spread_of_the_blocks() -> None:
@@ -335,15 +335,25 @@ def test_a_slow_meter_makes_the_run_last_longer() -> None:
     time = Time()
     meter = ExactCounter(time)
     meter.period_s = 1.0
-    result = measure_energy(meter, time.work(), PLAN)
+    result = measure_energy(meter, time.work(), Plan(blocks=5))
     assert result.resolved and result.samples_per_block == 11 and result.seconds == pytest.approx(55)
 
 
-def test_a_meter_too_slow_for_the_time_allowed_is_not_resolved() -> None:
+@pytest.mark.parametrize("points", [1, 12])
+def test_by_default_a_slow_meter_has_its_time_however_many_points_there_are(points: int) -> None:
+    time = Time(now=0.0)
+    works = [time.work(seconds=0.37, queries=1) for _ in range(points)]
+    meter = LaggingSampler(time)
+    results = measure_energies(meter, works, Plan())
+    assert all(result.resolved and (result.samples_per_block or 0) >= 10 for result in results)
+    assert time.moment == pytest.approx(expected_seconds(meter, points, Plan()), rel=0.1)
+
+
+def test_blocks_that_were_asked_for_too_short_are_not_resolved() -> None:
     time = Time()
     meter = ExactCounter(time)
     meter.period_s = 1.0
-    result = measure_energy(meter, time.work(), Plan(20.0, blocks=5, minimum_samples=10, maximum_seconds=20.0))
+    result = measure_energy(meter, time.work(), Plan(20.0, blocks=5, block_seconds=4.0))
     assert result.energy_mj == pytest.approx(150) and not result.resolved
     assert "4 readings in a window of 4 s, 10 are needed" in (result.reason or "")
     assert str(result).endswith("(not resolved)")
@@ -351,7 +361,7 @@ def test_a_meter_too_slow_for_the_time_allowed_is_not_resolved() -> None:
 
 def test_blocks_last_as_long_as_was_asked_for_however_many_points_there_are() -> None:
     time = Time()
-    plan = Plan(20.0, blocks=2, block_seconds=60.0, maximum_seconds=100.0)
+    plan = Plan(20.0, blocks=2, block_seconds=60.0)
     results = measure_energies(ExactCounter(time), [time.work(seconds=1.0) for _ in range(3)], plan)
     assert [result.seconds for result in results] == [pytest.approx(120)] * 3
 

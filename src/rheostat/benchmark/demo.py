@@ -34,7 +34,7 @@ PRECISION: Precision = "int8"
 SPLIT = "test"
 WORDS = 5000  # that queries are made of, at most
 QUERIES = 200  # at each position
-QUICK = Plan(idle_seconds=2.0, blocks=5, block_seconds=0.4, maximum_seconds=30.0)  # energy, roughly
+QUICK = Plan(idle_seconds=2.0, blocks=5, block_seconds=0.4)  # energy, roughly
 
 Progress = Callable[[str, float], None]
 

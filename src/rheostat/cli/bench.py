@@ -11,7 +11,18 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from rheostat.benchmark.meters import EnergyPerQuery, EnergySource, MeterOptions, NoMeter, Plan, explain, find_meter
+from rheostat.benchmark.meters import (
+    EnergyPerQuery,
+    EnergySource,
+    Meter,
+    MeterOptions,
+    NoMeter,
+    Plan,
+    expected_seconds,
+    explain,
+    find_meter,
+)
+from rheostat.benchmark.meters.energy import SHORTEST_BLOCK_S
 from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, results
 from rheostat.errors import RheostatError
 from rheostat.model_file import ModelFile, open_model
@@ -32,10 +43,14 @@ def bench(
     queries: Annotated[int, typer.Option(min=2, help="Counted queries at every point.")] = 350,
     warm_up: Annotated[int, typer.Option(min=0, help="Queries at every point before anything counts.")] = 20,
     meter: Annotated[str, typer.Option(help="A meter, 'auto' or 'none'; 'list' explains all of them.")] = "auto",
-    idle_seconds: Annotated[float, typer.Option(min=0.01, help="Of idling before and after, for energy.")] = 10.0,
+    idle_seconds: Annotated[
+        float | None,
+        typer.Option(min=0.01, help="Of idling before and after, for energy; 10, or what the meter needs."),
+    ] = None,
     block_seconds: Annotated[
-        float, typer.Option(min=0.01, help="Of each of the ten blocks a point, for energy.")
-    ] = 2.0,
+        float | None,
+        typer.Option(min=0.01, help="Of each of the ten blocks a point, for energy; 2, or what the meter needs."),
+    ] = None,
     meter_offset: Annotated[float, typer.Option(help="Seconds that a trace's clock is ahead of this one.")] = 0.0,
     data: Annotated[
         str | None, typer.Option(help="A folder with a test text, a text file, or 'chat'; a bundled text without it.")
@@ -79,6 +94,7 @@ def bench(
         cpus=None if pin is None else parse_cpus(pin),
         energy=Plan(idle_seconds=idle_seconds, block_seconds=block_seconds),
     )
+    _forewarn(source, config.energy, len(positions) + len(beside or ()))
     with labelled_share() as progress:
         contents = run(model, positions, text, config, source, progress, beside=beside or ())
     if json:
@@ -125,6 +141,23 @@ def _list_meters(options: MeterOptions, json: bool) -> None:
     results.print(table)
 
 
+def _forewarn(source: EnergySource, plan: Plan, points: int) -> None:
+    """What a slow meter means for the run, before it begins."""
+    if not isinstance(source, Meter):
+        return
+    needed_s = round(plan.needed_s(source.period_s), 2)
+    meter = f"the meter {source.name} has a new reading every {source.period_s:.3g} s"
+    asked = {"--block-seconds": plan.block_seconds, "--idle-seconds": plan.idle_seconds}
+    short = [f"{option} {seconds:g}" for option, seconds in asked.items() if seconds is not None and seconds < needed_s]
+    if short:
+        _say(
+            f"energy will not be resolved: {' and '.join(short)}, but {meter}; "
+            f"expected at least {needed_s:g} s, or the option left out"
+        )
+    elif needed_s > SHORTEST_BLOCK_S:
+        _say(f"energy takes about {expected_seconds(source, points, plan) / 60:.0f} min: {meter}")
+
+
 def _show(contents: dict[str, Any], source: EnergySource) -> None:
     subject, machine = contents["subject"], contents["machine"]
     title = f"{subject['model']}, {subject['precision']}, {_threads(subject)}, text: {subject['corpus']}"
@@ -142,11 +175,15 @@ def _show(contents: dict[str, Any], source: EnergySource) -> None:
     for line in (*_fit_lines(contents["fit"]), *_machine_lines(contents["provenance"]["machine"], machine)):
         print(line)
     if isinstance(source, NoMeter):
-        messages.print(f"energy is not measured: {source.reason}", markup=False, highlight=False, soft_wrap=True)
+        _say(f"energy is not measured: {source.reason}")
     rows = [row for part in (contents, *contents["beside"]) for row in part["rows"]]
     for reason in dict.fromkeys(row["energy"]["reason"] for row in rows if row["energy"]["reason"]):
         if not isinstance(source, NoMeter):
-            messages.print(f"energy: {reason}", markup=False, highlight=False, soft_wrap=True)
+            _say(f"energy: {reason}")
+
+
+def _say(message: str) -> None:
+    messages.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

@@ -48,7 +48,7 @@ def demo(
 ) -> None:
     """Turn a model's knob from 100 % to 15 % over held-out text: cost, quality and suggestions of each position.
 
-    Takes less than a minute, and leaves results files, the trade-off picture and an HTML report in a folder.
+    Takes about a minute, and leaves results files, the trade-off picture and an HTML report in a folder.
 
     Example: rheostat demo -o rheostat-demo
     """

@@ -9,7 +9,14 @@ energy         idle, blocks, idle → millijoules per query
 """
 
 from rheostat.benchmark.meters.choice import EnergySource, MeterOptions, NoMeter, explain, find_meter
-from rheostat.benchmark.meters.energy import EnergyPerQuery, Plan, Work, measure_energies, measure_energy
+from rheostat.benchmark.meters.energy import (
+    EnergyPerQuery,
+    Plan,
+    Work,
+    expected_seconds,
+    measure_energies,
+    measure_energy,
+)
 from rheostat.benchmark.meters.estimate import Estimate
 from rheostat.benchmark.meters.meter import Meter
 from rheostat.errors import MeterError
@@ -24,6 +31,7 @@ __all__ = [
     "NoMeter",
     "Plan",
     "Work",
+    "expected_seconds",
     "explain",
     "find_meter",
     "measure_energies",

@@ -19,6 +19,11 @@ from rheostat.benchmark.meters.student import confidence_interval
 from rheostat.benchmark.turns import rotated
 from rheostat.errors import MeterError
 
+SHORTEST_IDLE_S, SHORTEST_BLOCK_S = 10.0, 2.0  # where nothing else is asked for
+IDLE_LOOKS = 40  # at a counter, spread over an idle window
+GUARDS_BEFORE = 2  # a reading may be the mean of one period, and be shown for another
+GUARDS_AFTER = 1  # the power at the end of a window is interpolated towards the next reading
+
 
 @dataclass(frozen=True)
 class Work:
@@ -34,19 +39,26 @@ class Work:
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a run takes. With a slow meter it takes longer by itself, but not beyond maximum_seconds; what is asked
-    for here is never cut.
-    """
+    """How long a run takes. Seconds that are None are as many as the meter needs, and those asked for as asked for."""
 
-    idle_seconds: float = 10.0  # before, and again after
+    idle_seconds: float | None = None  # before, and again after
     blocks: int = 10  # of each work; the interval comes from their spread
-    block_seconds: float = 2.0
+    block_seconds: float | None = None
     minimum_samples: int = 10  # readings of the meter in every block and while idle
-    maximum_seconds: float = 900.0  # of all blocks together
 
     def __post_init__(self) -> None:
         if self.blocks < 2:
             raise ValueError(f"{self.blocks} blocks; an interval needs at least two")
+
+    def needed_s(self, period_s: float) -> float:
+        """A window in which enough readings of such a meter fall, wherever it begins."""
+        return (self.minimum_samples + 1) * period_s
+
+    def idle_s(self, period_s: float) -> float:
+        return self.idle_seconds or max(SHORTEST_IDLE_S, self.needed_s(period_s))
+
+    def block_s(self, period_s: float) -> float:
+        return self.block_seconds or max(SHORTEST_BLOCK_S, self.needed_s(period_s))
 
 
 @dataclass(frozen=True)
@@ -101,9 +113,6 @@ class Windows:
 
 
 DEFAULT_PLAN = Plan()
-IDLE_LOOKS = 40  # at a counter, spread over an idle window
-GUARDS_BEFORE = 2  # a reading may be the mean of one period, and be shown for another
-GUARDS_AFTER = 1  # the power at the end of a window is interpolated towards the next reading
 
 
 def measure_energy(source: EnergySource, work: Work, plan: Plan = DEFAULT_PLAN) -> EnergyPerQuery:
@@ -127,6 +136,13 @@ def measure_energies(source: EnergySource, works: Sequence[Work], plan: Plan = D
         return [EnergyPerQuery(source.name, "", None, reason=str(error)) for _ in works]
 
 
+def expected_seconds(meter: Meter, works: int, plan: Plan) -> float:
+    """How long a run takes, roughly."""
+    period_s, guards = meter.period_s, GUARDS_BEFORE + GUARDS_AFTER
+    idle_s = plan.idle_s(period_s) + guards * period_s
+    return 2 * idle_s + works * plan.blocks * (plan.block_s(period_s) + guards * meter.guard_s)
+
+
 def estimate(source: Estimate, work: Work) -> EnergyPerQuery:
     if work.flops is None or work.bytes_read is None:
         return EnergyPerQuery(source.name, source.covers, None, estimate=True, reason="FLOPs or bytes are not known")
@@ -139,9 +155,7 @@ def estimate(source: Estimate, work: Work) -> EnergyPerQuery:
 def run(meter: Meter, recording: Recording, works: Sequence[Work], plan: Plan) -> Windows:
     """Idle, the blocks in turns, idle."""
     period_s, guard_s = meter.period_s, meter.guard_s  # now: later a sensor may be gone
-    needed_s = (plan.minimum_samples + 1) * period_s
-    block_s = max(plan.block_seconds, min(needed_s, plan.maximum_seconds / (plan.blocks * len(works))))
-    idle_s = max(plan.idle_seconds, min(needed_s, plan.maximum_seconds))
+    idle_s, block_s = plan.idle_s(period_s), plan.block_s(period_s)
     idle_before = _idle(meter, recording, idle_s, period_s)
     for work in works:
         work.run()  # clocks up, caches warm: the first block is then like the others
