@@ -28,7 +28,8 @@ from rheostat.benchmark.meters.student import confidence_interval, quantile
 from rheostat.benchmark.meters.trace import TraceMeter, read_trace
 
 POWER = Path(__file__).parents[1] / "data" / "power"
-STEPS = POWER / "steps.csv"  # 2 W for 10.3 s, 5 W until 25.8 s, then 2.4 W; ten readings a second from a second before
+# 2 W for 10.3 s, 5 W until 25.8 s, then 2.4 W, up and down by 0.01; ten readings a second from a second before
+STEPS = POWER / "steps.csv"
 STEPS_ENERGY = POWER / "steps-energy.csv"  # the same as counted energy, with ISO time stamps of another time zone
 STEPS_BEGIN = 1_700_000_000.0
 PLAN = Plan(idle_seconds=10.0, blocks=5, block_seconds=2.0, minimum_samples=10)
@@ -218,6 +219,45 @@ def test_a_trace_that_is_still_written_is_waited_for(tmp_path: Path) -> None:
             growing.write_text("".join(lines))
 
     meter = TraceMeter(growing, patience_s=5.0, clock=Clock(time.clock.now, sleep))
+    assert measure_energy(meter, time.work(), PLAN).energy_mj == pytest.approx(140, rel=1e-3)
+
+
+def polled(path: Path, rows_a_second: int) -> Path:
+    """A plug that has a new value once a second, as a logger writes it that asks more often."""
+    rows = range(-5 * rows_a_second, 60 * rows_a_second)
+    second = [row // rows_a_second for row in rows]
+    watts = [(5.0 if 10 <= at < 26 else 2.0) + 0.1 * (at % 2) for at in second]
+    lines = [f"{STEPS_BEGIN + row / rows_a_second},{power}\n" for row, power in zip(rows, watts, strict=True)]
+    path.write_text("time,power_w\n" + "".join(lines))
+    return path
+
+
+def test_a_trace_that_repeats_a_reading_has_no_more_of_them(tmp_path: Path) -> None:
+    time = Time()
+    meter = trace_of(polled(tmp_path / "polled.csv", 10), time)
+    assert meter.period_s == pytest.approx(1)
+    result = measure_energy(meter, time.work(), PLAN)
+    assert not result.resolved and result.samples_per_block == 2
+    assert "2 readings in a window of 2 s, 10 are needed" in (result.reason or "")
+
+
+def test_a_trace_that_has_stood_still_so_far_has_the_period_of_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "still.csv"
+    path.write_text("time,power_w\n1,2\n1.5,2\n2,2\n")
+    assert TraceMeter(path).period_s == 0.5
+
+
+def test_a_trace_that_is_copied_over_after_the_run_is_waited_for(tmp_path: Path) -> None:
+    lines = STEPS.read_text().splitlines(keepends=True)
+    copied, time = tmp_path / "copied.csv", Time()
+    copied.write_text("".join(lines[:10]))
+
+    def sleep(seconds: float) -> None:
+        time.sleep(seconds)
+        since = time.moment - STEPS_BEGIN
+        copied.write_text("".join(lines[:10] if since < 200 else [] if since < 300 else lines))
+
+    meter = TraceMeter(copied, patience_s=600.0, clock=Clock(time.clock.now, sleep))
     assert measure_energy(meter, time.work(), PLAN).energy_mj == pytest.approx(140, rel=1e-3)
 
 

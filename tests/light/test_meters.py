@@ -34,6 +34,7 @@ from rheostat.benchmark.meters.meter import Clock
 from rheostat.benchmark.meters.pmic import PmicMeter, parse_rails
 from rheostat.benchmark.meters.rapl import RaplMeter
 from rheostat.benchmark.meters.sampler import SamplerMeter
+from rheostat.benchmark.meters.trace import TraceMeter
 from rheostat.benchmark.meters.watts_up import WattsUpMeter, parse_record
 from rheostat.benchmark.meters.zeus_monitor import PROCESSOR, ZeusMeter
 
@@ -714,5 +715,6 @@ def test_a_meter_that_cannot_be_had_is_an_error(name: str, message: str, bare: M
 
 
 def test_a_trace_is_found_by_its_file() -> None:
-    meter = find_meter(f"trace:{DATA / 'steps.csv'}")
-    assert meter.name == "trace"
+    options = MeterOptions(trace_offset_s=2.0, trace_patience_s=600.0)
+    meter = find_meter(f"trace:{DATA / 'steps.csv'}", options)
+    assert isinstance(meter, TraceMeter) and (meter.offset_s, meter.patience_s) == (2.0, 600.0)

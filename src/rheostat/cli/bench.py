@@ -52,6 +52,9 @@ def bench(
         typer.Option(min=0.01, help="Of each of the ten blocks a point, for energy; 2, or what the meter needs."),
     ] = None,
     meter_offset: Annotated[float, typer.Option(help="Seconds that a trace's clock is ahead of this one.")] = 0.0,
+    meter_wait: Annotated[
+        float, typer.Option(min=0, help="Seconds to wait after the run for a trace to reach its end.")
+    ] = 10.0,
     data: Annotated[
         str | None, typer.Option(help="A folder with a test text, a text file, or 'chat'; a bundled text without it.")
     ] = None,
@@ -70,7 +73,7 @@ def bench(
 
     Example: rheostat bench model.safetensors --knob 1 --knob 0.6 --data DIR --meter auto -o results/bench.json
     """
-    options = MeterOptions(trace_offset_s=meter_offset)
+    options = MeterOptions(trace_offset_s=meter_offset, trace_patience_s=meter_wait)
     if meter == LIST:
         _list_meters(options, json)
         return

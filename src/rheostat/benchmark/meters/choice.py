@@ -14,7 +14,7 @@ from rheostat.benchmark.meters.meter import Meter
 from rheostat.benchmark.meters.pmic import PmicMeter
 from rheostat.benchmark.meters.rapl import RaplMeter
 from rheostat.benchmark.meters.sysfs import SYSTEM_ROOT
-from rheostat.benchmark.meters.trace import TraceMeter
+from rheostat.benchmark.meters.trace import PATIENCE_S, TraceMeter
 from rheostat.benchmark.meters.watts_up import WattsUpMeter
 from rheostat.benchmark.meters.zeus_monitor import PROCESSOR, ZeusMeter
 from rheostat.errors import MeterError
@@ -44,6 +44,7 @@ class MeterOptions:
 
     system_root: Path = SYSTEM_ROOT
     trace_offset_s: float = 0.0  # what the clock of a trace's recorder is ahead of this machine's
+    trace_patience_s: float = PATIENCE_S  # how long to wait after the run for a trace to reach its end
     joules_per_flop: float = JOULES_PER_FLOP
     joules_per_byte: float = JOULES_PER_BYTE
 
@@ -106,7 +107,9 @@ def _make(kind: str, argument: str, options: MeterOptions) -> Meter:
         "zeus": ZeusMeter,
         "hwmon": lambda: HwmonMeter(argument.split("+") if argument else (), options.system_root),
         "watts-up": lambda: WattsUpMeter(argument or None),
-        "trace": lambda: TraceMeter(_trace_path(argument), offset_s=options.trace_offset_s),
+        "trace": lambda: TraceMeter(
+            _trace_path(argument), offset_s=options.trace_offset_s, patience_s=options.trace_patience_s
+        ),
     }
     if kind not in named:
         names = ["auto", "none", *named, "estimate"]

@@ -40,7 +40,7 @@ class Series(ABC):
         fresh = np.ones(len(self.times), dtype=bool)
         if only_changes_count:
             fresh[1:] = np.diff(self.values) != 0
-        self._fresh_times = self.times[fresh]
+        self.fresh_times: Floats = self.times[fresh]
 
     def check_moves(self) -> None:
         """Raise unless the values differ: a meter that says one and the same thing throughout measures nothing."""
@@ -52,7 +52,7 @@ class Series(ABC):
         """begin < end, both within the series: nothing is ever extrapolated."""
         if not self.covers(begin, end):
             raise MeterError(f"the readings do not cover the window: {self._coverage(begin, end)}")
-        seen = self._fresh_times[(self._fresh_times > begin) & (self._fresh_times <= end)]
+        seen = self.fresh_times[(self.fresh_times > begin) & (self.fresh_times <= end)]
         gaps = np.diff(np.concatenate(([begin], seen, [end])))
         return Reading(self._energy_j(begin, end), end - begin, len(seen), float(gaps.max()))
 

@@ -1,7 +1,8 @@
 """A power trace that another meter records: a CSV file, aligned with the run by its time stamps.
 
 Columns: `time` (Unix seconds, or ISO 8601 with its offset from UTC) and either `power_w` or `energy_j` (counted from
-anywhere, never falling); further columns are ignored. The file may still be growing while the run goes on.
+anywhere, never falling); further columns are ignored. The file may still be growing while the run goes on. How often
+its recorder asked does not tell how often the meter had something new to say, so only changed values are readings.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from rheostat.benchmark.meters.meter import Clock, Meter, Recording
 from rheostat.benchmark.meters.series import EnergySeries, PowerSeries, Reading, Series
 from rheostat.errors import MeterError
 
+PATIENCE_S = 10.0
+LONGEST_PAUSE_S = 1.0  # between two looks at a file that is waited for
 SERIES: dict[str, type[Series]] = {"power_w": PowerSeries, "energy_j": EnergySeries}
 
 
@@ -39,7 +42,7 @@ class TraceMeter(Meter):
     name = "trace"
 
     def __init__(
-        self, path: Path, *, offset_s: float = 0.0, patience_s: float = 10.0, clock: Clock | None = None
+        self, path: Path, *, offset_s: float = 0.0, patience_s: float = PATIENCE_S, clock: Clock | None = None
     ) -> None:
         self.path, self.offset_s, self.patience_s = path, offset_s, patience_s
         self.clock = clock or wall_clock()
@@ -50,7 +53,9 @@ class TraceMeter(Meter):
 
     @property
     def period_s(self) -> float:
-        return float(np.median(np.diff(read_trace(self.path).times)))
+        series = read_trace(self.path)
+        times = series.fresh_times if len(series.fresh_times) > 1 else series.times
+        return float(np.median(np.diff(times)))
 
     def available(self) -> str | None:
         try:
@@ -80,11 +85,15 @@ class TraceRecording(Recording):
     def finish(self) -> None:
         """Read the file once it covers what was marked."""
         deadline = self._meter.clock.now() + self._meter.patience_s
-        while self._meter.clock.now() < deadline:
-            if read_trace(self._meter.path).times[-1] >= self._last_mark:
-                break
-            self._meter.clock.sleep(self._meter.patience_s / 20)
+        while self._meter.clock.now() < deadline and not self._is_covered():
+            self._meter.clock.sleep(min(self._meter.patience_s / 20, LONGEST_PAUSE_S))
         self._series = read_trace(self._meter.path)
+
+    def _is_covered(self) -> bool:
+        try:
+            return bool(read_trace(self._meter.path).times[-1] >= self._last_mark)
+        except MeterError:  # a file that is being copied over begins empty
+            return False
 
     def reading(self, begin: float, end: float) -> Reading:
         assert self._series is not None, "a window is read after the recording"
@@ -92,7 +101,8 @@ class TraceRecording(Recording):
         if first > self._first_mark or last < self._last_mark:
             raise MeterError(
                 f"{self._meter.path} runs from {_said(first)} to {_said(last)}, but the run was from "
-                f"{_said(self._first_mark)} to {_said(self._last_mark)}; record all of it, and check both clocks"
+                f"{_said(self._first_mark)} to {_said(self._last_mark)}; record all of it, "
+                "check both clocks, and wait for a file that comes later (--meter-wait)"
             )
         self._series.check_moves()
         return self._series.reading(begin, end)
@@ -114,7 +124,7 @@ def read_trace(path: Path) -> Series:
         times.append(_number(path, rows.line_num, "time", row["time"]))
         values.append(_number(path, rows.line_num, column, row[column]))
     _check_order(path, times, values, column)
-    return SERIES[column](times, values)
+    return SERIES[column](times, values, only_changes_count=True)
 
 
 def _check_order(path: Path, times: list[float], values: list[float], column: str) -> None:
