@@ -706,6 +706,14 @@ def test_none_is_no_meter() -> None:
         ("trace:none.csv", "the trace none.csv cannot be read"),
         ("hwmon:ina/CPU", "no power sensor"),
         ("watts-up:/dev/none", "rheostat[energy]"),
+        (
+            "estimate:foo",
+            "the meter estimate takes nothing after its name, but there is ':foo'; expected estimate alone",
+        ),
+        ("none:x", "the meter none takes nothing after its name"),
+        ("auto:rapl", "the meter auto takes nothing after its name"),
+        ("rapl:package-0", "the meter rapl takes nothing after its name"),
+        ("nothing:x", "there is no meter 'nothing'"),
     ],
 )
 def test_a_meter_that_cannot_be_had_is_an_error(name: str, message: str, bare: MeterOptions) -> None:

@@ -19,6 +19,7 @@ from rheostat.benchmark.meters.watts_up import WattsUpMeter
 from rheostat.benchmark.meters.zeus_monitor import PROCESSOR, ZeusMeter
 from rheostat.errors import MeterError
 
+WITHOUT_ARGUMENT = ("auto", "none", "estimate", "rapl", "zeus", "pmic", "battery")
 BY_NAME_ONLY = "only when asked for by name"
 
 
@@ -55,6 +56,10 @@ DEFAULTS = MeterOptions()
 def find_meter(name: str = "auto", options: MeterOptions = DEFAULTS) -> EnergySource:
     """A named meter, or an error that says why it is not available; with `auto` the first that is, or NoMeter."""
     kind, _, argument = name.partition(":")
+    if argument and kind in WITHOUT_ARGUMENT:
+        raise MeterError(
+            f"the meter {kind} takes nothing after its name, but there is ':{argument}'; expected {kind} alone"
+        )
     if kind == "none":
         return NoMeter()
     if kind == "auto":
