@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from models import TINY, write_tiny, write_words
+from models import TINY, make_weights, write_tiny, write_words
 from rheostat.benchmark import latency, machine
 from rheostat.benchmark.latency import BenchConfig, Position, Typist, bench, median_interval, r_squared, turn_sizes
 from rheostat.benchmark.machine import parse_cpus, pinned, read_conditions, was_throttled
 from rheostat.benchmark.memory import resident_memory
-from rheostat.benchmark.meters import EnergySource, MeterOptions, NoMeter, Plan, find_meter
+from rheostat.benchmark.meters import EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
 from rheostat.benchmark.meters.counter import CounterMeter
 from rheostat.benchmark.meters.meter import Clock
 from rheostat.benchmark.results import write_results
@@ -179,6 +179,18 @@ def test_bytes_follow_the_precision(precision: Any, weight_bytes: float, model: 
     config = BenchConfig(queries=2, warm_up=0, precision=precision, memory=False, threads=1)
     (row,) = bench(model, KNOBS[:1], sample(), config, NOTHING)["rows"]
     assert row["bytes_read"] == round(SHAPE.flops / 2 * weight_bytes)
+
+
+def test_clusters_that_stay_closed_are_neither_read_nor_estimated(tmp_path: Path) -> None:
+    shape = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1), (5, 9))
+    weights = make_weights(shape)
+    weights["clusters.bias"] = np.array([-9, -9], np.float32)
+    path = write_words(tmp_path / "split.safetensors", WORDS, shape, weights=weights)
+    (row,) = bench(path, KNOBS[:1], sample(), QUICK, Estimate(1e-12, 1e-9))["rows"]
+    executed = row["executed_flops"]["mean"]
+    assert executed < row["flops"] == shape.flops
+    assert row["bytes_read"] == round(executed / 2)
+    assert row["energy_mj"] == pytest.approx(1e3 * (executed * 1e-12 + row["bytes_read"] * 1e-9))
 
 
 def test_memory_is_that_of_a_process_of_its_own(model: Path) -> None:

@@ -45,7 +45,6 @@ CONFIDENCE = 0.95
 SHORTEST_RUN_MS = 20.0  # of queries between two looks at an energy counter
 OPENINGS = 1000  # different words that messages begin with
 EVERYTHING = 1 << 62  # room for all points at once: building one again would be measured too
-# Of one weight in the matrices: 4 bits have a float32 scale for every block.
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
@@ -189,10 +188,10 @@ def bench(
         models += [open_to_measure(path, WHOLE, text, config) for path in beside]
         typists = [typist for one in models for typist in one.typists]
         latencies = [Latency.of(turns) for turns in measure_latencies(typists, config, progress)]
-        energies = _measure_energy(typists, latencies, config, source, progress)
+        executed = [typist.executed_flops(min(config.queries, COUNTED_QUERIES)) for typist in typists]
+        energies = _measure_energy(typists, latencies, executed, config, source, progress)
         after = read_conditions(system_root)
         threads, cpus = config.threads or physical_cores(), usable_cpus()
-        executed = [typist.executed_flops(min(config.queries, COUNTED_QUERIES)) for typist in typists]
         memories = _weigh(models, text, config, progress)
     progress("done", 1.0)
     found = zip(latencies, energies, memories, executed, strict=True)
@@ -286,25 +285,24 @@ def r_squared(xs: Sequence[float], ys: Sequence[float]) -> float | None:
 def _measure_energy(
     typists: Sequence[Typist],
     latencies: Sequence[Latency],
+    executed: Sequence[dict[str, float]],
     config: BenchConfig,
     source: EnergySource,
     progress: Progress,
 ) -> list[EnergyPerQuery]:
     progress(f"measuring millijoules ({source.name})", 0.6)
 
-    def work(typist: Typist, latency: Latency) -> Work:
+    def work(typist: Typist, latency: Latency, flops: float) -> Work:
         queries = max(1, round(SHORTEST_RUN_MS / max(latency.latency_ms, 1e-3)))
 
         def run() -> int:
             typist.take_turn()
             return len(typist.type(queries))
 
-        shape = typist.shape
-        flops = typist.point.cut_shape(shape).flops
-        read = bytes_read(flops, config.precision)
-        return Work(run, flops, read)
+        return Work(run, flops, bytes_read(flops, config.precision))
 
-    works = [work(typist, latency) for typist, latency in zip(typists, latencies, strict=True)]
+    points = zip(typists, latencies, executed, strict=True)
+    works = [work(typist, latency, flops["mean"]) for typist, latency, flops in points]
     return measure_energies(source, works, config.energy)
 
 
@@ -342,7 +340,7 @@ def _row(one: Measured, shape: ModelShape, precision: Precision) -> dict[str, An
         "executed_flops": one.executed_flops,
         "flops_fraction": point.flops_fraction,
         "widths": list(point.widths),
-        "bytes_read": bytes_read(flops, precision),
+        "bytes_read": bytes_read(one.executed_flops["mean"], precision),
         **asdict(one.latency),
         "resident_bytes": one.memory and one.memory.resident_bytes,
         "model_bytes": one.memory and one.memory.model_bytes,

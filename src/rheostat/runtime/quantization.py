@@ -48,7 +48,7 @@ def check_precision(precision: str) -> None:
         )
 
 
-def bytes_read(flops: int, precision: Precision) -> int:
+def bytes_read(flops: float, precision: Precision) -> int:
     """Of the matrices that a query of so many FLOPs multiplies with: each weight once, and two FLOPs a weight.
 
     Biases, states, row scales and the row of the input embedding are left out.
