@@ -432,7 +432,7 @@ def test_a_bench_alone_makes_a_report(tmp_path: Path) -> None:
     lstm = write_bench(tmp_path / "a.json", [bench_row(1.0, 3.0)], model="awd-lstm.safetensors")
     evidence = gather(read_all([lstm, ours]))
     assert [our_lines(evidence)[number]["ms/query"] for number in (2, 3)] == ["3", "2"]
-    assert "no fit" in markdown(build_report(evidence))
+    assert "no fit, measured at fewer than three points" in markdown(build_report(evidence))
 
 
 def test_a_report_on_another_corpus_leaves_the_paper_out(tmp_path: Path) -> None:

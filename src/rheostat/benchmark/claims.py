@@ -21,6 +21,7 @@ from rheostat.benchmark.published import Claim, load_published
 Verdict = Literal["confirmed", "contradicted", "partly", "not measured"]
 SIGNS = {True: "✓", False: "✗", None: "–"}
 BYTES_PER_KB = 1000
+TOO_FEW_TO_FIT = "measured at fewer than three points"
 
 
 @dataclass(frozen=True)
@@ -259,7 +260,7 @@ def _(check: published.Linear, evidence: Evidence) -> list[Fact]:
         found = bench.latency_r_squared if check.metric == "latency_ms" else bench.energy_r_squared
         where = f"{bench.subject['model']} on {bench.provenance['machine']['processor']}"
         if found is None:
-            facts.append(Fact(None, f"{name} of {where}: {NOT_MEASURED} at three points", (bench.path,)))
+            facts.append(Fact(None, f"{name} of {where}: {TOO_FEW_TO_FIT}", (bench.path,)))
         else:
             digits = len(f"{check.r_squared}".partition(".")[2])  # as exact as the paper gives it
             holds = round(found, digits) >= check.r_squared

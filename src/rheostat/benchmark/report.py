@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from rheostat.benchmark.claims import claims_table, judge_all
+from rheostat.benchmark.claims import TOO_FEW_TO_FIT, claims_table, judge_all
 from rheostat.benchmark.cost_figures import (
     draw_costs,
     draw_fit,
@@ -228,7 +228,7 @@ def _fit_sentence(bench: BenchResults) -> str:
         ("Energy", "mJ", energy_line(bench), bench.energy_r_squared, claimed.energy_r_squared),
     ):
         if line is None or r_squared is None:
-            parts.append(f"{name}: no fit, {NOT_MEASURED} at three points.")
+            parts.append(f"{name}: no fit, {TOO_FEW_TO_FIT}.")
             continue
         fit = f"{line.intercept:.3g} {unit} + {line.slope:.3g} {unit} for a million FLOPs"
         parts.append(f"{name}: {fit}, r² = {r_squared:.3f} (published {theirs}).")
