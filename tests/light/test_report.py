@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from results_files import UPDATE, bench_row, full, ranked, recovered, row, write_bench, write_sweep
+from rheostat.benchmark.evidence import gather
 from rheostat.benchmark.figures import OTHER, STYLES, draw_learned, draw_trade_off
 from rheostat.benchmark.learned import Comparison, compare, learned_page, published_recovery
 from rheostat.benchmark.published import load_published
@@ -101,6 +102,14 @@ def test_an_update_is_judged_by_the_share_it_won_back(comparison: Comparison) ->
     assert "| random-1-0.8 | 80.0% | 1 | 72,428 | 83.67 | 76.00 | 77% | 53% |" in text
 
 
+def test_where_cutting_lost_nothing_nothing_can_be_won_back(tmp_path: Path) -> None:
+    rows = [full(70.0), ranked("random", 0.8, 80.0), *recovered("random", 0.8, 70.0, 69.0)]
+    (comparison,) = compare([read_sweep(write_sweep(tmp_path / "ptb.json", rows))])
+    (found,) = comparison.recoveries()
+    assert found.won_back is None
+    assert "| 70.00 | 69.00 |  |" in learned_page(comparison, None)
+
+
 def test_the_papers_shares_are_those_of_its_table() -> None:
     table = load_published().table("ptb")
     shares = {row.criterion: published_recovery(table, row.criterion or "", 0.8) for row in table.pruned()}
@@ -145,6 +154,16 @@ def test_a_joule_saves_keystrokes_where_energy_was_measured_at_that_point(tmp_pa
     assert "| 60.0% | 600 |" in whole  # 60 keystrokes for 20 queries of 5 mJ
     assert "| 60.0% | not measured |" in half  # its own widths were not measured
     assert table(sweep).count("| 60.0% | not measured |") == 2
+
+
+def test_keystrokes_are_not_divided_by_the_joules_of_another_precision(tmp_path: Path) -> None:
+    typed = {"keystrokes_typed": 40, "keystrokes_needed": 100, "keystrokes_saved_share": 0.6, "words": 20, "taken": 9}
+    exact = write_sweep(tmp_path / "exact.json", [full(keystrokes=typed)])
+    int8 = write_sweep(tmp_path / "int8.json", [full(keystrokes=typed)], precision="int8")
+    costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0, 5.0)])  # in int8
+    evidence = gather(read_all([exact, int8, costs]))
+    found = [evidence.energy_bench(sweep) for sweep in evidence.collection.sweeps]
+    assert found == [None, evidence.collection.benches[0]]
 
 
 # What the paper, other precisions and several files stand beside

@@ -147,11 +147,12 @@ class Evidence:
 
     def energy_bench(self, sweep: SweepResults) -> BenchResults | None:
         """What a joule saves in keystrokes is asked of this: the first that has measured the energy of a model with a
-        sweep's FLOPs. None for a sweep that did not type.
+        sweep's FLOPs in its precision. None for a sweep that did not type.
         """
         if all(point.keystrokes_saved_share is None for point in sweep.points):
             return None
-        benches = (bench for bench in self.collection.benches if bench.subject["flops"] == sweep.subject["flops"])
+        wanted = sweep.subject["flops"], sweep.precision
+        benches = (one for one in self.collection.benches if (one.subject["flops"], one.subject["precision"]) == wanted)
         return next((bench for bench in benches if bench.has_measured_energy), None)
 
     def on(self, corpus: str) -> CorpusEvidence:

@@ -48,8 +48,10 @@ class Recovery:
     full: float
 
     @property
-    def won_back(self) -> float:
-        return (self.bare - self.updated) / (self.bare - self.full)
+    def won_back(self) -> float | None:
+        """None where cutting lost nothing."""
+        lost = self.bare - self.full
+        return (self.bare - self.updated) / lost if lost > 0 else None
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def recoveries_table(comparison: Comparison) -> Table:
                 f"{found.size_bytes:,}",
                 f"{found.bare:.2f}",
                 f"{found.updated:.2f}",
-                f"{found.won_back:.0%}",
+                "" if found.won_back is None else f"{found.won_back:.0%}",
                 "" if theirs is None else f"{theirs:.0%}",
             ]
         )
