@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from results_files import UPDATE, bench_row, full, ranked, recovered, row, write_bench, write_sweep
 from rheostat.benchmark.evidence import gather
-from rheostat.benchmark.figures import OTHER, STYLES, draw_learned, draw_trade_off
+from rheostat.benchmark.figures import (
+    OTHER,
+    STYLES,
+    UPDATED,
+    draw_learned,
+    draw_trade_off,
+    has_trade_off,
+    side_by_side,
+)
 from rheostat.benchmark.learned import Comparison, compare, learned_page, published_recovery
 from rheostat.benchmark.published import load_published
-from rheostat.benchmark.results import read_all, read_sweep
+from rheostat.benchmark.results import SweepResults, read_all, read_sweep
 from rheostat.benchmark.sweep_page import page, table
 from rheostat.errors import RheostatError
 
@@ -48,6 +57,7 @@ def test_the_papers_figures_stand_beside_ours(results_file: Path) -> None:
 def test_the_page_says_where_it_comes_from(results_file: Path) -> None:
     text = page(read_sweep(results_file), "picture.png")
     assert "ptb.json" in text and "picture.png" in text and "`rheostat`" in text
+    assert "side by side" in text
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
@@ -56,6 +66,52 @@ def test_the_picture_is_drawn(results_file: Path, tmp_path: Path, suffix: str) -
     path = tmp_path / f"picture{suffix}"
     draw_trade_off(read_sweep(results_file), path)
     assert path.stat().st_size > 10_000
+
+
+def test_a_sweep_of_the_whole_model_alone_has_no_picture(results_file: Path, tmp_path: Path) -> None:
+    alone = write_sweep(tmp_path / "alone.json", [full()])
+    validated = write_sweep(tmp_path / "valid.json", [full(), row("random", "random", 0.8, "valid", 80.0)])
+    assert [has_trade_off(read_sweep(path)) for path in (results_file, alone, validated)] == [True, False, False]
+    assert "![" not in page(read_sweep(alone), None)
+
+
+def drawn(results: SweepResults, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What the legend of a sweep's picture names."""
+    axes = pytest.importorskip("matplotlib.axes")
+    found: list[Any] = []
+    legend = axes.Axes.legend
+    monkeypatch.setattr(
+        axes.Axes,
+        "legend",
+        lambda self, **how: (found.extend(self.get_legend_handles_labels()[0]), legend(self, **how)),
+    )
+    draw_trade_off(results, path)
+    return found
+
+
+def test_stored_points_are_named_by_their_criterion_and_look_like_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = [
+        row(f"taylor-searched-{share}", "taylor", share, "test", 75.0, allocation="stored") for share in (0.8, 0.6)
+    ]
+    learned = [row(f"l0-{share}", "l0", share, "test", 76.0, allocation="stored") for share in (0.8, 0.6)]
+    updated = [*recovered("l0", 0.8, 76.0, 75.0), *recovered("random", 0.8, 82.0, 77.0)]
+    rank_4 = row("random-1-0.8-rank-4", "random", 0.8, "test", 76.5, allocation="stored", update_rank=4)
+    rows = [full(), ranked("taylor", 0.8, 80.0), *searched, *learned, *updated, rank_4]
+    lines = drawn(read_sweep(write_sweep(tmp_path / "ptb.json", rows)), tmp_path / "p.png", monkeypatch)
+    names = ["taylor", "l0 with update", "l0, stored points", "random with update", "taylor, stored points"]
+    assert [line.get_label() for line in lines] == names
+    looks = {(line.get_marker(), line.get_markerfacecolor(), line.get_markeredgecolor()) for line in lines}
+    assert len(looks) == len(names)
+
+
+def test_points_that_would_hide_each_other_are_drawn_side_by_side() -> None:
+    one, other, third = [(80.0, 76.0), (60.0, 80.0)], [(80.2, 76.5)], [(80.0, 95.0)]
+    moved = side_by_side([one, other, third], [(100.0, 70.0), *one, *other, *third, (40.0, 140.0)])
+    assert moved[0][0][0] < 80.0 < 80.2 < moved[1][0][0]
+    assert moved[0][1] == (60.0, 80.0) and moved[2] == third
+    assert [perplexity for places in moved for _, perplexity in places] == [76.0, 80.0, 76.5, 95.0]
 
 
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
@@ -206,6 +262,7 @@ def test_another_precision_is_part_of_the_name(tmp_path: Path) -> None:
     ]
 
 
-def test_no_two_families_share_a_colour() -> None:
-    colours = [colour for colour, _ in (*STYLES.values(), OTHER)]
-    assert len(set(colours)) == len(colours)
+def test_no_two_families_share_a_colour_or_a_mark() -> None:
+    styles = (*STYLES.values(), OTHER, ("", UPDATED))
+    for looks in zip(*styles, strict=True):
+        assert len(set(looks)) == len(looks)

@@ -399,6 +399,15 @@ def test_the_command_writes_every_page_and_picture(written: tuple[Path, str]) ->
             assert (out / target).is_file()
 
 
+def test_the_whole_model_alone_is_not_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("jinja2")
+    out = tmp_path / "out"
+    run(str(write_sweep(tmp_path / "alone.json", [full()])), "-o", str(out))
+    assert {path.name for path in out.iterdir()} == {"alone.md", "report.md", "report.html"}
+    assert "![" not in (out / "alone.md").read_text(encoding="utf-8")
+
+
 def test_the_page_needs_nothing_but_itself(written: tuple[Path, str]) -> None:
     text = (written[0] / "report.html").read_text(encoding="utf-8")
     page = Page(text)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
@@ -20,9 +21,13 @@ STYLES = {
     "taylor": ("#009E73", "D"),
     "l0": ("#D55E00", "P"),
     "graded": ("#CC79A7", "X"),
-    "dense": ("#0072B2", "*"),
+    "dense": ("#0072B2", "p"),
 }
 OTHER = ("#7F7F7F", "v")  # grey: every colour of the palette that shows on white has its criterion
+UPDATED = "*"  # the mark of points with an update, in the colour of their criterion
+WHOLE = {"color": "#000000", "marker": "H", "markersize": 9}
+MARK_SIZE, STEP_ASIDE = 0.04, 0.02  # of the width and height of a picture
+ASIDE = "Marks of stored points that would hide each other stand side by side, around the share they have in common."
 OTHER_PRECISION = "--"  # the line of points in another precision than the reference's
 FONT_SIZE = 14  # on a figure of eight inches: at half width still as large as a footnote
 LARGEST_ABOVE = 60.0  # percent above the unpruned model: beyond, nobody would want to be
@@ -54,12 +59,84 @@ def log_perplexity(axes: Any) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
+def mark(criterion: str, *, updated: bool = False, hollow: bool = False) -> dict[str, Any]:
+    """The look of a criterion's points: a star with an update, hollow where they are no part of its line."""
+    colour, marker = STYLES.get(criterion, OTHER)
+    if updated:
+        return {"color": colour, "marker": UPDATED, "markersize": 13, "markeredgecolor": "#000000"}
+    face = "#ffffff" if hollow else colour
+    return {"color": colour, "marker": marker, "markersize": 8, "markerfacecolor": face, "markeredgewidth": 1.5}
+
+
+def stored_name(criterion: str, updated: bool) -> str:
+    """Of points that are no part of a criterion's line."""
+    return f"{criterion} with update" if updated else f"{criterion}, stored points"
+
+
+Place = tuple[float, float]  # cost, perplexity
+
+
+def side_by_side(series: Sequence[Sequence[Place]], shown: Iterable[Place]) -> list[list[Place]]:
+    """The same places, those of different series that would hide each other moved apart. shown: all of a picture."""
+    width, height = _extent(shown)
+    crowds: list[list[tuple[int, Place]]] = []
+    for one, place in sorted(((one, place) for one, places in enumerate(series) for place in places), key=_perplexity):
+        near = (crowd for crowd in crowds if any(_touch(place, other, width, height) for _, other in crowd))
+        crowd = next(near, None)
+        if crowd is None:
+            crowds.append([(one, place)])
+        else:
+            crowd.append((one, place))
+    moved: list[list[Place]] = [[] for _ in series]
+    for crowd in crowds:
+        steps = _steps(sorted({one for one, _ in crowd}))
+        for one, (cost, perplexity) in crowd:
+            moved[one].append((cost + steps[one] * STEP_ASIDE * width, perplexity))
+    return moved
+
+
+def _perplexity(found: tuple[int, Place]) -> float:
+    return found[1][1]
+
+
+def _extent(places: Iterable[Place]) -> tuple[float, float]:
+    """Of costs, and of the logarithms of perplexities."""
+    costs, perplexities = zip(*places, strict=True)
+    return max(costs) - min(costs), math.log(max(perplexities) / min(perplexities))
+
+
+def _touch(one: Place, other: Place, width: float, height: float) -> bool:
+    across, along = abs(one[0] - other[0]), abs(math.log(one[1] / other[1]))
+    return across <= MARK_SIZE * width and along <= MARK_SIZE * height
+
+
+def _steps(members: Sequence[int]) -> dict[int, int]:
+    """To both sides of where they meet, which is left to the lines that go through it; a single one stays."""
+    if len(members) == 1:
+        return {members[0]: 0}
+    half = len(members) // 2
+    return {one: at - half + (at >= half) for at, one in enumerate(members)}
+
+
+def has_trade_off(results: SweepResults) -> bool:
+    """Whether there is more to draw than one point."""
+    return sum(map(_is_drawn, results.points)) > 1
+
+
+def _is_drawn(point: Point) -> bool:
+    return point.allocation != "bare" and bool(point.values("test", "perplexity"))
+
+
 def draw_trade_off(results: SweepResults, path: Path) -> None:
-    """Test perplexity against share of FLOPs, a line per criterion; seeds as a band."""
+    """Test perplexity against share of FLOPs, a line per criterion; seeds as a band, stored points by themselves."""
     with figure_at(path) as figure:
         axes = figure.subplots()
-        for criterion in results.criteria:
-            _draw_curve(axes, criterion, results.curve(criterion))
+        curves = {criterion: _curve(results, criterion) for criterion in results.criteria}
+        for criterion, curve in curves.items():
+            if curve:
+                _draw_curve(axes, criterion, curve)
+        if not any(curves.values()):
+            _draw_whole(axes, results)
         _draw_stored(axes, results)
         log_perplexity(axes)
         axes.invert_xaxis()
@@ -72,29 +149,44 @@ def draw_trade_off(results: SweepResults, path: Path) -> None:
         axes.legend(frameon=False, fontsize=FONT_SIZE - 2)
 
 
-def _draw_curve(axes: Any, criterion: str, curve: Sequence[Point]) -> None:
-    colour, marker = STYLES.get(criterion, OTHER)
-    points = [point for point in curve if point.values("test", "perplexity")]
-    if not any(point.criterion for point in points):
-        return  # the whole model alone is no curve
+def _curve(results: SweepResults, criterion: str) -> list[Point]:
+    """Whole model first; empty where that is all, as it is no curve."""
+    points = [point for point in results.curve(criterion) if _is_drawn(point)]
+    return points if any(point.criterion for point in points) else []
+
+
+def _draw_curve(axes: Any, criterion: str, points: Sequence[Point]) -> None:
     shares = [100 * point.flops_fraction for point in points]
     perplexities = [point.values("test", "perplexity") for point in points]
-    axes.plot(shares, [fmean(seeds) for seeds in perplexities], color=colour, marker=marker, label=criterion)
+    axes.plot(shares, [fmean(seeds) for seeds in perplexities], label=criterion, **mark(criterion))
     if any(len(seeds) > 1 for seeds in perplexities):
         lowest, highest = [min(seeds) for seeds in perplexities], [max(seeds) for seeds in perplexities]
-        axes.fill_between(shares, lowest, highest, color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(shares, lowest, highest, color=mark(criterion)["color"], alpha=0.15, linewidth=0)
+
+
+def _draw_whole(axes: Any, results: SweepResults) -> None:
+    """Where no curve begins there."""
+    for point in results.points:
+        if not point.criterion and _is_drawn(point):
+            share, perplexity = _place(point)
+            axes.plot([share], [perplexity], linestyle="none", label="whole model", **WHOLE)
 
 
 def _draw_stored(axes: Any, results: SweepResults) -> None:
-    labelled: set[str] = set()
-    for point in results.points:
-        if point.allocation == "stored" and (seeds := point.values("test", "perplexity")):
-            colour, _ = STYLES.get(point.criterion, OTHER)
-            family = point.label.rpartition("-")[0]  # "taylor-searched" of "taylor-searched-0.8"
-            label = None if family in labelled else f"{family} (stored points)"
-            labelled.add(family)
-            share = [100 * point.flops_fraction]
-            axes.plot(share, seeds, marker="*", markersize=13, color=colour, linestyle="none", label=label)
+    families: dict[tuple[str, bool], list[Place]] = {}
+    drawn = [point for point in results.points if _is_drawn(point)]
+    for point in drawn:
+        if point.allocation == "stored":
+            families.setdefault((point.criterion, point.update_rank > 0), []).append(_place(point))
+    names = sorted(families, key=lambda family: stored_name(*family))
+    moved = side_by_side([families[name] for name in names], map(_place, drawn))
+    for (criterion, updated), places in zip(names, moved, strict=True):
+        look = mark(criterion, updated=updated, hollow=True)
+        axes.plot(*zip(*places, strict=True), linestyle="none", label=stored_name(criterion, updated), **look)
+
+
+def _place(point: Point) -> Place:
+    return 100 * point.flops_fraction, point.test_perplexity()
 
 
 def draw_learned(comparison: Comparison, path: Path) -> None:

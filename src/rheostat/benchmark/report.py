@@ -16,6 +16,7 @@ from rheostat.benchmark.cost_figures import (
     draw_costs,
     draw_fit,
     energy_line,
+    families,
     largest_shown,
     latency_line,
     model_and_corpus,
@@ -82,6 +83,8 @@ def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Documen
 
 def _trade_off_sections(evidence: Evidence) -> Iterator[Section]:
     for on in evidence.corpora:
+        if not families(on):
+            continue  # the whole model alone has no trade-off
         used = files([*(one.path for one in on.measurements), *(one.path for one in on.ngrams)])
         picture = Picture(
             f"{REPORT}-trade-off-{on.corpus}",

@@ -12,11 +12,12 @@ from pathlib import Path
 
 from rheostat.benchmark.document import Picture, markdown
 from rheostat.benchmark.evidence import Evidence
-from rheostat.benchmark.figures import draw_trade_off
+from rheostat.benchmark.figures import draw_trade_off, has_trade_off
 from rheostat.benchmark.html import html
 from rheostat.benchmark.kept_filters import KeptFilters
 from rheostat.benchmark.learned import learned_page
 from rheostat.benchmark.report import REPORT, build_report, learned_comparisons, learned_stem
+from rheostat.benchmark.results import SweepResults
 from rheostat.benchmark.sweep_page import page
 from rheostat.errors import RheostatError
 
@@ -43,8 +44,9 @@ def write_report(evidence: Evidence, kept: KeptFilters | None, out: Path) -> tup
 def _pages(evidence: Evidence) -> dict[str, str]:
     """The Markdown page of every sweep, and of the learned points of every corpus."""
     pages = {}
-    for sweep, picture in zip(evidence.collection.sweeps, _sweep_pictures(evidence), strict=True):
-        pages[f"{sweep.path.stem}.md"] = page(sweep, f"{picture.stem}.png", evidence.energy_bench(sweep))
+    for sweep in evidence.collection.sweeps:
+        picture = f"{_trade_off_stem(sweep)}.png" if has_trade_off(sweep) else None
+        pages[f"{sweep.path.stem}.md"] = page(sweep, picture, evidence.energy_bench(sweep))
     for comparison in learned_comparisons(evidence):
         stem = learned_stem(comparison)
         pages[f"{stem}.md"] = learned_page(comparison, f"{stem}.png")
@@ -53,9 +55,14 @@ def _pages(evidence: Evidence) -> dict[str, str]:
 
 def _sweep_pictures(evidence: Evidence) -> list[Picture]:
     return [
-        Picture(f"{sweep.path.stem}-trade-off", "", "", partial(draw_trade_off, sweep))
+        Picture(_trade_off_stem(sweep), "", "", partial(draw_trade_off, sweep))
         for sweep in evidence.collection.sweeps
+        if has_trade_off(sweep)
     ]
+
+
+def _trade_off_stem(sweep: SweepResults) -> str:
+    return f"{sweep.path.stem}-trade-off"
 
 
 def _draw(picture: Picture, out: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rheostat.benchmark.document import NOT_MEASURED, Table, files, rows, table_markdown
 from rheostat.benchmark.evidence import cost_in
+from rheostat.benchmark.figures import ASIDE
 from rheostat.benchmark.paper_tables import three_digits
 from rheostat.benchmark.published import Row as PublishedRow
 from rheostat.benchmark.published import Table as PublishedTable
@@ -84,6 +85,8 @@ def page(results: SweepResults, picture: str | None, energy: BenchResults | None
     ]
     if picture:
         parts.append(f"![Perplexity against share of FLOPs]({picture})")
+        if any(point.allocation == "stored" for point in results.points):
+            parts.append(ASIDE)
     parts.append(table(results, energy).rstrip())
     parts.append(f"Last command: {_origin(results.provenance)}.")
     return "\n\n".join(parts) + "\n"
