@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 ORIGIN = {"command": "rheostat", "commit": None, "date": "now", "machine": {"processor": "p", "cores": 2}}
-FLOPS = 1000
+FLOPS = 47_990_000  # of the paper's model of Penn Treebank
+WIKITEXT_FLOPS = 307_190_400
 UPDATE = {"update_rank": 1, "update_bytes": 72_428}
 
 JsonObject = dict[str, Any]

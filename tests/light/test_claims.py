@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from models import write_tiny
-from results_files import JsonObject, bench_row, full, ranked, recovered, row, write_bench, write_sweep
+from results_files import FLOPS, JsonObject, bench_row, full, ranked, recovered, row, write_bench, write_sweep
 from rheostat.benchmark.claims import Fact, Judgement, claims_table, judge, judge_all, verdict_of
 from rheostat.benchmark.evidence import Evidence, gather
 from rheostat.benchmark.kept_filters import KeptFilters, read_kept_filters
@@ -152,7 +152,7 @@ def test_the_full_model_is_compared_with_baselines_of_our_own(tmp_path: Path) ->
     ours = write_sweep(tmp_path / "ours.json", [full(), ranked("random", 0.8, 80.0)])
     claim = CLAIMS["qrnn-matches-lstm"]
     assert judge(claim, gather(read_all([ours]))).verdict == "not measured"
-    lstm = write_sweep(tmp_path / "lstm.json", [full(75.0)], "awd-lstm.safetensors", 1010)
+    lstm = write_sweep(tmp_path / "lstm.json", [full(75.0)], "awd-lstm.safetensors", round(1.01 * FLOPS))
     found = judge(claim, gather(read_all([lstm, ours])))
     assert signs(found) == [None, True, None]
     assert "70.00 / 75.00" in found.facts[1].text

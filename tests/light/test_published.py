@@ -450,11 +450,18 @@ def test_the_prose_says_every_other_figure(latex: str, sentence: str) -> None:
 
 
 def test_a_folder_is_of_a_corpus_by_the_beginning_of_its_name() -> None:
-    figures = load_published()
     assert is_corpus("wikitext-103-part", "wikitext103") and is_corpus("WikiText-103", "wikitext-103")
     assert not is_corpus("wikitext-2", "wikitext103") and not is_corpus("chat", "ptb")
-    found = figures.table_beside("wikitext-103-part")
-    assert found is not None and found.corpus == "wikitext103" and figures.table_beside("chat") is None
+
+
+def test_a_table_stands_beside_models_of_its_corpus_and_shape() -> None:
+    figures = load_published()
+    assert figures.flops("ptb-qrnn") == 47_990_000
+    found = figures.table_beside("wikitext-103-part", "wt103-split.safetensors", 307_200_800)
+    assert found is not None and found.corpus == "wikitext103"
+    assert figures.table_beside("chat", "m", 47_990_000) is None
+    assert figures.table_beside("ptb", "ptb-dense-60.safetensors", 28_790_000) is None
+    assert figures.table_beside("ptb", "ptb-skip-lstm.safetensors", 47_914_656) is None  # its size, and another kind
 
 
 def test_a_row_stands_beside_the_same_share_of_its_criterion() -> None:

@@ -7,7 +7,18 @@ from typing import Any
 
 import pytest
 
-from results_files import UPDATE, bench_row, full, ranked, recovered, row, write_bench, write_sweep
+from results_files import (
+    FLOPS,
+    UPDATE,
+    WIKITEXT_FLOPS,
+    bench_row,
+    full,
+    ranked,
+    recovered,
+    row,
+    write_bench,
+    write_sweep,
+)
 from rheostat.benchmark.evidence import gather
 from rheostat.benchmark.figures import (
     OTHER,
@@ -23,6 +34,8 @@ from rheostat.benchmark.published import load_published
 from rheostat.benchmark.results import SweepResults, read_all, read_sweep
 from rheostat.benchmark.sweep_page import page, table
 from rheostat.errors import RheostatError
+
+DENSE_FLOPS = round(0.6 * FLOPS)
 
 
 @pytest.fixture
@@ -52,6 +65,26 @@ def test_the_papers_figures_stand_beside_ours(results_file: Path) -> None:
     lines = table(read_sweep(results_file)).splitlines()
     assert "| 66.0 | 42.9% |" in next(line for line in lines if line.startswith("| random"))
     assert lines[2].endswith("| 56.8 | 44.7% |")
+
+
+def test_the_papers_figures_stand_beside_no_model_of_another_shape(results_file: Path, tmp_path: Path) -> None:
+    dense = write_sweep(tmp_path / "dense.json", [full()], "d.safetensors", DENSE_FLOPS)
+    lstm = write_sweep(tmp_path / "lstm.json", [full()], "ptb-awd-lstm.safetensors")
+    chat = write_sweep(tmp_path / "chat.json", [full(), ranked("random", 0.8, 80.0)], corpus="chat")
+    assert "published figures" in page(read_sweep(results_file), None)
+    for path in (dense, lstm, chat):
+        text = page(read_sweep(path), None)
+        assert "paper" not in text and "published" not in text and "| 40.00% |\n" in text
+
+
+def test_an_update_of_a_model_of_another_shape_has_no_column_of_the_paper(tmp_path: Path) -> None:
+    rows = [full(70.0), *recovered("random", 0.8, 80.0, 75.0)]
+    texts = []
+    for name, flops in (("same", FLOPS), ("other", DENSE_FLOPS)):
+        (comparison,) = compare([read_sweep(write_sweep(tmp_path / f"{name}.json", rows, flops=flops))])
+        texts.append(learned_page(comparison, None))
+    assert "| 80.00 | 75.00 | 50% | 53% |" in texts[0]
+    assert "| 80.00 | 75.00 | 50% |\n" in texts[1] and "paper: won back" not in texts[1]
 
 
 def test_the_page_says_where_it_comes_from(results_file: Path) -> None:
@@ -136,7 +169,7 @@ def comparison(results_file: Path, tmp_path: Path) -> Comparison:
         results_file,
         write_sweep(tmp_path / "learned.json", [row("full", "", 1.0, "test", 73.67), *learned]),
         write_sweep(tmp_path / "graded.json", graded, "g"),
-        write_sweep(tmp_path / "dense.json", [row("full", "", 1.0, "test", 90.0)], "d", 600),
+        write_sweep(tmp_path / "dense.json", [row("full", "", 1.0, "test", 90.0)], "d", DENSE_FLOPS),
     ]
     (found,) = compare(map(read_sweep, files))
     return found
@@ -228,7 +261,7 @@ def test_keystrokes_are_not_divided_by_the_joules_of_another_precision(tmp_path:
 def test_pages_of_a_part_of_wikitext_103_have_the_papers_figures(tmp_path: Path) -> None:
     updated = [*recovered("l0", 0.7, 90.0, 80.0), *recovered("random", 0.7, 99.0, 75.0)]
     rows = [full(60.0), ranked("random", 0.7, 99.0), *updated]
-    sweep = read_sweep(write_sweep(tmp_path / "wt103.json", rows, corpus="wikitext-103-part"))
+    sweep = read_sweep(write_sweep(tmp_path / "wt103.json", rows, flops=WIKITEXT_FLOPS, corpus="wikitext-103-part"))
     lines = table(sweep).splitlines()
     assert lines[2].endswith("| 32.8 | 51.5% |")
     l0 = [line for line in lines if "stored point l0" in line]

@@ -190,7 +190,7 @@ def test_models_beside_it_have_rows_and_an_untrained_one_has_no_quality(tmp_path
     contents = json.loads(costs.read_text())
     contents["beside"] = [
         {**contents, "subject": {**contents["subject"], "model": name, "flops": flops, "trained": False}}
-        for name, flops in (("ptb-awd-lstm.safetensors", FLOPS + 1), ("ptb-dense-60.safetensors", 600))
+        for name, flops in (("ptb-awd-lstm.safetensors", FLOPS + 1), ("ptb-dense-60.safetensors", round(0.6 * FLOPS)))
     ]
     write(costs, contents)
     evidence = gather(read_all([sweep, costs]))

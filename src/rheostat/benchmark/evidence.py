@@ -123,17 +123,17 @@ class CorpusEvidence:
         return next((cost for cost in found if cost.same_widths), next(iter(found), None))
 
     def baseline(self, row: PublishedRow) -> Measurement | None:
-        return next((one for one in self.baselines if _is_named_after(one.name, row)), None)
+        return next((one for one in self.baselines if row.is_name_of(one.name)), None)
 
     def baseline_bench(self, row: PublishedRow) -> BenchResults | None:
-        return next((one for one in self.baseline_benches if _is_named_after(one.subject["model"], row)), None)
+        return next((one for one in self.baseline_benches if row.is_name_of(one.subject["model"])), None)
 
     def other_baselines(self, rows: Sequence[PublishedRow]) -> list[tuple[Measurement | None, BenchResults | None]]:
         """Quality and cost of models that none of these rows is named after; the two belong together by name."""
         others = [one for one in self.baseline_benches if one not in self.benches]
         benches = {one.subject["model"]: one for one in others if is_corpus(one.subject["corpus"], self.corpus)}
         qualities = {one.name: one for one in self.baselines}
-        names = [name for name in {**qualities, **benches} if not any(_is_named_after(name, row) for row in rows)]
+        names = [name for name in {**qualities, **benches} if not any(row.is_name_of(name) for row in rows)]
         return [(qualities.get(name), benches.get(name)) for name in names]
 
 
@@ -253,11 +253,5 @@ def _measurement(point: Point, sweep: SweepResults, comparison: Comparison) -> M
 
 
 def _is_baseline(bench: BenchResults, corpus: str) -> bool:
-    rows = (row for table in load_published().tables if table.corpus == corpus for row in table.rows)
-    others = (row for row in rows if row.criterion is None and row.flops_fraction is None)
-    return any(_is_named_after(bench.subject["model"], row) for row in others)
-
-
-def _is_named_after(model: str, row: PublishedRow) -> bool:
-    """`awd-lstm.safetensors` is our AWD-LSTM."""
-    return "-".join(row.method.lower().split()) in model.lower()
+    table = load_published().table_of(corpus)
+    return table is not None and table.is_baseline(bench.subject["model"])

@@ -175,10 +175,15 @@ def shares_table(comparison: Comparison) -> Table:
 
 
 def recoveries_table(comparison: Comparison) -> Table:
-    published = load_published().table_beside(comparison.reference.subject["corpus"])
+    subject, recoveries = comparison.reference.subject, comparison.recoveries()
+    published = load_published().table_beside(subject["corpus"], subject["model"], subject["flops"])
+    beside = [
+        published_recovery(published, found.criterion, found.knob) if published and found.rank == 1 else None
+        for found in recoveries
+    ]
+    with_paper = any(theirs is not None for theirs in beside)
     cells = []
-    for found in comparison.recoveries():
-        theirs = published_recovery(published, found.criterion, found.knob) if published and found.rank == 1 else None
+    for found, theirs in zip(recoveries, beside, strict=True):
         cells.append(
             [
                 found.name,
@@ -188,11 +193,12 @@ def recoveries_table(comparison: Comparison) -> Table:
                 f"{found.bare:.2f}",
                 f"{found.updated:.2f}",
                 "" if found.won_back is None else f"{found.won_back:.0%}",
-                "" if theirs is None else f"{theirs:.0%}",
+                *(["" if theirs is None else f"{theirs:.0%}"] if with_paper else []),
             ]
         )
-    header = ("point", "FLOPs", "rank", "bytes", "cut", "with update", "won back", "paper: won back")
-    return Table(header, "lrrrrrrr", rows(cells))
+    header = ("point", "FLOPs", "rank", "bytes", "cut", "with update", "won back")
+    columns = (*header, *(["paper: won back"] if with_paper else []))
+    return Table(columns, "l" + "r" * (len(columns) - 1), rows(cells))
 
 
 def published_recovery(table: PublishedTable, criterion: str, share: float) -> float | None:

@@ -3,7 +3,7 @@
 The figures are in `published.json`, transcribed once and compared with the paper by a test; this module gives
 them types. It knows nothing of our own results and does no arithmetic: the report says whether a claim holds.
 
-It also says which table and which row stand beside a corpus and a share of ours.
+It also says which table and which row stand beside a model and a share of ours.
 
 Units as everywhere: fractions 0–1, ms and mJ a query (the paper's second table is in s and J).
 A figure that a source does not give is None.
@@ -19,12 +19,15 @@ from dataclasses import dataclass, fields, is_dataclass
 from importlib import resources
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from rheostat.shape import ModelShape
+
 Criterion = Literal["l0", "random", "filter-norm", "mean-activation"]
 Corpus = Literal["ptb", "wikitext103", "wikitext2"]
 Model = Literal["ptb-qrnn", "wt103-qrnn"]
 Verdict = Literal["confirm", "contradict", "silent"]
 
 SAME_SHARE = 0.02  # shares of FLOPs this near are the same: the paper sets 69 % beside 70 %
+SAME_SIZE = 0.01  # models are of one size within this share of their FLOPs: clusters of the output layer cost a little
 
 # ---------------------------------------------------------------------------------------- tables and figures
 
@@ -58,6 +61,15 @@ class Row:
     energy_mj: float | None
     with_update: Updated | None
 
+    @property
+    def is_baseline(self) -> bool:
+        """Of another kind of model."""
+        return self.criterion is None and self.flops_fraction is None
+
+    def is_name_of(self, model: str) -> bool:
+        """`awd-lstm.safetensors` is our AWD-LSTM."""
+        return "-".join(self.method.lower().split()) in model.lower()
+
 
 @dataclass(frozen=True)
 class Table:
@@ -78,6 +90,10 @@ class Table:
         gaps = [(abs(theirs - share), row) for theirs, row in shares if theirs is not None]
         gap, nearest = min(gaps, key=lambda pair: pair[0], default=(SAME_SHARE, None))
         return nearest if gap < SAME_SHARE else None
+
+    def is_baseline(self, model: str) -> bool:
+        """Whether a model of ours is named after a baseline."""
+        return any(row.is_baseline and row.is_name_of(model) for row in self.rows)
 
     def pruned(self, criterion: Criterion | None = None) -> tuple[Row, ...]:
         """The pruned rows, of one criterion or of all."""
@@ -463,12 +479,30 @@ class Published:
     def table(self, corpus: Corpus) -> Table:
         return next(table for table in self.tables if table.corpus == corpus)
 
-    def table_beside(self, name: str) -> Table | None:
+    def table_of(self, corpus: str) -> Table | None:
         """The table of the corpus that a folder's name is one of."""
-        return next((table for table in self.tables if is_corpus(name, table.corpus)), None)
+        return next((table for table in self.tables if is_corpus(corpus, table.corpus)), None)
+
+    def table_beside(self, corpus: str, model: str, flops: int) -> Table | None:
+        """The table whose figures may stand beside a model of ours: of its corpus, and of its shape."""
+        table = self.table_of(corpus)
+        if table is None or table.is_baseline(model) or not same_size(flops, self.flops(table.model)):
+            return None
+        return table
+
+    def flops(self, model: Model) -> int:
+        """Of a query of the paper's model, unpruned."""
+        size = next(one for one in self.setup.models if one.name == model)
+        vocabulary_size = next(one.vocabulary_size for one in self.setup.corpora if one.name == size.corpus)
+        hidden_sizes = (*size.hidden_sizes[:-1], size.embedding_size)
+        return ModelShape(vocabulary_size, size.embedding_size, hidden_sizes, size.windows).flops
 
     def other(self, source_id: str) -> OtherSource:
         return next(source for source in self.other_sources if source.id == source_id)
+
+
+def same_size(flops: int, other: int) -> bool:
+    return abs(flops / other - 1) < SAME_SIZE
 
 
 def is_corpus(name: str, corpus: str) -> bool:
