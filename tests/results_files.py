@@ -71,9 +71,10 @@ def write_bench(
     r_squared: tuple[float | None, float | None] = (None, None),
     model: str = "m",
     flops: int = FLOPS,
+    corpus: str = "ptb",
     **more: Any,
 ) -> Path:
-    subject = {"model": model, "corpus": "ptb", "flops": flops, "precision": "int8", "threads": 1, "queries": 9}
+    subject = {"model": model, "corpus": corpus, "flops": flops, "precision": "int8", "threads": 1, "queries": 9}
     fit = {"latency_r_squared": r_squared[0], "energy_r_squared": r_squared[1]}
     subject["meter"] = "none"
     contents = {"kind": "bench", "subject": subject, "provenance": ORIGIN, "fit": fit, "rows": list(rows), **more}

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,18 @@ import typer
 from typer.testing import CliRunner
 
 from models import make_ranking, make_vocabulary, make_weights, write_tiny
-from results_files import FLOPS, ORIGIN, JsonObject, bench_row, full, ranked, recovered, row, write_bench, write_sweep
+from results_files import (
+    FLOPS,
+    ORIGIN,
+    WIKITEXT_FLOPS,
+    bench_row,
+    full,
+    ranked,
+    recovered,
+    row,
+    write_bench,
+    write_sweep,
+)
 from rheostat.benchmark.cost_figures import draw_costs, draw_fit, families, fit_line, panels, pareto_front
 from rheostat.benchmark.document import NOT_MEASURED, Row, Table, line, markdown, table_markdown
 from rheostat.benchmark.evidence import Evidence, gather
@@ -35,6 +47,7 @@ from rheostat.runtime.replay import FullCost, compare
 from rheostat.runtime.trace import read_trace
 from rheostat.shape import ModelShape
 
+RESULTS = Path(__file__).parents[2] / "results"
 DAY = Path(__file__).parents[1] / "data" / "traces" / "ordinary-day.csv"
 
 
@@ -57,7 +70,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     ]
 
 
-def write(path: Path, contents: JsonObject) -> Path:
+def write(path: Path, contents: Any) -> Path:
     path.write_text(json.dumps(contents))
     return path
 
@@ -208,6 +221,43 @@ def test_a_point_has_the_cost_of_its_own_widths_in_any_bench_of_the_machine(tmp_
     learned_costs = write_bench(tmp_path / "b.json", [bench_row(0.8, 1.5, widths=[7])])
     assert our_lines(gather(read_all([sweep, ranked_costs])))[6]["ms/query"] == "≈ 1.6"
     assert our_lines(gather(read_all([sweep, ranked_costs, learned_costs])))[6]["ms/query"] == "1.5"
+
+
+def test_a_resplit_model_is_no_dense_baseline(tmp_path: Path) -> None:
+    split = tmp_path / "wt103-split.json"
+    split.write_text((RESULTS / "wt103-split.json").read_text(encoding="utf-8"), encoding="utf-8")
+    contents = json.loads(split.read_text(encoding="utf-8"))
+    contents["subject"] |= {"model": "wt103-learned.safetensors", "flops": WIKITEXT_FLOPS}
+    contents["rows"] += [ranked("random", 0.7, 600.0), ranked("l0", 0.7, 500.0, allocation="stored")]
+    whole = write(tmp_path / "wt103.json", contents)
+    subject = json.loads(split.read_text(encoding="utf-8"))["subject"]
+    benched = {name: subject[name] for name in ("model", "flops", "corpus")}
+    costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0)], **benched)
+    evidence = gather(read_all([split, whole, costs]))
+    on = evidence.on("wikitext103")
+    assert on.reference is not None and on.reference.path == whole
+    assert {one.path for one in on.measurements} == {whole}
+    assert on.baselines == () and on.other_baselines(()) == []
+    document = build_report(evidence)
+    text = markdown(document)
+    assert "dense model" not in text and "All points of wt103-split" in text
+    assert [note.partition(":")[0] for note in document.notes] == ["Left out of comparisons"]
+    assert "`wt103-split.json`" in document.notes[0]
+
+
+def test_a_sweep_of_a_resplit_model_with_fewer_points_is_not_the_reference(tmp_path: Path) -> None:
+    few = write_sweep(tmp_path / "split.json", [full(), ranked("random", 0.7, 90.0)], "split", FLOPS + 800)
+    more = [full(), ranked("random", 0.7, 90.0), ranked("taylor", 0.7, 85.0)]
+    on = gather(read_all([few, write_sweep(tmp_path / "whole.json", more)])).on("ptb")
+    assert on.reference is not None and on.reference.path.name == "whole.json"
+
+
+@pytest.mark.parametrize("contents", [{"kind": "training"}, {"kind": "scale", "rows": []}, {"sizes": []}, [1, 2]])
+def test_a_file_of_another_kind_is_left_out_in_one_line(tmp_path: Path, contents: Any) -> None:
+    sweep = write_sweep(tmp_path / "s.json", [full(), ranked("random", 0.8, 80.0)])
+    other = write(tmp_path / "other.json", contents)
+    (note,) = build_report(gather(read_all([sweep, other]))).notes
+    assert note.startswith("`other.json` is left out: ") and "\n" not in note
 
 
 # Pictures

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rheostat.benchmark.kept_filters import POINT_BY_POINT, KeptFilters
-from rheostat.benchmark.learned import GRADED, Comparison, compare
+from rheostat.benchmark.learned import GRADED, Comparison, compare, is_nearly
 from rheostat.benchmark.published import SAME_SHARE, is_corpus, load_published
 from rheostat.benchmark.published import Row as PublishedRow
 from rheostat.benchmark.results import BenchResults, BenchRow, Collection, NGramResults, Point, SweepResults
@@ -179,7 +179,15 @@ def gather(collection: Collection, kept: KeptFilters | None = None) -> Evidence:
             notes.append(str(error))
             continue
         corpora.append(_on_corpus(comparison, collection, kept))
+        notes += [_left_out(sweep, comparison.reference) for sweep in comparison.left_out]
     return Evidence(collection, tuple(corpora), tuple(notes))
+
+
+def _left_out(sweep: SweepResults, reference: SweepResults) -> str:
+    return (
+        f"`{sweep.path.name}`, whose model has nearly the FLOPs of `{reference.path.name}`'s and is neither that model "
+        "nor named after a baseline; it has a page of its own"
+    )
 
 
 def _setup(bench: BenchResults) -> tuple[object, ...]:
@@ -216,7 +224,11 @@ def _on_corpus(comparison: Comparison, collection: Collection, kept: KeptFilters
         comparable=tuple(one for sweep in own for one in found[sweep.path]),
         benches=tuple(bench for bench in benches if bench.subject["flops"] == flops),
         baselines=tuple(one for one in others if one.criterion == DENSE),
-        baseline_benches=tuple(bench for bench in benches if bench.subject["flops"] != flops),
+        baseline_benches=tuple(
+            bench
+            for bench in benches
+            if bench.subject["flops"] != flops and not is_nearly(bench.subject, reference.subject)
+        ),
         ngrams=tuple(one for one in collection.ngrams if one.subject["corpus"] == reference.subject["corpus"]),
         kept=kept if kept and kept.flops == flops else None,
     )

@@ -5,12 +5,13 @@ Everything is set beside the unpruned model that pruning began with. Nothing her
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rheostat.benchmark.document import Table, rows, table_markdown
 from rheostat.benchmark.published import Table as PublishedTable
-from rheostat.benchmark.published import load_published
+from rheostat.benchmark.published import load_published, same_size
 from rheostat.benchmark.results import Point, SweepResults
 from rheostat.errors import RheostatError
 
@@ -56,10 +57,14 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Results of one corpus: the reference is the sweep of the model that pruning began with."""
+    """Results of one corpus: the reference is the sweep of the model that pruning began with.
+
+    left_out: of nearly that model (`is_nearly`), which is compared with nothing.
+    """
 
     reference: SweepResults
     others: tuple[SweepResults, ...]
+    left_out: tuple[SweepResults, ...] = ()
 
     @property
     def full(self) -> float:
@@ -98,7 +103,7 @@ class Comparison:
 
 
 def compare(sweeps: Iterable[SweepResults]) -> list[Comparison]:
-    """Sweeps by corpus; the reference is the largest model that was pruned and is not graded, if there is one."""
+    """Sweeps by corpus; the reference is a model that was pruned and is not graded, if there is one."""
     groups: dict[str, list[SweepResults]] = {}
     for sweep in sweeps:
         groups.setdefault(sweep.subject["corpus"], []).append(sweep)
@@ -113,8 +118,26 @@ def _comparison(group: Sequence[SweepResults]) -> Comparison:
         raise RheostatError(
             f"{group[0].path} holds a graded model and no other file its origin; give the sweep of that model too"
         )
-    reference = max(candidates, key=lambda sweep: (bool(sweep.criteria), sweep.subject["flops"], len(sweep.points)))
-    return Comparison(reference, tuple(sweep for sweep in group if sweep is not reference))
+    reference = _reference([sweep for sweep in candidates if sweep.criteria] or candidates)
+    others = [sweep for sweep in group if sweep is not reference]
+    left_out = tuple(sweep for sweep in others if is_nearly(sweep.subject, reference.subject))
+    return Comparison(reference, tuple(sweep for sweep in others if sweep not in left_out), left_out)
+
+
+def _reference(candidates: Sequence[SweepResults]) -> SweepResults:
+    """The largest; of those of one size, the one with most points."""
+    largest = max(sweep.subject["flops"] for sweep in candidates)
+    of_its_size = [sweep for sweep in candidates if same_size(sweep.subject["flops"], largest)]
+    return max(of_its_size, key=lambda sweep: (len(sweep.points), sweep.subject["flops"]))
+
+
+def is_nearly(subject: Mapping[str, Any], reference: Mapping[str, Any]) -> bool:
+    """Whether a model is the reference but for a detail, such as other clusters of the output layer: of its size, with
+    other FLOPs, and not named as a baseline.
+    """
+    flops, whole = subject["flops"], reference["flops"]
+    table = load_published().table_of(reference["corpus"])
+    return flops != whole and same_size(flops, whole) and not (table and table.is_baseline(subject["model"]))
 
 
 def _share(point: Point, sweep: SweepResults, scale: float, precision: str) -> Share:
