@@ -28,14 +28,15 @@ from results_files import (
     write_sweep,
 )
 from rheostat.benchmark.cost_figures import draw_costs, draw_fit, families, fit_line, panels, pareto_front
-from rheostat.benchmark.document import NOT_MEASURED, Row, Table, line, markdown, table_markdown
+from rheostat.benchmark.document import NOT_MEASURED, Paragraph, Row, Table, line, markdown, table_markdown
 from rheostat.benchmark.evidence import Evidence, gather
 from rheostat.benchmark.kept_filters import read_kept_filters
 from rheostat.benchmark.latency import BenchConfig, Position, bench
+from rheostat.benchmark.learned import learned_page
 from rheostat.benchmark.meters import NoMeter
 from rheostat.benchmark.paper_tables import paper_table
 from rheostat.benchmark.published import Picture, load_published
-from rheostat.benchmark.report import build_report
+from rheostat.benchmark.report import build_report, learned_comparisons
 from rheostat.benchmark.results import read_all, write_results
 from rheostat.benchmark.texts import read_text
 from rheostat.benchmark.weights_figure import draw_weights, masked_corner
@@ -202,17 +203,50 @@ def test_models_beside_it_have_rows_and_an_untrained_one_has_no_quality(tmp_path
     costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0)])
     contents = json.loads(costs.read_text())
     contents["beside"] = [
-        {**contents, "subject": {**contents["subject"], "model": name, "flops": flops, "trained": False}}
-        for name, flops in (("ptb-awd-lstm.safetensors", FLOPS + 1), ("ptb-dense-60.safetensors", round(0.6 * FLOPS)))
+        {
+            **contents,
+            "subject": {**contents["subject"], "model": name, "flops": flops, "trained": False},
+            "rows": [bench_row(1.0, 2.0, flops=flops)],
+        }
+        for name, flops in (("ptb-awd-lstm.safetensors", 48_380_000), ("ptb-dense-60.safetensors", round(0.6 * FLOPS)))
     ]
     write(costs, contents)
     evidence = gather(read_all([sweep, costs]))
     lstm = our_lines(evidence)[2]
-    assert (lstm["test perplexity"], lstm["ms/query"]) == ("not trained", "2")
+    assert (lstm["test perplexity"], lstm["ms/query"], lstm["FLOPs"]) == ("not trained", "2", "100.8%")
     cells = paper_table(load_published().table("ptb"), evidence.on("ptb")).rows[-1].cells
     assert cells[1] == "`ptb-dense-60.safetensors`" and cells[4] == "not trained" and cells[7] == "60.0%"
     text = markdown(build_report(evidence))
     assert "`ptb-awd-lstm.safetensors` (not trained)" in text and text.count("FLOPs, time and energy") == 1
+
+
+def test_a_trained_baseline_has_the_flops_of_its_sweep(tmp_path: Path) -> None:
+    sweep = write_sweep(tmp_path / "s.json", [full(), ranked("random", 0.8, 80.0)])
+    lstm = write_sweep(tmp_path / "l.json", [full(75.0)], "ptb-awd-lstm.safetensors", 48_380_000)
+    cells = our_lines(gather(read_all([sweep, lstm])))[2]
+    assert (cells["test perplexity"], cells["FLOPs"]) == ("75.00", "100.8%")
+
+
+def test_the_text_above_a_table_says_how_many_seeds_a_row_is_of(tmp_path: Path) -> None:
+    seeds = [row(f"random-{seed}", "random", 0.8, "test", 80.0 + seed) for seed in (1, 2, 3)]
+    rows = [full(), *seeds, ranked("filter-norm", 0.8, 85.0), *recovered("random", 0.8, 81.0, 76.0)]
+    text = markdown(build_report(gather(read_all([write_sweep(tmp_path / "s.json", rows)]))))
+    assert "Random is the mean of 3 seeds, and with update of 1 (`random-0.8-updated`)." in text
+    assert "Filter norm is the mean" not in text
+
+
+def test_wherever_updates_stand_the_text_says_that_they_were_trained_otherwise(tmp_path: Path) -> None:
+    rows = [full(), ranked("random", 0.8, 81.0), ranked("taylor", 0.8, 80.0)]
+    plain, updated = write_sweep(tmp_path / "s.json", rows), [full(), *recovered("random", 0.8, 81.0, 76.0)]
+    learned = write_sweep(tmp_path / "l.json", updated)
+    assert "not like for like" not in markdown(build_report(gather(read_all([plain]))))
+    evidence = gather(read_all([plain, learned]))
+    sections = {section.title: section for section in build_report(evidence).sections}
+    for title in ("The paper's table 1 in our numbers", "Learned operating points: ptb"):
+        text = " ".join(block.text for block in sections[title].blocks if isinstance(block, Paragraph))
+        assert "recipe `fast`" in text and "50% of its target" in text and "not like for like" in text
+    (comparison,) = learned_comparisons(evidence)
+    assert "not like for like" in learned_page(comparison, None)
 
 
 def test_a_point_has_the_cost_of_its_own_widths_in_any_bench_of_the_machine(tmp_path: Path) -> None:

@@ -77,6 +77,12 @@ class CorpusEvidence:
         return self.comparison.reference if self.comparison else None
 
     @property
+    def flops(self) -> int | None:
+        """Of a query of the whole model."""
+        known = self.reference or self.bench
+        return known.subject["flops"] if known else None
+
+    @property
     def full(self) -> Measurement | None:
         return next((one for one in self.comparable if not one.criterion), None)
 

@@ -47,7 +47,7 @@ def paper_table(table: PublishedTable, on: CorpusEvidence) -> Table:
     rows: list[Row] = []
     for row in table.rows:
         rows.append(_published_line(row, table.full.test_perplexity))
-        rows.append(_our_line(row, find_ours(row, on), on.full))
+        rows.append(_our_line(row, find_ours(row, on), on))
     rows += [_baseline_line(*found, on) for found in on.other_baselines(table.rows)]
     rows += [_ngram_line(one) for one in on.ngrams]
     return Table(HEADER, ALIGN, tuple(rows))
@@ -66,6 +66,18 @@ def find_ours(row: PublishedRow, on: CorpusEvidence) -> Ours:
     updated = on.at(row.criterion, share, with_update=True)
     found = plain or updated
     return Ours(plain, updated, on.cost(found.flops_fraction, found.widths) if found else on.cost(share))
+
+
+def seeds_sentence(table: PublishedTable, on: CorpusEvidence) -> str:
+    """Which of our rows are means over seeds; empty where none is."""
+    sentences = []
+    for row in table.pruned():
+        ours = find_ours(row, on)
+        if ours.plain is None or ours.plain.seeds == 1:
+            continue
+        updated = f", and with update of {ours.updated.seeds} (`{ours.updated.name}`)" if ours.updated else ""
+        sentences.append(f" {row.method} is the mean of {ours.plain.seeds} seeds{updated}.")
+    return "".join(dict.fromkeys(sentences))
 
 
 def show_latency(row: BenchRow) -> str:
@@ -102,11 +114,10 @@ def _published_line(row: PublishedRow, full: float) -> Row:
     return Row(tuple(cells), PUBLISHED)
 
 
-def _our_line(row: PublishedRow, ours: Ours, full: Measurement | None) -> Row:
-    plain, updated, cost = ours.plain, ours.updated, ours.cost
+def _our_line(row: PublishedRow, ours: Ours, on: CorpusEvidence) -> Row:
+    plain, updated, cost, full = ours.plain, ours.updated, ours.cost, on.full
     pruned = row.criterion is not None
-    share = plain or updated
-    own_share = share.flops_fraction if share and row.flops_fraction else cost.row.flops_fraction if cost else None
+    share = _own_share(plain or updated, cost.row.flops if cost else None, on)
     valid, test, recall = _quality_cells(plain, ours.trained)
     cells: Sequence[str] = (
         "",
@@ -116,7 +127,7 @@ def _our_line(row: PublishedRow, ours: Ours, full: Measurement | None) -> Row:
         test,
         f"{plain.test_perplexity / full.test_perplexity - 1:+.1%}" if pruned and plain and full else "",
         recall,
-        "" if own_share is None or row.flops_fraction is None else f"{own_share:.1%}",
+        "" if share is None else f"{share:.1%}",
         *_cost_cells(cost),
         *_updated_cells(updated, pruned),
         files(ours.paths),
@@ -128,13 +139,18 @@ def _baseline_line(plain: Measurement | None, bench: BenchResults | None, on: Co
     """A model that the paper does not have."""
     cost = cost_in(bench, 1.0) if bench else None
     name = plain.name if plain else bench.subject["model"] if bench else ""
-    share = plain.flops_fraction if plain else None
-    if share is None and bench and on.reference:
-        share = bench.subject["flops"] / on.reference.subject["flops"]
+    share = _own_share(plain, bench.subject["flops"] if bench else None, on)
     valid, test, recall = _quality_cells(plain, bench is None or bench.trained)
     quality = (valid, test, "", recall, "" if share is None else f"{share:.1%}")
     used = files(found.path for found in (plain, cost) if found is not None)
     return Row(("", f"`{name}`", OURS, *quality, *_cost_cells(cost), *_updated_cells(None, False), used), OURS)
+
+
+def _own_share(found: Measurement | None, flops: int | None, on: CorpusEvidence) -> float | None:
+    """Of the whole model's FLOPs, as the sweep has it, else by what a bench has counted."""
+    if found:
+        return found.flops_fraction
+    return flops / on.flops if flops and on.flops else None
 
 
 def _ngram_line(one: NGramResults) -> Row:

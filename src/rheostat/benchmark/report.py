@@ -38,12 +38,13 @@ from rheostat.benchmark.document import (
 from rheostat.benchmark.evidence import CorpusEvidence, Evidence
 from rheostat.benchmark.figures import draw_learned
 from rheostat.benchmark.govern_figure import draw_replay
-from rheostat.benchmark.kept_filters import KeptFilters
-from rheostat.benchmark.learned import Comparison, recoveries_table, shares_table
+from rheostat.benchmark.kept_filters import POINT_BY_POINT, KeptFilters
+from rheostat.benchmark.learned import WON_BACK, Comparison, otherwise_trained, recoveries_table, shares_table
 from rheostat.benchmark.paper_tables import (
     NEARLY,
     NOT_TRAINED,
     paper_table,
+    seeds_sentence,
     show_energy,
     show_latency,
     three_digits,
@@ -136,8 +137,10 @@ def _paper_sections(evidence: Evidence) -> Iterator[Section]:
             f"above its own full model. Their ms and mJ are of a {load_published().setup.measurement.board}. Ours with "
             f"an update: of rank 1. {NEARLY.strip()}: measured at the same share of FLOPs, with other widths. Models "
             f"that the paper does not have come last. {NOT_TRAINED.capitalize()}: of that model only the cost was "
-            "measured, which does not depend on the values of its weights."
+            f"measured, which does not depend on the values of its weights.{seeds_sentence(published, on)}"
         )
+        if any(one.updated or one.criterion in POINT_BY_POINT for one in on.measurements):
+            text += f" {otherwise_trained()}"
         if on.bench:
             text += f" ms and mJ from {files(one.path for one in on.cost_benches)}: {_bench_subject(on.bench)}."
         yield Section(
@@ -180,7 +183,7 @@ def _learned_sections(evidence: Evidence) -> Iterator[Section]:
         )
         blocks: list[Block] = [picture]
         if comparison.recoveries():
-            text = f"What an update wins back is a share of the perplexity that cutting lost. From {used}."
+            text = f"{WON_BACK} {otherwise_trained()} From {used}."
             blocks += [Paragraph(text), recoveries_table(comparison)]
         yield Section(f"Learned operating points: {corpus}", (*blocks, _fold(shares_table(comparison), "All shares")))
 
