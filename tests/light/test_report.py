@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from pictures import drawn, legend_lines
 from results_files import (
     FLOPS,
     UPDATE,
@@ -31,7 +31,7 @@ from rheostat.benchmark.figures import (
 )
 from rheostat.benchmark.learned import Comparison, compare, learned_page, published_recovery
 from rheostat.benchmark.published import load_published
-from rheostat.benchmark.results import SweepResults, read_all, read_sweep
+from rheostat.benchmark.results import read_all, read_sweep
 from rheostat.benchmark.sweep_page import page, table
 from rheostat.errors import RheostatError
 
@@ -108,20 +108,6 @@ def test_a_sweep_of_the_whole_model_alone_has_no_picture(results_file: Path, tmp
     assert "![" not in page(read_sweep(alone), None)
 
 
-def drawn(results: SweepResults, path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the legend of a sweep's picture names."""
-    axes = pytest.importorskip("matplotlib.axes")
-    found: list[Any] = []
-    legend = axes.Axes.legend
-    monkeypatch.setattr(
-        axes.Axes,
-        "legend",
-        lambda self, **how: (found.extend(self.get_legend_handles_labels()[0]), legend(self, **how)),
-    )
-    draw_trade_off(results, path)
-    return found
-
-
 def test_stored_points_are_named_by_their_criterion_and_look_like_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +118,8 @@ def test_stored_points_are_named_by_their_criterion_and_look_like_no_other(
     updated = [*recovered("l0", 0.8, 76.0, 75.0), *recovered("random", 0.8, 82.0, 77.0)]
     rank_4 = row("random-1-0.8-rank-4", "random", 0.8, "test", 76.5, allocation="stored", update_rank=4)
     rows = [full(), ranked("taylor", 0.8, 80.0), *searched, *learned, *updated, rank_4]
-    lines = drawn(read_sweep(write_sweep(tmp_path / "ptb.json", rows)), tmp_path / "p.png", monkeypatch)
+    results = read_sweep(write_sweep(tmp_path / "ptb.json", rows))
+    lines = legend_lines(drawn(monkeypatch, draw_trade_off, results))
     names = ["taylor", "l0 with update", "l0, stored points", "random with update", "taylor, stored points"]
     assert [line.get_label() for line in lines] == names
     looks = {(line.get_marker(), line.get_markerfacecolor(), line.get_markeredgecolor()) for line in lines}

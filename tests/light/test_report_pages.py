@@ -15,6 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from models import make_ranking, make_vocabulary, make_weights, write_tiny
+from pictures import drawn, legend_lines
 from results_files import (
     FLOPS,
     ORIGIN,
@@ -29,7 +30,9 @@ from results_files import (
 )
 from rheostat.benchmark.cost_figures import draw_costs, draw_fit, families, fit_line, panels, pareto_front
 from rheostat.benchmark.document import NOT_MEASURED, Paragraph, Row, Table, line, markdown, table_markdown
+from rheostat.benchmark.document import Picture as PictureBlock
 from rheostat.benchmark.evidence import Evidence, gather
+from rheostat.benchmark.govern_figure import draw_replay
 from rheostat.benchmark.kept_filters import read_kept_filters
 from rheostat.benchmark.latency import BenchConfig, Position, bench
 from rheostat.benchmark.learned import learned_page
@@ -49,6 +52,7 @@ from rheostat.runtime.trace import read_trace
 from rheostat.shape import ModelShape
 
 RESULTS = Path(__file__).parents[2] / "results"
+FOREIGN = ORIGIN | {"machine": {"processor": "q", "cores": 4}}
 DAY = Path(__file__).parents[1] / "data" / "traces" / "ordinary-day.csv"
 
 
@@ -335,6 +339,70 @@ def test_points_of_another_precision_are_a_family_of_their_own(files: list[Path]
     found = {family.name: family for family in families(gather(read_all([files[0], int8])).on("ptb"))}
     assert list(found) == ["filter-norm", "random", "random, int8"]
     assert [one.test_perplexity for one in found["random, int8"].points] == [70.5, 80.5]
+
+
+def test_a_dense_model_has_the_cost_of_its_own_bench(tmp_path: Path) -> None:
+    name, flops = "dense.safetensors", round(0.6 * FLOPS)
+    sweep = write_sweep(tmp_path / "s.json", [full(), ranked("random", 0.8, 80.0)])
+    dense = write_sweep(tmp_path / "d.json", [full(92.0)], name, flops)
+    costs = write_bench(tmp_path / "a.json", [bench_row(1.0, 2.0), bench_row(0.8, 1.6)])
+    own = write_bench(tmp_path / "b.json", [bench_row(1.0, 1.4)], model=name, flops=flops)
+    elsewhere = write_bench(tmp_path / "c.json", [bench_row(1.0, 9.0)], model=name, flops=flops, provenance=FOREIGN)
+    found: dict[bool, float | None] = {}
+    for there, benches in ((False, [costs, elsewhere]), (True, [costs, elsewhere, own])):
+        on = gather(read_all([sweep, dense, *benches])).on("ptb")
+        (model,) = on.baselines
+        found[there] = panels(on)[1].cost(model)
+    assert found == {False: None, True: 1.4}
+    text = markdown(build_report(gather(read_all([sweep, dense, costs, own]))))
+    assert "cost from `a.json`, `b.json` (in int8" in text
+
+
+def test_an_update_is_seen_beside_the_others_at_its_share(
+    evidence: Evidence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    updates = [one for name in ("random", "filter-norm", "l0") for one in recovered(name, 0.8, 80.0, 76.0)]
+    sweep = write_sweep(
+        tmp_path / "s.json", [full(), ranked("random", 0.8, 80.0), ranked("random", 0.5, 99.0), *updates]
+    )
+    on = gather(read_all([sweep])).on("ptb")
+    lines = [line for line in legend_lines(drawn(monkeypatch, draw_costs, on)) if "update" in line.get_label()]
+    shares = [float(line.get_xdata()[0]) for line in lines]
+    assert len(set(shares)) == 3 and all(abs(share - 80) < 3 for share in shares)
+    assert "side by side" in markdown(build_report(evidence))
+
+
+def test_a_caption_does_not_call_an_estimate_not_measured(files: list[Path], tmp_path: Path) -> None:
+    guess = {"estimate": True, "resolved": False}
+    costs = [bench_row(1.0, 2.0, 10.0, energy=guess), bench_row(0.8, 1.6, 8.0, energy=guess)]
+    sections = build_report(gather(read_all([files[0], write_bench(tmp_path / "b.json", costs)]))).sections
+    (caption,) = [block.caption for block in sections[0].blocks if isinstance(block, PictureBlock)]
+    assert caption.endswith("; energy is an estimate.")
+
+
+def test_the_line_of_a_fit_has_units(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = drawn(monkeypatch, draw_fit, evidence.collection.benches[0])
+    labels = [axes.get_legend_handles_labels()[1][0] for axes in figure.axes]
+    assert [label.split()[1:5:3] for label in labels] == [["ms", "ms"], ["mJ", "mJ"]]
+
+
+def test_the_weight_picture_says_what_is_across(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = drawn(monkeypatch, draw_weights, read_kept_filters(model))
+    assert "elements 1–75" in [axes.get_xlabel() for axes in figure.axes]
+
+
+def test_a_day_says_that_its_energy_is_an_estimate_and_keeps_within_its_frames(
+    files: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (day,) = read_all(files).days
+    steady = tuple(replace(moment, latency_ms=200.0) for moment in day.comparison.replays[0].moments)
+    replays = tuple(replace(one, moments=steady) for one in day.comparison.replays)
+    policy = replace(day.comparison.policy, latency_p95_ms=230.0)
+    figure = drawn(monkeypatch, draw_replay, replace(day.comparison, replays=replays, policy=policy))
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert sum(" J (estimate)" in label for label in labels) == 3 and "latency target: 230 ms" in labels
+    assert not figure.axes[1].texts  # no word across the curves
+    assert figure.axes[1].get_ylim()[1] > 1.05 * 230
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])

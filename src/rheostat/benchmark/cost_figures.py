@@ -5,7 +5,7 @@ Only measured points are drawn; an estimate of energy is labelled as one and nev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,16 @@ from typing import Any
 import numpy as np
 
 from rheostat.benchmark.evidence import DENSE, CorpusEvidence, Measurement
-from rheostat.benchmark.figures import FONT_SIZE, OTHER, OTHER_PRECISION, STYLES, figure_at, log_perplexity
+from rheostat.benchmark.figures import (
+    FONT_SIZE,
+    OTHER_PRECISION,
+    Place,
+    figure_at,
+    log_perplexity,
+    mark,
+    side_by_side,
+    stored_name,
+)
 from rheostat.benchmark.learned import with_precision
 from rheostat.benchmark.published import load_published
 from rheostat.benchmark.results import EXACT, BenchResults, BenchRow, NGramResults
@@ -61,12 +70,11 @@ def families(on: CorpusEvidence) -> list[Family]:
             groups.setdefault((one.criterion, one.precision, one.updated, stored), []).append(one)
     found = []
     for (criterion, precision, updated, stored), points in sorted(groups.items()):
-        kind = " with update" if updated else ", stored points" if stored else ""
         joined = not updated and not stored and criterion != DENSE
         whole = wholes.get(precision)
         start = [whole] if whole and joined and not any(one.flops_fraction == 1 for one in points) else []
         ordered = sorted([*start, *points], key=lambda one: -one.flops_fraction)
-        name = with_precision(criterion + kind, precision)
+        name = with_precision(stored_name(criterion, updated) if updated or stored else criterion, precision)
         found.append(Family(name, criterion, precision, updated, joined, tuple(ordered)))
     return found
 
@@ -118,9 +126,7 @@ def panels(on: CorpusEvidence) -> list[Panel]:
 
 def _cost_of(on: CorpusEvidence, quantity: Callable[[BenchRow], float | None]) -> Callable[[Measurement], float | None]:
     def cost_of(one: Measurement) -> float | None:
-        if one.criterion == DENSE:
-            return None  # a bench of that very model would tell
-        found = on.cost(one.flops_fraction, one.widths)
+        found = on.cost_of(one)
         return quantity(found.row) if found else None
 
     return cost_of
@@ -132,10 +138,11 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
     with figure_at(path, height=2.0 + 5.0 * len(chosen)) as figure:
         all_axes = np.atleast_1d(figure.subplots(len(chosen), 1))
         for panel, axes in zip(chosen, all_axes, strict=True):
-            _draw_panel(axes, panel, families(on), largest)
+            timed = [one for one in on.ngrams if panel.is_latency and _same_machine(one, on.bench)]
+            _draw_panel(axes, panel, families(on), [(one.latency_ms, one.test_perplexity) for one in timed], largest)
             axes.set_ylabel(f"test perplexity\n({precision_of(on)}, log scale)")
             for ngram in on.ngrams:
-                _draw_ngram(axes, ngram, panel.is_latency and _same_machine(ngram, on.bench))
+                _draw_ngram(axes, ngram, ngram in timed)
             _bound(axes, largest)
         all_axes[0].set_title(model_and_corpus(on))
         handles, labels = all_axes[0].get_legend_handles_labels()
@@ -152,33 +159,37 @@ def precision_of(on: CorpusEvidence) -> str:
     return on.reference.precision if on.reference else EXACT
 
 
-def _draw_panel(axes: Any, panel: Panel, groups: Sequence[Family], largest: float | None) -> None:
-    everything: list[tuple[float, float]] = []
-    for family in groups:
-        found = [(cost, one.test_perplexity) for one in family.points if (cost := panel.cost(one)) is not None]
-        if not found:
-            continue
-        if family.criterion != DENSE:
-            everything += found  # another model is no position of this one's knob
-        colour, marker = STYLES.get(family.criterion, OTHER)
-        axes.plot(
-            *zip(*found, strict=True),
-            color=colour,
-            marker="*" if family.updated else marker,
-            markersize=15 if family.updated else 9,
-            markeredgecolor="#000000" if family.updated else colour,
-            markerfacecolor=colour if family.joined or family.updated else "#ffffff",
-            markeredgewidth=1.5,
-            linestyle="none" if not family.joined else OTHER_PRECISION if family.precision else "-",
-            label=family.name,
-        )
-    if front := pareto_front(everything, largest):
+def _draw_panel(
+    axes: Any, panel: Panel, groups: Sequence[Family], others: Sequence[Place], largest: float | None
+) -> None:
+    """others: what will be drawn into it besides."""
+    places = {family: found for family in groups if (found := _places(panel, family))}
+    everything = [*others, *(place for found in places.values() for place in found)]
+    shown = [place for place in everything if largest is None or place[1] <= largest] or everything
+    for family, drawn in _moved_apart(places, shown).items():
+        style = "none" if not family.joined else OTHER_PRECISION if family.precision else "-"
+        look = mark(family.criterion, updated=family.updated, hollow=not family.joined)
+        axes.plot(*zip(*drawn, strict=True), linestyle=style, label=family.name, **look)
+    # Another model is no position of this one's knob.
+    own = [place for family, found in places.items() if family.criterion != DENSE for place in found]
+    if front := pareto_front(own, largest):
         # In steps: between two points of the front a budget buys the cheaper one.
         axes.plot(*zip(*front, strict=True), drawstyle="steps-post", label="Pareto front", **FRONT)
     log_perplexity(axes)
     axes.invert_xaxis()
     axes.set_xlabel(panel.label)
     axes.grid(alpha=0.3)
+
+
+def _places(panel: Panel, family: Family) -> list[Place]:
+    return [(cost, one.test_perplexity) for one in family.points if (cost := panel.cost(one)) is not None]
+
+
+def _moved_apart(places: Mapping[Family, list[Place]], shown: Sequence[Place]) -> dict[Family, list[Place]]:
+    """Lines stay; points by themselves are moved where they would hide each other."""
+    loose = [family for family in places if not family.joined]
+    moved = side_by_side([places[family] for family in loose], shown) if loose else []
+    return {**places, **dict(zip(loose, moved, strict=True))}
 
 
 def _same_machine(one: NGramResults, bench: BenchResults | None) -> bool:
@@ -230,11 +241,11 @@ def draw_fit(bench: BenchResults, path: Path) -> None:
     with figure_at(path, height=5.2 if energy is None else 9.6) as figure:
         all_axes = np.atleast_1d(figure.subplots(1 if energy is None else 2, 1, sharex=True))
         latencies = [(row.latency_ms, row.interval_ms) for row in bench.rows]
-        _draw_fit_panel(all_axes[0], bench, latencies, latency_line(bench), bench.latency_r_squared)
+        _draw_fit_panel(all_axes[0], bench, latencies, latency_line(bench), bench.latency_r_squared, "ms")
         all_axes[0].set_ylabel("latency (ms/query)")
         if energy is not None:
             energies = [(row.energy_mj or 0.0, row.interval_mj) for row in bench.rows]
-            _draw_fit_panel(all_axes[1], bench, energies, energy, bench.energy_r_squared)
+            _draw_fit_panel(all_axes[1], bench, energies, energy, bench.energy_r_squared, "mJ")
             all_axes[1].set_ylabel("energy above idle (mJ/query)")
         all_axes[-1].set_xlabel("FLOPs of a query (millions)")
 
@@ -248,6 +259,7 @@ def _draw_fit_panel(
     measured: Sequence[tuple[float, Interval]],
     line: Line | None,
     r_squared: float | None,
+    unit: str,
 ) -> None:
     flops = np.array([row.flops / 1e6 for row in bench.rows])
     values = np.array([value for value, _ in measured])
@@ -256,7 +268,7 @@ def _draw_fit_panel(
     errors = np.maximum(0, [values - bounds[0], bounds[1] - values])
     if line is not None:
         ends = np.array([0.0, flops.max()])
-        label = f"line: {line.intercept:.3g} + {line.slope:.3g} per million FLOPs"
+        label = f"{line.intercept:.3g} {unit} + {line.slope:.3g} {unit} for a million FLOPs"
         if r_squared is not None:
             label += f", r² = {r_squared:.3f}"
         axes.plot(ends, line.intercept + line.slope * ends, color=LINE, linewidth=2, label=label)

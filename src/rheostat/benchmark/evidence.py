@@ -128,6 +128,14 @@ class CorpusEvidence:
         found = [cost for bench in self.cost_benches if (cost := cost_in(bench, share, widths))]
         return next((cost for cost in found if cost.same_widths), next(iter(found), None))
 
+    def cost_of(self, one: Measurement) -> Cost | None:
+        """Of a measured point; of another model, by a bench of that very model that is comparable."""
+        if one.criterion != DENSE:
+            return self.cost(one.flops_fraction, one.widths)
+        named = [bench for bench in self.baseline_benches if bench.subject["model"] == one.name]
+        own = (bench for bench in named if self.bench and _setup(bench) == _setup(self.bench))
+        return next((cost for bench in own if (cost := cost_in(bench, 1.0))), None)
+
     def baseline(self, row: PublishedRow) -> Measurement | None:
         return next((one for one in self.baselines if row.is_name_of(one.name)), None)
 

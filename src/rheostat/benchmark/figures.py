@@ -27,7 +27,7 @@ OTHER = ("#7F7F7F", "v")  # grey: every colour of the palette that shows on whit
 UPDATED = "*"  # the mark of points with an update, in the colour of their criterion
 WHOLE = {"color": "#000000", "marker": "H", "markersize": 9}
 MARK_SIZE, STEP_ASIDE = 0.04, 0.02  # of the width and height of a picture
-ASIDE = "Marks of stored points that would hide each other stand side by side, around the share they have in common."
+ASIDE = "Marks of stored points that would hide each other stand side by side, around their true place."
 OTHER_PRECISION = "--"  # the line of points in another precision than the reference's
 FONT_SIZE = 14  # on a figure of eight inches: at half width still as large as a footnote
 LARGEST_ABOVE = 60.0  # percent above the unpruned model: beyond, nobody would want to be
@@ -63,7 +63,7 @@ def mark(criterion: str, *, updated: bool = False, hollow: bool = False) -> dict
     """The look of a criterion's points: a star with an update, hollow where they are no part of its line."""
     colour, marker = STYLES.get(criterion, OTHER)
     if updated:
-        return {"color": colour, "marker": UPDATED, "markersize": 13, "markeredgecolor": "#000000"}
+        return {"color": colour, "marker": UPDATED, "markersize": 12, "markeredgecolor": "#000000"}
     face = "#ffffff" if hollow else colour
     return {"color": colour, "marker": marker, "markersize": 8, "markerfacecolor": face, "markeredgewidth": 1.5}
 

@@ -49,7 +49,7 @@ def draw_replay(comparison: Comparison, path: Path) -> None:
         for panel in panels:
             panel.grid(alpha=0.3)
             panel.margins(x=0.01)
-        _draw_legend(figure, panels[0])
+        _draw_legend(figure, panels[:2])
         figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
@@ -71,16 +71,20 @@ def _draw_knob(axes: Any, comparison: Comparison) -> None:
 def _draw_latency(axes: Any, comparison: Comparison) -> None:
     _draw_lines(axes, comparison, lambda moment: moment.latency_ms)
     if (target := comparison.policy.latency_p95_ms) is not None:
-        axes.axhline(target, color="#000000", linewidth=1.2, linestyle="-.")
-        axes.annotate("target", (1.0, target), xycoords=("axes fraction", "data"), ha="right", va="bottom")
+        axes.axhline(target, color="#000000", linewidth=1.2, linestyle="-.", label=f"latency target: {target:g} ms")
     axes.set_ylabel("latency (ms/query),\nESTIMATE")
-    axes.set_ylim(bottom=0)
+    _show_from_zero(axes)
 
 
 def _draw_energy(axes: Any, comparison: Comparison) -> None:
     _draw_lines(axes, comparison, lambda moment: moment.energy_j)
     axes.set_ylabel("energy so far (J),\nESTIMATE")
-    axes.set_ylim(bottom=0)
+    _show_from_zero(axes)
+
+
+def _show_from_zero(axes: Any) -> None:
+    """With room above: the margin of a nearly constant quantity would be none."""
+    axes.set_ylim(0, 1.1 * axes.dataLim.y1)
 
 
 def _draw_lines(axes: Any, comparison: Comparison, quantity: Quantity) -> None:
@@ -96,18 +100,18 @@ def _values(moments: Sequence[Moment], quantity: Quantity) -> list[float]:
     return [float("nan") if (value := quantity(moment)) is None else value for moment in moments]
 
 
-def _draw_legend(figure: Any, axes: Any) -> None:
-    """Behaviours first, what is drawn behind them last."""
-    handles, labels = axes.get_legend_handles_labels()
-    pairs = sorted(zip(handles, labels, strict=True), key=lambda pair: pair[1] in (LEVEL_LABEL, CHARGER_LABEL))
+def _draw_legend(figure: Any, panels: Sequence[Any]) -> None:
+    """Behaviours once and first, what is drawn behind them last."""
+    named = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    labels = sorted(named, key=lambda label: label in (LEVEL_LABEL, CHARGER_LABEL))
     place = {"loc": "outside upper center", "ncols": 2, "frameon": False, "fontsize": FONT_SIZE - 1}
-    figure.legend([handle for handle, _ in pairs], [label for _, label in pairs], **place)
+    figure.legend([named[label] for label in labels], labels, **place)
 
 
 def _label(replay: Replay) -> str:
     totals = replay.totals
     lost = f", {totals.queries_lost:,} lost" if totals.queries_lost else ""
-    return f"{replay.name}: {totals.energy_j:,.0f} J{lost}"
+    return f"{replay.name}: {totals.energy_j:,.0f} J (estimate){lost}"
 
 
 def _time_unit(comparison: Comparison) -> tuple[str, float]:

@@ -36,7 +36,7 @@ from rheostat.benchmark.document import (
     rows,
 )
 from rheostat.benchmark.evidence import CorpusEvidence, Evidence
-from rheostat.benchmark.figures import draw_learned
+from rheostat.benchmark.figures import ASIDE, draw_learned
 from rheostat.benchmark.govern_figure import draw_replay
 from rheostat.benchmark.kept_filters import POINT_BY_POINT, KeptFilters
 from rheostat.benchmark.learned import WON_BACK, Comparison, otherwise_trained, recoveries_table, shares_table
@@ -91,8 +91,8 @@ def _trade_off_sections(evidence: Evidence) -> Iterator[Section]:
             f"{REPORT}-trade-off-{on.corpus}",
             f"Test perplexity on {on.corpus} against {' and '.join(panel.label for panel in panels(on))}",
             f"Test perplexity of {model_and_corpus(on)} for every criterion, in {precision_of(on)} unless a name says "
-            "otherwise; seeds as their mean. The grey band is the Pareto front: points that nothing beats in both. "
-            "Points of another model (dense, n-grams) are not part of it. "
+            f"otherwise; seeds as their mean. {ASIDE} The grey band is the Pareto front: points that nothing beats in "
+            "both. Points of another model (dense, n-grams) are not part of it. "
             f"{_bound_sentence(on)}Perplexity from {used}{_cost_origin(on)}.",
             partial(draw_costs, on),
         )
@@ -114,10 +114,16 @@ def _bound_sentence(on: CorpusEvidence) -> str:
 def _cost_origin(on: CorpusEvidence) -> str:
     if on.bench is None:
         return f"; time and energy {NOT_MEASURED}"
-    energy = "" if on.bench.has_measured_energy else f"; energy {NOT_MEASURED}"
-    used, subject = files(one.path for one in on.cost_benches), on.bench.subject
+    costs = [cost.path for one in on.measurements if (cost := on.cost_of(one))]
+    used, subject = files([*(one.path for one in on.cost_benches), *costs]), on.bench.subject
     where = f"in {subject['precision']}, {subject['threads']} threads on {on.bench.provenance['machine']['processor']}"
-    return f", cost from {used} ({where}) by the widths of a point, else by its share{energy}"
+    return f", cost from {used} ({where}) by the widths of a point, else by its share{_energy_origin(on.bench)}"
+
+
+def _energy_origin(bench: BenchResults) -> str:
+    if bench.has_measured_energy:
+        return ""
+    return "; energy is an estimate" if any(row.estimate for row in bench.rows) else f"; energy {NOT_MEASURED}"
 
 
 def _concerns_the_paper(evidence: Evidence) -> bool:

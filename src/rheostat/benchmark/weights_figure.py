@@ -33,8 +33,9 @@ def draw_weights(kept: KeptFilters, path: Path) -> None:
             for share, axes in zip(kept.shares, line, strict=True):
                 image = _draw_corner(axes, kept, criterion, share, limit) or image
                 axes.tick_params(axis="y", labelleft=axes is line[0])
-        for share, axes in zip(kept.shares, grid[0], strict=True):
-            axes.set_title(f"{share:.0%}")
+        for share, top, bottom in zip(kept.shares, grid[0], grid[-1], strict=True):
+            top.set_title(f"{share:.0%}")
+            bottom.set_xlabel(f"elements 1–{kept.corner.shape[-1]}", fontsize=FONT_SIZE - 4)
         figure.suptitle("share of the whole model's FLOPs")
         bar = figure.colorbar(image, ax=grid, location="bottom", shrink=0.7, aspect=40, pad=0.02, extend="both")
         bar.set_label("weight (no unit); white: the filter is cut", fontsize=FONT_SIZE - 2)

@@ -1,0 +1,24 @@
+"""Pictures for the tests: the figure that a function draws, in place of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, draw: Callable[..., None], *subject: object) -> Any:
+    matplotlib = pytest.importorskip("matplotlib.figure")
+    found: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(matplotlib.Figure, "savefig", lambda self, *path, **how: found.append(self))
+        draw(*subject, Path("unused.png"))
+    return found[0]
+
+
+def legend_lines(figure: Any) -> list[Any]:
+    """What the legend of the first panel names."""
+    handles: list[Any] = figure.axes[0].get_legend_handles_labels()[0]
+    return handles
