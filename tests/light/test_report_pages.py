@@ -370,6 +370,8 @@ def test_an_update_is_seen_beside_the_others_at_its_share(
     shares = [float(line.get_xdata()[0]) for line in lines]
     assert len(set(shares)) == 3 and all(abs(share - 80) < 3 for share in shares)
     assert "side by side" in markdown(build_report(evidence))
+    lines_only = write_sweep(tmp_path / "l.json", [full(), ranked("random", 0.8, 80.0)])
+    assert "side by side" not in markdown(build_report(gather(read_all([lines_only]))))
 
 
 def test_a_caption_does_not_call_an_estimate_not_measured(files: list[Path], tmp_path: Path) -> None:

@@ -178,6 +178,8 @@ def _draw_stored(axes: Any, results: SweepResults) -> None:
     for point in drawn:
         if point.allocation == "stored":
             families.setdefault((point.criterion, point.update_rank > 0), []).append(_place(point))
+    if not families:
+        return
     names = sorted(families, key=lambda family: stored_name(*family))
     moved = side_by_side([families[name] for name in names], map(_place, drawn))
     for (criterion, updated), places in zip(names, moved, strict=True):

@@ -84,14 +84,16 @@ def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Documen
 
 def _trade_off_sections(evidence: Evidence) -> Iterator[Section]:
     for on in evidence.corpora:
-        if not families(on):
+        drawn = families(on)
+        if not drawn:
             continue  # the whole model alone has no trade-off
+        aside = "" if all(family.joined for family in drawn) else f"{ASIDE} "
         used = files([*(one.path for one in on.measurements), *(one.path for one in on.ngrams)])
         picture = Picture(
             f"{REPORT}-trade-off-{on.corpus}",
             f"Test perplexity on {on.corpus} against {' and '.join(panel.label for panel in panels(on))}",
             f"Test perplexity of {model_and_corpus(on)} for every criterion, in {precision_of(on)} unless a name says "
-            f"otherwise; seeds as their mean. {ASIDE} The grey band is the Pareto front: points that nothing beats in "
+            f"otherwise; seeds as their mean. {aside}The grey band is the Pareto front: points that nothing beats in "
             "both. Points of another model (dense, n-grams) are not part of it. "
             f"{_bound_sentence(on)}Perplexity from {used}{_cost_origin(on)}.",
             partial(draw_costs, on),
