@@ -155,7 +155,8 @@ reproduce-wiki: $(VENV)/test.done
 	test -f runs/wt103-u1.safetensors || $(WIKI_RECOVER) runs/wt103-l0.safetensors --ranking random --knob 0.7 -o runs/wt103-u1.safetensors
 	test -f runs/wt103-u2.safetensors || $(WIKI_RECOVER) runs/wt103-u1.safetensors --point l0-0.7 --name l0-0.7-updated -o runs/wt103-u2.safetensors
 	test -f runs/wt103-u3.safetensors || $(WIKI_RECOVER) runs/wt103-u2.safetensors --ranking mean-activation --knob 0.7 -o runs/wt103-u3.safetensors
-	test -f $(WIKI_MODEL) || $(WIKI_RECOVER) runs/wt103-u3.safetensors --ranking filter-norm --knob 0.7 -o $(WIKI_MODEL)
+	test -f runs/wt103-u4.safetensors || $(WIKI_RECOVER) runs/wt103-u3.safetensors --ranking filter-norm --knob 0.7 -o runs/wt103-u4.safetensors
+	test -f $(WIKI_MODEL) || $(BIN)/rheostat pack runs/wt103-u4.safetensors --default-ranking gates-0.7 -o $(WIKI_MODEL)
 	$(BIN)/rheostat sweep $(WIKI_MODEL) $(WIKI) --knob 0.7 -o results/wt103.json
 	$(call MEASURED,wt103-bench,$(BIN)/rheostat bench $(WIKI_MODEL) $(WIKI) --meter auto $(WIKI_POINTS))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -99,6 +101,18 @@ def test_the_best_words_are_those_of_a_full_sort(words: list[str], prefix: str |
     ids, probabilities = own.best(scores, prefix, k)
     assert ids.tolist() == expected
     np.testing.assert_allclose(probabilities, np.exp(scores[expected].astype(float)))
+
+
+@pytest.mark.parametrize("known", [1.0, 0.5, 0.002, 0.0])
+@pytest.mark.parametrize("k", [1, 3, 8, 40, 5000])
+def test_of_many_words_too_with_most_of_them_unknown(known: float, k: int) -> None:
+    words = ["".join(letters) for letters in product("abcdefghijklmn", repeat=3)]
+    own, generator = completion(*words), np.random.default_rng(k)
+    for _ in range(5):
+        scores = generator.integers(-40, 0, len(words) + 2).astype(np.float32)  # many are equal
+        scores[generator.random(len(scores)) >= known] = -np.inf
+        wanted = [i for i in np.lexsort((np.arange(len(scores)), -scores)) if i > 1 and scores[i] > -np.inf][:k]
+        assert own.best(scores, None, k).ids.tolist() == wanted
 
 
 def test_masks_agree_with_ids_and_cannot_be_changed() -> None:
