@@ -36,7 +36,8 @@ VOCABULARY_SIZE = 267_735
 UPDATE_BYTES = 40  # a weight: clipping reads and writes its gradient, Adam reads four numbers and writes three
 FEW_TEXTS = 8  # for each GPU: about the recipe's batch, shared out
 GPU_GB = (8, 12, 16, 24, 48, 80)
-SMALL_BATCHES = ("train.batch_size=10", "train.sequence_length=70")  # of the runs whose speed is compared
+SMALL_TEXTS, SMALL_LENGTH = 10, 70  # of the runs whose speed is compared
+SMALL_BATCHES = (f"train.batch_size={SMALL_TEXTS}", f"train.sequence_length={SMALL_LENGTH}")
 
 
 @dataclass(frozen=True)
@@ -202,8 +203,10 @@ in one process; [training.md](training.md#several-processes-and-machines) has th
 
 Two processes on the same cores as one, with half the texts and half the threads each, take turns with it ({rounds}
 rounds; `{options}`). Two reach {ratio:.2f} times the tokens a second of one: what DDP costs where there is nothing to
-gain. They take {peak_two:.1f} GB of memory together, one takes {peak_one:.1f} GB. One process reached {speed:,.0f}
-tokens/s, and {speed_recipe:,.0f} with the recipe's own batch. More machines than one were not measured.
+gain. Each clips and updates all weights, and {gradients:.2f} GB of gradients go between them for every {small} tokens,
+{rarer:.0f} times as often for a token as with the recipe's own batch. They take {peak_two:.1f} GB of memory together,
+one takes {peak_one:.1f} GB. One process reached {speed:,.0f} tokens/s, and {speed_recipe:,.0f} with the recipe's own
+batch. More machines than one were not measured.
 
 ## Computed: eight GPUs
 
@@ -266,6 +269,9 @@ def page(figures: dict[str, Any], shape: ModelShape) -> str:
         * figures["recipe_tokens_per_second"]
         / figures["recipe_batch_tokens"],
         gpu=next(size for size in GPU_GB if size > figures["peak_memory_gb"]["recipe"]),
+        gradients=4 * shape.parameters / 1e9,
+        small=figures["small_batch_tokens"],
+        rarer=figures["recipe_batch_tokens"] / figures["small_batch_tokens"],
         texts=figures["projections"][0]["texts_per_gpu"],
         few=FEW_TEXTS,
         speed=statistics.median(figures["tokens_per_second"]["1"]),
@@ -313,6 +319,7 @@ def main() -> None:
         "two_processes_over_one": statistics.median(speeds["2"]) / statistics.median(speeds["1"]),
         "recipe_tokens_per_second": whole.tokens_per_second,
         "recipe_batch_tokens": texts * length,
+        "small_batch_tokens": SMALL_TEXTS * SMALL_LENGTH,
         "dense_update_seconds": dense_update_seconds(shape, arguments.threads),
         "rounds": arguments.repeats,
         "options": " ".join(SMALL_BATCHES),
