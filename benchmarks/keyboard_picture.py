@@ -17,6 +17,7 @@ import sys
 from playwright.sync_api import expect, sync_playwright
 
 TYPED = {"Hey! How are you doing to": "today", "?I wou": "would", "like to ": ""}  # and what is then taken
+SETTLED_MS = 15_000  # the time of a query is then measured again, with the browser at rest
 SIZE = {"width": 1120, "height": 800}
 
 
@@ -51,6 +52,8 @@ def take(address: str, path: str) -> None:
             page.keyboard.press("ArrowLeft")
         page.locator("#text").focus()
         for text, suggestion in TYPED.items():
+            if not suggestion:
+                page.wait_for_timeout(SETTLED_MS)
             page.keyboard.type(text)
             if suggestion:
                 expect(first).to_have_text(suggestion)
