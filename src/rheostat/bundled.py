@@ -22,13 +22,14 @@ def model_path(name_or_path: str | Path = DEFAULT_MODEL) -> Path:
     The name goes first, so that the default is the same wherever it is asked for: a file of your own that is named
     just `chat` needs its folder in front.
     """
-    name = str(name_or_path)
-    bundled = FOLDER / f"{name}.safetensors"
-    if Path(name).name == name and bundled in FOLDER.glob("*.safetensors"):
-        return bundled
-    if name == DEFAULT_MODEL:
-        raise ModelFileError(
-            f"the bundled model {name!r} is not part of this installation; expected {bundled.name} in its folder "
-            "models: name a model file, or make it from a clone with: make model"
-        )
-    return Path(name_or_path)
+    name, path = str(name_or_path), name_or_path if isinstance(name_or_path, Path) else Path(name_or_path)
+    if path.name == name:
+        bundled = FOLDER / f"{name}.safetensors"
+        if bundled in FOLDER.glob("*.safetensors"):
+            return bundled
+        if name == DEFAULT_MODEL:
+            raise ModelFileError(
+                f"the bundled model {name!r} is not part of this installation; expected {bundled.name} in its folder "
+                "models: name a model file, or make it from a clone with: make model"
+            )
+    return path
