@@ -83,7 +83,7 @@ BESIDE := --beside runs/ptb-awd-lstm.safetensors --beside runs/ptb-skip-lstm.saf
 POINTS := --knob 1 --point taylor-searched-0.8 --point taylor-searched-0.6 --point l0-0.8 --point l0-0.7 --point l0-0.6 --point l0-0.5
 TRACES := tests/data/traces
 DAYS := ordinary-day busy-device flapping-battery
-REPORTED := ptb ptb-learned ptb-graded ptb-dense-60 ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram wt103 wt103-bench chat chat-ngram $(DAYS:%=govern-%)
+REPORTED := ptb ptb-learned ptb-graded ptb-graded-int8 ptb-dense-60 ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram wt103 wt103-bench chat chat-ngram $(DAYS:%=govern-%)
 # WikiText-103: the full vocabulary and the paper's shape, trained for two hours on two cores.
 WIKI := --data $(DATA)/wikitext-103-part
 WIKI_MODEL := runs/wt103-learned.safetensors
@@ -122,7 +122,7 @@ reproduce-ptb: $(VENV)/test.done
 	cmp -s runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors || { rm -f results/ptb-graded.json results/ptb-graded-int8.json runs/ptb-graded-bench.measured runs/govern-*.measured $(PACKED); cp runs/ptb-graded/model.safetensors runs/ptb-graded.safetensors; }
 	$(BIN)/rheostat sweep runs/ptb-graded.safetensors $(PTB) --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded.json
 	test -f $(PACKED) || $(BIN)/rheostat pack runs/ptb-graded.safetensors --precision int8 -o $(PACKED)
-	$(BIN)/rheostat sweep $(PACKED) $(PTB) --precision int8 --split test --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded-int8.json
+	$(BIN)/rheostat sweep $(PACKED) $(PTB) --precision int8 --split test --keystrokes --knob 0.9 --knob 0.8 --knob 0.7 --knob 0.6 --knob 0.5 --knob 0.4 -o results/ptb-graded-int8.json
 	$(BIN)/python benchmarks/card.py $(PACKED) results/ptb-graded-int8.json
 	$(call TRAINED,runs/ptb-dense,ptb-dense-60 $(PTB))
 	cmp -s runs/ptb-dense/model.safetensors runs/ptb-dense-60.safetensors || { rm -f results/ptb-dense-60.json; cp runs/ptb-dense/model.safetensors runs/ptb-dense-60.safetensors; }
