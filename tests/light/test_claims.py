@@ -80,6 +80,13 @@ def test_what_the_papers_figure_leaves_out_decides_nothing(judged: Judged) -> No
     assert judged("random-beats-norm-and-activation", rows).verdict == "not measured"
 
 
+def test_what_it_leaves_out_is_a_multiple_of_our_own_full_model(tmp_path: Path) -> None:
+    rows = [full(449.3), ranked("random", 0.7, 720.7), ranked("filter-norm", 0.7, 620.3)]
+    sweep = write_sweep(tmp_path / "sweep.json", rows)
+    facts = judge(CLAIMS["random-beats-norm-and-activation"], gather(read_all([sweep]))).facts
+    assert [fact.holds for fact in facts if "720.70 / 620.30" in fact.text] == [False]
+
+
 def test_seeds_are_compared_by_their_mean(judged: Judged) -> None:
     rows = [
         *(row("random-1", "random", 0.8, "test", 80.0), row("random-2", "random", 0.8, "test", 84.0)),

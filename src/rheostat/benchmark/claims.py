@@ -6,6 +6,7 @@ the files they come from. Claims are data (`published`); numbers come from `evid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
@@ -112,8 +113,8 @@ def _(check: published.Better, evidence: Evidence) -> list[Fact]:
 def _rival_facts(
     check: published.Better, on: CorpusEvidence, corpus: str, other: str, with_update: bool
 ) -> Iterator[Fact]:
-    """One fact for each share where both were measured and at least one is within the paper's figure."""
-    limit = load_published().cut_offs.figure_test_perplexity
+    """One fact for each share where both were measured and at least one would be in the paper's figure."""
+    limit = math.inf if on.cut_off is None else on.cut_off
     if not on.comparable:
         yield _absent(corpus)
         return

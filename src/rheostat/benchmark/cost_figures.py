@@ -24,7 +24,6 @@ from rheostat.benchmark.figures import (
     stored_name,
 )
 from rheostat.benchmark.learned import with_precision
-from rheostat.benchmark.published import load_published
 from rheostat.benchmark.results import EXACT, BenchResults, BenchRow, NGramResults
 
 FRONT = {"color": "#999999", "linewidth": 7, "alpha": 0.45, "zorder": 1}
@@ -58,6 +57,11 @@ class Line:
 
     slope: float
     intercept: float
+
+    def written(self, unit: str) -> str:
+        """Of a cost against millions of FLOPs."""
+        sign = "+" if self.slope >= 0 else "−"
+        return f"{self.intercept:.3g} {unit} {sign} {abs(self.slope):.3g} {unit} for a million FLOPs"
 
 
 def families(on: CorpusEvidence) -> list[Family]:
@@ -93,14 +97,8 @@ def pareto_front(points: Sequence[tuple[float, float]], largest: float | None = 
 
 
 def largest_shown(on: CorpusEvidence) -> float | None:
-    """A little above n-grams, as what is worse than them is of no use. Without them: the paper leaves out what is above
-    its cut-off; the same multiple of our full model's perplexity.
-    """
-    if on.ngrams:
-        return ABOVE_NGRAMS * max(one.test_perplexity for one in on.ngrams)
-    published = load_published()
-    theirs = published.table("ptb").full.test_perplexity
-    return on.full.test_perplexity * published.cut_offs.figure_test_perplexity / theirs if on.full else None
+    """A little above n-grams, as what is worse than them is of no use; without them, the paper's cut-off."""
+    return ABOVE_NGRAMS * max(one.test_perplexity for one in on.ngrams) if on.ngrams else on.cut_off
 
 
 def panels(on: CorpusEvidence) -> list[Panel]:
@@ -268,7 +266,7 @@ def _draw_fit_panel(
     errors = np.maximum(0, [values - bounds[0], bounds[1] - values])
     if line is not None:
         ends = np.array([0.0, flops.max()])
-        label = f"{line.intercept:.3g} {unit} + {line.slope:.3g} {unit} for a million FLOPs"
+        label = line.written(unit)
         if r_squared is not None:
             label += f", r² = {r_squared:.3f}"
         axes.plot(ends, line.intercept + line.slope * ends, color=LINE, linewidth=2, label=label)

@@ -128,6 +128,13 @@ class CorpusEvidence:
         found = [cost for bench in self.cost_benches if (cost := cost_in(bench, share, widths))]
         return next((cost for cost in found if cost.same_widths), next(iter(found), None))
 
+    @property
+    def cut_off(self) -> float | None:
+        """Above which the paper's figure leaves points out: the same multiple of our full model's perplexity."""
+        published = load_published()
+        theirs = published.table("ptb").full.test_perplexity
+        return self.full.test_perplexity * published.cut_offs.figure_test_perplexity / theirs if self.full else None
+
     def cost_of(self, one: Measurement) -> Cost | None:
         """Of a measured point; of another model, by a bench of that very model that is comparable."""
         if one.criterion != DENSE:

@@ -162,13 +162,15 @@ def _claims_section(evidence: Evidence) -> Iterator[Section]:
         verdict: sum(one.verdict == verdict for one in judgements)
         for verdict in ("confirmed", "partly", "contradicted", "not measured")
     }
-    limit = load_published().cut_offs.figure_test_perplexity
+    published = load_published()
+    times = published.cut_offs.figure_test_perplexity / published.table("ptb").full.test_perplexity
     text = (
         f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. Confirmed: all of it was measured "
         "and holds. Partly: some of it holds; the rest fails or was not measured. Contradicted: nothing that was "
-        f"measured holds. Criteria are compared where at least one is within the paper's cut-off of {limit:g}. Two "
-        "numbers with a stroke between them are test perplexities of the two sides. ✓ holds, ✗ fails, – was not "
-        "measured. An estimate decides nothing, nor does energy that its meter did not resolve."
+        f"measured holds. Criteria are compared where at least one has up to {times:.2f} times the perplexity of its "
+        "whole model, the cut-off of the paper's figure. Two numbers with a stroke between them are test perplexities "
+        "of the two sides. ✓ holds, ✗ fails, – was not measured. An estimate decides nothing, nor does energy that its "
+        "meter did not resolve."
     )
     yield Section("The paper's claims, one by one", (Paragraph(text), claims_table(judgements)))
 
@@ -244,7 +246,7 @@ def _fit_sentence(bench: BenchResults) -> str:
         if line is None or r_squared is None:
             parts.append(f"{name}: no fit, {TOO_FEW_TO_FIT}.")
             continue
-        fit = f"{line.intercept:.3g} {unit} + {line.slope:.3g} {unit} for a million FLOPs"
+        fit = line.written(unit)
         parts.append(f"{name}: {fit}, r² = {r_squared:.3f} (published {theirs}).")
     return " ".join(parts)
 
