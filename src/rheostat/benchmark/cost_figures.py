@@ -276,4 +276,4 @@ def _draw_fit_panel(
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="upper left", fontsize=FONT_SIZE - 2)
+    axes.legend(frameon=False, loc="lower right", fontsize=FONT_SIZE - 2)
