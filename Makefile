@@ -83,7 +83,7 @@ BESIDE := --beside runs/ptb-awd-lstm.safetensors --beside runs/ptb-skip-lstm.saf
 POINTS := --knob 1 --point taylor-searched-0.8 --point taylor-searched-0.6 --point l0-0.8 --point l0-0.7 --point l0-0.6 --point l0-0.5
 TRACES := tests/data/traces
 DAYS := ordinary-day busy-device flapping-battery
-REPORTED := ptb ptb-learned ptb-graded ptb-dense-60 ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram wt103 wt103-bench chat chat-ngram $(DAYS:%=govern-%)
+REPORTED := ptb ptb-learned ptb-graded ptb-dense-60 ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram wt103 wt103-bench wt103-split-bench chat chat-ngram $(DAYS:%=govern-%)
 # WikiText-103: the full vocabulary and the paper's shape, trained for two hours on two cores.
 WIKI := --data $(DATA)/wikitext-103-part
 WIKI_MODEL := runs/wt103-learned.safetensors
@@ -147,7 +147,7 @@ reproduce-wiki: $(VENV)/test.done
 	test -f $(WIKI_SPLIT) || { rm -f results/wt103-split.json runs/wt103-int8.safetensors; $(BIN)/rheostat resplit runs/wt103/model.safetensors $(WIKI) -o $(WIKI_SPLIT); }
 	$(BIN)/rheostat sweep $(WIKI_SPLIT) $(WIKI) --stored -o results/wt103-split.json
 	test -f runs/wt103-int8.safetensors || $(BIN)/rheostat pack $(WIKI_SPLIT) --precision int8 -o runs/wt103-int8.safetensors
-	test -f runs/wt103-r.safetensors || { rm -f results/wt103.json runs/wt103-bench.measured; $(BIN)/rheostat prune runs/wt103/model.safetensors --criterion random -o runs/wt103-r.safetensors; }
+	test -f runs/wt103-r.safetensors || { rm -f results/wt103.json runs/wt103-bench.measured runs/wt103-split-bench.measured; $(BIN)/rheostat prune runs/wt103/model.safetensors --criterion random -o runs/wt103-r.safetensors; }
 	test -f runs/wt103-fn.safetensors || $(BIN)/rheostat prune runs/wt103-r.safetensors --criterion filter-norm -o runs/wt103-fn.safetensors
 	test -f runs/wt103-ma.safetensors || $(BIN)/rheostat prune runs/wt103-fn.safetensors --criterion mean-activation --share 0.1 $(WIKI) -o runs/wt103-ma.safetensors
 	test -f runs/wt103-ta.safetensors || $(BIN)/rheostat prune runs/wt103-ma.safetensors --criterion taylor --share 0.02 $(WIKI) -o runs/wt103-ta.safetensors
@@ -159,6 +159,8 @@ reproduce-wiki: $(VENV)/test.done
 	test -f $(WIKI_MODEL) || $(BIN)/rheostat pack runs/wt103-u4.safetensors --default-ranking gates-0.7 -o $(WIKI_MODEL)
 	$(BIN)/rheostat sweep $(WIKI_MODEL) $(WIKI) --knob 0.7 -o results/wt103.json
 	$(call MEASURED,wt103-bench,$(BIN)/rheostat bench $(WIKI_MODEL) $(WIKI) --meter auto $(WIKI_POINTS))
+	test -f runs/wt103-learned-split.safetensors || $(BIN)/rheostat resplit $(WIKI_MODEL) $(WIKI) -o runs/wt103-learned-split.safetensors
+	$(call MEASURED,wt103-split-bench,$(BIN)/rheostat bench runs/wt103-learned-split.safetensors $(WIKI) --meter auto $(WIKI_POINTS))
 
 # The bundled model, measured as it is shipped: sweep and card are of the very file that goes into the package.
 CHAT_KNOBS := 0.9 0.8 0.7 0.6 0.5 0.4 0.3 0.2 0.15
