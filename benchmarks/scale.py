@@ -5,6 +5,7 @@ turns. Computed: tokens a second, bytes exchanged a step and hours an epoch on G
 words and the assumptions below. The page docs/scale.md is written from both.
 
     python benchmarks/scale.py --data DIR --vocabulary FILE --json -o results/scale.json --page docs/scale.md
+    python benchmarks/scale.py --results results/scale.json --page docs/scale.md
 """
 
 from __future__ import annotations
@@ -270,8 +271,8 @@ def page(figures: dict[str, Any], shape: ModelShape) -> str:
         / figures["recipe_batch_tokens"],
         gpu=next(size for size in GPU_GB if size > figures["peak_memory_gb"]["recipe"]),
         gradients=4 * shape.parameters / 1e9,
-        small=figures["small_batch_tokens"],
-        rarer=figures["recipe_batch_tokens"] / figures["small_batch_tokens"],
+        small=SMALL_TEXTS * SMALL_LENGTH,
+        rarer=figures["recipe_batch_tokens"] / (SMALL_TEXTS * SMALL_LENGTH),
         texts=figures["projections"][0]["texts_per_gpu"],
         few=FEW_TEXTS,
         speed=statistics.median(figures["tokens_per_second"]["1"]),
@@ -292,17 +293,7 @@ def page(figures: dict[str, Any], shape: ModelShape) -> str:
     )
 
 
-def main() -> None:
-    parser = make_parser(__doc__)
-    parser.set_defaults(repeats=2)
-    parser.add_argument("--data", required=True, help="a folder with WikiText-103, or part of it")
-    parser.add_argument("--vocabulary", required=True, help="its words with their counts")
-    parser.add_argument("--lines", type=int, default=2, help="of the log, of ten steps each, that count")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--page", type=Path, help="write the page here")
-    arguments = parser.parse_args()
-    recipe = fill(TrainingRecipe, read_recipe("wikitext103", []))
-    shape = recipe.model.shape(VOCABULARY_SIZE)
+def measure_all(arguments: argparse.Namespace, recipe: TrainingRecipe, shape: ModelShape) -> dict[str, Any]:
     per_token = training_flops_per_token(shape, read_counts(Path(arguments.vocabulary), recipe.corpus.special_counts))
     texts, length = recipe.train.batch_size, recipe.train.sequence_length
     projections = [project(shape, per_token, machine, texts, length) for machine in MACHINES]
@@ -313,13 +304,12 @@ def main() -> None:
             found.append(measure(processes, arguments, SMALL_BATCHES, 1 + arguments.lines))
     speeds = {str(processes): [run.tokens_per_second for run in found] for processes, found in runs.items()}
     whole = measure(1, arguments, [], 1)
-    figures = {
+    return {
         "training_flops_per_token": per_token,
         "tokens_per_second": speeds,
         "two_processes_over_one": statistics.median(speeds["2"]) / statistics.median(speeds["1"]),
         "recipe_tokens_per_second": whole.tokens_per_second,
         "recipe_batch_tokens": texts * length,
-        "small_batch_tokens": SMALL_TEXTS * SMALL_LENGTH,
         "dense_update_seconds": dense_update_seconds(shape, arguments.threads),
         "rounds": arguments.repeats,
         "options": " ".join(SMALL_BATCHES),
@@ -329,9 +319,29 @@ def main() -> None:
         },
         "projections": [asdict(projection) for projection in projections],
     }
+
+
+def main() -> None:
+    parser = make_parser(__doc__)
+    parser.set_defaults(repeats=2)
+    parser.add_argument("--data", help="a folder with WikiText-103, or part of it")
+    parser.add_argument("--vocabulary", help="its words with their counts")
+    parser.add_argument("--lines", type=int, default=2, help="of the log, of ten steps each, that count")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--page", type=Path, help="write the page here")
+    parser.add_argument("--results", type=Path, help="of an earlier run: measure nothing, write the page from it")
+    arguments = parser.parse_args()
+    recipe = fill(TrainingRecipe, read_recipe("wikitext103", []))
+    shape = recipe.model.shape(VOCABULARY_SIZE)
+    if arguments.results:
+        figures = json.loads(arguments.results.read_text())
+    elif arguments.data and arguments.vocabulary:
+        figures = measure_all(arguments, recipe, shape)
+        hand_over(figures, arguments)
+    else:
+        parser.error("--data and --vocabulary are needed to measure")
     if arguments.page:
         arguments.page.write_text(page(figures, shape), encoding="utf-8")
-    hand_over(figures, arguments)
 
 
 if __name__ == "__main__":
