@@ -90,6 +90,7 @@ WIKI_MODEL := runs/wt103-learned.safetensors
 WIKI_SPLIT := runs/wt103-split.safetensors
 WIKI_GATES := --recipe fast --set train.steps=150 --set train.batch_size=10 --set train.learning_rate=0.1
 WIKI_RECOVER = $(BIN)/rheostat recover --recipe fast --set train.steps=100 $(WIKI)
+WIKI_GRADED := --set train.graded=0.7 --set graded.ranking=gates-0.7 --set graded.teacher=start --set train.steps=60 --set train.learning_rate=2e-4
 WIKI_POINTS := --knob 1 --knob 0.9 --knob 0.8 --point random-0.7 --point l0-0.7 --knob 0.6 --knob 0.5 --knob 0.4
 # Of what there is by now.
 REPORT = $(BIN)/rheostat report $$(for name in $(REPORTED); do test ! -f results/$$name.json || echo results/$$name.json; done) $$(test ! -f $(LEARNED) || echo --model $(LEARNED)) -o docs/results
@@ -159,6 +160,9 @@ reproduce-wiki: $(VENV)/test.done
 	test -f $(WIKI_MODEL) || $(BIN)/rheostat pack runs/wt103-u4.safetensors --default-ranking gates-0.7 -o $(WIKI_MODEL)
 	$(BIN)/rheostat sweep $(WIKI_MODEL) $(WIKI) --knob 0.7 -o results/wt103.json
 	$(call MEASURED,wt103-bench,$(BIN)/rheostat bench $(WIKI_MODEL) $(WIKI) --meter auto $(WIKI_POINTS))
+	$(call TRAINED,runs/wt103-graded,wikitext103-fast --from $(WIKI_MODEL) $(WIKI) $(WIKI_GRADED))
+	cmp -s runs/wt103-graded/model.safetensors runs/wt103-graded.safetensors || { rm -f results/wt103-graded.json; cp runs/wt103-graded/model.safetensors runs/wt103-graded.safetensors; }
+	$(BIN)/rheostat sweep runs/wt103-graded.safetensors $(WIKI) --criterion graded --knob 0.7 --split test -o results/wt103-graded.json
 	test -f runs/wt103-learned-split.safetensors || $(BIN)/rheostat resplit $(WIKI_MODEL) $(WIKI) -o runs/wt103-learned-split.safetensors
 	$(call MEASURED,wt103-split-bench,$(BIN)/rheostat bench runs/wt103-learned-split.safetensors $(WIKI) --meter auto $(WIKI_POINTS))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +139,15 @@ def output_layer_rows(figures: dict[str, Any]) -> Iterator[Row]:
     yield "its first suggestion, from process start", f"{figures['first_suggestion_s']:.1f} s", ""
 
 
-def resplit_rows(figures: dict[str, Any]) -> Iterator[Row]:
-    for row in figures["rows"]:
-        what = f"that model after `rheostat resplit`, {row['split']} text: perplexity; R@3"
-        yield what, f"{row['perplexity']:.1f}; {row['recall_at_3']:.1%}", ""
+def quality_rows(model: str) -> Callable[[dict[str, Any]], Iterator[Row]]:
+    """Of a sweep: what became of that model."""
+
+    def rows(figures: dict[str, Any]) -> Iterator[Row]:
+        for row in figures["rows"]:
+            what = f"{model}, at {row['knob']:.0%}, {row['split']} text: perplexity; R@3"
+            yield what, f"{row['perplexity']:.1f}; {row['recall_at_3']:.1%}", ""
+
+    return rows
 
 
 def scale_rows(figures: dict[str, Any]) -> Iterator[Row]:
@@ -161,7 +166,8 @@ FILES = {
     "ptb-fast.json": curve_rows,
     "wikitext2-smoke.json": curve_rows,
     "wt103-training.json": curve_rows,
-    "wt103-split.json": resplit_rows,
+    "wt103-split.json": quality_rows("that model after `rheostat resplit`"),
+    "wt103-graded.json": quality_rows("that model after a short graded training"),
     "scale.json": scale_rows,
 }
 
