@@ -83,7 +83,7 @@ BESIDE := --beside runs/ptb-awd-lstm.safetensors --beside runs/ptb-skip-lstm.saf
 POINTS := --knob 1 --point taylor-searched-0.8 --point taylor-searched-0.6 --point l0-0.8 --point l0-0.7 --point l0-0.6 --point l0-0.5
 TRACES := tests/data/traces
 DAYS := ordinary-day busy-device flapping-battery
-REPORTED := ptb ptb-learned ptb-graded ptb-dense-60 ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram wt103 wt103-bench wt103-split-bench chat chat-ngram $(DAYS:%=govern-%)
+REPORTED := ptb ptb-learned ptb-graded ptb-dense-60 ptb-bench ptb-learned-bench ptb-graded-bench ptb-ngram wt103 wt103-graded wt103-bench wt103-split-bench chat chat-ngram $(DAYS:%=govern-%)
 # WikiText-103: the full vocabulary and the paper's shape, trained for two hours on two cores.
 WIKI := --data $(DATA)/wikitext-103-part
 WIKI_MODEL := runs/wt103-learned.safetensors
