@@ -169,7 +169,7 @@ reproduce-wiki: $(VENV)/test.done
 # The bundled model, measured as it is shipped: sweep and card are of the very file that goes into the package.
 CHAT_KNOBS := 0.9 0.8 0.7 0.6 0.5 0.4 0.3 0.2 0.15
 CHAT_PACKED := runs/packed/chat.safetensors
-CHAT_MODEL := src/rheostat/models/chat.safetensors
+CHAT_MODEL := src/rheostat/bundled/chat.safetensors
 model: $(VENV)/test.done
 	mkdir -p $(dir $(CHAT_PACKED))
 	$(call TRAINED,runs/chat,chat)

@@ -1,6 +1,6 @@
 """The figures of the bundled model's card, from its file and from results files: nothing on the card is typed.
 
-python benchmarks/card.py src/rheostat/models/chat.safetensors results/chat.json [results of baselines …]
+python benchmarks/card.py src/rheostat/bundled/chat.safetensors results/chat.json [results of baselines …]
 
 Replaces what stands between the two marks of the card beside the model file. Baselines are n-grams of the same text,
 whose rows are set below the model's.
@@ -12,9 +12,9 @@ import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rheostat.benchmark.document import Table, rows, table_markdown
-from rheostat.benchmark.results import NGramResults, SweepResults, read_all
-from rheostat.model_file import ModelFile, open_model
+from rheostat.measure.results import NGramResults, SweepResults, read_all
+from rheostat.model.file import ModelFile, open_model
+from rheostat.report.document import Table, rows, table_markdown
 
 BEGIN, END = "<!-- figures: written by benchmarks/card.py -->", "<!-- end of figures -->"
 

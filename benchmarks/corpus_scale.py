@@ -123,7 +123,7 @@ def zipf_text(lines: int, seed: int) -> Iterator[bytes]:
 
 def encode(folder: Path, tokens: int, started: float) -> dict[str, Any]:
     """The first start: count, build the vocabulary, fill the cache."""
-    from rheostat.corpus import CorpusConfig, load_corpus
+    from rheostat.text.corpus import CorpusConfig, load_corpus
 
     corpus = load_corpus(folder, CorpusConfig("wikitext"), cache_directory=folder / "cache")
     return {
@@ -138,7 +138,7 @@ def open_and_take_batches(folder: Path, tokens: int, started: float) -> dict[str
     """Every later start: open the cache, take batches."""
     import numpy as np
 
-    from rheostat.corpus import CorpusConfig, load_corpus
+    from rheostat.text.corpus import CorpusConfig, load_corpus
 
     ids = load_corpus(folder, CorpusConfig("wikitext"), cache_directory=folder / "cache").splits["train"].ids
     columns = len(ids) // BATCH_SIZE

@@ -14,8 +14,8 @@ import safetensors
 import torch
 
 from measuring import hand_over, interleaved_seconds, make_parser
-from rheostat.model_file import open_model
-from rheostat.operating_point import full_point
+from rheostat.model.file import open_model
+from rheostat.model.operating_point import full_point
 from rheostat.training.evaluation import STRETCH, PointEvaluator, evaluate
 from rheostat.training.machine import keep_freed_memory
 

@@ -32,7 +32,7 @@ import psutil
 
 from measuring import hand_over, make_parser
 from rheostat.runtime.predictor import Predictor
-from rheostat.vocabulary import Vocabulary
+from rheostat.text.vocabulary import Vocabulary
 
 KNOBS = (1.0, 0.6, 0.3)
 WORDS_OF_A_TEXT = 12

@@ -17,16 +17,16 @@ import numpy as np
 import torch
 
 from measuring import hand_over, interleaved_seconds, make_parser
-from rheostat.model_file import open_model, write_model
-from rheostat.operating_point import Ranking, select
+from rheostat.model.file import open_model, write_model
+from rheostat.model.operating_point import Ranking, select
 from rheostat.pruning.l0 import GateConfig, GateTraining
 from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
+from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary
 from rheostat.training.configuration import ModelConfig
 from rheostat.training.graded import GradedConfig, GradedTraining
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory
 from rheostat.training.task import WeightTraining
-from rheostat.vocabulary import END, UNKNOWN, Vocabulary
 from training import VOCABULARY, Step, make_ids, make_step, read_fast_recipe
 
 KNOB = 0.8

@@ -28,16 +28,16 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from measuring import hand_over, make_parser
-from rheostat.corpus import CorpusConfig, load_split
-from rheostat.knob import choose
-from rheostat.model_file import ModelFile, open_model
-from rheostat.operating_point import cut
-from rheostat.runtime.completion import Completion
-from rheostat.runtime.engine import Engine, Session
-from rheostat.runtime.graph import build_graph, state_sizes
-from rheostat.runtime.operators import IR_VERSION, OPSET
-from rheostat.runtime.quantization import Precision, prepare
-from rheostat.shape import ModelShape
+from rheostat.model.file import ModelFile, open_model
+from rheostat.model.knob import choose
+from rheostat.model.operating_point import cut
+from rheostat.model.shape import ModelShape
+from rheostat.runtime.onnx.graph import build_graph, state_sizes
+from rheostat.runtime.onnx.operators import IR_VERSION, OPSET
+from rheostat.runtime.onnx.quantization import Precision, prepare
+from rheostat.runtime.onnx.session import Engine, Session
+from rheostat.text.corpus import CorpusConfig, load_split
+from rheostat.words.completion import Completion
 from runtime import measure_processes
 
 K = 3

@@ -27,12 +27,12 @@ import numpy as np
 import psutil
 
 from measuring import hand_over, interleaved, interleaved_seconds, make_parser
-from rheostat.knob import choose
-from rheostat.model_file import ModelFile, open_model, repack
-from rheostat.operating_point import Ranking, cut
-from rheostat.runtime.engine import Engine
+from rheostat.model.file import ModelFile, open_model, repack
+from rheostat.model.knob import choose
+from rheostat.model.operating_point import Ranking, cut
+from rheostat.runtime.onnx.quantization import Precision, prepare
+from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.predictor import Predictor
-from rheostat.runtime.quantization import Precision, prepare
 
 KNOBS = [round(0.1 * tenth, 1) for tenth in range(1, 11)]
 QUERIES = 20  # a turn of the interleaving

@@ -28,8 +28,8 @@ import psutil
 import torch
 
 from measuring import hand_over, make_parser
+from rheostat.model.shape import ModelShape
 from rheostat.recipe import fill, read_recipe
-from rheostat.shape import ModelShape
 from rheostat.training.configuration import TrainingRecipe
 
 TRAINING_TOKENS = 103_227_021  # of WikiText-103

@@ -24,8 +24,8 @@ import numpy as np
 import torch
 
 from measuring import hand_over, interleaved_seconds, make_parser
+from rheostat.model.shape import ModelShape
 from rheostat.recipe import fill, read_recipe
-from rheostat.shape import ModelShape
 from rheostat.training.configuration import ModelConfig, TrainingRecipe
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory, usable_precision

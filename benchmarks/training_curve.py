@@ -10,10 +10,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rheostat.corpus import CorpusConfig, load_split
-from rheostat.model_file import open_model
-from rheostat.operating_point import full_point
+from rheostat.model.file import open_model
+from rheostat.model.operating_point import full_point
 from rheostat.provenance import provenance
+from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.machine import keep_freed_memory
 from rheostat.training.run_folder import RunFolder

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 import rheostat
 from models import GOLDEN
-from rheostat.model_file import write_model
-from rheostat.operating_point import OperatingPoint, Ranking, Update
+from rheostat.model.file import write_model
+from rheostat.model.operating_point import OperatingPoint, Ranking, Update
+from rheostat.model.shape import ModelShape
+from rheostat.runtime.onnx.quantization import PRECISIONS, Precision
 from rheostat.runtime.predictor import Predictor
-from rheostat.runtime.quantization import PRECISIONS, Precision
-from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary
 
 RECORDED = GOLDEN / "answers.json"
 

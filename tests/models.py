@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rheostat.model_file import Precision, write_model
-from rheostat.operating_point import OperatingPoint, Ranking, Update
-from rheostat.shape import Cell, ModelShape
-from rheostat.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.model.file import Precision, write_model
+from rheostat.model.operating_point import OperatingPoint, Ranking, Update
+from rheostat.model.shape import Cell, ModelShape
+from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "data"

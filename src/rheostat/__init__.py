@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from rheostat.errors import RheostatError, RheostatWarning
 
 if TYPE_CHECKING:
-    from rheostat.operating_point import OperatingPoint
-    from rheostat.runtime.battery import Battery
-    from rheostat.runtime.governor import Governor
-    from rheostat.runtime.policy import Policy
+    from rheostat.governor.battery import Battery
+    from rheostat.governor.governor import Governor
+    from rheostat.governor.policy import Policy
+    from rheostat.model.operating_point import OperatingPoint
     from rheostat.runtime.predictor import Predictor, load
-    from rheostat.runtime.user_words import UserWords
-    from rheostat.runtime.writing import Suggestion
+    from rheostat.words.user_words import UserWords
+    from rheostat.words.writing import Suggestion
 
 __version__ = "0.1.0.dev0"
 
@@ -41,13 +41,13 @@ __all__ = [
 ]
 
 _WHERE = {
-    "Battery": "rheostat.runtime.battery",
-    "Governor": "rheostat.runtime.governor",
-    "OperatingPoint": "rheostat.operating_point",
-    "Policy": "rheostat.runtime.policy",
+    "Battery": "rheostat.governor.battery",
+    "Governor": "rheostat.governor.governor",
+    "OperatingPoint": "rheostat.model.operating_point",
+    "Policy": "rheostat.governor.policy",
     "Predictor": "rheostat.runtime.predictor",
-    "Suggestion": "rheostat.runtime.writing",
-    "UserWords": "rheostat.runtime.user_words",
+    "Suggestion": "rheostat.words.writing",
+    "UserWords": "rheostat.words.user_words",
     "load": "rheostat.runtime.predictor",
 }
 

@@ -12,9 +12,9 @@ import urllib.request
 from pathlib import Path
 
 from models import make_ranking, make_weights
-from rheostat.model_file import write_model
-from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.model.file import write_model
+from rheostat.model.shape import ModelShape
+from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary
 
 TEXT = """
     <num> , . ? ! i you he she we they the a an and or but not no yes is are am was were be been have has had do does

@@ -1,4 +1,4 @@
-"""Writes writing_cases.json: texts, and what rheostat.runtime.writing makes of them.
+"""Writes writing_cases.json: texts, and what rheostat.words.writing makes of them.
 
     python tests/browser/make_writing_cases.py
 
@@ -15,8 +15,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rheostat.runtime.writing import at_sentence_start, compose, split_typed
-from rheostat.vocabulary import tokenize
+from rheostat.text.vocabulary import tokenize
+from rheostat.words.writing import at_sentence_start, compose, split_typed
 
 PATH = Path(__file__).with_name("writing_cases.json")
 END = 24  # characters

@@ -32,8 +32,8 @@ from answers import (
     questions,
     write_everything,
 )
+from rheostat.runtime.onnx.quantization import Precision
 from rheostat.runtime.predictor import Predictor
-from rheostat.runtime.quantization import Precision
 
 LARGEST_SEARCH = 500  # texts
 

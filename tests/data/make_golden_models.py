@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parent
 sys.path.append(str(FOLDER.parent))
 
 from models import make_golden  # noqa: E402
-from rheostat.model_file import PRECISIONS  # noqa: E402
+from rheostat.model.file import PRECISIONS  # noqa: E402
 
 for precision in PRECISIONS:
     make_golden(FOLDER / f"golden-{precision}.safetensors", precision)

@@ -14,11 +14,11 @@ from conftest import rheostat  # noqa: E402
 
 from models import TINY, write_tiny  # noqa: E402
 from rheostat.errors import OperatingPointError  # noqa: E402
-from rheostat.operating_point import cut, select  # noqa: E402
+from rheostat.model.operating_point import cut, select  # noqa: E402
+from rheostat.model.shape import ModelShape  # noqa: E402
 from rheostat.pruning import criteria  # noqa: E402
 from rheostat.pruning.allocation import search_allocation  # noqa: E402
 from rheostat.pruning.criteria import CRITERIA, Subject, criterion, rank  # noqa: E402
-from rheostat.shape import ModelShape  # noqa: E402
 from rheostat.training.evaluation import evaluate  # noqa: E402
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 

@@ -13,8 +13,8 @@ from conftest import rheostat  # noqa: E402
 
 from models import TINY, make_weights, write_tiny  # noqa: E402
 from rheostat.errors import OperatingPointError, RecipeError  # noqa: E402
-from rheostat.model_file import open_model  # noqa: E402
-from rheostat.operating_point import cut, full_point, reorder, select  # noqa: E402
+from rheostat.model.file import open_model  # noqa: E402
+from rheostat.model.operating_point import cut, full_point, reorder, select  # noqa: E402
 from rheostat.training.evaluation import evaluate  # noqa: E402
 from rheostat.training.graded import (  # noqa: E402
     GradedConfig,

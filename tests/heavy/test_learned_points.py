@@ -20,14 +20,14 @@ torch = pytest.importorskip("torch")
 from conftest import make_older, rheostat, stop_at  # noqa: E402
 
 from rheostat.errors import CheckpointError, OperatingPointError  # noqa: E402
-from rheostat.knob import choose  # noqa: E402
-from rheostat.model_file import ModelFile, open_model, write_model  # noqa: E402
-from rheostat.operating_point import OperatingPoint  # noqa: E402
+from rheostat.model.file import ModelFile, open_model, write_model  # noqa: E402
+from rheostat.model.knob import choose  # noqa: E402
+from rheostat.model.operating_point import OperatingPoint  # noqa: E402
+from rheostat.model.shape import ModelShape  # noqa: E402
 from rheostat.pruning import l0  # noqa: E402
 from rheostat.pruning import run as pruning_run  # noqa: E402
 from rheostat.pruning.recovery import UpdateConfig, UpdateLoss  # noqa: E402
 from rheostat.pruning.run import Texts, learn_gates, recover  # noqa: E402
-from rheostat.shape import ModelShape  # noqa: E402
 from rheostat.training.language_model import Adjustment, LanguageModel  # noqa: E402
 from rheostat.training.qrnn import LowRank  # noqa: E402
 from rheostat.training.regularization import RegularizationConfig  # noqa: E402

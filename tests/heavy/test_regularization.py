@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rheostat.shape import ModelShape  # noqa: E402
+from rheostat.model.shape import ModelShape  # noqa: E402
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 from rheostat.training.regularization import (  # noqa: E402
     RegularizationConfig,

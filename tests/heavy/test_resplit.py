@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 from models import make_point, make_ranking, make_vocabulary, make_weights
 from rheostat.cli import app
 from rheostat.errors import OperatingPointError
-from rheostat.knob import choose
-from rheostat.model_file import open_model, repack, write_model
-from rheostat.operating_point import full_point
+from rheostat.model.clusters import split_places
+from rheostat.model.file import open_model, repack, write_model
+from rheostat.model.knob import choose
+from rheostat.model.operating_point import full_point
+from rheostat.model.shape import ModelShape
 from rheostat.pruning.resplit import NewClusters, find_clusters, fit_clusters, store, stretches, take_sample
-from rheostat.shape import ModelShape
-from rheostat.splits import split_places
 from rheostat.training.evaluation import PointEvaluator
 
 SHAPE = ModelShape(60, 12, (8, 12), (2, 1), (20, 40))

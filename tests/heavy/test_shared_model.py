@@ -11,9 +11,9 @@ from models import shared_model
 
 pytest.importorskip("torch")
 
-from rheostat.corpus import encode_split, find_split
-from rheostat.model_file import open_model
-from rheostat.operating_point import full_point
+from rheostat.model.file import open_model
+from rheostat.model.operating_point import full_point
+from rheostat.text.corpus import encode_split, find_split
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.machine import keep_freed_memory
 

@@ -21,7 +21,7 @@ from conftest import make_older, rheostat, stop_at
 from models import TINY, make_weights, write_tiny
 from rheostat.cli import main
 from rheostat.errors import CheckpointError, RheostatError
-from rheostat.model_file import open_model
+from rheostat.model.file import open_model
 
 TRAIN = [sys.executable, "-m", "rheostat", "train"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}

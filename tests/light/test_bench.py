@@ -16,22 +16,22 @@ import pytest
 from typer.testing import CliRunner
 
 from models import TINY, make_weights, write_tiny, write_words
-from rheostat.benchmark import latency, machine
-from rheostat.benchmark.latency import BenchConfig, Position, Typist, bench, median_interval, r_squared, turn_sizes
-from rheostat.benchmark.machine import parse_cpus, pinned, read_conditions, was_throttled
-from rheostat.benchmark.memory import resident_memory
-from rheostat.benchmark.meters import EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
-from rheostat.benchmark.meters.counter import CounterMeter
-from rheostat.benchmark.meters.meter import Clock
-from rheostat.benchmark.results import write_results
-from rheostat.benchmark.texts import MESSAGE, Text, messages, read_text
 from rheostat.cli import app
 from rheostat.errors import CorpusError, OperatingPointError, RheostatError
-from rheostat.runtime.engine import Engine
+from rheostat.measure import latency, machine
+from rheostat.measure.latency import BenchConfig, Position, Typist, bench, median_interval, r_squared, turn_sizes
+from rheostat.measure.machine import parse_cpus, pinned, read_conditions, was_throttled
+from rheostat.measure.memory import resident_memory
+from rheostat.measure.meters import EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
+from rheostat.measure.meters.counter import CounterMeter
+from rheostat.measure.meters.meter import Clock
+from rheostat.measure.results import write_results
+from rheostat.measure.texts import MESSAGE, Text, messages, read_text
+from rheostat.model.shape import Cell, ModelShape
+from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.predictor import Predictor
-from rheostat.runtime.writing import context_words
-from rheostat.shape import Cell, ModelShape
-from rheostat.vocabulary import END, UNKNOWN, Tokenizer
+from rheostat.text.vocabulary import END, UNKNOWN, Tokenizer
+from rheostat.words.writing import context_words
 
 WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees", "we", "to", "a", "and")
 SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from models import JsonObject, parts_of, rewrite, write_parts, write_raw, write_tiny
-from rheostat import container
 from rheostat.errors import ModelFileError
-from rheostat.model_file import open_model
-from rheostat.vocabulary import Vocabulary
+from rheostat.model import container
+from rheostat.model.file import open_model
+from rheostat.text.vocabulary import Vocabulary
 
 
 def change_values(name: str, value: bytes) -> Callable[[Path], None]:

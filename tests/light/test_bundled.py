@@ -14,14 +14,14 @@ from typer.testing import CliRunner
 import rheostat
 from models import ROOT, write_tiny
 from rheostat import bundled
-from rheostat.benchmark.demo import KNOBS
 from rheostat.bundled import DEFAULT_MODEL, FOLDER, HELD_OUT_TEXT, model_path
 from rheostat.cli import app
-from rheostat.corpus import CorpusConfig, locate_splits
 from rheostat.errors import ModelFileError
-from rheostat.knob import can_serve
-from rheostat.model_file import open_model
-from rheostat.runtime.hidden_words import read_hidden_words
+from rheostat.model.file import open_model
+from rheostat.model.knob import can_serve
+from rheostat.report.demo import KNOBS
+from rheostat.text.corpus import CorpusConfig, locate_splits
+from rheostat.words.hidden_words import read_hidden_words
 
 LARGEST_BYTES = 10_000_000
 
@@ -135,4 +135,4 @@ def test_the_wheel_holds_what_is_bundled(tmp_path: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     expected = {path.name for path in FOLDER.iterdir() if path.is_file()}
     assert {"chat.md", "chat-test.txt", "hidden-words.txt", "__init__.py"} <= expected
-    assert {f"rheostat/models/{name}" for name in expected} <= names
+    assert {f"rheostat/bundled/{name}" for name in expected} <= names

@@ -9,11 +9,11 @@ import pytest
 
 from models import write_tiny
 from results_files import FLOPS, JsonObject, bench_row, full, ranked, recovered, row, write_bench, write_sweep
-from rheostat.benchmark.claims import Fact, Judgement, claims_table, judge, judge_all, verdict_of
-from rheostat.benchmark.evidence import Evidence, gather
-from rheostat.benchmark.kept_filters import KeptFilters, read_kept_filters
-from rheostat.benchmark.published import Picture, load_published
-from rheostat.benchmark.results import read_all
+from rheostat.measure.results import read_all
+from rheostat.report.claims import Fact, Judgement, claims_table, judge, judge_all, verdict_of
+from rheostat.report.evidence import Evidence, gather
+from rheostat.report.kept_filters import KeptFilters, read_kept_filters
+from rheostat.report.published import Picture, load_published
 
 Judged = Callable[..., Judgement]
 

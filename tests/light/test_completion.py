@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import shared_model
-from rheostat.model_file import open_model
-from rheostat.runtime.completion import Completion
-from rheostat.runtime.writing import attaches, matching_form
-from rheostat.vocabulary import END, NUMBER, UNKNOWN, Vocabulary, tokenize
+from rheostat.model.file import open_model
+from rheostat.text.vocabulary import END, NUMBER, UNKNOWN, Vocabulary, tokenize
+from rheostat.words.completion import Completion
+from rheostat.words.writing import attaches, matching_form
 
 unhurried = settings(deadline=None)
 WORDS = st.text(st.sampled_from("abAB'’éÉßσςİ1-.@\\"), min_size=1, max_size=4)

@@ -17,9 +17,10 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from corpora import data_folder
-from rheostat import chat, token_cache
-from rheostat import corpus as corpus_module
-from rheostat.corpus import (
+from rheostat.errors import CorpusError, MissingExtraError
+from rheostat.text import chat, token_cache
+from rheostat.text import corpus as corpus_module
+from rheostat.text.corpus import (
     CorpusConfig,
     build_vocabulary,
     count_words,
@@ -33,8 +34,7 @@ from rheostat.corpus import (
     read_vocabulary_with_counts,
     split_conversations,
 )
-from rheostat.errors import CorpusError, MissingExtraError
-from rheostat.vocabulary import END, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary, split_corpus_line
+from rheostat.text.vocabulary import END, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary, split_corpus_line
 
 needs_chat = pytest.mark.skipif(
     importlib.util.find_spec("chitchat_dataset") is None,
@@ -506,7 +506,7 @@ def test_different_texts_vocabularies_and_tokenizers_do_not_mix(tmp_path: Path, 
 def test_two_processes_at_once_are_fine(tmp_path: Path, cache: Path) -> None:
     folder = three_texts(tmp_path / "text", "a b c d\n" * 20_000)
     program = (
-        "import sys; from pathlib import Path; from rheostat.corpus import *\n"
+        "import sys; from pathlib import Path; from rheostat.text.corpus import *\n"
         "corpus = load_corpus(Path(sys.argv[1]), CorpusConfig('ptb'), cache_directory=Path(sys.argv[2]))\n"
         "print(corpus.splits['train'].tokens, int(corpus.splits['train'].ids.sum()))"
     )

@@ -11,14 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 from models import make_ranking, write_words
-from rheostat.benchmark import demo as demo_module
-from rheostat.benchmark.demo import STARTS
-from rheostat.benchmark.results import read_all
 from rheostat.cli import app
 from rheostat.errors import OperatingPointError
-from rheostat.operating_point import select
-from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN
+from rheostat.measure.results import read_all
+from rheostat.model.operating_point import select
+from rheostat.model.shape import ModelShape
+from rheostat.report import demo as demo_module
+from rheostat.report.demo import STARTS
+from rheostat.text.vocabulary import END, UNKNOWN
 
 WORDS = (UNKNOWN, END, "how", "are", "you", "what", "do", "think", "i", "would", "like", "to", "go", "home", "now")
 SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))

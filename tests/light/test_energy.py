@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rheostat.benchmark.meters import (
+from rheostat.measure.meters import (
     EnergyPerQuery,
     Estimate,
     MeterError,
@@ -20,12 +20,12 @@ from rheostat.benchmark.meters import (
     measure_energies,
     measure_energy,
 )
-from rheostat.benchmark.meters.counter import CounterMeter
-from rheostat.benchmark.meters.energy import expected_seconds
-from rheostat.benchmark.meters.meter import Clock, Meter, Recording
-from rheostat.benchmark.meters.series import EnergySeries, PowerSeries, Reading
-from rheostat.benchmark.meters.student import confidence_interval, quantile
-from rheostat.benchmark.meters.trace import TraceMeter, read_trace
+from rheostat.measure.meters.counter import CounterMeter
+from rheostat.measure.meters.energy import expected_seconds
+from rheostat.measure.meters.meter import Clock, Meter, Recording
+from rheostat.measure.meters.series import EnergySeries, PowerSeries, Reading
+from rheostat.measure.meters.student import confidence_interval, quantile
+from rheostat.measure.meters.trace import TraceMeter, read_trace
 
 POWER = Path(__file__).parents[1] / "data" / "power"
 # 2 W for 10.3 s, 5 W until 25.8 s, then 2.4 W, up and down by 0.01; ten readings a second from a second before

@@ -17,13 +17,13 @@ from typer.testing import CliRunner
 from models import TINY, write_tiny, write_words
 from rheostat.cli.export import export as export_command
 from rheostat.errors import PrecisionError, RheostatError
-from rheostat.model_file import open_model
-from rheostat.operating_point import cut, full_point
-from rheostat.runtime.engine import Engine
-from rheostat.runtime.export import ExportError, export
+from rheostat.model.file import open_model
+from rheostat.model.operating_point import cut, full_point
+from rheostat.model.shape import Cell, ModelShape
+from rheostat.runtime.onnx.export import ExportError, export
+from rheostat.runtime.onnx.quantization import Precision, prepare
+from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.predictor import Predictor
-from rheostat.runtime.quantization import Precision, prepare
-from rheostat.shape import Cell, ModelShape
 
 ROOT = Path(__file__).parents[2]
 IDS = [1, 4, 2, 7, 7, 3, 0, 5]
@@ -217,7 +217,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_graph_too_large_for_one_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rheostat.runtime.export.LARGEST_GRAPH", 100)
+    monkeypatch.setattr("rheostat.runtime.onnx.export.LARGEST_GRAPH", 100)
     with pytest.raises(ExportError, match=r"step\.onnx would have"):
         export_tiny(tmp_path)
     assert not (tmp_path / "out").exists()
@@ -232,7 +232,7 @@ def test_a_failed_export_leaves_the_earlier_one_and_nothing_else(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rheostat.runtime.export._write_words", fail)
+    monkeypatch.setattr("rheostat.runtime.onnx.export._write_words", fail)
     with pytest.raises(ExportError, match="No space left on device"):
         export_tiny(tmp_path, precision="fp32")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before

@@ -13,7 +13,7 @@ from models import GOLDEN, TINY, write_tiny
 from results_files import full, row, write_sweep
 from rheostat.cli.files import inspect, pack
 from rheostat.errors import ModelFileError
-from rheostat.model_file import open_model
+from rheostat.model.file import open_model
 
 app = typer.Typer()
 app.command()(inspect)

@@ -11,11 +11,11 @@ import typer
 from typer.testing import CliRunner
 
 from models import GOLDEN
-from rheostat.benchmark.published import load_published
 from rheostat.cli.govern import govern
 from rheostat.errors import RheostatError
-from rheostat.knob import choose
-from rheostat.model_file import open_model
+from rheostat.model.file import open_model
+from rheostat.model.knob import choose
+from rheostat.report.published import load_published
 
 DAY = str(Path(__file__).parents[1] / "data" / "traces" / "ordinary-day.csv")
 MODEL = GOLDEN / "golden-float32.safetensors"

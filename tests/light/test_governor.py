@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rheostat.errors import RecipeError, RheostatError, RheostatWarning
-from rheostat.runtime.battery import PLUGGED_IN, Battery, psutil_battery
-from rheostat.runtime.decision import MOST_DOUBLINGS, Decision, Situation, decide
-from rheostat.runtime.governor import Governor, LatencyWindow, percentile_95
-from rheostat.runtime.policy import Policy, Step, policy_names, read_policy
-from rheostat.runtime.replay import Comparison, FullCost, compare
-from rheostat.runtime.trace import read_trace
+from rheostat.governor.battery import PLUGGED_IN, Battery, psutil_battery
+from rheostat.governor.decision import MOST_DOUBLINGS, Decision, Situation, decide
+from rheostat.governor.governor import Governor, LatencyWindow, percentile_95
+from rheostat.governor.policy import Policy, Step, policy_names, read_policy
+from rheostat.governor.replay import Comparison, FullCost, compare
+from rheostat.governor.trace import read_trace
 
 TRACES = Path(__file__).parents[1] / "data" / "traces"
 PAGE = Path(__file__).parents[2] / "docs" / "governor.md"

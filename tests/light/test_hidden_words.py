@@ -12,9 +12,9 @@ from models import write_words
 from rheostat.bundled import HIDDEN_WORDS
 from rheostat.cli import app
 from rheostat.errors import UserWordsError
-from rheostat.runtime.hidden_words import read_hidden_words
-from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN
+from rheostat.model.shape import ModelShape
+from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.words.hidden_words import read_hidden_words
 
 WORDS = (UNKNOWN, END, "the", "crap", "crane", "crab")
 SHAPE = ModelShape(len(WORDS), 4, (8, 4), (2, 1))

@@ -28,9 +28,9 @@ from rheostat.keyboard.facts import Energy
 from rheostat.keyboard.positions import HISTORY_BYTES, Positions
 from rheostat.keyboard.protection import Hosts
 from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, STATIC, Service, make_app, open_service, serve
-from rheostat.model_file import write_model
+from rheostat.model.file import write_model
+from rheostat.model.shape import ModelShape
 from rheostat.runtime.predictor import Predictor
-from rheostat.shape import ModelShape
 
 HOST = "127.0.0.1:8017"
 SHAPE = ModelShape(60, 8, (24, 8), (2, 1))

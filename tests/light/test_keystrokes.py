@@ -9,14 +9,14 @@ import pytest
 from typer.testing import CliRunner
 
 from models import write_tiny, write_words
-from rheostat.benchmark.keystrokes import keystroke_savings, offered
-from rheostat.benchmark.texts import Text, read_text
 from rheostat.cli import app
 from rheostat.errors import OperatingPointError
+from rheostat.measure.keystrokes import keystroke_savings, offered
+from rheostat.measure.texts import Text, read_text
 from rheostat.metrics import KeystrokeCount, simulate
+from rheostat.model.shape import ModelShape
 from rheostat.runtime.predictor import Predictor
-from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END, UNKNOWN
 
 WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees", "don't")
 SHAPE = ModelShape(len(WORDS), 8, (16, 8), (2, 1))

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 import rheostat
 from models import make_ranking, make_weights, write_words
-from rheostat.runtime.engine import Engine, Session
-from rheostat.runtime.graph import build_graph
-from rheostat.runtime.quantization import PRECISIONS, Precision, prepare
-from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN
+from rheostat.model.shape import ModelShape
+from rheostat.runtime.onnx.graph import build_graph
+from rheostat.runtime.onnx.quantization import PRECISIONS, Precision, prepare
+from rheostat.runtime.onnx.session import Engine, Session
+from rheostat.text.vocabulary import END, UNKNOWN
 
 TAILS = {1: (7,), 2: (5, 12), 3: (6, 8, 21)}
 FEATURES = 6

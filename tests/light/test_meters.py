@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rheostat.benchmark.meters import (
+from rheostat.measure.meters import (
     EnergyPerQuery,
     Estimate,
     MeterError,
@@ -28,15 +28,15 @@ from rheostat.benchmark.meters import (
     find_meter,
     measure_energy,
 )
-from rheostat.benchmark.meters.battery import BatteryMeter
-from rheostat.benchmark.meters.hwmon import HwmonMeter
-from rheostat.benchmark.meters.meter import Clock
-from rheostat.benchmark.meters.pmic import PmicMeter, parse_rails
-from rheostat.benchmark.meters.rapl import RaplMeter
-from rheostat.benchmark.meters.sampler import SamplerMeter
-from rheostat.benchmark.meters.trace import TraceMeter
-from rheostat.benchmark.meters.watts_up import WattsUpMeter, parse_record
-from rheostat.benchmark.meters.zeus_monitor import PROCESSOR, ZeusMeter
+from rheostat.measure.meters.battery import BatteryMeter
+from rheostat.measure.meters.hwmon import HwmonMeter
+from rheostat.measure.meters.meter import Clock
+from rheostat.measure.meters.pmic import PmicMeter, parse_rails
+from rheostat.measure.meters.rapl import RaplMeter
+from rheostat.measure.meters.sampler import SamplerMeter
+from rheostat.measure.meters.trace import TraceMeter
+from rheostat.measure.meters.watts_up import WattsUpMeter, parse_record
+from rheostat.measure.meters.zeus_monitor import PROCESSOR, ZeusMeter
 
 DATA = Path(__file__).parents[1] / "data" / "power"
 IDLE_W, BUSY_W = 2.0, 5.0

@@ -30,12 +30,12 @@ from models import (
     write_parts,
     write_tiny,
 )
-from rheostat import container
 from rheostat.errors import ModelFileError, OperatingPointError
-from rheostat.model_file import PRECISIONS, Precision, open_model, repack, write_model
-from rheostat.operating_point import Ranking, cut, full_point
-from rheostat.precision import LARGEST_SCALE, all_finite, dequantize, quantize, widen
-from rheostat.shape import Cell, ModelShape
+from rheostat.model import container
+from rheostat.model.file import PRECISIONS, Precision, open_model, repack, write_model
+from rheostat.model.operating_point import Ranking, cut, full_point
+from rheostat.model.precision import LARGEST_SCALE, all_finite, dequantize, quantize, widen
+from rheostat.model.shape import Cell, ModelShape
 
 
 @pytest.fixture
@@ -339,7 +339,7 @@ def test_opening_reads_no_weights() -> None:
     path = shared_model()
     script = f"""
 import psutil
-from rheostat.model_file import open_model
+from rheostat.model.file import open_model
 open_model({str(GOLDEN / "golden-float16.safetensors")!r}).summary()
 resident = lambda: psutil.Process().memory_info().rss
 before = resident()

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from results_files import full, write_sweep
-from rheostat.benchmark.cost_figures import draw_costs, largest_shown
-from rheostat.benchmark.evidence import gather
-from rheostat.benchmark.latency import BenchConfig, Queries, measure_latencies
-from rheostat.benchmark.ngram import FALLBACK_DISCOUNTS, NGramModel, discounts, estimate
-from rheostat.benchmark.ngram_baseline import NGramConfig, NGramPredictor, evaluate, kenlm_perplexity, measure
-from rheostat.benchmark.paper_tables import paper_table
-from rheostat.benchmark.published import load_published
-from rheostat.benchmark.report import build_report
-from rheostat.benchmark.results import read_all, write_results
-from rheostat.benchmark.texts import read_text
 from rheostat.cli import app
-from rheostat.corpus import Corpus, CorpusConfig, load_corpus
 from rheostat.errors import CorpusError, RheostatError
+from rheostat.measure.latency import BenchConfig, Queries, measure_latencies
+from rheostat.measure.ngram import FALLBACK_DISCOUNTS, NGramModel, discounts, estimate
+from rheostat.measure.ngram_baseline import NGramConfig, NGramPredictor, evaluate, kenlm_perplexity, measure
+from rheostat.measure.results import read_all, write_results
+from rheostat.measure.texts import read_text
+from rheostat.report.evidence import gather
+from rheostat.report.figures.costs import draw_costs, largest_shown
+from rheostat.report.paper_tables import paper_table
+from rheostat.report.published import load_published
+from rheostat.report.report import build_report
+from rheostat.text.corpus import Corpus, CorpusConfig, load_corpus
 
 NAMES, VERBS, THINGS = ("ann", "bob", "eve"), ("sees", "hides", "paints"), ("boats", "lamps", "trees", "doors")
 QUICK = NGramConfig(order=3, queries=4, warm_up=0, typed_words=20)

@@ -16,16 +16,16 @@ import pytest
 
 import rheostat
 from models import make_weights, write_words
-from rheostat import knob as knob_positions
 from rheostat.errors import OperatingPointError, RheostatError
-from rheostat.knob import choose
-from rheostat.model_file import open_model, repack
-from rheostat.operating_point import Update, cut
-from rheostat.runtime.engine import Engine
+from rheostat.model import knob as knob_positions
+from rheostat.model.file import open_model, repack
+from rheostat.model.knob import choose
+from rheostat.model.operating_point import Update, cut
+from rheostat.model.shape import ModelShape
+from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.points import Serving
 from rheostat.runtime.predictor import Predictor
-from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END, UNKNOWN
 
 WORDS = (
     UNKNOWN,

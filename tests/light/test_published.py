@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rheostat.benchmark import published
-from rheostat.benchmark.published import SAME_SHARE, Published, Row, Table, Updated, build, is_corpus, load_published
+from rheostat.report import published
+from rheostat.report.published import SAME_SHARE, Published, Row, Table, Updated, build, is_corpus, load_published
 
 ROOT = Path(__file__).parents[2]
 CRITERIA = ("l0", "random", "filter-norm", "mean-activation")

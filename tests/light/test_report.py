@@ -19,8 +19,10 @@ from results_files import (
     write_bench,
     write_sweep,
 )
-from rheostat.benchmark.evidence import gather
-from rheostat.benchmark.figures import (
+from rheostat.errors import RheostatError
+from rheostat.measure.results import read_all, read_sweep
+from rheostat.report.evidence import gather
+from rheostat.report.figures.style import (
     OTHER,
     STYLES,
     UPDATED,
@@ -29,11 +31,9 @@ from rheostat.benchmark.figures import (
     has_trade_off,
     side_by_side,
 )
-from rheostat.benchmark.learned import Comparison, compare, learned_page, published_recovery
-from rheostat.benchmark.published import load_published
-from rheostat.benchmark.results import read_all, read_sweep
-from rheostat.benchmark.sweep_page import page, table
-from rheostat.errors import RheostatError
+from rheostat.report.learned import Comparison, compare, learned_page, published_recovery
+from rheostat.report.published import load_published
+from rheostat.report.sweep_page import page, table
 
 DENSE_FLOPS = round(0.6 * FLOPS)
 

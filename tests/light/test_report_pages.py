@@ -28,28 +28,28 @@ from results_files import (
     write_bench,
     write_sweep,
 )
-from rheostat.benchmark.cost_figures import draw_costs, draw_fit, families, fit_line, panels, pareto_front
-from rheostat.benchmark.document import NOT_MEASURED, Paragraph, Row, Table, line, markdown, table_markdown
-from rheostat.benchmark.document import Picture as PictureBlock
-from rheostat.benchmark.evidence import Evidence, gather
-from rheostat.benchmark.govern_figure import draw_replay
-from rheostat.benchmark.kept_filters import read_kept_filters
-from rheostat.benchmark.latency import BenchConfig, Position, bench
-from rheostat.benchmark.learned import learned_page
-from rheostat.benchmark.meters import NoMeter
-from rheostat.benchmark.paper_tables import paper_table
-from rheostat.benchmark.published import Picture, load_published
-from rheostat.benchmark.report import build_report, learned_comparisons
-from rheostat.benchmark.results import read_all, write_results
-from rheostat.benchmark.texts import read_text
-from rheostat.benchmark.weights_figure import draw_weights, masked_corner
 from rheostat.cli.report import report
 from rheostat.errors import RheostatError
-from rheostat.operating_point import select
-from rheostat.runtime.policy import read_policy
-from rheostat.runtime.replay import FullCost, compare
-from rheostat.runtime.trace import read_trace
-from rheostat.shape import ModelShape
+from rheostat.governor.policy import read_policy
+from rheostat.governor.replay import FullCost, compare
+from rheostat.governor.trace import read_trace
+from rheostat.measure.latency import BenchConfig, Position, bench
+from rheostat.measure.meters import NoMeter
+from rheostat.measure.results import read_all, write_results
+from rheostat.measure.texts import read_text
+from rheostat.model.operating_point import select
+from rheostat.model.shape import ModelShape
+from rheostat.report.document import NOT_MEASURED, Paragraph, Row, Table, line, markdown, table_markdown
+from rheostat.report.document import Picture as PictureBlock
+from rheostat.report.evidence import Evidence, gather
+from rheostat.report.figures.costs import draw_costs, draw_fit, families, fit_line, panels, pareto_front
+from rheostat.report.figures.day import draw_replay
+from rheostat.report.figures.weights import draw_weights, masked_corner
+from rheostat.report.kept_filters import read_kept_filters
+from rheostat.report.learned import learned_page
+from rheostat.report.paper_tables import paper_table
+from rheostat.report.published import Picture, load_published
+from rheostat.report.report import build_report, learned_comparisons
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOREIGN = ORIGIN | {"machine": {"processor": "q", "cores": 4}}

@@ -10,11 +10,11 @@ import pytest
 
 from models import TINY, make_weights, write_tiny
 from rheostat.errors import CorpusError
-from rheostat.model_file import open_model
-from rheostat.operating_point import full_point
+from rheostat.model.file import open_model
+from rheostat.model.operating_point import full_point
 from rheostat.runtime import evaluation
-from rheostat.runtime.engine import Engine
 from rheostat.runtime.evaluation import RuntimeEvaluator, evaluate, stretch_size
+from rheostat.runtime.onnx.session import Engine
 
 IDS = np.random.default_rng(5).integers(0, 11, 40)
 

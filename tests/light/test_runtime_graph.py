@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from models import TINY, make_point, make_weights
 from rheostat.errors import PrecisionError
-from rheostat.operating_point import cut
-from rheostat.runtime import onnx_format
-from rheostat.runtime.engine import STEPPED, STRETCH, Engine, Session, State
-from rheostat.runtime.graph import FORMS, Form, build_graph, state_sizes
-from rheostat.runtime.quantization import LARGEST, PRECISIONS, Precision, in_blocks, prepare, reduce
-from rheostat.shape import ModelShape
+from rheostat.model.operating_point import cut
+from rheostat.model.shape import ModelShape
+from rheostat.runtime.onnx import format as onnx_format
+from rheostat.runtime.onnx.graph import FORMS, Form, build_graph, state_sizes
+from rheostat.runtime.onnx.quantization import LARGEST, PRECISIONS, Precision, in_blocks, prepare, reduce
+from rheostat.runtime.onnx.session import STEPPED, STRETCH, Engine, Session, State
 
 WIDE = ModelShape(300, 48, (70, 65, 48), (2, 1, 3))  # columns that fill no whole block of 4-bit weights
 IDS = np.random.default_rng(3).integers(0, 300, STEPPED + 10)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from models import PTB_QRNN, WT103_QRNN, make_ranking
-from rheostat.operating_point import select
-from rheostat.shape import MAXIMUM_SIZE, ModelShape
+from rheostat.model.operating_point import select
+from rheostat.model.shape import MAXIMUM_SIZE, ModelShape
 
 KILOBYTE = 1000
 FLOAT_BYTES = 4

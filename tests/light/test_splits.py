@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rheostat.splits import (
+from rheostat.model.clusters import (
     ASKING,
     cheapest_splits,
     expected_multiplications,

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from models import write_words
 from rheostat.cli import app
 from rheostat.errors import RheostatError
-from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN
+from rheostat.model.shape import ModelShape
+from rheostat.text.vocabulary import END, UNKNOWN
 
 WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees")
 SHAPE = ModelShape(len(WORDS), 4, (8, 4), (2, 1))

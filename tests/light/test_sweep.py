@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from models import make_ranking, write_words
-from rheostat.benchmark.sweep import Cell, Measured, ResultsFile, sweep
 from rheostat.cli import app
 from rheostat.errors import OperatingPointError, RheostatError
+from rheostat.measure.sweep import Cell, Measured, ResultsFile, sweep
 from rheostat.metrics import Quality
-from rheostat.operating_point import full_point
-from rheostat.shape import ModelShape
-from rheostat.vocabulary import END, UNKNOWN
+from rheostat.model.operating_point import full_point
+from rheostat.model.shape import ModelShape
+from rheostat.text.vocabulary import END, UNKNOWN
 
 SHAPE = ModelShape(5, 2, (3, 2), (1, 1))
 SUBJECT = {"model": "m", "corpus": "c", "flops": SHAPE.flops}

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rheostat.errors import RheostatError
-from rheostat.runtime.user_words import DOUBLING_SECONDS, FORMAT, LONGEST_WORD, UserWord, UserWords, UserWordsError
-from rheostat.runtime.writing import matching_form
+from rheostat.words.user_words import DOUBLING_SECONDS, FORMAT, LONGEST_WORD, UserWord, UserWords, UserWordsError
+from rheostat.words.writing import matching_form
 
 unhurried = settings(deadline=None)
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="Windows has other permissions")
@@ -308,7 +308,7 @@ def test_threads_lose_no_word(path: Path) -> None:
 def test_processes_lose_no_word(path: Path) -> None:
     script = """
 import sys
-from rheostat.runtime.user_words import UserWords
+from rheostat.words.user_words import UserWords
 words = UserWords(sys.argv[1])
 for number in range(15):
     words.learn(f"{sys.argv[2]}{number}")

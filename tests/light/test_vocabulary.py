@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corpora import data_folder
-from rheostat.vocabulary import (
+from rheostat.text.vocabulary import (
     END,
     NUMBER,
     SPECIAL_TOKENS,

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rheostat.runtime.writing import (
+from rheostat.text.vocabulary import END, TOKENIZERS, tokenize
+from rheostat.words.writing import (
     Suggestion,
     Typed,
     as_context,
@@ -17,7 +18,6 @@ from rheostat.runtime.writing import (
     present,
     split_typed,
 )
-from rheostat.vocabulary import END, TOKENIZERS, tokenize
 
 unhurried = settings(deadline=None)
 PIECES = [

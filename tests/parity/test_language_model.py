@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rheostat.shape import ModelShape  # noqa: E402
+from rheostat.model.shape import ModelShape  # noqa: E402
 from rheostat.training import adaptive_softmax  # noqa: E402
 from rheostat.training.adaptive_softmax import OutputWeights  # noqa: E402
 from rheostat.training.cross_entropy import Teacher, linear_cross_entropy, linear_distillation  # noqa: E402

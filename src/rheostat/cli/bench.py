@@ -11,7 +11,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from rheostat.benchmark.meters import (
+from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, results
+from rheostat.errors import RheostatError
+from rheostat.measure.meters import (
     EnergyPerQuery,
     EnergySource,
     Meter,
@@ -22,11 +24,9 @@ from rheostat.benchmark.meters import (
     explain,
     find_meter,
 )
-from rheostat.benchmark.meters.energy import SHORTEST_BLOCK_S
-from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, results
-from rheostat.errors import RheostatError
-from rheostat.model_file import ModelFile, open_model
-from rheostat.runtime.quantization import Precision
+from rheostat.measure.meters.energy import SHORTEST_BLOCK_S
+from rheostat.model.file import ModelFile, open_model
+from rheostat.runtime.onnx.quantization import Precision
 
 LIST = "list"
 KNOBS = (1.0, 0.8, 0.6, 0.4)
@@ -77,11 +77,11 @@ def bench(
     if meter == LIST:
         _list_meters(options, json)
         return
-    from rheostat.benchmark.latency import BenchConfig, Position
-    from rheostat.benchmark.latency import bench as run
-    from rheostat.benchmark.machine import parse_cpus
-    from rheostat.benchmark.results import write_results
-    from rheostat.benchmark.texts import read_text
+    from rheostat.measure.latency import BenchConfig, Position
+    from rheostat.measure.latency import bench as run
+    from rheostat.measure.machine import parse_cpus
+    from rheostat.measure.results import write_results
+    from rheostat.measure.texts import read_text
 
     source = find_meter(meter, options)
     with open_model(model) as file:

@@ -20,7 +20,7 @@ from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, 
 from rheostat.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from rheostat.benchmark.demo import Demo, Step
+    from rheostat.report.demo import Demo, Step
 
 NEXT = """\
 What to try next:
@@ -52,8 +52,8 @@ def demo(
 
     Example: rheostat demo -o rheostat-demo
     """
-    from rheostat.benchmark.demo import Demo
-    from rheostat.benchmark.meters import find_meter
+    from rheostat.measure.meters import find_meter
+    from rheostat.report.demo import Demo
 
     source = find_meter(meter)
     run = Demo(model, str(HELD_OUT_TEXT) if data is None else data, out)
@@ -117,7 +117,7 @@ def _figures(run: Demo) -> Table:
 
 
 def _costs(step: Step) -> list[str]:
-    from rheostat.benchmark.meters import EnergyPerQuery
+    from rheostat.measure.meters import EnergyPerQuery
 
     if (cost := step.cost) is None:
         return [NOT_YET] * 4

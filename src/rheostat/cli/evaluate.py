@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rheostat import knob as knob_positions
-from rheostat.benchmark.sweep import Cell, Measured, ResultsFile
-from rheostat.benchmark.sweep import sweep as run_sweep
 from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, shares
-from rheostat.corpus import CorpusConfig, Split, load_split
 from rheostat.errors import OperatingPointError
+from rheostat.measure.sweep import Cell, Measured, ResultsFile
+from rheostat.measure.sweep import sweep as run_sweep
 from rheostat.metrics import KeystrokeCount
-from rheostat.model_file import ModelFile, open_model
-from rheostat.operating_point import FULL, OperatingPoint
-from rheostat.runtime.quantization import Precision
+from rheostat.model import knob as knob_positions
+from rheostat.model.file import ModelFile, open_model
+from rheostat.model.operating_point import FULL, OperatingPoint
+from rheostat.runtime.onnx.quantization import Precision
+from rheostat.text.corpus import CorpusConfig, Split, load_split
 
 if TYPE_CHECKING:
     from rheostat.runtime.predictor import Predictor
@@ -73,8 +73,8 @@ def evaluate(
 
 def _type(predictor: Predictor, data: str, words: int) -> KeystrokeCount:
     """Type the first words of the test text with three suggestions."""
-    from rheostat.benchmark.keystrokes import keystroke_savings
-    from rheostat.benchmark.texts import read_text
+    from rheostat.measure.keystrokes import keystroke_savings
+    from rheostat.measure.texts import read_text
 
     with shares("typing") as progress:
         text = read_text(data, predictor.tokenizer, words)
@@ -148,7 +148,7 @@ class _Typist:
     """Types the test text at those cells of a grid that a user of the knob would meet."""
 
     def __init__(self, model: Path, data: str, words: int, precision: Precision, threads: int) -> None:
-        from rheostat.benchmark.texts import read_text
+        from rheostat.measure.texts import read_text
         from rheostat.runtime.predictor import Predictor
 
         self._predictor, self._words = Predictor(model, precision=precision, threads=threads), words
@@ -156,7 +156,7 @@ class _Typist:
 
     def type_at(self, cell: Cell, point: OperatingPoint) -> KeystrokeCount | None:
         """None for the other splits, and for a point that the knob does not serve."""
-        from rheostat.benchmark.keystrokes import keystroke_savings
+        from rheostat.measure.keystrokes import keystroke_savings
 
         if cell.split != "test" or cell.allocation == "bare":
             return None

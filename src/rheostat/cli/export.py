@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from rheostat import knob as knob_positions
 from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, print_json
-from rheostat.model_file import open_model
+from rheostat.model import knob as knob_positions
+from rheostat.model.file import open_model
 
 if TYPE_CHECKING:
-    from rheostat.runtime.quantization import Precision
+    from rheostat.runtime.onnx.quantization import Precision
 
 
 def export(
@@ -33,7 +33,7 @@ def export(
     Example: rheostat export model.safetensors --knob 0.6 --precision int8 -o out/
     """
     # Here, because it loads onnx, which no other command's help should wait for.
-    from rheostat.runtime.export import export as write_export
+    from rheostat.runtime.onnx.export import export as write_export
 
     with open_model(model) as file:
         chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)

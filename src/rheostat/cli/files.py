@@ -13,7 +13,7 @@ from rich.text import Text
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, print_json
 from rheostat.cli.console import results as console
-from rheostat.model_file import PRECISIONS, ModelFile, Precision, open_model, repack
+from rheostat.model.file import PRECISIONS, ModelFile, Precision, open_model, repack
 
 
 def inspect(
@@ -76,7 +76,7 @@ def pack(
 
 def _with_curve(file: ModelFile, results: Path) -> dict[str, Any]:
     """The file's provenance and what a sweep measured along its default ranking."""
-    from rheostat.benchmark.results import read_sweep
+    from rheostat.measure.results import read_sweep
 
     criteria = {entry.name: entry.criterion for entry in file.description.rankings}
     curve = read_sweep(results).test_figures(criteria.get(file.description.default_ranking or "", ""))

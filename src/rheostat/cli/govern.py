@@ -12,18 +12,18 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rheostat import knob as knob_positions
-from rheostat.benchmark.govern_figure import draw_replay
-from rheostat.benchmark.published import load_published
-from rheostat.benchmark.results import write_results
 from rheostat.bundled import model_path
 from rheostat.cli.console import print_json, results
 from rheostat.errors import RheostatError
-from rheostat.model_file import open_model
+from rheostat.governor.policy import DEFAULT, read_policy
+from rheostat.governor.replay import Comparison, FullCost, Replay, compare
+from rheostat.governor.trace import read_trace
+from rheostat.measure.results import write_results
+from rheostat.model import knob as knob_positions
+from rheostat.model.file import open_model
 from rheostat.provenance import provenance
-from rheostat.runtime.policy import DEFAULT, read_policy
-from rheostat.runtime.replay import Comparison, FullCost, Replay, compare
-from rheostat.runtime.trace import read_trace
+from rheostat.report.figures.day import draw_replay
+from rheostat.report.published import load_published
 
 
 def govern(

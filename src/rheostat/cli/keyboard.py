@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, messages
-from rheostat.runtime.policy import DEFAULT
-from rheostat.runtime.quantization import Precision
+from rheostat.governor.policy import DEFAULT
+from rheostat.runtime.onnx.quantization import Precision
 
 PORT = 8017  # the server's own default, which importing it only for that would cost half a second
 
@@ -38,9 +38,9 @@ def keyboard(
 
     Example: rheostat keyboard --open
     """
-    from rheostat.benchmark.meters.estimate import Estimate
     from rheostat.keyboard.facts import Energy
     from rheostat.keyboard.server import open_service, serve
+    from rheostat.measure.meters.estimate import Estimate
 
     estimate = Estimate()
     energy = Energy("estimate", estimate.covers, lambda flops, size: 1e3 * estimate.energy_j(flops, size))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from rheostat.cli.console import INTERRUPTED, print_json
 from rheostat.cli.train import RunBar
-from rheostat.model_file import ModelFile, repack
-from rheostat.operating_point import OperatingPoint, Ranking
+from rheostat.model.file import ModelFile, repack
+from rheostat.model.operating_point import OperatingPoint, Ranking
 
 if TYPE_CHECKING:
     from rheostat.pruning.run import Learnt, Texts

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from rheostat.cli.console import labelled_share, print_json
-from rheostat.corpus import CorpusConfig, load_corpus
 from rheostat.errors import RecipeError
 from rheostat.recipe import fill, read_recipe, recipe_names
+from rheostat.text.corpus import CorpusConfig, load_corpus
 
 
 def ngram(
@@ -38,10 +38,10 @@ def ngram(
 
     Example: rheostat ngram ptb --data DIR -o results/ptb-ngram.json
     """
-    from rheostat.benchmark.ngram import write_arpa
-    from rheostat.benchmark.ngram_baseline import NGramConfig, measure
-    from rheostat.benchmark.results import write_results
-    from rheostat.benchmark.texts import read_text
+    from rheostat.measure.ngram import write_arpa
+    from rheostat.measure.ngram_baseline import NGramConfig, measure
+    from rheostat.measure.results import write_results
+    from rheostat.measure.texts import read_text
 
     tables = read_recipe(recipe)
     source = data or tables.get("data")

@@ -12,11 +12,11 @@ import typer
 
 from rheostat.cli.console import shares
 from rheostat.cli.learning import Learn, learn_and_store, report_points
-from rheostat.corpus import CorpusConfig, load_split
 from rheostat.errors import OperatingPointError
-from rheostat.model_file import ModelFile, check_target, open_model, repack
-from rheostat.operating_point import OperatingPoint, Ranking
+from rheostat.model.file import ModelFile, check_target, open_model, repack
+from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.recipe import read_recipe, recipe_names
+from rheostat.text.corpus import CorpusConfig, load_split
 
 L0 = "l0"
 RECIPE = "paper"  # of l0, where no other is named

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from rheostat import knob as knob_positions
 from rheostat.cli.learning import Learn, learn_and_store, report_points
 from rheostat.errors import OperatingPointError
-from rheostat.model_file import open_model
+from rheostat.model import knob as knob_positions
+from rheostat.model.file import open_model
 from rheostat.recipe import read_recipe, recipe_names
 
 DISTILL = 0.5  # share of the target, where --distill asks for one; --set update.distill=… for another

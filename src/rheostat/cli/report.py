@@ -24,10 +24,10 @@ def report(
 
     Example: rheostat report results/ptb.json results/bench.json --model model.safetensors -o report
     """
-    from rheostat.benchmark.evidence import gather
-    from rheostat.benchmark.kept_filters import read_kept_filters
-    from rheostat.benchmark.report_files import write_report
-    from rheostat.benchmark.results import read_all
+    from rheostat.measure.results import read_all
+    from rheostat.report.evidence import gather
+    from rheostat.report.files import write_report
+    from rheostat.report.kept_filters import read_kept_filters
 
     kept = read_kept_filters(model) if model else None
     evidence = gather(read_all(results), kept)

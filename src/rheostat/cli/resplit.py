@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from rheostat import knob as knob_positions
 from rheostat.cli.console import print_json, shares
-from rheostat.corpus import CorpusConfig, load_split
-from rheostat.model_file import check_target, open_model
-from rheostat.operating_point import OperatingPoint
+from rheostat.model import knob as knob_positions
+from rheostat.model.file import check_target, open_model
+from rheostat.model.operating_point import OperatingPoint
+from rheostat.text.corpus import CorpusConfig, load_split
 
 
 def resplit(

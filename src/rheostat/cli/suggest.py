@@ -11,7 +11,7 @@ import typer
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, print_json
 from rheostat.errors import RheostatError
-from rheostat.runtime.quantization import Precision
+from rheostat.runtime.onnx.quantization import Precision
 
 if TYPE_CHECKING:
     from rheostat.runtime.predictor import Predictor

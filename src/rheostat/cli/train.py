@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextC
 from rheostat.cli.console import INTERRUPTED, messages, print_json
 from rheostat.errors import RecipeError
 from rheostat.metrics import Quality, perplexity
-from rheostat.model_file import open_model
+from rheostat.model.file import open_model
 from rheostat.recipe import read_recipe, recipe_names
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from rheostat.cli import keys
 from rheostat.cli.console import results
 from rheostat.errors import OperatingPointError
 from rheostat.runtime.predictor import Predictor
-from rheostat.runtime.writing import Suggestion
+from rheostat.words.writing import Suggestion
 
 KNOB_STEP = 0.05
 HELP = "Tab takes the marked word, ← → mark another, ↑ ↓ turn the knob, Ctrl-D ends"

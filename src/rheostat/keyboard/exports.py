@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rheostat.keyboard.positions import Position, Positions
-from rheostat.runtime.export import CASING, GRAPHS, MANIFEST, SUGGESTIBLE, VOCABULARY, export
+from rheostat.runtime.onnx.export import CASING, GRAPHS, MANIFEST, SUGGESTIBLE, VOCABULARY, export
 
 KEPT = 6  # folders
 POSITION = "position.json"

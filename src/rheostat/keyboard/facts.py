@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import rheostat
 from rheostat.errors import RheostatError
+from rheostat.governor.policy import Policy
 from rheostat.keyboard import browser_runtime
 from rheostat.keyboard.positions import Positions
-from rheostat.model_file import ModelFile
-from rheostat.runtime.policy import Policy
+from rheostat.model.file import ModelFile
 
 Json = dict[str, Any]
 SPLITS = ("test", "valid")  # the first that a sweep has

@@ -1,6 +1,6 @@
 """The governor's decisions for a page that keeps the memory of them itself: JSON in, JSON out.
 
-Knows how a decision is written down; what follows from a battery is decided in `rheostat.runtime.decision` alone.
+Knows how a decision is written down; what follows from a battery is decided in `rheostat.governor.decision` alone.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import asdict
 from typing import Any
 
 from rheostat.errors import RheostatError
+from rheostat.governor.battery import Battery
+from rheostat.governor.decision import Decision, Situation, decide
+from rheostat.governor.policy import Policy
 from rheostat.recipe import fill
-from rheostat.runtime.battery import Battery
-from rheostat.runtime.decision import Decision, Situation, decide
-from rheostat.runtime.policy import Policy
 
 Json = dict[str, Any]
 

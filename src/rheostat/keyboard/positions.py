@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rheostat.errors import OperatingPointError
-from rheostat.knob import can_serve
-from rheostat.model_file import ModelFile, open_model
-from rheostat.runtime.hidden_words import HiddenWords
+from rheostat.model.file import ModelFile, open_model
+from rheostat.model.knob import can_serve
+from rheostat.runtime.onnx.quantization import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
-from rheostat.runtime.quantization import Precision, bytes_read
-from rheostat.runtime.writing import Suggestion
+from rheostat.words.hidden_words import HiddenWords
+from rheostat.words.writing import Suggestion
 
 POSITIONS_BYTES = 256 << 20  # of all positions that are kept
 HISTORY_BYTES = 16 << 20  # states of texts, at each of them

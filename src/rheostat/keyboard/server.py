@@ -43,14 +43,14 @@ try:
 except ImportError as error:
     raise MissingExtraError("keyboard", "the keyboard page") from error
 
+from rheostat.governor.policy import DEFAULT, Policy, read_policy
 from rheostat.keyboard.exports import NAMES, Exports
 from rheostat.keyboard.facts import Energy, Json, curve_of, model_facts
 from rheostat.keyboard.governing import govern
 from rheostat.keyboard.positions import Position, Positions
 from rheostat.keyboard.protection import Hosts, Protection
-from rheostat.runtime.hidden_words import HiddenWords
-from rheostat.runtime.policy import DEFAULT, Policy, read_policy
-from rheostat.runtime.quantization import Precision
+from rheostat.runtime.onnx.quantization import Precision
+from rheostat.words.hidden_words import HiddenWords
 
 STATIC = Path(__file__).parent / "static"
 LOCAL = "127.0.0.1"

@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from rheostat.errors import OperatingPointError
-from rheostat.operating_point import OperatingPoint, Ranking, best_of, select
-from rheostat.shape import ModelShape
+from rheostat.model.operating_point import OperatingPoint, Ranking, best_of, select
+from rheostat.model.shape import ModelShape
 
 Widths = tuple[int, ...]
 Loss = Callable[[OperatingPoint], float]

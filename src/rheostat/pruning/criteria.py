@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from rheostat.errors import OperatingPointError, RheostatError
-from rheostat.operating_point import Ranking
-from rheostat.shape import QRNN_GATES
+from rheostat.model.operating_point import Ranking
+from rheostat.model.shape import QRNN_GATES
 from rheostat.training.batches import Batches
 from rheostat.training.language_model import LanguageModel, detach
 from rheostat.training.regularization import embed

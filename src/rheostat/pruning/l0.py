@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from rheostat.metrics import Quality
-from rheostat.model_file import ModelFile, repack
-from rheostat.operating_point import Floats, Indices, OperatingPoint, Ranking, affordable
-from rheostat.shape import ModelShape
+from rheostat.model.file import ModelFile, repack
+from rheostat.model.operating_point import Floats, Indices, OperatingPoint, Ranking, affordable
+from rheostat.model.shape import ModelShape
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
 from rheostat.training.regularization import RegularizationConfig

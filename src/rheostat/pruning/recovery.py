@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from rheostat.metrics import Quality
-from rheostat.model_file import ModelFile, repack
-from rheostat.operating_point import OperatingPoint, Update, full_point
+from rheostat.model.file import ModelFile, repack
+from rheostat.model.operating_point import OperatingPoint, Update, full_point
 from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State

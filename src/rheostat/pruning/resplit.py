@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rheostat.errors import CorpusError, OperatingPointError
-from rheostat.model_file import ModelFile, repack
-from rheostat.operating_point import Floats, OperatingPoint
-from rheostat.shape import ModelShape
-from rheostat.splits import MOST_TAILS, cheapest_splits, opening_rates, split_places
+from rheostat.model.clusters import MOST_TAILS, cheapest_splits, opening_rates, split_places
+from rheostat.model.file import ModelFile, repack
+from rheostat.model.operating_point import Floats, OperatingPoint
+from rheostat.model.shape import ModelShape
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import LanguageModel
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from rheostat.corpus import CorpusConfig, load_split
 from rheostat.errors import CheckpointError
-from rheostat.model_file import ModelFile, open_model
-from rheostat.operating_point import OperatingPoint, Ranking
+from rheostat.model.file import ModelFile, open_model
+from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.pruning.l0 import GateConfig, GateTraining
 from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
 from rheostat.recipe import fill
+from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.training.configuration import TrainConfig
 from rheostat.training.machine import keep_freed_memory, sensible_threads, usable_precision, use_threads
 from rheostat.training.regularization import RegularizationConfig

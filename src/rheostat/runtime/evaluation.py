@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from rheostat.errors import CorpusError
 from rheostat.metrics import Quality, QualityCount, Scores
-from rheostat.model_file import ModelFile
-from rheostat.operating_point import OperatingPoint, cut
-from rheostat.runtime.engine import Engine
-from rheostat.runtime.engine import State as EngineState
-from rheostat.runtime.quantization import Floats, Precision, prepare
+from rheostat.model.file import ModelFile
+from rheostat.model.operating_point import OperatingPoint, cut
+from rheostat.runtime.onnx.quantization import Floats, Precision, prepare
+from rheostat.runtime.onnx.session import Engine
+from rheostat.runtime.onnx.session import State as EngineState
 
 MOST_TOKENS = 1024  # of a stretch
 MOST_NUMBERS = 2**23  # log-probabilities held at once: 32 MiB

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from rheostat import knob as knob_positions
-from rheostat.model_file import ModelFile, open_model
-from rheostat.operating_point import OperatingPoint, cut
-from rheostat.runtime.engine import Engine, Reading
+from rheostat.model import knob as knob_positions
+from rheostat.model.file import ModelFile, open_model
+from rheostat.model.operating_point import OperatingPoint, cut
 from rheostat.runtime.history import History
-from rheostat.runtime.quantization import Precision, Weights, prepare
+from rheostat.runtime.onnx.quantization import Precision, Weights, prepare
+from rheostat.runtime.onnx.session import Engine, Reading
 
 DEFAULT_CACHE_BYTES = 256 << 20
 MOST_POSITIONS = 256  # of the knob that are remembered, however little the points behind them take

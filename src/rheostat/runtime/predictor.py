@@ -19,16 +19,16 @@ import numpy as np
 
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
-from rheostat.operating_point import OperatingPoint
-from rheostat.runtime.completion import Completion
-from rheostat.runtime.engine import Reading
-from rheostat.runtime.hidden_words import HiddenWords, hidden_places
+from rheostat.model.operating_point import OperatingPoint
+from rheostat.model.shape import ModelShape
+from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.onnx.session import Reading
 from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Points, Serving
-from rheostat.runtime.quantization import Precision
-from rheostat.runtime.user_words import UserWords
-from rheostat.runtime.writing import DEFAULT_LIMIT, Suggestion, Typed, as_context, compose, distinct, split_typed
-from rheostat.shape import ModelShape
-from rheostat.vocabulary import Tokenizer, Vocabulary
+from rheostat.text.vocabulary import Tokenizer, Vocabulary
+from rheostat.words.completion import Completion
+from rheostat.words.hidden_words import HiddenWords, hidden_places
+from rheostat.words.user_words import UserWords
+from rheostat.words.writing import DEFAULT_LIMIT, Suggestion, Typed, as_context, compose, distinct, split_typed
 
 DEFAULT_HISTORY_BYTES = 32 << 20  # states of texts, at each point
 LARGEST_K = 100

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from rheostat.corpus import CorpusConfig
-from rheostat.shape import Cell, ModelShape
-from rheostat.splits import query_splits
+from rheostat.model.clusters import query_splits
+from rheostat.model.shape import Cell, ModelShape
+from rheostat.text.corpus import CorpusConfig
 from rheostat.training.graded import GradedConfig
 from rheostat.training.regularization import RegularizationConfig
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from rheostat.errors import CorpusError
 from rheostat.metrics import Quality, QualityCount
-from rheostat.model_file import ModelFile
-from rheostat.operating_point import OperatingPoint, cut
+from rheostat.model.file import ModelFile
+from rheostat.model.operating_point import OperatingPoint, cut
 from rheostat.training import adaptive_softmax
 from rheostat.training.cross_entropy import block_size
 from rheostat.training.language_model import LanguageModel

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from rheostat.metrics import Quality, QualityCount
-from rheostat.operating_point import OperatingPoint, Ranking, cut, select
-from rheostat.shape import ModelShape
+from rheostat.model.operating_point import OperatingPoint, Ranking, cut, select
+from rheostat.model.shape import ModelShape
 from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.cross_entropy import Distilled
 from rheostat.training.evaluation import count_predictions

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from rheostat.shape import ModelShape
+from rheostat.model.shape import ModelShape
 from rheostat.training import adaptive_softmax
 from rheostat.training.adaptive_softmax import OutputWeights, Taught
 from rheostat.training.cross_entropy import Distilled

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from rheostat.shape import LSTM_GATES
+from rheostat.model.shape import LSTM_GATES
 from rheostat.training.regularization import weight_drop
 
 

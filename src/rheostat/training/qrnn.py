@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rheostat.shape import QRNN_GATES
+from rheostat.model.shape import QRNN_GATES
 from rheostat.training.regularization import weight_drop
 from rheostat.training.scan import Path, pool
 

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from rheostat.corpus import Corpus, load_corpus
 from rheostat.errors import CheckpointError, RecipeError
-from rheostat.model_file import open_model, write_model
-from rheostat.operating_point import Ranking, reorder
+from rheostat.model.file import open_model, write_model
+from rheostat.model.operating_point import Ranking, reorder
+from rheostat.model.shape import ModelShape
 from rheostat.provenance import provenance
 from rheostat.recipe import fill
-from rheostat.shape import ModelShape
+from rheostat.text.corpus import Corpus, load_corpus
 from rheostat.training.configuration import TrainingRecipe
 from rheostat.training.graded import GradedTraining, validated_shares
 from rheostat.training.language_model import LanguageModel

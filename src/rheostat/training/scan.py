@@ -22,7 +22,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from rheostat.shape import QRNN_GATES
+from rheostat.model.shape import QRNN_GATES
 
 Path = Literal["auto", "compiled", "logarithmic", "textbook"]
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from rheostat.metrics import Quality
-from rheostat.operating_point import Ranking
+from rheostat.model.operating_point import Ranking
 from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.evaluation import evaluate
 from rheostat.training.language_model import UNADJUSTED, Adjustment, LanguageModel, Outputs, State

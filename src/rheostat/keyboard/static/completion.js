@@ -1,4 +1,4 @@
-// Which words may be suggested for a prefix, and the best of them: rheostat/runtime/completion.py, for a browser
+// Which words may be suggested for a prefix, and the best of them: rheostat/words/completion.py, for a browser
 // without a server. Which words are suggestible at all is told by the server, one byte a word (`suggestible.bin`).
 
 import { matchingForm } from "./writing.js";

@@ -1,4 +1,4 @@
-// From typed text to words that a model reads, and from its words to what is shown: rheostat/runtime/writing.py, for a
+// From typed text to words that a model reads, and from its words to what is shown: rheostat/words/writing.py, for a
 // browser without a server. That module is the definition, and says why; tests/browser/writing_cases.json holds both to
 // the same answers. Lengths and places are counted in characters, as there, so texts are arrays of them here.
 

@@ -1,1 +1,0 @@
-"""Measuring and reporting: what an operating point costs."""

@@ -1,0 +1,160 @@
+"""The governor: reads the battery and the clock, asks the policy, and turns the knob of a predictor.
+
+    governor = Governor(predictor)
+    with governor.run_in_background():
+        ...
+
+Knows clocks, threads and locks. What follows from a reading is in `decision`; what a knob position costs is unknown
+here, only the latencies that were observed.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import warnings
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol
+
+from rheostat.errors import RheostatError, RheostatWarning
+from rheostat.governor.battery import ReadBattery, psutil_battery
+from rheostat.governor.decision import Decision, Situation, decide
+from rheostat.governor.policy import DEFAULT, Policy, read_policy
+
+STALE_S = 300.0  # an older latency says nothing of how busy the device is now
+
+
+class HasKnob(Protocol):
+    """What can be governed: a `Predictor`, or anything with a knob that can be turned."""
+
+    @property
+    def knob(self) -> float: ...
+
+    def turn(self, knob: float, *, wait: bool) -> object: ...
+
+
+class Governor:
+    """Keeps the knob of a predictor where the policy wants it. Safe from several threads."""
+
+    def __init__(
+        self,
+        predictor: HasKnob,
+        policy: Policy | str | Path = DEFAULT,
+        *,
+        battery: ReadBattery = psutil_battery,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """policy: a policy, the path of its file or its name. clock: seconds that never go back."""
+        self.policy = policy if isinstance(policy, Policy) else read_policy(policy)
+        self._predictor, self._battery, self._clock = predictor, battery, clock
+        self._decision = Decision(predictor.knob)
+        self._latencies = LatencyWindow(self.policy.latency_window)
+        self._updating = threading.Lock()
+
+    @property
+    def decision(self) -> Decision:
+        """The last decision: where the knob is, and why."""
+        return self._decision
+
+    def update(self, *, wait: bool = False) -> Decision:
+        """Read the battery, decide, and turn the predictor if its knob is to change; `wait` as in `Predictor.turn`."""
+        with self._updating:
+            battery, now = self._battery(), self._clock()
+            decision = decide(self.policy, Situation(now, battery, self._latencies.p95_ms(now)), self._decision)
+            if decision.knob != self._decision.knob:
+                self._predictor.turn(decision.knob, wait=wait)
+                self._latencies.clear()  # what was observed belongs to the old position
+            self._decision = decision
+        return decision
+
+    def observe(self, latency_ms: float) -> None:
+        """Tell how long a query took. Only remembered; the next update acts upon it."""
+        if not 0 <= latency_ms < math.inf:
+            raise RheostatError(f"a latency of {latency_ms} ms was observed; expected 0 or more: give milliseconds")
+        self._latencies.add(self._clock(), latency_ms)
+
+    def run_in_background(self, interval_s: float = 10.0) -> Background:
+        """Update now and then every so many seconds, in a thread, until the block ends or `stop()` is called."""
+        return Background(partial(self.update, wait=True), interval_s)
+
+
+class LatencyWindow:
+    """The last so many latencies, and their 95th percentile once there are that many."""
+
+    def __init__(self, size: int) -> None:
+        self._entries: deque[tuple[float, float]] = deque(maxlen=size)
+        self._size, self._lock = size, threading.Lock()
+
+    def add(self, time_s: float, latency_ms: float) -> None:
+        with self._lock:
+            self._entries.append((time_s, latency_ms))
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+
+    def p95_ms(self, now_s: float) -> float | None:
+        with self._lock:
+            fresh = [latency_ms for time_s, latency_ms in self._entries if now_s - time_s <= STALE_S]
+        return percentile_95(fresh) if len(fresh) == self._size else None
+
+
+def percentile_95(values: Sequence[float]) -> float:
+    """The smallest value that at least 95 % of the values do not exceed."""
+    return sorted(values)[math.ceil(0.95 * len(values)) - 1]
+
+
+class Background:
+    """A thread that calls `update` again and again; as a context manager, until the block ends.
+
+    A battery that cannot be read or a knob that cannot be turned does not end it: `error` has the last such error, the
+    first is also given as a warning, and the next interval tries again.
+    """
+
+    def __init__(self, update: Callable[[], object], interval_s: float) -> None:
+        # A longer wait than this overflows what the operating system can wait for.
+        if not 0 < interval_s <= threading.TIMEOUT_MAX:
+            raise RheostatError(f"an interval of {interval_s} s was asked for; expected seconds above 0")
+        self.error: Exception | None = None
+        self._update, self._interval_s = update, interval_s
+        self._stopping = threading.Event()
+        # A daemon: an app that forgets to stop it can still end.
+        self._thread = threading.Thread(target=self._run, name="rheostat-governor", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread and wait until it has ended. A second call does nothing."""
+        self._stopping.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def __enter__(self) -> Background:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self._update()
+            except Exception as error:
+                self._report(error)
+            if self._stopping.wait(self._interval_s):
+                return
+
+    def _report(self, error: Exception) -> None:
+        first, self.error = self.error is None, error
+        if first:
+            warnings.warn(f"the governor could not update: {error}; it goes on trying", RheostatWarning, stacklevel=1)

@@ -1,0 +1,132 @@
+"""A policy: which position of the knob a battery level, a charger and a latency target mean, as a small TOML file.
+
+Knows the keys and which values make sense together. What follows from them at a given moment is `decision`'s business.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from itertools import pairwise
+from pathlib import Path
+
+from rheostat.errors import RecipeError
+from rheostat.recipe import fill
+
+DEFAULT = "default"
+SMALLEST_WINDOW = 20  # with fewer queries the 95th percentile is the slowest one
+
+
+@dataclass(frozen=True)
+class Step:
+    """Off the charger, with the battery below this level: this knob."""
+
+    below: float
+    knob: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.below <= 1:
+            raise ValueError(f"below is {self.below}; expected a battery level in (0, 1]: 50 % is 0.5")
+        _check_knob("knob", self.knob)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Levels and knobs are shares 0–1. `when` goes from high levels to low; above all of them: the largest knob."""
+
+    when: tuple[Step, ...] = ()
+    charging_knob: float = 1.0
+    hysteresis: float = 0.03
+    dwell_s: float = 60.0
+    smallest_knob: float = 0.1
+    largest_knob: float = 1.0
+    latency_p95_ms: float | None = None
+    latency_window: int = 40  # queries
+    latency_notch: float = 0.1
+    latency_margin: float = 0.15
+    latency_recovery_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("charging_knob", "smallest_knob", "largest_knob"):
+            _check_knob(name, getattr(self, name))
+        if self.smallest_knob > self.largest_knob:
+            raise ValueError(
+                f"smallest_knob is {self.smallest_knob}, largest_knob {self.largest_knob}; expected them in this order"
+            )
+        for name in ("dwell_s", "latency_recovery_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}; expected seconds, 0 or more")
+        self._check_steps()
+        self._check_latency()
+
+    def _check_steps(self) -> None:
+        if not 0 <= self.hysteresis < 1:
+            raise ValueError(f"hysteresis is {self.hysteresis}; expected a part of the battery level in [0, 1)")
+        for high, low in pairwise(self.when):
+            if low.below >= high.below:
+                raise ValueError(
+                    f"when has below = {low.below} after below = {high.below}; expected levels from high to low"
+                )
+            if low.knob > high.knob:
+                raise ValueError(
+                    f"when has knob = {low.knob} below {low.below} but {high.knob} below {high.below}; "
+                    "expected a lower level to have no larger knob"
+                )
+        if self.when and self.when[0].below + self.hysteresis > 1:
+            raise ValueError(
+                f"when has below = {self.when[0].below}, which with hysteresis = {self.hysteresis} is left above "
+                "level 1, that is never; expected their sum to be at most 1"
+            )
+
+    def _check_latency(self) -> None:
+        if self.latency_p95_ms is not None and not 0 < self.latency_p95_ms < math.inf:
+            raise ValueError(f"latency_p95_ms is {self.latency_p95_ms}; expected milliseconds above 0")
+        if self.latency_window < SMALLEST_WINDOW:
+            raise ValueError(f"latency_window is {self.latency_window}; expected {SMALLEST_WINDOW} queries or more")
+        if not 0 < self.latency_notch < 1:
+            raise ValueError(f"latency_notch is {self.latency_notch}; expected a share of the FLOPs in (0, 1)")
+        if not 0 <= self.latency_margin < 1:
+            raise ValueError(f"latency_margin is {self.latency_margin}; expected a share of the target in [0, 1)")
+
+    def bounded(self, knob: float) -> float:
+        """The nearest position within this policy's bounds."""
+        return min(self.largest_knob, max(self.smallest_knob, knob))
+
+
+def read_policy(name_or_path: str | Path = DEFAULT) -> Policy:
+    """A policy by its path, or one that comes with the package by its name."""
+    origin = str(name_or_path)
+    try:
+        tables = tomllib.loads(_policy_text(origin))
+        return fill(Policy, tables, "policy")
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{origin} is not valid TOML: {error}") from None
+    except RecipeError as error:
+        raise RecipeError(f"{origin}: {error}") from None
+
+
+def policy_names() -> list[str]:
+    """The policies that come with the package."""
+    folder = resources.files("rheostat.governor") / "policies"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def _policy_text(name_or_path: str) -> str:
+    if name_or_path in policy_names():
+        packaged = resources.files("rheostat.governor") / "policies" / f"{name_or_path}.toml"
+        return packaged.read_text(encoding="utf-8")
+    try:
+        return Path(name_or_path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        names = ", ".join(policy_names())
+        raise RecipeError(f"no such policy; expected {names}, or the path of a .toml file") from None
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path no system can have
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RecipeError(f"cannot read the policy ({reason}); expected a UTF-8 .toml file") from None
+
+
+def _check_knob(name: str, value: float) -> None:
+    if not 0 < value <= 1:
+        raise ValueError(f"{name} is {value}; expected a share of the FLOPs in (0, 1]: 80 % is 0.8")

@@ -1,0 +1,260 @@
+"""A recorded day lived again: by the real governor, at full knob always, and with prediction switched off when low.
+
+Latency and energy are estimates, linear in FLOPs from what a query of the whole model costs, as the paper found them
+to be. The battery level is the recorded one in all three: what a behaviour saves does not make the day's battery last.
+Knows time as a number; where the cost of the whole model comes from is the caller's business.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from rheostat.errors import RheostatError
+from rheostat.governor.battery import PLUGGED_IN, Battery
+from rheostat.governor.governor import Governor
+from rheostat.governor.policy import Policy
+from rheostat.governor.trace import Row, Trace
+
+SWITCH_OFF_LEVEL = 0.2
+OFF = 0.0  # a knob that serves nothing
+
+FlopsShare = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class FullCost:
+    """What one query of the whole model costs on an idle device, and who says so."""
+
+    latency_ms: float
+    energy_mj: float
+    latency_source: str
+    energy_source: str
+
+    def __post_init__(self) -> None:
+        for name, value in (("latency", self.latency_ms), ("energy", self.energy_mj)):
+            if not 0 < value < math.inf:
+                raise RheostatError(f"the {name} of the full model is {value}; expected a number above 0")
+
+    def describe(self) -> str:
+        """The line that goes with every figure that rests on this."""
+        return (
+            f"ESTIMATE: linear in FLOPs from {self.latency_ms:g} ms ({self.latency_source}) and "
+            f"{self.energy_mj:g} mJ ({self.energy_source}) for a query of the whole model"
+        )
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The end of a row: where the knob is from now on (0 = off), what a query costs in time, the energy so far."""
+
+    time_s: float
+    knob: float
+    latency_ms: float | None  # None while switched off
+    energy_j: float
+
+
+@dataclass(frozen=True)
+class Totals:
+    queries_served: int
+    queries_lost: int
+    energy_j: float
+    mean_knob: float | None  # over the queries served
+    p95_latency_ms: float | None  # over the queries served
+    turns: int
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A day under one behaviour."""
+
+    name: str
+    moments: tuple[Moment, ...]
+    totals: Totals
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The same day under every behaviour; the first is the governed one, the second always full."""
+
+    trace: Trace
+    policy: Policy
+    cost: FullCost
+    replays: tuple[Replay, ...]
+
+    @property
+    def energy_saved(self) -> float:
+        """Share of always-full's energy that the governor did not spend."""
+        governed, full = (replay.totals.energy_j for replay in self.replays[:2])
+        return 1 - governed / full if full else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """Totals and what they are estimated from, as plain values."""
+        return {
+            "trace": self.trace.name,
+            "estimate": asdict(self.cost),
+            "energy_saved": self.energy_saved,
+            "behaviours": [{"name": replay.name, **asdict(replay.totals)} for replay in self.replays],
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The summary with the policy and every moment; a list per quantity, one value per row of the trace."""
+        battery = [row.battery for row in self.trace.rows]
+        series: dict[str, Any] = {
+            "time_s": [row.time_s for row in self.trace.rows],
+            "level": [reading.level for reading in battery],
+            "charging": [reading.charging for reading in battery],
+        }
+        for replay in self.replays:
+            series[replay.name] = {
+                name: [getattr(moment, name) for moment in replay.moments]
+                for name in ("knob", "latency_ms", "energy_j")
+            }
+        return {**self.summary(), "policy": asdict(self.policy), "series": series}
+
+
+class Behaviour(Protocol):
+    """What decides over the knob of a day."""
+
+    name: str
+
+    @property
+    def knob(self) -> float: ...
+
+    def see(self, row: Row) -> None:
+        """The battery at the end of this row."""
+
+    def serve(self, row: Row, latency_ms: float) -> None:
+        """The row's queries were answered in this time each."""
+
+
+def compare(trace: Trace, policy: Policy, cost: FullCost, share: FlopsShare = lambda knob: knob) -> Comparison:
+    """Replay a day under the governor, always full, and switched off when low.
+
+    share: the share of FLOPs that a model really spends at a knob position; the position itself unless given.
+    """
+    behaviours = (Governed(policy), AlwaysFull(), SwitchOff())
+    return Comparison(trace, policy, cost, tuple(replay(trace, one, cost, share) for one in behaviours))
+
+
+def replay(trace: Trace, behaviour: Behaviour, cost: FullCost, share: FlopsShare = lambda knob: knob) -> Replay:
+    """One behaviour through a day. A row's queries are typed before its battery is seen: nobody knows the future."""
+    behaviour.see(trace.rows[0])
+    moments: list[Moment] = []
+    served: list[Served] = []
+    lost, energy_j = 0, 0.0
+    for row in trace.rows:
+        if behaviour.knob == OFF:
+            lost += row.queries
+        elif row.queries:
+            spent = share(behaviour.knob)
+            latency_ms = cost.latency_ms * spent * row.busy
+            energy_j += row.queries * cost.energy_mj * spent / 1000
+            served.append(Served(row.queries, behaviour.knob, latency_ms))
+            behaviour.serve(row, latency_ms)
+        behaviour.see(row)
+        expected_ms = cost.latency_ms * share(behaviour.knob) * row.busy if behaviour.knob else None
+        moments.append(Moment(row.time_s, behaviour.knob, expected_ms, energy_j))
+    return Replay(behaviour.name, tuple(moments), _totals(served, lost, energy_j, moments))
+
+
+@dataclass(frozen=True)
+class Served:
+    """Queries that cost the same."""
+
+    queries: int
+    knob: float
+    latency_ms: float
+
+
+def _totals(served: Sequence[Served], lost: int, energy_j: float, moments: Sequence[Moment]) -> Totals:
+    queries = sum(group.queries for group in served)
+    mean_knob = sum(group.queries * group.knob for group in served) / queries if queries else None
+    return Totals(queries, lost, energy_j, mean_knob, _p95_ms(served, queries), count_turns(m.knob for m in moments))
+
+
+def _p95_ms(served: Sequence[Served], queries: int) -> float | None:
+    passed = 0
+    for group in sorted(served, key=lambda group: group.latency_ms):
+        passed += group.queries
+        if passed >= 0.95 * queries:
+            return group.latency_ms
+    return None
+
+
+def count_turns(knobs: Iterable[float], first: float = 1.0) -> int:
+    """How often the knob changes along the way, from where it is first."""
+    turns = 0
+    for knob in knobs:
+        turns += knob != first
+        first = knob
+    return turns
+
+
+class Governed:
+    """The real governor, with a battery and a clock that come from the trace."""
+
+    name = "governed"
+
+    def __init__(self, policy: Policy) -> None:
+        self._time_s, self._reading = 0.0, PLUGGED_IN
+        self._window = policy.latency_window
+        self._predictor = _Knob()
+        self._governor = Governor(self._predictor, policy, battery=self._battery, clock=lambda: self._time_s)
+
+    @property
+    def knob(self) -> float:
+        return self._predictor.knob
+
+    def see(self, row: Row) -> None:
+        self._time_s, self._reading = row.time_s, row.battery
+        self._governor.update()
+
+    def serve(self, row: Row, latency_ms: float) -> None:
+        self._time_s = row.time_s
+        for _ in range(min(row.queries, self._window)):  # more would only push each other out
+            self._governor.observe(latency_ms)
+
+    def _battery(self) -> Battery:
+        return self._reading
+
+
+class _Knob:
+    """A predictor that only remembers where its knob is."""
+
+    def __init__(self) -> None:
+        self.knob = 1.0
+
+    def turn(self, knob: float, *, wait: bool) -> None:
+        self.knob = knob
+
+
+class AlwaysFull:
+    """What a keyboard without a knob does."""
+
+    name = "always full"
+    knob = 1.0
+
+    def see(self, row: Row) -> None:
+        pass
+
+    def serve(self, row: Row, latency_ms: float) -> None:
+        pass
+
+
+class SwitchOff:
+    """What a battery saver does: prediction is off at this level and below, unless on the charger."""
+
+    def __init__(self, level: float = SWITCH_OFF_LEVEL) -> None:
+        self.name = f"off at {level:.0%}"
+        self.knob = 1.0
+        self._level = level
+
+    def see(self, row: Row) -> None:
+        level, charging = row.battery.level, row.battery.charging
+        self.knob = OFF if level is not None and level <= self._level and not charging else 1.0
+
+    def serve(self, row: Row, latency_ms: float) -> None:
+        pass

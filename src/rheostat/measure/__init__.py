@@ -1,0 +1,1 @@
+"""Measuring: quality, time, memory and energy of every operating point, and the files that hold the results."""

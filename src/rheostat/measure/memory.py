@@ -1,0 +1,62 @@
+"""What a program that uses a model holds in memory: asked of a process of its own, which does nothing else.
+
+    python -m rheostat.measure.memory '{"path": …, "knob": …, "point": …, "precision": …, "threads": …, "texts": […]}'
+
+prints the resident bytes before the model was opened and after the queries.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rheostat.runtime.onnx.quantization import Precision
+
+PATIENCE_S = 300
+
+
+@dataclass(frozen=True)
+class ResidentMemory:
+    """resident_bytes: of the whole process, libraries included. model_bytes: what the model added."""
+
+    resident_bytes: int
+    model_bytes: int
+
+
+def resident_memory(
+    path: Path, knob: float | None, point: str | None, precision: Precision, threads: int, texts: list[str]
+) -> ResidentMemory | None:
+    """Memory of a process that has answered these texts at one operating point; None if it could not be asked."""
+    wish = {"path": str(path), "knob": knob, "point": point, "precision": precision, "threads": threads, "texts": texts}
+    command = [sys.executable, "-m", "rheostat.measure.memory", json.dumps(wish)]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        before, after = json.loads(answer.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return ResidentMemory(after, after - before)
+
+
+def answer_and_weigh(wish: dict[str, Any]) -> tuple[int, int]:
+    import psutil
+
+    from rheostat.runtime.predictor import Predictor
+
+    process = psutil.Process()
+    before = process.memory_info().rss
+    knob = 1.0 if wish["knob"] is None else wish["knob"]
+    options = {name: wish[name] for name in ("point", "precision", "threads")}
+    predictor = Predictor(wish["path"], knob, **options)
+    for text in wish["texts"]:
+        predictor.suggest(text)
+    gc.collect()
+    return before, process.memory_info().rss
+
+
+if __name__ == "__main__":
+    print(json.dumps(answer_and_weigh(json.loads(sys.argv[1]))))

@@ -1,0 +1,39 @@
+"""Reading energy: one small interface, the meters behind it, and what a query costs according to one of them.
+
+series         readings over time, and the energy of a window of them
+meter          the interface; counter and sampler are its two kinds
+rapl  zeus_monitor  hwmon  battery  pmic  watts_up  trace     the meters
+estimate       computed, not measured
+choice         a meter by its name, or the first that is available
+energy         idle, blocks, idle → millijoules per query
+"""
+
+from rheostat.errors import MeterError
+from rheostat.measure.meters.choice import EnergySource, MeterOptions, NoMeter, explain, find_meter
+from rheostat.measure.meters.energy import (
+    EnergyPerQuery,
+    Plan,
+    Work,
+    expected_seconds,
+    measure_energies,
+    measure_energy,
+)
+from rheostat.measure.meters.estimate import Estimate
+from rheostat.measure.meters.meter import Meter
+
+__all__ = [
+    "EnergyPerQuery",
+    "EnergySource",
+    "Estimate",
+    "Meter",
+    "MeterError",
+    "MeterOptions",
+    "NoMeter",
+    "Plan",
+    "Work",
+    "expected_seconds",
+    "explain",
+    "find_meter",
+    "measure_energies",
+    "measure_energy",
+]

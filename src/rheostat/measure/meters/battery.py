@@ -1,0 +1,66 @@
+"""The battery as a meter: what a laptop or a phone draws from it, under /sys/class/power_supply.
+
+Only while it discharges is that the power of the device; with a charger plugged in it says nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rheostat.errors import MeterError
+from rheostat.measure.meters.sampler import SamplerMeter
+from rheostat.measure.meters.sysfs import SYSTEM_ROOT, read_integer, read_word
+
+
+class BatteryMeter(SamplerMeter):
+    name = "battery"
+    only_changes_count = True  # gauges renew their value once in one to thirty seconds and do not say when
+    period_s = 0.5
+
+    def __init__(self, system_root: Path = SYSTEM_ROOT) -> None:
+        self._folder = system_root / "class" / "power_supply"
+
+    @property
+    def covers(self) -> str:
+        return f"the whole device, from {' + '.join(battery.name for battery in self._batteries())}"
+
+    def available(self) -> str | None:
+        if not self._batteries():
+            return f"no battery under {self._folder}"
+        try:
+            self._read_w()
+        except MeterError as error:
+            return str(error)
+        return None
+
+    @contextmanager
+    def opened(self) -> Iterator[Callable[[], float]]:
+        yield self._read_w
+
+    def _read_w(self) -> float:
+        batteries = self._batteries()
+        states = {battery.name: read_word(battery / "status") for battery in batteries}
+        charging = "Charging" in states.values()
+        if charging or "Discharging" not in states.values():
+            found = ", ".join(f"{name} is {state or 'silent'}" for name, state in states.items())
+            raise MeterError(f"{found}: only a discharging battery says what the device draws; unplug the charger")
+        return sum(_power_w(battery) for battery in batteries)
+
+    def _batteries(self) -> list[Path]:
+        return [supply for supply in sorted(self._folder.glob("*")) if _feeds_the_device(supply)]
+
+
+def _feeds_the_device(supply: Path) -> bool:
+    # The scope "Device" is a mouse's or a headset's own battery.
+    return read_word(supply / "type") == "Battery" and read_word(supply / "scope") != "Device"
+
+
+def _power_w(battery: Path) -> float:
+    """Discharging is negative by the kernel's rule and positive with many drivers; the state was asked for before."""
+    if (battery / "power_now").exists():
+        return abs(read_integer(battery / "power_now")) / 1e6
+    if not (battery / "current_now").exists():
+        raise MeterError(f"{battery.name} has neither power_now nor current_now: this battery does not say its power")
+    return abs(read_integer(battery / "current_now")) * read_integer(battery / "voltage_now") / 1e12

@@ -1,0 +1,130 @@
+"""Which meter: by its name, or the first that is available here."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rheostat.errors import MeterError
+from rheostat.measure.meters.battery import BatteryMeter
+from rheostat.measure.meters.estimate import JOULES_PER_BYTE, JOULES_PER_FLOP, Estimate
+from rheostat.measure.meters.hwmon import HwmonMeter
+from rheostat.measure.meters.meter import Meter
+from rheostat.measure.meters.pmic import PmicMeter
+from rheostat.measure.meters.rapl import RaplMeter
+from rheostat.measure.meters.sysfs import SYSTEM_ROOT
+from rheostat.measure.meters.trace import PATIENCE_S, TraceMeter
+from rheostat.measure.meters.watts_up import WattsUpMeter
+from rheostat.measure.meters.zeus_monitor import PROCESSOR, ZeusMeter
+
+WITHOUT_ARGUMENT = ("auto", "none", "estimate", "rapl", "zeus", "pmic", "battery")
+BY_NAME_ONLY = "only when asked for by name"
+
+
+@dataclass(frozen=True)
+class NoMeter:
+    """Energy is not measured, and why. reasons: (meter, why it is not available)."""
+
+    reasons: tuple[tuple[str, str], ...] = ()
+
+    name = "none"
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(f"{name}: {reason}" for name, reason in self.reasons) or "no meter was asked for"
+
+
+EnergySource = Meter | Estimate | NoMeter
+
+
+@dataclass(frozen=True)
+class MeterOptions:
+    """What some meters need to know beyond their name."""
+
+    system_root: Path = SYSTEM_ROOT
+    trace_offset_s: float = 0.0  # what the clock of a trace's recorder is ahead of this machine's
+    trace_patience_s: float = PATIENCE_S  # how long to wait after the run for a trace to reach its end
+    joules_per_flop: float = JOULES_PER_FLOP
+    joules_per_byte: float = JOULES_PER_BYTE
+
+
+DEFAULTS = MeterOptions()
+
+
+def find_meter(name: str = "auto", options: MeterOptions = DEFAULTS) -> EnergySource:
+    """A named meter, or an error that says why it is not available; with `auto` the first that is, or NoMeter."""
+    kind, _, argument = name.partition(":")
+    if argument and kind in WITHOUT_ARGUMENT:
+        raise MeterError(
+            f"the meter {kind} takes nothing after its name, but there is ':{argument}'; expected {kind} alone"
+        )
+    if kind == "none":
+        return NoMeter()
+    if kind == "auto":
+        return _first_available(options)
+    if kind == "estimate":
+        return Estimate(options.joules_per_flop, options.joules_per_byte)
+    meter = _make(kind, argument, options)
+    reason = meter.available()
+    if reason is not None:
+        raise MeterError(f"the meter {name} is not available: {reason}")
+    return meter
+
+
+def explain(options: MeterOptions = DEFAULTS) -> list[tuple[str, str | None]]:
+    """Every meter in the order `auto` tries them, then those it never takes; None if it can be used as it stands."""
+    tried = [(name, make().available()) for name, make in automatic_meters(options).items()]
+    return [
+        *tried,
+        ("watts-up[:PORT]", WattsUpMeter().available()),
+        ("trace:FILE", f"{BY_NAME_ONLY}: a CSV file that another meter writes"),
+        ("estimate", f"{BY_NAME_ONLY}: computed from FLOPs and bytes, not measured"),
+    ]
+
+
+def automatic_meters(options: MeterOptions) -> Mapping[str, Callable[[], Meter]]:
+    """What `auto` tries: closest to the processor first, the slowest last. It sends nothing to unknown serial ports."""
+    return {
+        "rapl": lambda: RaplMeter(options.system_root),
+        "zeus": lambda: ZeusMeter(PROCESSOR),
+        "hwmon": lambda: HwmonMeter((), options.system_root),
+        "pmic": PmicMeter,
+        "battery": lambda: BatteryMeter(options.system_root),
+    }
+
+
+def _first_available(options: MeterOptions) -> Meter | NoMeter:
+    reasons = []
+    for name, make in automatic_meters(options).items():
+        meter = make()
+        reason = meter.available()
+        if reason is None:
+            return meter
+        reasons.append((name, reason))
+    return NoMeter(tuple(reasons))
+
+
+def _make(kind: str, argument: str, options: MeterOptions) -> Meter:
+    named: dict[str, Callable[[], Meter]] = {
+        **automatic_meters(options),
+        "zeus": ZeusMeter,
+        "hwmon": lambda: HwmonMeter(argument.split("+") if argument else (), options.system_root),
+        "watts-up": lambda: WattsUpMeter(argument or None),
+        "trace": lambda: TraceMeter(
+            _trace_path(argument), offset_s=options.trace_offset_s, patience_s=options.trace_patience_s
+        ),
+    }
+    if kind not in named:
+        names = ["auto", "none", *named, "estimate"]
+        near = difflib.get_close_matches(kind, names, 1)
+        hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(names)}"
+        raise MeterError(f"there is no meter {kind!r}; {hint}")
+    return named[kind]()
+
+
+def _trace_path(argument: str) -> Path:
+    if not argument:
+        raise MeterError("the meter trace needs a file: trace:FILE")
+    return Path(argument)

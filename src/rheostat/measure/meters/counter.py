@@ -1,0 +1,57 @@
+"""Meters that count energy by themselves: read at the marks, and now and then between them to see the count move."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from rheostat.measure.meters.meter import Clock, Meter, Recording
+from rheostat.measure.meters.series import EnergySeries, Reading
+
+SHORTEST_PAUSE_S = 0.02  # between two looks: reading a counter is work too
+
+
+class CounterMeter(Meter):
+    """A meter that says how much energy there has been. period_s: how often its count moves."""
+
+    guard_s = 0.0
+
+    @abstractmethod
+    def opened(self) -> AbstractContextManager[Callable[[], float]]:
+        """Gives a function that returns joules since some fixed moment; it never goes back."""
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        with self.opened() as read_energy:
+            yield CounterRecording(read_energy, self.period_s, self.clock)
+
+
+class CounterRecording(Recording):
+    """The count at every mark, so that a window has its exact energy, and whenever there is a chance to look.
+
+    A reading is a count that has moved: how often it does so is seen, not taken from a data sheet.
+    """
+
+    def __init__(self, read_energy: Callable[[], float], period_s: float, clock: Clock) -> None:
+        self._read_energy, self._clock = read_energy, clock
+        self._pause_s = max(period_s / 2, SHORTEST_PAUSE_S)  # half: looking in step with it would miss moves
+        self._times: list[float] = []
+        self._energy_j: list[float] = []
+
+    def mark(self) -> float:
+        before = self._clock.now()
+        energy_j = self._read_energy()
+        moment = (before + self._clock.now()) / 2
+        self._times.append(moment)
+        self._energy_j.append(energy_j)
+        return moment
+
+    def look(self) -> None:
+        if self._clock.now() >= self._times[-1] + self._pause_s:
+            self.mark()
+
+    def reading(self, begin: float, end: float) -> Reading:
+        series = EnergySeries(self._times, self._energy_j, only_changes_count=True)
+        series.check_moves()
+        return series.reading(begin, end)

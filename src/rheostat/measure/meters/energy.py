@@ -1,0 +1,256 @@
+"""Energy per query: idle, blocks of queries, idle again; what idling would have cost is subtracted.
+
+Knows how a run is laid out and what may be said of it afterwards; nothing of the device that reads, nor of models.
+A figure that a meter could not resolve says so, and one that is missing is None, never zero.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rheostat.errors import MeterError
+from rheostat.measure.meters.choice import EnergySource, NoMeter
+from rheostat.measure.meters.estimate import Estimate
+from rheostat.measure.meters.meter import Meter, Recording
+from rheostat.measure.meters.series import Reading
+from rheostat.measure.meters.student import confidence_interval
+from rheostat.measure.turns import rotated
+
+SHORTEST_IDLE_S, SHORTEST_BLOCK_S = 10.0, 2.0  # where nothing else is asked for
+IDLE_LOOKS = 40  # at a counter, spread over an idle window
+GUARDS_BEFORE = 2  # a reading may be the mean of one period, and be shown for another
+GUARDS_AFTER = 1  # the power at the end of a window is interpolated towards the next reading
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to measure. run: performs some queries and says how many; called again until a block is full.
+
+    A counter is looked at between two runs, so one should take no longer than a tenth of a block.
+    """
+
+    run: Callable[[], int]
+    flops: float | None = None  # of a query; only an estimate needs them
+    bytes_read: float | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a run takes. Seconds that are None are as many as the meter needs, and those asked for as asked for."""
+
+    idle_seconds: float | None = None  # before, and again after
+    blocks: int = 10  # of each work; the interval comes from their spread
+    block_seconds: float | None = None
+    minimum_samples: int = 10  # readings of the meter in every block and while idle
+
+    def __post_init__(self) -> None:
+        if self.blocks < 2:
+            raise ValueError(f"{self.blocks} blocks; an interval needs at least two")
+
+    def needed_s(self, period_s: float) -> float:
+        """A window in which enough readings of such a meter fall, wherever it begins."""
+        return (self.minimum_samples + 1) * period_s
+
+    def idle_s(self, period_s: float) -> float:
+        return self.idle_seconds or max(SHORTEST_IDLE_S, self.needed_s(period_s))
+
+    def block_s(self, period_s: float) -> float:
+        return self.block_seconds or max(SHORTEST_BLOCK_S, self.needed_s(period_s))
+
+
+@dataclass(frozen=True)
+class EnergyPerQuery:
+    """What one query costs above idling, according to one meter."""
+
+    meter: str
+    covers: str
+    energy_mj: float | None  # None: not measured
+    interval_mj: tuple[float, float] | None = None  # of the blocks, widened by idle_uncertainty_mj
+    gross_mj: float | None = None  # before idle power is subtracted
+    idle_power_w: float | None = None  # mean of before and after
+    idle_drift_w: float | None = None  # after minus before
+    idle_uncertainty_mj: float | None = None  # if idle power was all along that of before, or of after
+    queries: int = 0
+    seconds: float = 0.0
+    blocks: int = 0
+    samples_per_block: int | None = None  # the fewest
+    sampling_hz: float | None = None
+    estimate: bool = False
+    resolved: bool = False
+    reason: str | None = None  # why it is not measured, or not resolved
+
+    def __str__(self) -> str:
+        if self.energy_mj is None:
+            return "not measured"
+        if self.estimate:
+            return f"{self.energy_mj:.3g} mJ (estimate)"
+        low, high = self.interval_mj or (self.energy_mj, self.energy_mj)
+        return f"{self.energy_mj:.3g} ± {(high - low) / 2:.3g} mJ" + ("" if self.resolved else " (not resolved)")
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A stretch of a recording between two marks, and the queries performed in it."""
+
+    begin: float
+    end: float
+    queries: int = 0
+
+
+@dataclass(frozen=True)
+class Windows:
+    """All of a run. works: the blocks of each."""
+
+    idle_before: Window
+    idle_after: Window
+    works: list[list[Window]] = field(default_factory=list)
+
+
+DEFAULT_PLAN = Plan()
+
+
+def measure_energy(source: EnergySource, work: Work, plan: Plan = DEFAULT_PLAN) -> EnergyPerQuery:
+    return measure_energies(source, [work], plan)[0]
+
+
+def measure_energies(source: EnergySource, works: Sequence[Work], plan: Plan = DEFAULT_PLAN) -> list[EnergyPerQuery]:
+    """Their blocks take turns, so that a machine that grows warm does so for all of them; idle is shared.
+
+    A meter that stops in the middle gives results that are not measured, with its reason.
+    """
+    if isinstance(source, NoMeter):
+        return [EnergyPerQuery(source.name, "", None, reason=source.reason) for _ in works]
+    if isinstance(source, Estimate):
+        return [estimate(source, work) for work in works]
+    try:
+        with source.recording() as recording:
+            windows = run(source, recording, works, plan)
+        return [evaluate(source, recording, windows, blocks, plan) for blocks in windows.works]
+    except MeterError as error:
+        return [EnergyPerQuery(source.name, "", None, reason=str(error)) for _ in works]
+
+
+def expected_seconds(meter: Meter, works: int, plan: Plan) -> float:
+    """How long a run takes, roughly."""
+    period_s, guards = meter.period_s, GUARDS_BEFORE + GUARDS_AFTER
+    idle_s = plan.idle_s(period_s) + guards * period_s
+    return 2 * idle_s + works * plan.blocks * (plan.block_s(period_s) + guards * meter.guard_s)
+
+
+def estimate(source: Estimate, work: Work) -> EnergyPerQuery:
+    if work.flops is None or work.bytes_read is None:
+        return EnergyPerQuery(source.name, source.covers, None, estimate=True, reason="FLOPs or bytes are not known")
+    energy_mj = 1e3 * source.energy_j(work.flops, work.bytes_read)
+    return EnergyPerQuery(
+        source.name, source.covers, energy_mj, estimate=True, reason="computed from FLOPs and bytes, not measured"
+    )
+
+
+def run(meter: Meter, recording: Recording, works: Sequence[Work], plan: Plan) -> Windows:
+    """Idle, the blocks in turns, idle."""
+    period_s, guard_s = meter.period_s, meter.guard_s  # now: later a sensor may be gone
+    idle_s, block_s = plan.idle_s(period_s), plan.block_s(period_s)
+    idle_before = _idle(meter, recording, idle_s, period_s)
+    for work in works:
+        work.run()  # clocks up, caches warm: the first block is then like the others
+    blocks: list[list[Window]] = [[] for _ in works]
+    for turn in range(plan.blocks):
+        for number in rotated(len(works), turn):
+            blocks[number].append(_block(meter, recording, works[number], block_s, guard_s))
+    return Windows(idle_before, _idle(meter, recording, idle_s, period_s), blocks)
+
+
+def _idle(meter: Meter, recording: Recording, seconds: float, guard_s: float) -> Window:
+    meter.clock.sleep(GUARDS_BEFORE * guard_s)
+    begin = recording.mark()
+    for _ in range(IDLE_LOOKS):
+        meter.clock.sleep(seconds / IDLE_LOOKS)
+        recording.look()
+    window = Window(begin, recording.mark())
+    meter.clock.sleep(GUARDS_AFTER * guard_s)
+    return window
+
+
+def _block(meter: Meter, recording: Recording, work: Work, seconds: float, guard_s: float) -> Window:
+    """The work goes on before and after the window, in the guards."""
+    _work_on(meter, work, GUARDS_BEFORE * guard_s)
+    begin, deadline = recording.mark(), meter.clock.now() + seconds
+    queries = work.run()
+    while meter.clock.now() < deadline:
+        recording.look()
+        queries += work.run()
+    assert queries > 0, "work says how many queries it performed"
+    window = Window(begin, recording.mark(), queries)
+    _work_on(meter, work, GUARDS_AFTER * guard_s)
+    return window
+
+
+def _work_on(meter: Meter, work: Work, seconds: float) -> None:
+    deadline = meter.clock.now() + seconds
+    while meter.clock.now() < deadline:
+        work.run()
+
+
+def evaluate(
+    meter: Meter, recording: Recording, windows: Windows, blocks: Sequence[Window], plan: Plan
+) -> EnergyPerQuery:
+    """What the recording says of one work."""
+    idle = [recording.reading(window.begin, window.end) for window in (windows.idle_before, windows.idle_after)]
+    readings = [recording.reading(block.begin, block.end) for block in blocks]
+    idle_w, drift_w = (idle[0].power_w + idle[1].power_w) / 2, idle[1].power_w - idle[0].power_w
+    queries, seconds = sum(block.queries for block in blocks), sum(reading.duration_s for reading in readings)
+    net_mj = [
+        1e3 * (reading.energy_j - idle_w * reading.duration_s) / block.queries
+        for reading, block in zip(readings, blocks, strict=True)
+    ]
+    idle_uncertainty_mj = 1e3 * abs(drift_w) / 2 * seconds / queries
+    low_mj, high_mj = confidence_interval(net_mj)
+    # All blocks share one idle power: their spread tells nothing of its error, only its two readings do.
+    interval_mj = (low_mj - idle_uncertainty_mj, high_mj + idle_uncertainty_mj)
+    reasons = shortcomings(idle, readings, interval_mj, plan)
+    return EnergyPerQuery(
+        meter=meter.name,
+        covers=meter.covers,
+        energy_mj=statistics.fmean(net_mj),
+        interval_mj=interval_mj,
+        gross_mj=1e3 * sum(reading.energy_j for reading in readings) / queries,
+        idle_power_w=idle_w,
+        idle_drift_w=drift_w,
+        idle_uncertainty_mj=idle_uncertainty_mj,
+        queries=queries,
+        seconds=seconds,
+        blocks=len(blocks),
+        samples_per_block=min(reading.samples for reading in readings),
+        sampling_hz=sum(reading.samples for reading in readings) / seconds,
+        resolved=not reasons,
+        reason="; ".join(reasons) or None,
+    )
+
+
+def shortcomings(
+    idle: Sequence[Reading], blocks: Sequence[Reading], interval_mj: tuple[float, float], plan: Plan
+) -> list[str]:
+    """Why a figure should not be relied on; nothing if it may."""
+    reasons, readings = [], [*idle, *blocks]
+    fewest = min(readings, key=lambda reading: reading.samples)
+    if fewest.samples < plan.minimum_samples:
+        reasons.append(
+            f"{fewest.samples} readings in a window of {fewest.duration_s:.3g} s, {plan.minimum_samples} are needed: "
+            "the meter is slow, let blocks and idle last longer"
+        )
+    # Readings may be many and yet leave half of a window unseen.
+    gappy = max(readings, key=lambda reading: reading.largest_gap_s / reading.duration_s)
+    if fewest.samples >= plan.minimum_samples and gappy.largest_gap_s > 2 * gappy.duration_s / plan.minimum_samples:
+        reasons.append(f"no reading for {gappy.largest_gap_s:.3g} s in a window of {gappy.duration_s:.3g} s")
+    if interval_mj[0] <= 0:
+        reasons.append(
+            f"the interval {interval_mj[0]:.3g} … {interval_mj[1]:.3g} mJ is not clear of zero: "
+            f"the work does not stand out from idling, {idle[0].power_w:.3g} W before and {idle[1].power_w:.3g} W after"
+        )
+    return reasons

@@ -1,0 +1,65 @@
+"""RAPL: the energy counters of Intel and AMD processors, as Linux shows them under /sys/class/powercap.
+
+Counts packages and the memory beside them. Leaves out `psys` (the whole platform, which would count packages twice) and
+the parts of a package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rheostat.errors import MeterError
+from rheostat.measure.meters.counter import CounterMeter
+from rheostat.measure.meters.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
+
+
+class RaplMeter(CounterMeter):
+    name = "rapl"
+    period_s = 0.001
+
+    def __init__(self, system_root: Path = SYSTEM_ROOT) -> None:
+        self._folder = system_root / "class" / "powercap"
+
+    @property
+    def covers(self) -> str:
+        return ", ".join(read_word(zone / "name") for zone in self._zones())
+
+    def available(self) -> str | None:
+        zones = self._zones()
+        if not zones:
+            return f"no intel-rapl package under {self._folder}: not an x86 Linux machine, or a virtual one"
+        try:
+            for zone in zones:
+                Counter(zone).read_j()
+        except MeterError as error:
+            return str(error)
+        return None
+
+    @contextmanager
+    def opened(self) -> Iterator[Callable[[], float]]:
+        counters = [Counter(zone) for zone in self._zones()]
+        yield lambda: sum(counter.read_j() for counter in counters)
+
+    def _zones(self) -> list[Path]:
+        zones = in_order(list(self._folder.glob("intel-rapl:*")))
+        return [zone for zone in zones if read_word(zone / "name").startswith(("package", "dram"))]
+
+
+class Counter:
+    """One zone's count, which starts again from zero at a range of its own."""
+
+    def __init__(self, zone: Path) -> None:
+        self._path = zone / "energy_uj"
+        self._range_uj = read_integer(zone / "max_energy_range_uj")
+        self._last_uj = read_integer(self._path)
+        self._total_uj = 0
+
+    def read_j(self) -> float:
+        """Joules since this object was made; right as long as it is read at least once a turn of the counter."""
+        now_uj = read_integer(self._path)
+        step_uj = now_uj - self._last_uj
+        self._total_uj += step_uj if step_uj >= 0 else step_uj + self._range_uj
+        self._last_uj = now_uj
+        return self._total_uj / 1e6

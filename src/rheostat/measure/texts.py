@@ -1,0 +1,129 @@
+"""Text to measure with: the test text of a corpus, or a few dozen sentences that are shipped with the package.
+
+Knows lines and how they become what is typed; nothing of models. A prepared corpus (Penn Treebank, WikiText) is cut
+into words already; everything else is text as people write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from itertools import cycle, islice
+from pathlib import Path
+
+from rheostat.errors import CorpusError
+from rheostat.text.corpus import CHAT, CorpusConfig, find_split, locate_splits
+from rheostat.text.vocabulary import Tokenizer, spellings, split_at_ascii_white_space, tokenize
+
+SAMPLE = "sample"
+LINE_END = "\n"
+MESSAGE = 128  # pieces after which a new text begins, as a user's next message does
+
+# How prepared words are written: parts that join the word before, that join the next one, and joints of WikiText.
+_JOIN_BEFORE = frozenset(
+    ["n't", "'s", "'re", "'ve", "'ll", "'d", "'m", "'t", "'", ",", ".", ";", ":", "!", "?", ")", "%"]
+)
+_JOIN_NEXT = frozenset("($£€")
+_JOINTS = {"@-@": "-", "@,@": ",", "@.@": "."}
+
+
+@dataclass(frozen=True)
+class Text:
+    """Lines to be typed. prepared: whether they are cut into words already."""
+
+    name: str
+    tokenizer: Tokenizer
+    lines: tuple[str, ...]
+    prepared: bool
+
+    def pieces(self) -> list[str]:
+        """What a model reads one by one, line ends included; what it would read as several words is left out."""
+        pieces: list[str] = []
+        for line in self.lines:
+            words = [word for word in self._words(line) if len(tokenize(word, self.tokenizer)) == 1]
+            pieces += [*words, LINE_END] if words else []
+        return pieces
+
+    def typed_words(self) -> list[str]:
+        """What a person would type between spaces, line ends included."""
+        words: list[str] = []
+        for line in self.lines:
+            words += [*(_joined(split_at_ascii_white_space(line)) if self.prepared else line.split()), LINE_END]
+        return words
+
+    def _words(self, line: str) -> list[str]:
+        if self.prepared:
+            return split_at_ascii_white_space(line)
+        return spellings(line) if self.tokenizer == "words" else tokenize(line, self.tokenizer)
+
+
+def read_text(data: str | None, tokenizer: Tokenizer, words: int) -> Text:
+    """The first lines of a test text that have at least so many words; all of it if it has fewer.
+
+    data: a folder with a test text, a text file, or "chat"; without it, the sentences of the package.
+    """
+    if data is None:
+        lines = resources.files("rheostat.measure").joinpath("sample.txt").read_text(encoding="utf-8").splitlines()
+        return Text(SAMPLE, tokenizer, tuple(lines), prepared=False)
+    config = CorpusConfig(tokenizer=tokenizer)
+    path = locate_splits(data, config)["test"] if data == CHAT else find_split(data, "test")
+    lines = _first_lines(path, words)
+    if not lines:
+        raise CorpusError(f"{path} is empty or has only white space; expected text: give another file")
+    return Text(CHAT if data == CHAT else Path(data).name, tokenizer, tuple(lines), prepared=tokenizer != "words")
+
+
+def messages(pieces: list[str], openings: list[str]) -> Iterator[str]:
+    """Texts without end, each one piece longer than the one before, until the next message begins.
+
+    A predictor answers at once about a text whose beginning it has read. So every message begins with another word
+    (`openings`), or several: however often the pieces come round, each text is new and costs reading one word.
+    """
+    flow, number = cycle(pieces), 0
+    while True:
+        text = ""
+        for piece in (*_opening(number, openings), *islice(flow, MESSAGE)):
+            text = text.rstrip(" ") + LINE_END if piece == LINE_END else f"{text}{piece} "
+            yield text
+        number += 1
+
+
+def _opening(number: int, openings: list[str]) -> list[str]:
+    """The number's digits in words, the last one first: the first word changes from message to message."""
+    if len(openings) == 1:
+        return openings * (1 + number % MESSAGE)
+    digits = [openings[number % len(openings)]]
+    while number := number // len(openings):
+        digits.append(openings[number % len(openings)])
+    return digits
+
+
+def _first_lines(path: Path, words: int) -> list[str]:
+    lines, count = [], 0
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            for line in file:
+                if stripped := line.strip():
+                    lines.append(stripped)
+                    count += len(stripped.split())
+                if count >= words:
+                    break
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CorpusError(f"{path} cannot be read ({reason}); expected text in UTF-8: give another file") from None
+    return lines
+
+
+def _joined(words: list[str]) -> list[str]:
+    """Prepared words as they are written: "do n't" as "don't", "role @-@ playing" as "role-playing"."""
+    written: list[str] = []
+    joins = False
+    for word in words:
+        joint = _JOINTS.get(word)
+        if written and (joins or joint or word in _JOIN_BEFORE):
+            written[-1] += joint or word
+        else:
+            written.append(joint or word)
+        joins = joint is not None or word in _JOIN_NEXT
+    return written

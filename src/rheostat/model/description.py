@@ -1,0 +1,352 @@
+"""What a model file must hold: its description, and the tensors that this calls for.
+
+Knows names, types and shapes, and checks them from the header alone; knows nothing of values and of bytes.
+Errors say what was found and what was expected; the path is put in front by whoever knows it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, cast
+
+from rheostat.errors import ModelFileError
+from rheostat.model.container import Stored, parse_json, problem, show
+from rheostat.model.shape import ModelShape
+from rheostat.text.vocabulary import TOKENIZERS, Tokenizer
+
+FORMAT_VERSION = 1
+METADATA_KEY = "rheostat"
+DEFAULT_TOKENIZER = "ptb"  # of a file that says nothing about its text
+
+_FLOPS_TOLERANCE = 0.01  # between the share that a description states and the share that the widths cost
+_MAXIMUM_DEPTH = 64  # of text, recipe and provenance
+_NAME = re.compile(r"[A-Za-z0-9][\w.+@%=,:~-]{0,79}", re.ASCII)
+
+_MATRIX_TYPES = ("F32", "F16", "I8")
+_VECTOR_TYPES = ("F32", "F16")
+_SHAPE_KEYS = ("vocabulary_size", "embedding_size", "hidden_sizes", "windows", "softmax_splits")
+
+Tensors: TypeAlias = Mapping[str, Stored]
+
+
+@dataclass(frozen=True)
+class RankingEntry:
+    """What the description says of a ranking."""
+
+    name: str
+    criterion: str = ""
+    seed: int | None = None
+    comparable: bool = False
+
+
+@dataclass(frozen=True)
+class PointEntry:
+    """What can be known of a point without reading it. flops_fraction is counted from the widths."""
+
+    name: str
+    criterion: str
+    flops_fraction: float
+    preferred: bool
+    widths: tuple[int, ...]
+    has_gates: bool
+    update_rank: int  # the largest of all layers; 0 without an update
+
+
+@dataclass(frozen=True)
+class Description:
+    """All of a model file but its tensors. Keys that a file leaves out are empty here."""
+
+    shape: ModelShape
+    text: Mapping[str, Any] = field(default_factory=dict)
+    rankings: tuple[RankingEntry, ...] = ()
+    points: tuple[PointEntry, ...] = ()
+    default_ranking: str | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def cell(self) -> str:
+        return self.shape.cell
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """How text becomes words; "ptb" where the file does not say."""
+        return cast(Tokenizer, self.text.get("tokenizer", DEFAULT_TOKENIZER))
+
+    @property
+    def trained(self) -> bool:
+        """False of a file that says it was written before the first step; such a model is for measuring time."""
+        run = self.provenance.get("run")
+        return not (isinstance(run, Mapping) and run.get("steps") == 0)
+
+
+def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
+    """The description in the metadata, checked against the tensors."""
+    if METADATA_KEY not in metadata:
+        raise problem(
+            f"no '{METADATA_KEY}' in the metadata",
+            "the description of a model",
+            "this safetensors file is no model file of Rheostat: choose another, or train one",
+        )
+    fields = _object(parse_json(metadata[METADATA_KEY], "a description"), "the description")
+    _check_version(fields.get("format_version"))
+    free = {key: _object(_present(fields, key, {}), key) for key in ("text", "recipe", "provenance")}
+    _check_plain(free.values(), _MAXIMUM_DEPTH)
+    tokenizer = free["text"].get("tokenizer", DEFAULT_TOKENIZER)
+    if tokenizer not in TOKENIZERS:
+        raise problem(f"tokenizer {show(tokenizer)}", f"one of {', '.join(TOKENIZERS)}", "use a newer Rheostat")
+    shape = _parse_shape(fields)
+    known = _check_weights(shape, tensors)
+    if shape.cell != "qrnn" and (fields.get("rankings") or fields.get("points")):
+        raise problem(f"rankings or points of cell {shape.cell}", "none: only qrnn has filters to leave out")
+    rankings = tuple(_parse_ranking(entry, shape, tensors, known) for entry in _named(fields, "rankings"))
+    points = tuple(_parse_point(entry, shape, tensors, known) for entry in _named(fields, "points"))
+    if len(known) != len(tensors):
+        raise _stranger(min(set(tensors) - known))
+    default = fields.get("default_ranking")
+    if default is not None and default not in [entry.name for entry in rankings]:
+        raise problem(f"default_ranking {show(default)}", "the name of one of its rankings, or none", "choose another")
+    return Description(shape, rankings=rankings, points=points, default_ranking=default, **free)
+
+
+def metadata_of(description: Description, points: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The metadata that `describe` reads; keys that would be empty are left out. points: their entries."""
+    shape = description.shape
+    fields: dict[str, Any] = {
+        "format_version": FORMAT_VERSION,
+        "cell": shape.cell,
+        "shape": {key: getattr(shape, key) for key in _SHAPE_KEYS},
+        "text": dict(description.text) or None,
+        "rankings": [_without_empty(vars(entry)) for entry in description.rankings] or None,
+        "default_ranking": description.default_ranking,
+        "points": [_without_empty(entry) for entry in points] or None,
+        "recipe": dict(description.recipe) or None,
+        "provenance": dict(description.provenance) or None,
+    }
+    try:
+        text = json.dumps(_without_empty(fields), ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise problem(
+            f"something in text, recipe or provenance that JSON cannot hold ({str(error)[:100]})",
+            "texts, finite numbers, lists and tables",
+            "take it out, or make a text of it",
+        ) from error
+    return {METADATA_KEY: text}
+
+
+def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
+    # Not by truth: a seed of 0 is a seed.
+    return {key: value for key, value in fields.items() if not (value is None or value is False or value == "")}
+
+
+def _check_version(version: object) -> None:
+    if type(version) is not int or version < 1:
+        raise problem(f"format_version {show(version)}", f"{FORMAT_VERSION}")
+    if version > FORMAT_VERSION:
+        raise problem(
+            f"format_version {show(version)}",
+            f"{FORMAT_VERSION}",
+            "the file is newer than this Rheostat: upgrade it",
+        )
+
+
+def _parse_shape(fields: Mapping[str, Any]) -> ModelShape:
+    sizes = _object(fields.get("shape"), "shape")
+    shape = ModelShape(
+        sizes.get("vocabulary_size"),  # type: ignore[arg-type]  # check() says what they are
+        sizes.get("embedding_size"),  # type: ignore[arg-type]
+        _sizes(sizes, "hidden_sizes"),
+        _sizes(sizes, "windows"),
+        _sizes(sizes, "softmax_splits"),
+        _present(fields, "cell", "qrnn"),
+    )
+    try:
+        shape.check()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ModelFileError(f"found {error}; the description makes no model: write the file again") from None
+    if shape.is_cut and shape.cell == "qrnn":
+        raise problem(
+            f"a last layer {shape.output_size} wide",
+            f"embedding_size {shape.embedding_size}, because input and output embeddings are one",
+            "a model file holds the whole model: cut it when it is used",
+        )
+    return shape
+
+
+def _sizes(sizes: Mapping[str, Any], key: str) -> tuple[int, ...]:
+    value = sizes.get(key)
+    if value is not None and type(value) is not list:
+        raise problem(f"{key} {show(value)}", "a list of whole numbers")
+    return tuple(value) if value else ()
+
+
+def _check_weights(shape: ModelShape, tensors: Tensors) -> set[str]:
+    """Check weights, vocabulary and casing; the names of all that were found."""
+    sizes = shape.tensor_shapes()
+    known = {"vocabulary", *sizes}
+    for name, size in sizes.items():
+        stored = tensors.get(name)
+        # Nearly all pass here; what does not is wrong, or int8.
+        if stored is None or stored[1] != size or stored[0] not in _VECTOR_TYPES:
+            _expect(tensors, name, _MATRIX_TYPES if len(size) == 2 else _VECTOR_TYPES, size)
+            known.add(f"{name}.scale")
+            _expect(tensors, f"{name}.scale", ("F32",), size[:1])
+    _expect_list(tensors, "vocabulary", "U8")
+    if "casing" in tensors:
+        known.add("casing")
+        _expect_list(tensors, "casing", "U8")
+    return known
+
+
+def _expect(tensors: Tensors, name: str, types: Sequence[str], size: tuple[int, ...]) -> Stored:
+    """The tensor, if it is there in one of these types and this shape."""
+    stored = tensors.get(name)
+    if stored is None:
+        raise problem(f"no tensor {name}", f"{' or '.join(types)} {list(size)}")
+    if stored[0] not in types:
+        raise problem(f"tensor {name} stored as {stored[0]}", " or ".join(types))
+    if stored[1] != size:
+        raise problem(f"tensor {name} of shape {show(list(stored[1]))}", f"{list(size)}")
+    return stored
+
+
+def _expect_list(tensors: Tensors, name: str, dtype: str) -> int:
+    """How long a list of any length is."""
+    stored = tensors.get(name)
+    if stored is None:
+        raise problem(f"no tensor {name}", f"a list of {dtype}")
+    if stored[0] != dtype or len(stored[1]) != 1:
+        raise problem(f"tensor {name} of {stored[0]} {show(list(stored[1]))}", f"a list of {dtype}")
+    return stored[1][0]
+
+
+def _parse_ranking(entry: Mapping[str, Any], shape: ModelShape, tensors: Tensors, known: set[str]) -> RankingEntry:
+    name, seed = entry["name"], entry.get("seed")
+    if seed is not None and type(seed) is not int:
+        raise problem(f"seed {show(seed)} of ranking {name}", "a whole number")
+    comparable = _present(entry, "comparable", False)
+    if type(comparable) is not bool:
+        raise problem(f"comparable {show(comparable)} of ranking {name}", "true or false")
+    for layer, size in enumerate(shape.hidden_sizes):
+        known.add(scores := f"rankings.{name}.{layer}")
+        _expect(tensors, scores, ("F32",), (size,))
+    return RankingEntry(name, _criterion(entry), seed, comparable)
+
+
+def _parse_point(entry: Mapping[str, Any], shape: ModelShape, tensors: Tensors, known: set[str]) -> PointEntry:
+    name, preferred = entry["name"], _present(entry, "preferred", False)
+    if type(preferred) is not bool:
+        raise problem(f"preferred {show(preferred)} of point {name}", "true or false")
+    widths = _point_widths(name, shape, tensors, known)
+    gated = _check_gates(name, widths, tensors, known)
+    ranks = _check_updates(name, shape.with_hidden_sizes(widths), tensors, known)
+    fraction = shape.flops_fraction(widths)
+    stated = entry.get("flops_fraction", fraction)
+    is_share = type(stated) in (int, float) and 0 < stated <= 1
+    if not is_share or abs(stated - fraction) > _FLOPS_TOLERANCE:
+        raise problem(f"flops_fraction {show(stated)} of point {name}", f"{fraction:.4f}, which its widths cost")
+    return PointEntry(name, _criterion(entry), fraction, preferred, widths, gated, ranks)
+
+
+def _point_widths(name: str, shape: ModelShape, tensors: Tensors, known: set[str]) -> tuple[int, ...]:
+    widths = []
+    for layer, size in enumerate(shape.hidden_sizes):
+        known.add(keep := f"points.{name}.keep.{layer}")
+        width = _expect_list(tensors, keep, "I32")
+        if not 1 <= width <= size:
+            raise problem(f"{width} filters in tensor {keep}", f"1 to {size}")
+        widths.append(width)
+    return tuple(widths)
+
+
+def _check_gates(name: str, widths: Sequence[int], tensors: Tensors, known: set[str]) -> bool:
+    gated = False
+    for layer, width in enumerate(widths):
+        if (gate := f"points.{name}.gate.{layer}") in tensors:
+            known.add(gate)
+            _expect(tensors, gate, ("F32",), (width,))
+            gated = True
+    return gated
+
+
+def _check_updates(name: str, cut_shape: ModelShape, tensors: Tensors, known: set[str]) -> int:
+    """The largest rank of the point's updates, 0 if it has none."""
+    largest = 0
+    for layer in range(len(cut_shape.hidden_sizes)):
+        update = f"points.{name}.update.{layer}"
+        if f"{update}.u" not in tensors and f"{update}.v" not in tensors:
+            continue
+        known |= {f"{update}.u", f"{update}.v"}
+        rank = next(iter(tensors.get(f"{update}.v", ("", ()))[1]), 0)
+        rows, columns = cut_shape.matrix_shape(layer)
+        _expect(tensors, f"{update}.v", _VECTOR_TYPES, (max(rank, 1), columns))
+        _expect(tensors, f"{update}.u", _VECTOR_TYPES, (rows, rank))
+        largest = max(largest, rank)
+    return largest
+
+
+def _stranger(name: str) -> ModelFileError:
+    """A tensor that nothing asks for would change what the model computes, if only we knew how: refuse it."""
+    return problem(
+        f"tensor {show(name)}, which the description does not call for",
+        "only the tensors of a model file",
+        "write the file again without it, or use the program that wrote it",
+    )
+
+
+def _object(value: Any, what: str) -> dict[str, Any]:
+    if type(value) is not dict:
+        raise problem(f"{show(value)} for {what}", "an object")
+    return value
+
+
+def _present(fields: Mapping[str, Any], key: str, empty: Any) -> Any:
+    """The value of a key; `empty` where it is absent or null."""
+    value = fields.get(key)
+    return empty if value is None else value
+
+
+def _named(fields: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
+    """The entries of a list of objects with names, each name fit to be part of a tensor's, and there once."""
+    entries = fields.get(key)
+    if entries is None or entries == []:
+        return []
+    if type(entries) is not list:
+        raise problem(f"{show(entries)} for {key}", "a list of objects")
+    names: set[str] = set()
+    for entry in entries:
+        name = _object(entry, f"an entry of {key}").get("name")
+        if type(name) is not str or not _NAME.fullmatch(name):
+            raise problem(
+                f"the name {show(name)} in {key}",
+                "up to 80 letters, digits and signs like . - + and _",
+                "choose such a name",
+            )
+        if name in names:
+            raise problem(f"the name {name} twice in {key}", "each name once", "rename one of them")
+        names.add(name)
+    return entries
+
+
+def _criterion(entry: Mapping[str, Any]) -> str:
+    criterion = _present(entry, "criterion", "")
+    if type(criterion) is not str or len(criterion) > 80 or not criterion.isprintable():
+        raise problem(f"criterion {show(criterion)} of {entry['name']}", "a short text")
+    return criterion
+
+
+def _check_plain(values: Iterable[Any], levels: int) -> None:
+    """What can be read can be printed and written again: nothing endless in depth or size."""
+    for value in values:
+        if type(value) is float and math.isinf(value):
+            raise problem("a number too large to be one", "finite numbers")
+        inner = value.values() if type(value) is dict else value if type(value) is list else None
+        if inner is not None:
+            if not levels:
+                raise problem("a description nested too deeply", f"at most {_MAXIMUM_DEPTH} levels")
+            _check_plain(inner, levels - 1)

@@ -1,0 +1,83 @@
+"""Which operating point a position of the knob means for a model file.
+
+The only owner of that choice: evaluation, recovery, runtime and export all ask here. A position is a share of the whole
+model's FLOPs, and a point never spends more than was asked, shares being compared to a hundredth of a percent.
+"""
+
+from __future__ import annotations
+
+from rheostat.errors import OperatingPointError
+from rheostat.model.file import ModelFile
+from rheostat.model.operating_point import OperatingPoint, full_point, select
+
+NEAR = 0.01  # a stored point counts as being at the knob if it is below it by less than this
+SLACK = 1e-4  # or above it by no more than this: what a few more tail clusters cost must not lose a point its place
+
+
+def choose(
+    file: ModelFile,
+    knob: float = 1.0,
+    *,
+    criterion: str | None = None,
+    ranking: str | None = None,
+    point: str | None = None,
+) -> OperatingPoint:
+    """The point for a knob position.
+
+    `point` names a stored one. `ranking` names a ranking to cut by. Otherwise the first stored point at the knob is
+    taken (of that criterion, if one is given), which may carry gates and an update; else the criterion's first ranking,
+    or the file's default one, is cut by; else the nearest stored point below the knob.
+    """
+    if point is not None:
+        return file.point(point)
+    if not 0 < knob <= 1:
+        raise OperatingPointError(
+            f"a knob at {knob} was asked for; expected a share of the FLOPs in (0, 1]: 80 % is 0.8"
+        )
+    if ranking is not None:
+        return select(file.ranking(ranking), file.shape, knob)
+    if knob == 1 and criterion is None:
+        return full_point(file.shape)
+    if (stored := stored_at(file, knob, criterion)) is not None:
+        return stored
+    name = _ranking_for(file, criterion)
+    if name is not None:
+        return select(file.ranking(name), file.shape, knob)
+    entries = [entry for entry in file.description.points if criterion in (None, entry.criterion)]
+    below = [entry for entry in entries if entry.flops_fraction <= knob]
+    if below:
+        return file.point(max(below, key=lambda entry: entry.flops_fraction).name)
+    raise OperatingPointError(_nothing_to_cut_by(file, knob, criterion))
+
+
+def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> OperatingPoint | None:
+    """The first stored point at a position; None where the knob cuts by a ranking there, or goes further down."""
+    for entry in file.description.points:
+        if criterion in (None, entry.criterion) and knob - NEAR < entry.flops_fraction <= knob + SLACK:
+            return file.point(entry.name)
+    return None
+
+
+def can_serve(file: ModelFile, knob: float) -> bool:
+    """Whether the knob can be turned to a position."""
+    try:
+        choose(file, knob)
+    except OperatingPointError:
+        return False
+    return True
+
+
+def _ranking_for(file: ModelFile, criterion: str | None) -> str | None:
+    if criterion is None:
+        return file.description.default_ranking
+    return next((entry.name for entry in file.description.rankings if entry.criterion == criterion), None)
+
+
+def _nothing_to_cut_by(file: ModelFile, knob: float, criterion: str | None) -> str:
+    rankings = ", ".join(entry.name for entry in file.description.rankings) or "none"
+    points = ", ".join(f"{entry.name} ({entry.flops_fraction:.1%})" for entry in file.description.points) or "none"
+    wanted = f"criterion '{criterion}'" if criterion else f"the knob at {knob}"
+    return (
+        f"{file.path} has nothing for {wanted}: its rankings are {rankings}, its points {points}; "
+        "add a ranking with: rheostat prune"
+    )

@@ -1,0 +1,105 @@
+"""How weights are stored: float32, float16, or int8 with a scale for each row.
+
+w = q · scale with q in -127 … 127. Knows numbers; knows nothing of where they are stored or what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.model.container import problem
+
+Floats: TypeAlias = NDArray[np.float32]
+Precision = Literal["float32", "float16", "int8"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+LARGEST_INTEGER = 127  # -128 would have no positive counterpart
+# The largest scale that makes no weight infinite.
+LARGEST_SCALE = float(np.nextafter(np.finfo(np.float32).max / np.float32(LARGEST_INTEGER), np.float32(0)))
+
+
+def quantize(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:
+    """(q, scale) of the nearest values, symmetric: the largest of each row becomes 127 or -127."""
+    scale: Floats = np.abs(matrix).max(axis=1, initial=0) / np.float32(LARGEST_INTEGER)
+    scale[scale == 0] = 1  # a row of zeros
+    scale = np.minimum(scale, np.float32(LARGEST_SCALE))
+    integers = np.rint(matrix / scale[:, None])
+    return np.clip(integers, -LARGEST_INTEGER, LARGEST_INTEGER).astype(np.int8), scale
+
+
+def dequantize(integers: NDArray[np.int8], scale: Floats) -> Floats:
+    floats = integers.astype(np.float32)
+    floats *= scale[:, None]
+    return floats
+
+
+def widen(stored: NDArray[Any]) -> Floats:
+    """float32 values of stored floats, which must be finite; the array itself if it can be used as it is."""
+    if stored.dtype == np.float16:
+        return _widen_halves(stored)
+    return np.require(stored, np.float32, ["C", "ALIGNED"])  # another program may have stored it at any offset
+
+
+def all_finite(stored: NDArray[Any]) -> bool:
+    """Whether no float is infinite or no number. NumPy takes halves one by one: thirty times as long as their bits."""
+    if stored.dtype != np.float16:
+        return bool(np.isfinite(stored).all())
+    # 0x7C00 is infinity and 0xFC00 its negative; beyond them lies what is no number
+    positive, negative = stored.view(np.int16), stored.view(np.uint16)
+    return bool(positive.max(initial=0) < 0x7C00 and negative.max(initial=0) < 0xFC00)
+
+
+def _widen_halves(halves: NDArray[np.float16]) -> Floats:
+    """What `astype` gives, to the bit, in a tenth of the time.
+
+    Exponent and fraction are moved to where float32 has them: the fraction is 13 bits longer there, and the exponent
+    counts from 127 instead of 15.
+    """
+    bits = np.left_shift(halves.view(np.int16), 13, dtype=np.int32, order="C")
+    bits &= np.int32(~0x70000000)  # copies of the sign, from int16 to int32
+    floats: Floats = bits.view(np.float32)
+    floats *= np.float32(2.0 ** (127 - 15))
+    return floats
+
+
+def as_floats(name: str, array: Any, size: tuple[int, ...]) -> Floats:
+    """Any array of NumPy or torch as float32, if it is there, of this shape and finite."""
+    if array is None:
+        raise problem(f"no weights {name}", f"{list(size)}", "give all weights of the shape")
+    if hasattr(array, "detach"):  # torch, which this module must not import
+        # float(), because NumPy has no bfloat16
+        array = array.detach().cpu().float().numpy()
+    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which is refused below
+        floats: Floats = np.asarray(array, dtype=np.float32)
+    if floats.shape != size:
+        raise problem(f"weights {name} of shape {list(floats.shape)}", f"{list(size)}", "give those of the shape")
+    if not np.isfinite(floats).all():
+        raise problem(f"a value in {name} that is not finite", "finite weights", "go back to an earlier checkpoint")
+    return floats
+
+
+def encode_all(weights: Mapping[str, Floats], precision: Precision) -> dict[str, NDArray[Any]]:
+    """Tensors that hold these weights: `{name}.scale` beside a matrix in int8, whose biases stay float32."""
+    if precision not in PRECISIONS:
+        raise problem(f"precision {precision!r}", f"one of {', '.join(PRECISIONS)}", "choose one of these")
+    tensors: dict[str, NDArray[Any]] = {}
+    for name, array in weights.items():
+        tensors |= _encode(name, array, precision)
+    return tensors
+
+
+def _encode(name: str, array: Floats, precision: Precision) -> dict[str, NDArray[Any]]:
+    if precision == "int8" and array.ndim == 2:
+        integers, scale = quantize(array)
+        return {name: integers, f"{name}.scale": scale}
+    if precision != "float16":
+        return {name: array}
+    with np.errstate(over="ignore"):
+        halves = array.astype(np.float16)
+    if not np.isfinite(halves).all():
+        raise problem(f"a value of {np.abs(array).max():.3g} in {name}", "at most 65504 in float16", "use float32")
+    return {name: halves}

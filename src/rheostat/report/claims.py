@@ -1,0 +1,359 @@
+"""The paper's claims, judged by our results: one small function for each kind of check.
+
+Every function gives facts: a comparison that holds, fails, or could not be made, with the numbers that decide it and
+the files they come from. Claims are data (`published`); numbers come from `evidence`. Estimates decide nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import singledispatch
+from itertools import combinations, groupby, pairwise
+from pathlib import Path
+from typing import Literal
+
+from rheostat.report import published
+from rheostat.report.document import NOT_MEASURED, Row, Table, files
+from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
+from rheostat.report.published import Claim, load_published
+
+Verdict = Literal["confirmed", "contradicted", "partly", "not measured"]
+SIGNS = {True: "✓", False: "✗", None: "–"}
+BYTES_PER_KB = 1000
+TOO_FEW_TO_FIT = "measured at fewer than three points"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """holds: None where it was not measured. topic: facts in a row with the same one are shown together."""
+
+    holds: bool | None
+    text: str
+    paths: tuple[Path, ...] = ()
+    topic: str = ""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    claim: Claim
+    verdict: Verdict
+    facts: tuple[Fact, ...]
+
+
+def judge_all(evidence: Evidence) -> list[Judgement]:
+    return [judge(claim, evidence) for claim in load_published().claims]
+
+
+def judge(claim: Claim, evidence: Evidence) -> Judgement:
+    facts = tuple(dict.fromkeys(fact for check in claim.checks for fact in check_facts(check, evidence)))
+    return Judgement(claim, verdict_of(facts), facts)
+
+
+def verdict_of(facts: Sequence[Fact]) -> Verdict:
+    """Confirmed if everything was measured and holds; contradicted if nothing measured holds; else partly."""
+    measured = [fact.holds for fact in facts if fact.holds is not None]
+    if not measured:
+        return "not measured"
+    if not any(measured):
+        return "contradicted"
+    return "confirmed" if all(measured) and len(measured) == len(facts) else "partly"
+
+
+def claims_table(judgements: Sequence[Judgement]) -> Table:
+    rows = [Row(tuple(_cells(one)), one.verdict) for one in judgements]
+    header = ("verdict", "claim", "where in the paper", "the numbers that decide it", "its own tables", "from")
+    return Table(header, "llllll", tuple(rows), judged=True)
+
+
+def _cells(judgement: Judgement) -> Iterator[str]:
+    claim, facts = judgement.claim, judgement.facts
+    own = {"confirm": "confirm it", "contradict": "contradict it", "silent": "are silent"}
+    yield judgement.verdict
+    yield claim.sentence
+    yield claim.where
+    yield "\n".join(_lines(facts)) or f"– {NOT_MEASURED}"
+    yield own[claim.own_tables]
+    yield files(path for fact in facts for path in fact.paths)
+
+
+def _lines(facts: Sequence[Fact]) -> Iterator[str]:
+    """A line a fact, or one for all facts of a topic."""
+    for topic, group in groupby(facts, key=lambda fact: fact.topic):
+        texts = [f"{SIGNS[fact.holds]} {fact.text}" for fact in group]
+        yield from [f"{topic}: {', '.join(texts)}"] if topic else texts
+
+
+# ------------------------------------------------------------------------------------------------ kinds of checks
+
+
+def _absent(corpus: str) -> Fact:
+    """One line for all that would have been asked of a corpus."""
+    return Fact(None, f"{corpus}: {NOT_MEASURED}")
+
+
+@singledispatch
+def check_facts(check: object, evidence: Evidence) -> list[Fact]:
+    """What our results say of one check."""
+    raise AssertionError(f"no judge for {check}")
+
+
+@check_facts.register
+def _(check: published.Better, evidence: Evidence) -> list[Fact]:
+    return [
+        fact
+        for corpus in check.corpora
+        for with_update in check.with_update
+        for other in check.than
+        for fact in _rival_facts(check, evidence.on(corpus), corpus, other, with_update)
+    ]
+
+
+def _rival_facts(
+    check: published.Better, on: CorpusEvidence, corpus: str, other: str, with_update: bool
+) -> Iterator[Fact]:
+    """One fact for each share where both were measured and at least one would be in the paper's figure."""
+    limit = math.inf if on.cut_off is None else on.cut_off
+    if not on.comparable:
+        yield _absent(corpus)
+        return
+    what = f"{corpus}, {check.criterion} against {other}{' with update' if with_update else ''}"
+    if check.tolerance:
+        what += f", {check.tolerance:.0%} allowed"
+    found = False
+    for share in on.shares(check.criterion, with_update=with_update):
+        mine = on.at(check.criterion, share, with_update=with_update)
+        theirs = on.at(other, share, with_update=with_update)
+        if mine is None or theirs is None or min(mine.test_perplexity, theirs.test_perplexity) > limit:
+            continue
+        found = True
+        holds = mine.test_perplexity <= theirs.test_perplexity * (1 + check.tolerance)
+        numbers = f"{mine.test_perplexity:.2f} / {theirs.test_perplexity:.2f}"
+        yield Fact(holds, f"{numbers} at {share:.0%}", (mine.path, theirs.path), what)
+    if not found:
+        yield Fact(None, f"{what}: {NOT_MEASURED}")
+
+
+@check_facts.register
+def _(check: published.Trade, evidence: Evidence) -> list[Fact]:
+    on = evidence.on(check.corpus)
+    mine, full = on.at(check.criterion, check.flops_fraction, with_update=check.with_update), on.full
+    what = f"{check.corpus}, {check.criterion} at {check.flops_fraction:.0%}"
+    if mine is None or full is None:
+        return [Fact(None, f"{what}: {NOT_MEASURED}")]
+    increase = mine.test_perplexity / full.test_perplexity - 1
+    numbers = f"{full.test_perplexity:.2f} → {mine.test_perplexity:.2f} test perplexity, {increase:+.0%}"
+    within = increase <= check.perplexity_increase + check.tolerance
+    text = f"{what}: {numbers} (claimed {check.perplexity_increase:+.0%})"
+    return [Fact(within, text, (full.path, mine.path)), _saved(check, on, mine, what)]
+
+
+def _saved(check: published.Trade, on: CorpusEvidence, mine: Measurement, what: str) -> Fact:
+    cost, whole = on.cost(mine.flops_fraction, mine.widths), on.cost(1.0)
+    energy, full_energy = (one.row.measured_mj if one else None for one in (cost, whole))
+    if energy is None or full_energy is None or cost is None:
+        return Fact(None, f"{what}: energy {NOT_MEASURED}")
+    saved = 1 - energy / full_energy
+    text = f"{what}: {full_energy:.3g} → {energy:.3g} mJ/query, {saved:.0%} saved (claimed {check.energy_saved:.0%})"
+    return Fact(saved >= check.energy_saved - check.tolerance, text, (cost.path,))
+
+
+@check_facts.register
+def _(check: published.RegainsMore, evidence: Evidence) -> list[Fact]:
+    facts = []
+    for corpus in check.corpora:
+        on = evidence.on(corpus)
+        mine = {round(bare.flops_fraction, 2): (bare, updated) for bare, updated in on.recovered(check.criterion)}
+        for other in check.than:
+            pairs = [(mine.get(round(bare.flops_fraction, 2)), (bare, new)) for bare, new in on.recovered(other)]
+            compared = [_regained(corpus, own, theirs) for own, theirs in pairs if own is not None]
+            missing = Fact(None, f"{corpus}, {check.criterion} against {other}: {NOT_MEASURED}")
+            facts += compared or [missing if on.comparable else _absent(corpus)]
+    return facts
+
+
+Recovered = tuple[Measurement, Measurement]
+
+
+def _regained(corpus: str, mine: Recovered, theirs: Recovered) -> Fact:
+    own, other = (bare.test_perplexity - updated.test_perplexity for bare, updated in (mine, theirs))
+    where = f"{corpus}, {mine[0].criterion} against {theirs[0].criterion} at {mine[0].flops_fraction:.0%}"
+    return Fact(own > other, f"{where}: {own:.2f} / {other:.2f} points regained", (mine[1].path, theirs[1].path))
+
+
+@check_facts.register
+def _(check: published.UpdateHelps, evidence: Evidence) -> list[Fact]:
+    facts = []
+    for corpus in check.corpora:
+        on = evidence.on(corpus)
+        for criterion in check.criteria:
+            pairs = on.recovered(criterion)
+            missing = Fact(None, f"{corpus}, {criterion}: {NOT_MEASURED}") if on.comparable else _absent(corpus)
+            facts += [_helped(corpus, bare, updated) for bare, updated in pairs] or [missing]
+    return facts
+
+
+def _helped(corpus: str, bare: Measurement, updated: Measurement) -> Fact:
+    numbers = f"{bare.test_perplexity:.2f} → {updated.test_perplexity:.2f}"
+    text = f"{corpus}, {bare.criterion} at {bare.flops_fraction:.0%}: {numbers}"
+    return Fact(updated.test_perplexity < bare.test_perplexity, text, (updated.path,))
+
+
+@check_facts.register
+def _(check: published.UpdateBelow, evidence: Evidence) -> list[Fact]:
+    corpus = next(table.corpus for table in load_published().tables if table.model == check.model)
+    on, facts = evidence.on(corpus), []
+    for criterion in sorted({one.criterion for one in on.comparable}):
+        if found := on.at(criterion, check.flops_fraction, with_update=True):
+            size = found.update_bytes / BYTES_PER_KB
+            text = f"{check.model}, {found.name}: {size:.1f} kB (claimed below {check.kilobytes:g})"
+            facts.append(Fact(size < check.kilobytes, text, (found.path,)))
+    return facts or [Fact(None, f"{check.model} at {check.flops_fraction:.0%}: {NOT_MEASURED}")]
+
+
+@check_facts.register
+def _(check: published.RecallFallsLess, evidence: Evidence) -> list[Fact]:
+    on = evidence.on(check.corpus)
+    mine, full = on.at(check.criterion, check.flops_fraction), on.full
+    what = f"{check.corpus}, {check.criterion} at {check.flops_fraction:.0%}"
+    if mine is None or full is None:
+        return [Fact(None, f"{what}: {NOT_MEASURED}")]
+    rise = mine.test_perplexity / full.test_perplexity - 1
+    fall = 1 - mine.recall_at_3 / full.recall_at_3
+    text = f"{what}: perplexity {rise:+.1%}, R@3 {-fall:+.1%} of its value ({full.recall_at_3:.1%} → "
+    return [Fact(fall < rise, f"{text}{mine.recall_at_3:.1%})", (full.path, mine.path))]
+
+
+@check_facts.register
+def _(check: published.OrdersDiffer, evidence: Evidence) -> list[Fact]:
+    on = evidence.on(check.corpus)
+    if not on.comparable:
+        return [_absent(check.corpus)]
+    first, second = (on.at(one.criterion, one.flops_fraction) for one in (check.lower_perplexity, check.higher_recall))
+    facts = [
+        _order(check.corpus, first, second) if first and second else Fact(None, f"the paper's pair {NOT_MEASURED}")
+    ]
+    pairs = ((one, other) for one in on.comparable for other in on.comparable if _differs(one, other))
+    clearest = max(pairs, key=lambda pair: pair[1].recall_at_3 - pair[0].recall_at_3, default=None)
+    no_pair = Fact(False, f"{check.corpus}: no pair among {len(on.comparable)} points", (on.comparable[0].path,))
+    return [*facts, _order(check.corpus, *clearest) if clearest else no_pair]
+
+
+def _differs(lower: Measurement, other: Measurement) -> bool:
+    """Whether the lower perplexity goes with the lower recall."""
+    return lower.test_perplexity < other.test_perplexity and lower.recall_at_3 < other.recall_at_3
+
+
+def _order(corpus: str, first: Measurement, second: Measurement) -> Fact:
+    texts = [
+        f"{one.criterion} at {one.flops_fraction:.0%} has {one.test_perplexity:.2f}, R@3 {one.recall_at_3:.2%}"
+        for one in (first, second)
+    ]
+    return Fact(_differs(first, second), f"{corpus}: {'; '.join(texts)}", (first.path, second.path))
+
+
+@check_facts.register
+def _(check: published.Linear, evidence: Evidence) -> list[Fact]:
+    facts = []
+    name = {"latency_ms": "latency", "energy_mj": "energy"}[check.metric]
+    for bench in (one for one in evidence.collection.benches if not one.is_beside):
+        found = bench.latency_r_squared if check.metric == "latency_ms" else bench.energy_r_squared
+        where = f"{bench.subject['model']} on {bench.provenance['machine']['processor']}"
+        if found is None:
+            facts.append(Fact(None, f"{name} of {where}: {TOO_FEW_TO_FIT}", (bench.path,)))
+        else:
+            digits = len(f"{check.r_squared}".partition(".")[2])  # as exact as the paper gives it
+            holds = round(found, digits) >= check.r_squared
+            text = f"{name} of {where}: r² = {found:.3f} over {len(bench.rows)} points (claimed {check.r_squared})"
+            facts.append(Fact(holds, text, (bench.path,)))
+    return facts or [Fact(None, f"{name}: {NOT_MEASURED}")]
+
+
+@check_facts.register
+def _(check: published.LatencyAbove, evidence: Evidence) -> list[Fact]:
+    cost = evidence.on(check.corpus).cost(check.flops_fraction)
+    if cost is None:
+        return [Fact(None, f"{check.corpus}, latency: {NOT_MEASURED}")]
+    latency = cost.row.latency_ms
+    text = f"{check.corpus}: {latency:.3g} ms/query (claimed above {check.latency_ms:g}, on another machine)"
+    return [Fact(latency > check.latency_ms, text, (cost.path,))]
+
+
+@check_facts.register
+def _(check: published.FullModelBetter, evidence: Evidence) -> list[Fact]:
+    """Against models that we have trained ourselves: published figures had another training."""
+    on, rows = evidence.on(check.corpus), load_published().table(check.corpus).rows
+    return [_against_baseline(check.corpus, on, row) for row in rows if row.row in check.than_rows]
+
+
+def _against_baseline(corpus: str, on: CorpusEvidence, row: published.Row) -> Fact:
+    full, theirs = on.full, on.baseline(row)
+    if full is None or theirs is None:
+        return Fact(None, f"{corpus}, {row.method} (published {row.test_perplexity:g}): ours {NOT_MEASURED}")
+    numbers = f"{full.test_perplexity:.2f} / {theirs.test_perplexity:.2f}"
+    holds = full.test_perplexity < theirs.test_perplexity
+    return Fact(holds, f"{corpus}, QRNN against {row.method}: {numbers}", (full.path, theirs.path))
+
+
+@check_facts.register
+def _(check: published.WithinCutOff, evidence: Evidence) -> list[Fact]:
+    return [
+        _within(check.test_perplexity, corpus, evidence.on(corpus), row)
+        for corpus in check.corpora
+        for row in load_published().table(corpus).pruned()
+    ]
+
+
+def _within(limit: float, corpus: str, on: CorpusEvidence, row: published.Row) -> Fact:
+    assert row.criterion is not None and row.flops_fraction is not None  # a pruned row has both
+    what = f"{corpus}, {row.criterion} at {row.flops_fraction:.0%}"
+    mine, full = on.at(row.criterion, row.flops_fraction), on.full
+    if mine is None or full is None:
+        return Fact(None, f"{what}: {NOT_MEASURED}") if on.comparable else _absent(corpus)
+    above = mine.test_perplexity / full.test_perplexity - 1
+    ours = f"{mine.test_perplexity:.2f}, {above:+.0%} from our full model's {full.test_perplexity:.2f}"
+    text = f"{what}: {ours} (published {row.test_perplexity:g})"
+    return Fact(mine.test_perplexity <= limit, text, (mine.path,))
+
+
+@check_facts.register
+def _(check: published.DroppedStayDropped, evidence: Evidence) -> list[Fact]:
+    on = evidence.on(check.corpus)
+    what = f"{check.corpus}, {check.criterion}"
+    if on.kept is None:
+        return [Fact(None, f"{what}: {NOT_MEASURED} (no --model)")]
+    facts = []
+    for high, low in pairwise(check.flops_fractions):
+        first, second = on.kept.dropped(check.criterion, high), on.kept.dropped(check.criterion, low)
+        where = f"{what} from {high:.0%} to {low:.0%}"
+        if not first or not second:
+            facts.append(Fact(None, f"{where}: no points in the model"))
+        else:
+            share = len(first & second) / len(first)
+            text = f"{where}: {share:.0%} of the dropped stay dropped (wanted {check.share:.0%})"
+            facts.append(Fact(share >= check.share, text, (on.kept.path,)))
+    return facts
+
+
+@check_facts.register
+def _(check: published.DroppedDiffer, evidence: Evidence) -> list[Fact]:
+    on = evidence.on(check.corpus)
+    if on.kept is None:
+        return [Fact(None, f"{check.corpus}: {NOT_MEASURED} (no --model)")]
+    facts = []
+    for share in check.flops_fractions:
+        dropped = {name: found for name in check.criteria if (found := on.kept.dropped(name, share))}
+        common = [
+            (len(first & second) / min(len(first), len(second)), f"{one} and {other}")
+            for (one, first), (other, second) in combinations(dropped.items(), 2)
+        ]
+        if not common:
+            facts.append(Fact(None, f"{check.corpus} at {share:.0%}: no two criteria in the model"))
+            continue
+        most, names = max(common)
+        lacking = set(check.criteria) - set(dropped)
+        text = f"{check.corpus} at {share:.0%}: at most {most:.0%} of the dropped in common ({names})"
+        facts.append(Fact(most < check.share, text, (on.kept.path,)))
+        facts += [Fact(None, f"{check.corpus} at {share:.0%}, {name}: no point in the model") for name in lacking]
+    return facts

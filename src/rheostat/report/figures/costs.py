@@ -1,0 +1,279 @@
+"""Pictures of what quality costs (matplotlib): the trade-off over FLOPs, time and energy, and the fit of a bench.
+
+Only measured points are drawn; an estimate of energy is labelled as one and never fitted. Legible at half width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rheostat.report.evidence import DENSE, CorpusEvidence, Measurement
+from rheostat.report.figures.style import (
+    FONT_SIZE,
+    OTHER_PRECISION,
+    Place,
+    figure_at,
+    log_perplexity,
+    mark,
+    side_by_side,
+    stored_name,
+)
+from rheostat.report.learned import with_precision
+from rheostat.measure.results import EXACT, BenchResults, BenchRow, NGramResults
+
+FRONT = {"color": "#999999", "linewidth": 7, "alpha": 0.45, "zorder": 1}
+LINE = "#0072B2"
+NGRAM = "#555555"
+ABOVE_NGRAMS = 1.03
+
+
+@dataclass(frozen=True)
+class Family:
+    """Points that share a colour and a line. name: a criterion, with what sets these points apart from its others."""
+
+    name: str
+    criterion: str
+    precision: str
+    updated: bool
+    joined: bool
+    points: tuple[Measurement, ...]
+
+
+@dataclass(frozen=True)
+class Panel:
+    label: str
+    cost: Callable[[Measurement], float | None]
+    is_latency: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """y = intercept + slope · x, by least squares."""
+
+    slope: float
+    intercept: float
+
+    def written(self, unit: str) -> str:
+        """Of a cost against millions of FLOPs."""
+        sign = "+" if self.slope >= 0 else "−"
+        return f"{self.intercept:.3g} {unit} {sign} {abs(self.slope):.3g} {unit} for a million FLOPs"
+
+
+def families(on: CorpusEvidence) -> list[Family]:
+    """Measurements by criterion and precision; seeds and bare points are in their criterion already."""
+    groups: dict[tuple[str, str, bool, bool], list[Measurement]] = {}
+    wholes = {one.precision: one for one in reversed(on.measurements) if not one.criterion}
+    for one in on.measurements:
+        if one.criterion and one.allocation != "bare":
+            stored = one.allocation == "stored" and _has_ranking(on, one)
+            groups.setdefault((one.criterion, one.precision, one.updated, stored), []).append(one)
+    found = []
+    for (criterion, precision, updated, stored), points in sorted(groups.items()):
+        joined = not updated and not stored and criterion != DENSE
+        whole = wholes.get(precision)
+        start = [whole] if whole and joined and not any(one.flops_fraction == 1 for one in points) else []
+        ordered = sorted([*start, *points], key=lambda one: -one.flops_fraction)
+        name = with_precision(stored_name(criterion, updated) if updated or stored else criterion, precision)
+        found.append(Family(name, criterion, precision, updated, joined, tuple(ordered)))
+    return found
+
+
+def _has_ranking(on: CorpusEvidence, one: Measurement) -> bool:
+    return any(other.criterion == one.criterion and other.allocation == "uniform" for other in on.measurements)
+
+
+def pareto_front(points: Sequence[tuple[float, float]], largest: float | None = None) -> list[tuple[float, float]]:
+    """The (cost, perplexity) that no other beats in both, cheapest first; of those that are shown."""
+    front: list[tuple[float, float]] = []
+    for cost, perplexity in sorted(points):
+        if (largest is None or perplexity <= largest) and (not front or perplexity < front[-1][1]):
+            front.append((cost, perplexity))
+    return front
+
+
+def largest_shown(on: CorpusEvidence) -> float | None:
+    """A little above n-grams, as what is worse than them is of no use; without them, the paper's cut-off."""
+    return ABOVE_NGRAMS * max(one.test_perplexity for one in on.ngrams) if on.ngrams else on.cut_off
+
+
+def panels(on: CorpusEvidence) -> list[Panel]:
+    """Share of FLOPs always; time and energy where a bench has measured at least two different points."""
+    chosen = [Panel("share of the whole model's FLOPs (%)", lambda one: 100 * one.flops_fraction)]
+    if on.bench is None:
+        return chosen
+    where = f"{on.bench.subject['precision']} on {on.bench.provenance['machine']['processor']}"
+    estimate = ", ESTIMATE" if any(row.estimate for row in on.bench.rows) else ""
+    for label, quantity, is_latency in (
+        (f"latency (ms/query), {where}", lambda row: row.latency_ms, True),
+        (
+            f"energy (mJ/query{estimate}), {where}",
+            lambda row: row.energy_mj if row.estimate else row.measured_mj,
+            False,
+        ),
+    ):
+        panel = Panel(label, _cost_of(on, quantity), is_latency)
+        if len({cost for one in on.measurements if (cost := panel.cost(one)) is not None}) > 1:
+            chosen.append(panel)
+    return chosen
+
+
+def _cost_of(on: CorpusEvidence, quantity: Callable[[BenchRow], float | None]) -> Callable[[Measurement], float | None]:
+    def cost_of(one: Measurement) -> float | None:
+        found = on.cost_of(one)
+        return quantity(found.row) if found else None
+
+    return cost_of
+
+
+def draw_costs(on: CorpusEvidence, path: Path) -> None:
+    """Test perplexity against every cost there is, a line per criterion, with the Pareto front behind them."""
+    chosen, largest = panels(on), largest_shown(on)
+    with figure_at(path, height=2.0 + 5.0 * len(chosen)) as figure:
+        all_axes = np.atleast_1d(figure.subplots(len(chosen), 1))
+        for panel, axes in zip(chosen, all_axes, strict=True):
+            timed = [one for one in on.ngrams if panel.is_latency and _same_machine(one, on.bench)]
+            _draw_panel(axes, panel, families(on), [(one.latency_ms, one.test_perplexity) for one in timed], largest)
+            axes.set_ylabel(f"test perplexity\n({precision_of(on)}, log scale)")
+            for ngram in on.ngrams:
+                _draw_ngram(axes, ngram, ngram in timed)
+            _bound(axes, largest)
+        all_axes[0].set_title(model_and_corpus(on))
+        handles, labels = all_axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=FONT_SIZE - 2)
+
+
+def model_and_corpus(on: CorpusEvidence) -> str:
+    """Whose points these are."""
+    return f"{Path(on.reference.subject['model']).stem} on {on.corpus}" if on.reference else on.corpus
+
+
+def precision_of(on: CorpusEvidence) -> str:
+    """In which perplexity was measured, where a family does not say another."""
+    return on.reference.precision if on.reference else EXACT
+
+
+def _draw_panel(
+    axes: Any, panel: Panel, groups: Sequence[Family], others: Sequence[Place], largest: float | None
+) -> None:
+    """others: what will be drawn into it besides."""
+    places = {family: found for family in groups if (found := _places(panel, family))}
+    everything = [*others, *(place for found in places.values() for place in found)]
+    shown = [place for place in everything if largest is None or place[1] <= largest] or everything
+    for family, drawn in _moved_apart(places, shown).items():
+        style = "none" if not family.joined else OTHER_PRECISION if family.precision else "-"
+        look = mark(family.criterion, updated=family.updated, hollow=not family.joined)
+        axes.plot(*zip(*drawn, strict=True), linestyle=style, label=family.name, **look)
+    # Another model is no position of this one's knob.
+    own = [place for family, found in places.items() if family.criterion != DENSE for place in found]
+    if front := pareto_front(own, largest):
+        # In steps: between two points of the front a budget buys the cheaper one.
+        axes.plot(*zip(*front, strict=True), drawstyle="steps-post", label="Pareto front", **FRONT)
+    log_perplexity(axes)
+    axes.invert_xaxis()
+    axes.set_xlabel(panel.label)
+    axes.grid(alpha=0.3)
+
+
+def _places(panel: Panel, family: Family) -> list[Place]:
+    return [(cost, one.test_perplexity) for one in family.points if (cost := panel.cost(one)) is not None]
+
+
+def _moved_apart(places: Mapping[Family, list[Place]], shown: Sequence[Place]) -> dict[Family, list[Place]]:
+    """Lines stay; points by themselves are moved where they would hide each other."""
+    loose = [family for family in places if not family.joined]
+    moved = side_by_side([places[family] for family in loose], shown) if loose else []
+    return {**places, **dict(zip(loose, moved, strict=True))}
+
+
+def _same_machine(one: NGramResults, bench: BenchResults | None) -> bool:
+    return bench is not None and one.provenance["machine"] == bench.provenance["machine"]
+
+
+def _draw_ngram(axes: Any, one: NGramResults, with_latency: bool) -> None:
+    """A line, as it costs no FLOPs and turns no knob; and a point on it where its time can be compared."""
+    label = f"{one.subject['model']} (no network)"
+    axes.axhline(one.test_perplexity, color=NGRAM, linestyle="--", linewidth=2, label=label, zorder=1)
+    if with_latency:
+        axes.plot([one.latency_ms], [one.test_perplexity], color=NGRAM, marker="d", markersize=11, linestyle="none")
+
+
+def _bound(axes: Any, largest: float | None) -> None:
+    """Nothing above the largest is shown, unless that is everything."""
+    low, high = axes.get_ylim()
+    if largest is not None and low < largest < high:
+        axes.set_ylim(low, largest)
+
+
+# ------------------------------------------------------------------------------------------------- fit of a bench
+
+
+def fit_line(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
+    """None of fewer than two different x."""
+    if len(set(xs)) < 2:
+        return None
+    slope, intercept = np.polyfit(xs, ys, 1)
+    return Line(float(slope), float(intercept))
+
+
+def latency_line(bench: BenchResults) -> Line | None:
+    """In ms per million FLOPs."""
+    return fit_line([row.flops / 1e6 for row in bench.rows], [row.latency_ms for row in bench.rows])
+
+
+def energy_line(bench: BenchResults) -> Line | None:
+    """In mJ per million FLOPs; of measured energy only, and of all points."""
+    values = [row.measured_mj for row in bench.rows]
+    if any(value is None for value in values):
+        return None
+    return fit_line([row.flops / 1e6 for row in bench.rows], [value for value in values if value is not None])
+
+
+def draw_fit(bench: BenchResults, path: Path) -> None:
+    """Latency, and energy where it was measured, against FLOPs: points with their intervals, and the line."""
+    energy = energy_line(bench)
+    with figure_at(path, height=5.2 if energy is None else 9.6) as figure:
+        all_axes = np.atleast_1d(figure.subplots(1 if energy is None else 2, 1, sharex=True))
+        latencies = [(row.latency_ms, row.interval_ms) for row in bench.rows]
+        _draw_fit_panel(all_axes[0], bench, latencies, latency_line(bench), bench.latency_r_squared, "ms")
+        all_axes[0].set_ylabel("latency (ms/query)")
+        if energy is not None:
+            energies = [(row.energy_mj or 0.0, row.interval_mj) for row in bench.rows]
+            _draw_fit_panel(all_axes[1], bench, energies, energy, bench.energy_r_squared, "mJ")
+            all_axes[1].set_ylabel("energy above idle (mJ/query)")
+        all_axes[-1].set_xlabel("FLOPs of a query (millions)")
+
+
+Interval = tuple[float, float] | None
+
+
+def _draw_fit_panel(
+    axes: Any,
+    bench: BenchResults,
+    measured: Sequence[tuple[float, Interval]],
+    line: Line | None,
+    r_squared: float | None,
+    unit: str,
+) -> None:
+    flops = np.array([row.flops / 1e6 for row in bench.rows])
+    values = np.array([value for value, _ in measured])
+    # An interval of a median need not hold it on both sides.
+    bounds = np.array([interval or (value, value) for value, interval in measured]).T
+    errors = np.maximum(0, [values - bounds[0], bounds[1] - values])
+    if line is not None:
+        ends = np.array([0.0, flops.max()])
+        label = line.written(unit)
+        if r_squared is not None:
+            label += f", r² = {r_squared:.3f}"
+        axes.plot(ends, line.intercept + line.slope * ends, color=LINE, linewidth=2, label=label)
+    axes.errorbar(
+        flops, values, errors, fmt="o", color="#000000", capsize=4, markersize=8, label="points, 95 % interval"
+    )
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, loc="lower right", fontsize=FONT_SIZE - 2)

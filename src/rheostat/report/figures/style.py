@@ -1,0 +1,220 @@
+"""Pictures of results (matplotlib). Colours are told apart by colour-blind readers, and markers repeat them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from rheostat.report.learned import Comparison, with_precision
+from rheostat.measure.results import Point, SweepResults
+from rheostat.errors import MissingExtraError
+
+# Okabe and Ito's palette
+STYLES = {
+    "random": ("#000000", "o"),
+    "filter-norm": ("#E69F00", "s"),
+    "mean-activation": ("#56B4E9", "^"),
+    "taylor": ("#009E73", "D"),
+    "l0": ("#D55E00", "P"),
+    "graded": ("#CC79A7", "X"),
+    "dense": ("#0072B2", "p"),
+}
+OTHER = ("#7F7F7F", "v")  # grey: every colour of the palette that shows on white has its criterion
+UPDATED = "*"  # the mark of points with an update, in the colour of their criterion
+WHOLE = {"color": "#000000", "marker": "H", "markersize": 9}
+MARK_SIZE, STEP_ASIDE = 0.04, 0.02  # of the width and height of a picture
+ASIDE = "Marks of stored points that would hide each other stand side by side, around their true place."
+OTHER_PRECISION = "--"  # the line of points in another precision than the reference's
+FONT_SIZE = 14  # on a figure of eight inches: at half width still as large as a footnote
+LARGEST_ABOVE = 60.0  # percent above the unpruned model: beyond, nobody would want to be
+
+
+@contextmanager
+def figure_at(path: Path, width: float = 8.0, height: float = 5.4, font_size: int = FONT_SIZE) -> Iterator[Any]:
+    """An empty figure of some inches; saved as PNG or SVG by the suffix, with the same bytes on every day."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtraError("report", "Drawing") from None
+    with rc_context({"font.size": font_size, "axes.titlesize": font_size, "svg.hashsalt": "rheostat"}):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasAgg(figure)
+        yield figure
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def log_perplexity(axes: Any) -> None:
+    """A logarithmic axis with plain, evenly spread numbers on it."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9), numticks=30))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def mark(criterion: str, *, updated: bool = False, hollow: bool = False) -> dict[str, Any]:
+    """The look of a criterion's points: a star with an update, hollow where they are no part of its line."""
+    colour, marker = STYLES.get(criterion, OTHER)
+    if updated:
+        return {"color": colour, "marker": UPDATED, "markersize": 12, "markeredgecolor": "#000000"}
+    face = "#ffffff" if hollow else colour
+    return {"color": colour, "marker": marker, "markersize": 8, "markerfacecolor": face, "markeredgewidth": 1.5}
+
+
+def stored_name(criterion: str, updated: bool) -> str:
+    """Of points that are no part of a criterion's line."""
+    return f"{criterion} with update" if updated else f"{criterion}, stored points"
+
+
+Place = tuple[float, float]  # cost, perplexity
+
+
+def side_by_side(series: Sequence[Sequence[Place]], shown: Iterable[Place]) -> list[list[Place]]:
+    """The same places, those of different series that would hide each other moved apart. shown: all of a picture."""
+    width, height = _extent(shown)
+    crowds: list[list[tuple[int, Place]]] = []
+    for one, place in sorted(((one, place) for one, places in enumerate(series) for place in places), key=_perplexity):
+        near = (crowd for crowd in crowds if any(_touch(place, other, width, height) for _, other in crowd))
+        crowd = next(near, None)
+        if crowd is None:
+            crowds.append([(one, place)])
+        else:
+            crowd.append((one, place))
+    moved: list[list[Place]] = [[] for _ in series]
+    for crowd in crowds:
+        steps = _steps(sorted({one for one, _ in crowd}))
+        for one, (cost, perplexity) in crowd:
+            moved[one].append((cost + steps[one] * STEP_ASIDE * width, perplexity))
+    return moved
+
+
+def _perplexity(found: tuple[int, Place]) -> float:
+    return found[1][1]
+
+
+def _extent(places: Iterable[Place]) -> tuple[float, float]:
+    """Of costs, and of the logarithms of perplexities."""
+    costs, perplexities = zip(*places, strict=True)
+    return max(costs) - min(costs), math.log(max(perplexities) / min(perplexities))
+
+
+def _touch(one: Place, other: Place, width: float, height: float) -> bool:
+    across, along = abs(one[0] - other[0]), abs(math.log(one[1] / other[1]))
+    return across <= MARK_SIZE * width and along <= MARK_SIZE * height
+
+
+def _steps(members: Sequence[int]) -> dict[int, int]:
+    """To both sides of where they meet, which is left to the lines that go through it; a single one stays."""
+    if len(members) == 1:
+        return {members[0]: 0}
+    half = len(members) // 2
+    return {one: at - half + (at >= half) for at, one in enumerate(members)}
+
+
+def has_trade_off(results: SweepResults) -> bool:
+    """Whether there is more to draw than one point."""
+    return sum(map(_is_drawn, results.points)) > 1
+
+
+def _is_drawn(point: Point) -> bool:
+    return point.allocation != "bare" and bool(point.values("test", "perplexity"))
+
+
+def draw_trade_off(results: SweepResults, path: Path) -> None:
+    """Test perplexity against share of FLOPs, a line per criterion; seeds as a band, stored points by themselves."""
+    with figure_at(path) as figure:
+        axes = figure.subplots()
+        curves = {criterion: _curve(results, criterion) for criterion in results.criteria}
+        for criterion, curve in curves.items():
+            if curve:
+                _draw_curve(axes, criterion, curve)
+        if not any(curves.values()):
+            _draw_whole(axes, results)
+        _draw_stored(axes, results)
+        log_perplexity(axes)
+        axes.invert_xaxis()
+        axes.set_xlabel("share of the whole model's FLOPs (%)")
+        axes.set_ylabel(f"test perplexity ({results.precision}, log scale)")
+        axes.set_title(
+            f"{Path(results.subject['model']).stem} on {results.subject['corpus']}: what a smaller share costs"
+        )
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, fontsize=FONT_SIZE - 2)
+
+
+def _curve(results: SweepResults, criterion: str) -> list[Point]:
+    """Whole model first; empty where that is all, as it is no curve."""
+    points = [point for point in results.curve(criterion) if _is_drawn(point)]
+    return points if any(point.criterion for point in points) else []
+
+
+def _draw_curve(axes: Any, criterion: str, points: Sequence[Point]) -> None:
+    shares = [100 * point.flops_fraction for point in points]
+    perplexities = [point.values("test", "perplexity") for point in points]
+    axes.plot(shares, [fmean(seeds) for seeds in perplexities], label=criterion, **mark(criterion))
+    if any(len(seeds) > 1 for seeds in perplexities):
+        lowest, highest = [min(seeds) for seeds in perplexities], [max(seeds) for seeds in perplexities]
+        axes.fill_between(shares, lowest, highest, color=mark(criterion)["color"], alpha=0.15, linewidth=0)
+
+
+def _draw_whole(axes: Any, results: SweepResults) -> None:
+    """Where no curve begins there."""
+    for point in results.points:
+        if not point.criterion and _is_drawn(point):
+            share, perplexity = _place(point)
+            axes.plot([share], [perplexity], linestyle="none", label="whole model", **WHOLE)
+
+
+def _draw_stored(axes: Any, results: SweepResults) -> None:
+    families: dict[tuple[str, bool], list[Place]] = {}
+    drawn = [point for point in results.points if _is_drawn(point)]
+    for point in drawn:
+        if point.allocation == "stored":
+            families.setdefault((point.criterion, point.update_rank > 0), []).append(_place(point))
+    if not families:
+        return
+    names = sorted(families, key=lambda family: stored_name(*family))
+    moved = side_by_side([families[name] for name in names], map(_place, drawn))
+    for (criterion, updated), places in zip(names, moved, strict=True):
+        look = mark(criterion, updated=updated, hollow=True)
+        axes.plot(*zip(*places, strict=True), linestyle="none", label=stored_name(criterion, updated), **look)
+
+
+def _place(point: Point) -> Place:
+    return 100 * point.flops_fraction, point.test_perplexity()
+
+
+def draw_learned(comparison: Comparison, path: Path) -> None:
+    """Test perplexity above the unpruned model against share of FLOPs: a line a family, down to what is legible."""
+    families: dict[tuple[str, str], list[tuple[float, float]]] = {}  # by precision
+    for share in comparison.shares():
+        above = 100 * (share.perplexity / comparison.full - 1)
+        family = "searched widths" if "searched" in share.name else share.criterion
+        if above <= LARGEST_ABOVE:
+            families.setdefault((family, share.precision), []).append((100 * share.flops_fraction, above))
+    wholes = {precision: points for (family, precision), points in families.items() if not family}
+    with figure_at(path) as figure:
+        axes = figure.subplots()
+        for (family, precision), points in families.items():
+            if not family:
+                continue
+            colour, marker = STYLES.get(family, OTHER)
+            if family != "dense" and family != "graded":
+                points = [*wholes.get(precision, ()), *points]  # cut from the unpruned model, so they begin there
+            style = "none" if family == "dense" else OTHER_PRECISION if precision else "-"
+            label = with_precision(family, precision)
+            axes.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker, linestyle=style, label=label)
+        axes.axhline(0, color="#888888", linewidth=1)
+        axes.invert_xaxis()
+        axes.set_xlabel("share of the whole model's FLOPs (%)")
+        axes.set_ylabel(f"test perplexity ({comparison.reference.precision})\nabove the unpruned model (%)")
+        axes.set_title(f"Learned operating points on {comparison.reference.subject['corpus']}")
+        axes.grid(alpha=0.3)
+        axes.legend(frameon=False, fontsize=FONT_SIZE - 2)

@@ -1,0 +1,84 @@
+"""The files of a report: a Markdown page for each sweep and for learned points, the report itself as Markdown and as
+one HTML page, and every picture as PNG and SVG.
+
+Knows names and the folder; what the pages say is in `report` and `learned`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+from rheostat.report.document import Picture, markdown
+from rheostat.report.evidence import Evidence
+from rheostat.report.figures.style import draw_trade_off, has_trade_off
+from rheostat.report.html import html
+from rheostat.report.kept_filters import KeptFilters
+from rheostat.report.learned import learned_page
+from rheostat.report.report import REPORT, build_report, learned_comparisons, learned_stem
+from rheostat.measure.results import SweepResults
+from rheostat.report.sweep_page import page
+from rheostat.errors import RheostatError
+
+
+def write_report(evidence: Evidence, kept: KeptFilters | None, out: Path) -> tuple[list[Path], tuple[str, ...]]:
+    """Write everything; gives the files, documents first, and notes on what was left out."""
+    document = build_report(evidence, kept)
+    documents = {f"{REPORT}.md": markdown(document), **_pages(evidence)}
+    _check_names(evidence)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        pictures = [
+            path for picture in (*document.pictures(), *_sweep_pictures(evidence)) for path in _draw(picture, out)
+        ]
+        vectors = {path.stem: path for path in pictures if path.suffix == ".svg"}
+        documents[f"{REPORT}.html"] = html(document, vectors)
+        for name, text in documents.items():
+            (out / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RheostatError(f"cannot write to {out}: {error.strerror}; expected a folder that can be written") from None
+    return [*(out / name for name in sorted(documents)), *dict.fromkeys(pictures)], document.notes
+
+
+def _pages(evidence: Evidence) -> dict[str, str]:
+    """The Markdown page of every sweep, and of the learned points of every corpus."""
+    pages = {}
+    for sweep in evidence.collection.sweeps:
+        picture = f"{_trade_off_stem(sweep)}.png" if has_trade_off(sweep) else None
+        pages[f"{sweep.path.stem}.md"] = page(sweep, picture, evidence.energy_bench(sweep))
+    for comparison in learned_comparisons(evidence):
+        stem = learned_stem(comparison)
+        pages[f"{stem}.md"] = learned_page(comparison, f"{stem}.png")
+    return pages
+
+
+def _sweep_pictures(evidence: Evidence) -> list[Picture]:
+    return [
+        Picture(_trade_off_stem(sweep), "", "", partial(draw_trade_off, sweep))
+        for sweep in evidence.collection.sweeps
+        if has_trade_off(sweep)
+    ]
+
+
+def _trade_off_stem(sweep: SweepResults) -> str:
+    return f"{sweep.path.stem}-trade-off"
+
+
+def _draw(picture: Picture, out: Path) -> list[Path]:
+    paths = [out / f"{picture.stem}{suffix}" for suffix in (".png", ".svg")]
+    for path in paths:
+        picture.draw(path)
+    return paths
+
+
+def _check_names(evidence: Evidence) -> None:
+    """Two results files of one name would overwrite each other's page."""
+    collection = evidence.collection
+    for kind in (collection.sweeps, collection.benches, collection.days):
+        names = Counter(path.stem for path in {one.path for one in kind})
+        doubled = sorted(name for name, count in names.items() if count > 1)
+        if doubled:
+            raise RheostatError(f"two results files are named {doubled[0]}.json; expected different names: rename one")
+    if any(sweep.path.stem == REPORT for sweep in collection.sweeps):
+        raise RheostatError(f"a sweep is named {REPORT}.json, as the report itself; rename it")

@@ -1,0 +1,96 @@
+"""Which filters of a model file each criterion keeps at some shares of the FLOPs, and the corner of the weights that
+the paper's weight picture shows.
+
+Knows the file and the knob; `weights_figure` draws it, `claims` counts what is dropped twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.report.published import Picture, load_published
+from rheostat.errors import RheostatError
+from rheostat.model.knob import choose, stored_at
+from rheostat.model.file import ModelFile, open_model
+from rheostat.model.operating_point import OperatingPoint, full_point
+from rheostat.model.shape import QRNN_GATES
+
+# From top to bottom as in the paper; criteria that it does not have come after them.
+ORDER = ("random", "filter-norm", "mean-activation", "l0")
+# Criteria that learn every point by itself: the ranking that gates leave behind is not what the paper means by them.
+POINT_BY_POINT = ("l0",)
+
+
+@dataclass(frozen=True)
+class KeptFilters:
+    """points: by criterion and share, where the model has one. corner: [z, f, o][filters, elements] of one layer."""
+
+    path: Path
+    flops: int
+    layer: int
+    shares: tuple[float, ...]
+    criteria: tuple[str, ...]
+    points: Mapping[tuple[str, float], OperatingPoint]
+    corner: NDArray[np.float32]
+
+    def dropped(self, criterion: str, share: float) -> set[tuple[int, int]] | None:
+        """Layer and index of what is not kept."""
+        point = self.points.get((criterion, share))
+        if point is None:
+            return None
+        sizes = self._sizes()
+        kept = {(layer, int(index)) for layer, keep in enumerate(point.keep) for index in keep}
+        return {(layer, index) for layer, size in enumerate(sizes) for index in range(size)} - kept
+
+    def _sizes(self) -> tuple[int, ...]:
+        return next(point.widths for (_, share), point in self.points.items() if share == 1)
+
+
+def read_kept_filters(path: Path, picture: Picture | None = None) -> KeptFilters:
+    """All criteria of a model file, at the shares of the paper's weight picture."""
+    picture = picture or load_published().picture
+    with open_model(path) as file:
+        if file.shape.cell != "qrnn":
+            raise RheostatError(f"{path} is a model of kind '{file.shape.cell}'; expected a QRNN: only these are cut")
+        criteria = _criteria(file)
+        points = {
+            (criterion, share): point
+            for criterion in criteria
+            for share in picture.flops_fractions
+            if (point := _point(file, criterion, share)) is not None
+        }
+        corner = _corner(file, picture)
+        flops = file.shape.flops
+    return KeptFilters(path, flops, picture.layer, picture.flops_fractions, criteria, points, corner)
+
+
+def _criteria(file: ModelFile) -> tuple[str, ...]:
+    found = {entry.criterion for entry in file.description.rankings}
+    found |= {entry.criterion for entry in file.description.points}
+    if not found:
+        raise RheostatError(f"{file.path} has no ranking and no point; add one with: rheostat prune")
+    return (*(name for name in ORDER if name in found), *sorted(found - set(ORDER)))
+
+
+def _point(file: ModelFile, criterion: str, share: float) -> OperatingPoint | None:
+    """By the criterion's ranking, else its stored point: one kind at all shares, so that they can be compared. None
+    where there is neither.
+    """
+    if share == 1:
+        return full_point(file.shape)
+    rankings = [entry.name for entry in file.description.rankings if entry.criterion == criterion]
+    if rankings and criterion not in POINT_BY_POINT:
+        return choose(file, share, ranking=rankings[0])
+    return stored_at(file, share, criterion)
+
+
+def _corner(file: ModelFile, picture: Picture) -> NDArray[np.float32]:
+    weight = file.tensor(f"layers.{picture.layer}.weight")
+    rows, columns = weight.shape
+    stacked = weight.reshape(QRNN_GATES, rows // QRNN_GATES, columns)  # z, f, o
+    return np.array(stacked[:, : picture.filters, : picture.elements])

@@ -1,0 +1,189 @@
+"""The paper's tables in our numbers: each of its rows as published, and below it what we have measured; baselines that
+the paper does not have come last.
+
+Knows the columns; quality and cost are asked of `evidence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rheostat.report.document import NOT_MEASURED, Row, Table, files
+from rheostat.report.evidence import CorpusEvidence, Cost, Measurement, cost_in
+from rheostat.report.published import Row as PublishedRow
+from rheostat.report.published import Table as PublishedTable
+from rheostat.measure.results import BenchResults, BenchRow, NGramResults
+
+PUBLISHED, OURS = "published", "ours"
+NOT_TRAINED = "not trained"
+NEARLY = "≈ "  # before a cost of the same share but other widths
+HEADER = (
+    *("#", "method", "whose", "valid perplexity", "test perplexity", "above its full model", "R@3"),
+    *("FLOPs", "ms/query", "mJ/query", "with update: test", "with update: R@3", "from"),
+)
+ALIGN = "rllrrrrrrrrrl"
+
+
+@dataclass(frozen=True)
+class Ours:
+    """What we have for one row of the paper; None where it was not measured.
+
+    trained: false of a model that was only measured for its cost.
+    """
+
+    plain: Measurement | None
+    updated: Measurement | None
+    cost: Cost | None
+    trained: bool = True
+
+    @property
+    def paths(self) -> list[Path]:
+        return [found.path for found in (self.plain, self.updated, self.cost) if found is not None]
+
+
+def paper_table(table: PublishedTable, on: CorpusEvidence) -> Table:
+    rows: list[Row] = []
+    for row in table.rows:
+        rows.append(_published_line(row, table.full.test_perplexity))
+        rows.append(_our_line(row, find_ours(row, on), on))
+    rows += [_baseline_line(*found, on) for found in on.other_baselines(table.rows)]
+    rows += [_ngram_line(one) for one in on.ngrams]
+    return Table(HEADER, ALIGN, tuple(rows))
+
+
+def find_ours(row: PublishedRow, on: CorpusEvidence) -> Ours:
+    """Our measurements for a row: by criterion and share, or by the name of a baseline's model file."""
+    if row.criterion is None and row.flops_fraction is None:
+        bench = on.baseline_bench(row)
+        return Ours(on.baseline(row), None, cost_in(bench, 1.0) if bench else None, bench is None or bench.trained)
+    share = row.flops_fraction
+    assert share is not None  # a pruned row has one
+    if row.criterion is None:
+        return Ours(on.full, None, on.cost(share))
+    plain = on.at(row.criterion, share)
+    updated = on.at(row.criterion, share, with_update=True)
+    found = plain or updated
+    return Ours(plain, updated, on.cost(found.flops_fraction, found.widths) if found else on.cost(share))
+
+
+def seeds_sentence(table: PublishedTable, on: CorpusEvidence) -> str:
+    """Which of our rows are means over seeds; empty where none is."""
+    sentences = []
+    for row in table.pruned():
+        ours = find_ours(row, on)
+        if ours.plain is None or ours.plain.seeds == 1:
+            continue
+        updated = f", and with update of {ours.updated.seeds} (`{ours.updated.name}`)" if ours.updated else ""
+        sentences.append(f" {row.method} is the mean of {ours.plain.seeds} seeds{updated}.")
+    return "".join(dict.fromkeys(sentences))
+
+
+def show_latency(row: BenchRow) -> str:
+    return three_digits(row.latency_ms)
+
+
+def show_energy(row: BenchRow) -> str:
+    """Never a number without saying what it is."""
+    if row.energy_mj is None:
+        return NOT_MEASURED
+    shown = three_digits(row.energy_mj)
+    if row.estimate:
+        return f"{shown} (estimate)"
+    return shown if row.resolved else f"{shown} (not resolved)"
+
+
+def _published_line(row: PublishedRow, full: float) -> Row:
+    update = row.with_update
+    cells: Sequence[str] = (
+        str(row.row),
+        row.method,
+        PUBLISHED,
+        f"{row.valid_perplexity:.1f}",
+        f"{row.test_perplexity:.1f}",
+        f"{row.test_perplexity / full - 1:+.1%}" if row.criterion else "",
+        "" if row.recall_at_3 is None else f"{row.recall_at_3:.1%}",
+        "" if row.flops_fraction is None else f"{row.flops_fraction:.0%}",
+        "" if row.latency_ms is None else three_digits(row.latency_ms),
+        "" if row.energy_mj is None else three_digits(row.energy_mj),
+        f"{update.test_perplexity:.1f}" if update else "",
+        f"{update.recall_at_3:.1%}" if update else "",
+        "the paper",
+    )
+    return Row(tuple(cells), PUBLISHED)
+
+
+def _our_line(row: PublishedRow, ours: Ours, on: CorpusEvidence) -> Row:
+    plain, updated, cost, full = ours.plain, ours.updated, ours.cost, on.full
+    pruned = row.criterion is not None
+    share = _own_share(plain or updated, cost.row.flops if cost else None, on)
+    valid, test, recall = _quality_cells(plain, ours.trained)
+    cells: Sequence[str] = (
+        "",
+        "",
+        OURS,
+        valid,
+        test,
+        f"{plain.test_perplexity / full.test_perplexity - 1:+.1%}" if pruned and plain and full else "",
+        recall,
+        "" if share is None else f"{share:.1%}",
+        *_cost_cells(cost),
+        *_updated_cells(updated, pruned),
+        files(ours.paths),
+    )
+    return Row(tuple(cells), OURS)
+
+
+def _baseline_line(plain: Measurement | None, bench: BenchResults | None, on: CorpusEvidence) -> Row:
+    """A model that the paper does not have."""
+    cost = cost_in(bench, 1.0) if bench else None
+    name = plain.name if plain else bench.subject["model"] if bench else ""
+    share = _own_share(plain, bench.subject["flops"] if bench else None, on)
+    valid, test, recall = _quality_cells(plain, bench is None or bench.trained)
+    quality = (valid, test, "", recall, "" if share is None else f"{share:.1%}")
+    used = files(found.path for found in (plain, cost) if found is not None)
+    return Row(("", f"`{name}`", OURS, *quality, *_cost_cells(cost), *_updated_cells(None, False), used), OURS)
+
+
+def _own_share(found: Measurement | None, flops: int | None, on: CorpusEvidence) -> float | None:
+    """Of the whole model's FLOPs, as the sweep has it, else by what a bench has counted."""
+    if found:
+        return found.flops_fraction
+    return flops / on.flops if flops and on.flops else None
+
+
+def _ngram_line(one: NGramResults) -> Row:
+    """It has no matrices, so no FLOPs."""
+    quality = (f"{one.valid_perplexity:.2f}", f"{one.test_perplexity:.2f}", "", f"{one.recall_at_3:.2%}", "")
+    cost = (three_digits(one.latency_ms), NOT_MEASURED)
+    return Row(("", one.name, OURS, *quality, *cost, *_updated_cells(None, False), files([one.path])), OURS)
+
+
+def _quality_cells(plain: Measurement | None, trained: bool) -> tuple[str, str, str]:
+    """Perplexity on valid and test, and R@3."""
+    absent = NOT_MEASURED if trained else NOT_TRAINED
+    if plain is None:
+        return absent, absent, absent
+    valid = absent if plain.valid_perplexity is None else f"{plain.valid_perplexity:.2f}"
+    return valid, f"{plain.test_perplexity:.2f}", f"{plain.recall_at_3:.2%}"
+
+
+def _cost_cells(cost: Cost | None) -> tuple[str, str]:
+    if cost is None:
+        return NOT_MEASURED, NOT_MEASURED
+    near = "" if cost.same_widths else NEARLY
+    return near + show_latency(cost.row), (near if cost.row.energy_mj is not None else "") + show_energy(cost.row)
+
+
+def _updated_cells(updated: Measurement | None, pruned: bool) -> tuple[str, str]:
+    if not pruned:
+        return "", ""
+    if updated is None:
+        return NOT_MEASURED, NOT_MEASURED
+    return f"{updated.test_perplexity:.2f}", f"{updated.recall_at_3:.2%}"
+
+
+def three_digits(value: float) -> str:
+    """Three figures, and all of those before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

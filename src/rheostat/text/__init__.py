@@ -1,0 +1,1 @@
+"""From text to ids: tokenizers, vocabularies, corpora and the cache of their tokens."""

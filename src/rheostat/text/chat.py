@@ -1,0 +1,82 @@
+"""The chat corpus: the conversations of the package chitchat-dataset as three text files, a message a line.
+
+Knows that package, what in it nobody typed, and which conversation is for training, validation or test;
+knows nothing of tokenizers, ids or recipes. To the rest, what it writes is a folder of raw text like any other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
+from importlib import import_module, resources
+from pathlib import Path
+
+from rheostat.errors import MissingExtraError
+from rheostat.text.token_cache import CACHE_VERSION, load_json, open_cache, store_json, whole_file
+from rheostat.text.vocabulary import SPECIAL_TOKENS
+
+CHAT_CYCLE = 20  # conversations; with fewer a split would be empty
+
+_SPLITS = ("train", "valid", "test")
+_VALID, _TEST = 18, 19  # of each 20 conversations; the other 18 are for training
+_LONGEST_MESSAGE = 2000  # characters. Longer: 0.06 % of messages, 4 % of the text, pasted or generated
+_NOISE = re.compile(r"(?<!\w)(?:https?://|www\.\w)\S*|\[\?\]")  # addresses, and remains of lost emoji
+
+
+def chat_texts(cache: Path, conversations: int, seed: int) -> dict[str, Path]:
+    """The text of each split, written into the cache if it is not there; `conversations` = 0 takes all."""
+    folder = cache / f"chat-{conversations or 'all'}-{seed}-{CACHE_VERSION}"
+    paths = {name: folder / f"{name}.txt" for name in _SPLITS}
+    sizes = load_json(folder / "sizes.json")
+    if sizes != {name: path.stat().st_size for name, path in paths.items() if path.is_file()}:
+        _write_texts(open_cache(folder), paths, conversations, seed)
+    return paths
+
+
+def _write_texts(folder: Path, paths: Mapping[str, Path], conversations: int, seed: int) -> None:
+    texts: dict[str, list[str]] = {name: [] for name in paths}
+    for name, messages in split_conversations(_read_conversations(), seed, conversations):
+        texts[name] += messages
+    for name, path in paths.items():
+        with whole_file(path) as output:
+            output.write("".join(f"{message}\n" for message in texts[name]).encode())
+    store_json(folder / "sizes.json", {name: path.stat().st_size for name, path in paths.items()})
+
+
+def split_conversations(
+    conversations: Mapping[str, list[str]], seed: int, first: int = 0
+) -> Iterator[tuple[str, list[str]]]:
+    """(split, messages) of the first so many conversations of a shuffled order, all if 0.
+
+    The place in the order decides the split, 18 : 1 : 1. So a smaller corpus is a part of a larger one split
+    by split, and what one model was trained on is never what another is tested on.
+    """
+    order = sorted(conversations, key=lambda name: blake2b(f"{seed} {name}".encode()).digest())
+    for place, name in enumerate(order[: first or None]):
+        split = {_VALID: "valid", _TEST: "test"}.get(place % CHAT_CYCLE, "train")
+        yield split, conversations[name]
+
+
+def _read_conversations() -> dict[str, list[str]]:
+    """The messages of each conversation that has any, by its name."""
+    try:
+        package = import_module("chitchat_dataset")
+    except ImportError as error:
+        raise MissingExtraError("chat", "the chat corpus") from error
+    # Not through the package's own reader: it opens the file in the encoding of the platform.
+    data = json.loads(resources.files(package).joinpath("dataset.json").read_bytes())
+    cleaned = {
+        name: [message for turn in conversation["messages"] if (message := _clean_message(turn))]
+        for name, conversation in data.items()
+    }
+    return {name: messages for name, messages in cleaned.items() if messages}
+
+
+def _clean_message(turn: Iterable[Mapping[str, str]]) -> str:
+    """One line of text; empty for what nobody typed."""
+    text = _NOISE.sub(" ", " ".join(utterance["text"] for utterance in turn))
+    # Special tokens are refused as words of raw text.
+    message = " ".join(word for word in text.split() if word not in SPECIAL_TOKENS)
+    return message if len(message) <= _LONGEST_MESSAGE else ""

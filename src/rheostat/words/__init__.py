@@ -1,0 +1,1 @@
+"""From typed text to words and back: writing, completion, and which words may be suggested."""
