@@ -18,7 +18,8 @@ import torch
 
 from measuring import hand_over, interleaved_seconds, make_parser
 from rheostat.model.file import open_model, write_model
-from rheostat.model.operating_point import Ranking, select
+from rheostat.model.operating_point import Ranking
+from rheostat.model.widths import select
 from rheostat.pruning.l0 import GateConfig, GateTraining
 from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
 from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary

@@ -28,9 +28,10 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from measuring import hand_over, make_parser
+from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.flops import executed_flops
 from rheostat.model.knob import choose
-from rheostat.model.operating_point import cut
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import build_graph, state_sizes
 from rheostat.runtime.onnx.operators import IR_VERSION, OPSET
@@ -68,7 +69,7 @@ class Kind:
 
     def work(self, shape: ModelShape) -> dict[str, Any]:
         """What was executed, beside the static count."""
-        flops = [shape.executed_flops(opened) for opened in self.opened]
+        flops = [executed_flops(shape, opened) for opened in self.opened]
         clusters = Counter(sum(opened) for opened in self.opened)
         return {
             "share_of_queries_by_clusters_opened": {

@@ -27,9 +27,10 @@ import numpy as np
 import psutil
 
 from measuring import hand_over, interleaved, interleaved_seconds, make_parser
+from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model, repack
 from rheostat.model.knob import choose
-from rheostat.model.operating_point import Ranking, cut
+from rheostat.model.operating_point import Ranking
 from rheostat.runtime.onnx.quantization import Precision, prepare
 from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.predictor import Predictor

@@ -28,6 +28,7 @@ import psutil
 import torch
 
 from measuring import hand_over, make_parser
+from rheostat.model.flops import flops_by_part
 from rheostat.model.shape import ModelShape
 from rheostat.recipe import fill, read_recipe
 from rheostat.training.configuration import TrainingRecipe
@@ -78,7 +79,7 @@ class Projection:
 
 def training_flops_per_token(shape: ModelShape, counts: Sequence[int]) -> float:
     """Forward, and two as much going back; a cluster of the output layer is opened for its own words only."""
-    total, parts = sum(counts), shape.flops_by_part()
+    total, parts = sum(counts), flops_by_part(shape)
     splits = (*shape.softmax_splits, shape.vocabulary_size)
     rows = splits[0] + len(shape.softmax_splits) + 0.0
     for first, last in pairwise(splits):

@@ -1,13 +1,14 @@
-"""Perplexity, recall and keystroke savings: what a quality figure means.
+"""Perplexity and recall: what a quality figure means.
 
 A split is one stream of tokens with an `<eos>` per line; the state starts at zero and is carried through; the first
-token is given and every following one is predicted once. Knows counts and keys, nothing of models.
+token is given and every following one is predicted once. Knows counts; knows nothing of models. Keystrokes:
+`measure.typing_simulator`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,78 +107,3 @@ class QualityCount:
     def quality(self) -> Quality:
         recall = {k: hits / self.predictions for k, hits in self.hits.items()}
         return Quality(self.loss_sum / self.predictions, recall, self.predictions)
-
-
-# --- keystroke savings ------------------------------------------------------------------------------------
-
-LINE_END = "\n"
-
-Suggest = Callable[[str], Sequence[str]]  # words offered for a text as it stands before the cursor
-
-
-@dataclass(frozen=True)
-class KeystrokeCount:
-    """What a text took. typed: keystrokes with suggestions; needed: without; taken: suggestions that were used."""
-
-    typed: int
-    needed: int
-    words: int = 0
-    taken: int = 0
-
-    @property
-    def saved_share(self) -> float:
-        return 1 - self.typed / self.needed if self.needed else 0.0
-
-    def saved_per_joule(self, query_mj: float) -> float:
-        """Keystrokes saved for a joule above idling: a word costs one query, its letters read nothing new."""
-        return (self.needed - self.typed) / (self.words * query_mj / 1e3)
-
-    def as_json(self) -> dict[str, Any]:
-        counts = {"keystrokes_typed": self.typed, "keystrokes_needed": self.needed}
-        return {**counts, "keystrokes_saved_share": self.saved_share, "words": self.words, "taken": self.taken}
-
-
-def simulate(words: Iterable[str], suggest: Suggest) -> KeystrokeCount:
-    """Type a text letter by letter, taking every suggestion that is the wanted word as early as it is offered.
-
-    words: what stands between spaces, with its punctuation; LINE_END for a line end.
-
-    Without suggestions every character is a keystroke, and so is the space after a word, and a line end; capitals take
-    no key of their own. With them the user looks before each letter of a word, the first one too: if the wanted word is
-    offered, one keystroke takes it and types the space as well. Punctuation before and after a word is typed as it is,
-    and the space of a suggestion moves behind it. What has no letter, special tokens such as `<unk>`, and words that
-    are never offered are typed in full. Capitals and the form of an apostrophe do not matter: keyboards mend them.
-    """
-    text, typed, needed, count, taken = "", 0, 0, 0, 0
-    for word in words:
-        if word == LINE_END:
-            text, typed, needed = text.rstrip(" ") + LINE_END, typed + 1, needed + 1
-            continue
-        before, wanted, after = _signs_and_word(word)
-        letters = _letters_typed(text + before, wanted, suggest)
-        typed += len(before) + letters + len(after) + 1
-        needed += len(word) + 1
-        count, taken = count + 1, taken + (letters < len(wanted))
-        text += word + " "
-    return KeystrokeCount(typed, needed, count, taken)
-
-
-def _letters_typed(text: str, wanted: str, suggest: Suggest) -> int:
-    """How many letters until the word is offered; all of them if it never is."""
-    for letters in range(len(wanted)):
-        if _plain(wanted) in map(_plain, suggest(text + wanted[:letters])):
-            return letters
-    return len(wanted)
-
-
-def _signs_and_word(word: str) -> tuple[str, str, str]:
-    """Signs before, what may be suggested, signs after; all of it is signs if it has no letter."""
-    is_special = word.startswith("<") and word.endswith(">")
-    if is_special or not any(map(str.isalpha, word)):
-        return word, "", ""
-    places = [place for place, character in enumerate(word) if character.isalnum()]
-    return word[: places[0]], word[places[0] : places[-1] + 1], word[places[-1] + 1 :]
-
-
-def _plain(word: str) -> str:
-    return word.casefold().replace("’", "'")

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rheostat.text.vocabulary import tokenize
+from rheostat.text.tokenizers import tokenize
 from rheostat.words.writing import at_sentence_start, compose, split_typed
 
 PATH = Path(__file__).with_name("writing_cases.json")

@@ -11,9 +11,10 @@ torch = pytest.importorskip("torch")
 
 from conftest import rheostat  # noqa: E402
 
+from rheostat.model.cut import cut  # noqa: E402
 from rheostat.model.file import ModelFile, open_model  # noqa: E402
 from rheostat.model.knob import choose  # noqa: E402
-from rheostat.model.operating_point import OperatingPoint, cut  # noqa: E402
+from rheostat.model.operating_point import OperatingPoint  # noqa: E402
 from rheostat.runtime.evaluation import RuntimeEvaluator  # noqa: E402
 from rheostat.training.evaluation import evaluate  # noqa: E402
 from rheostat.training.language_model import LanguageModel  # noqa: E402

@@ -14,8 +14,9 @@ from conftest import rheostat  # noqa: E402
 
 from models import TINY, write_tiny  # noqa: E402
 from rheostat.errors import OperatingPointError  # noqa: E402
-from rheostat.model.operating_point import cut, select  # noqa: E402
+from rheostat.model.cut import cut  # noqa: E402
 from rheostat.model.shape import ModelShape  # noqa: E402
+from rheostat.model.widths import select  # noqa: E402
 from rheostat.pruning import criteria  # noqa: E402
 from rheostat.pruning.allocation import search_allocation  # noqa: E402
 from rheostat.pruning.criteria import CRITERIA, Subject, criterion, rank  # noqa: E402

@@ -13,8 +13,10 @@ from conftest import rheostat  # noqa: E402
 
 from models import TINY, make_weights, write_tiny  # noqa: E402
 from rheostat.errors import OperatingPointError, RecipeError  # noqa: E402
+from rheostat.model.cut import cut, reorder  # noqa: E402
 from rheostat.model.file import open_model  # noqa: E402
-from rheostat.model.operating_point import cut, full_point, reorder, select  # noqa: E402
+from rheostat.model.operating_point import full_point  # noqa: E402
+from rheostat.model.widths import select  # noqa: E402
 from rheostat.training.evaluation import evaluate  # noqa: E402
 from rheostat.training.graded import (  # noqa: E402
     GradedConfig,

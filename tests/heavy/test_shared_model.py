@@ -13,7 +13,8 @@ pytest.importorskip("torch")
 
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
-from rheostat.text.corpus import encode_split, find_split
+from rheostat.text.corpus import encode_split
+from rheostat.text.sources import find_split
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.machine import keep_freed_memory
 

@@ -30,7 +30,8 @@ from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.predictor import Predictor
-from rheostat.text.vocabulary import END, UNKNOWN, Tokenizer
+from rheostat.text.tokenizers import Tokenizer
+from rheostat.text.vocabulary import END, UNKNOWN
 from rheostat.words.writing import context_words
 
 WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees", "we", "to", "a", "and")

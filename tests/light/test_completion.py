@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from models import shared_model
 from rheostat.model.file import open_model
-from rheostat.text.vocabulary import END, NUMBER, UNKNOWN, Vocabulary, tokenize
+from rheostat.text.tokenizers import tokenize
+from rheostat.text.vocabulary import END, NUMBER, UNKNOWN, Vocabulary
 from rheostat.words.completion import Completion
 from rheostat.words.writing import attaches, matching_form
 

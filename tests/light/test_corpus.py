@@ -22,19 +22,17 @@ from rheostat.text import chat, token_cache
 from rheostat.text import corpus as corpus_module
 from rheostat.text.corpus import (
     CorpusConfig,
-    build_vocabulary,
-    count_words,
     default_cache_directory,
     encode_split,
-    find_split,
-    find_splits,
     load_corpus,
     load_split,
-    read_lines,
-    read_vocabulary_with_counts,
     split_conversations,
 )
-from rheostat.text.vocabulary import END, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary, split_corpus_line
+from rheostat.text.counts import build_vocabulary, count_words, read_vocabulary_with_counts
+from rheostat.text.reading import read_lines
+from rheostat.text.sources import find_split, find_splits
+from rheostat.text.tokenizers import split_corpus_line
+from rheostat.text.vocabulary import END, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 
 needs_chat = pytest.mark.skipif(
     importlib.util.find_spec("chitchat_dataset") is None,

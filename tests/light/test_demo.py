@@ -14,8 +14,8 @@ from models import make_ranking, write_words
 from rheostat.cli import app
 from rheostat.errors import OperatingPointError
 from rheostat.measure.results import read_all
-from rheostat.model.operating_point import select
 from rheostat.model.shape import ModelShape
+from rheostat.model.widths import select
 from rheostat.report import demo as demo_module
 from rheostat.report.demo import STARTS
 from rheostat.text.vocabulary import END, UNKNOWN

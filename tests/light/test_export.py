@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 from models import TINY, write_tiny, write_words
 from rheostat.cli.export import export as export_command
 from rheostat.errors import PrecisionError, RheostatError
+from rheostat.model.cut import cut
 from rheostat.model.file import open_model
-from rheostat.model.operating_point import cut, full_point
+from rheostat.model.operating_point import full_point
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.runtime.onnx.export import ExportError, export
 from rheostat.runtime.onnx.quantization import Precision, prepare

@@ -18,8 +18,9 @@ import pytest
 
 from models import GOLDEN, write_tiny
 from rheostat.errors import ModelFileError
+from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.operating_point import cut, select
+from rheostat.model.widths import select
 
 FILES_PER_KIND = 500
 SECONDS_PER_FILE = 1.0  # a thousand times what it takes: only a hang exceeds it

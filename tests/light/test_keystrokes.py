@@ -13,7 +13,7 @@ from rheostat.cli import app
 from rheostat.errors import OperatingPointError
 from rheostat.measure.keystrokes import keystroke_savings, offered
 from rheostat.measure.texts import Text, read_text
-from rheostat.metrics import KeystrokeCount, simulate
+from rheostat.measure.typing_simulator import KeystrokeCount, simulate
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.vocabulary import END, UNKNOWN

@@ -32,8 +32,9 @@ from models import (
 )
 from rheostat.errors import ModelFileError, OperatingPointError
 from rheostat.model import container
+from rheostat.model.cut import cut
 from rheostat.model.file import PRECISIONS, Precision, open_model, repack, write_model
-from rheostat.model.operating_point import Ranking, cut, full_point
+from rheostat.model.operating_point import Ranking, full_point
 from rheostat.model.precision import LARGEST_SCALE, all_finite, dequantize, quantize, widen
 from rheostat.model.shape import Cell, ModelShape
 

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 
 from models import PTB_QRNN, TINY, WT103_QRNN, make_point, make_ranking, make_weights
 from rheostat.errors import OperatingPointError
-from rheostat.model.operating_point import FULL, OperatingPoint, Ranking, Update, cut, full_point, select
+from rheostat.model.cut import cut
+from rheostat.model.operating_point import FULL, OperatingPoint, Ranking, Update, full_point
 from rheostat.model.shape import ModelShape
+from rheostat.model.widths import select
 
 # Its FLOPs are proportional to its one width, so that every tenth of them can be had exactly.
 LINEAR = ModelShape(20, 10, (10,), (1,))

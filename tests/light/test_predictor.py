@@ -18,9 +18,10 @@ import rheostat
 from models import make_weights, write_words
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model import knob as knob_positions
+from rheostat.model.cut import cut
 from rheostat.model.file import open_model, repack
 from rheostat.model.knob import choose
-from rheostat.model.operating_point import Update, cut
+from rheostat.model.operating_point import Update
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.points import Serving

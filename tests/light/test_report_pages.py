@@ -37,8 +37,8 @@ from rheostat.measure.latency import BenchConfig, Position, bench
 from rheostat.measure.meters import NoMeter
 from rheostat.measure.results import read_all, write_results
 from rheostat.measure.texts import read_text
-from rheostat.model.operating_point import select
 from rheostat.model.shape import ModelShape
+from rheostat.model.widths import select
 from rheostat.report.document import NOT_MEASURED, Paragraph, Row, Table, line, markdown, table_markdown
 from rheostat.report.document import Picture as PictureBlock
 from rheostat.report.evidence import Evidence, gather

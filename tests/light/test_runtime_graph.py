@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from models import TINY, make_point, make_weights
 from rheostat.errors import PrecisionError
-from rheostat.model.operating_point import cut
+from rheostat.model.cut import cut
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.graph import FORMS, Form, build_graph, state_sizes

@@ -9,20 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corpora import data_folder
-from rheostat.text.vocabulary import (
-    END,
-    NUMBER,
-    SPECIAL_TOKENS,
-    TOKENIZERS,
-    UNKNOWN,
-    Vocabulary,
-    casing_from_bytes,
-    casing_to_bytes,
-    collect_casing,
-    spellings,
-    split_corpus_line,
-    tokenize,
-)
+from rheostat.text.casing import casing_from_bytes, casing_to_bytes, collect_casing
+from rheostat.text.tokenizers import TOKENIZERS, spellings, split_corpus_line, tokenize
+from rheostat.text.vocabulary import END, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 
 unhurried = settings(deadline=None)  # a busy machine is no failure
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), min_size=1)

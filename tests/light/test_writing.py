@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rheostat.text.vocabulary import END, TOKENIZERS, tokenize
+from rheostat.text.tokenizers import TOKENIZERS, tokenize
+from rheostat.text.vocabulary import END
 from rheostat.words.writing import (
     Suggestion,
     Typed,

@@ -17,10 +17,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models import TINY, make_point, make_ranking, make_vocabulary, make_weights, shared_model
+from rheostat.model.cut import cut, reorder
 from rheostat.model.file import open_model, write_model
-from rheostat.model.operating_point import OperatingPoint, Update, cut, full_point, reorder, select
+from rheostat.model.operating_point import OperatingPoint, Update, full_point
 from rheostat.model.precision import dequantize, quantize
 from rheostat.model.shape import ModelShape
+from rheostat.model.widths import select
 
 Matrix = NDArray[np.float64]
 Weights = dict[str, NDArray[Any]]

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 torch = pytest.importorskip("torch")
 
 from models import TINY, make_point, make_ranking, make_weights, write_tiny  # noqa: E402
+from rheostat.model.cut import cut  # noqa: E402
 from rheostat.model.file import open_model  # noqa: E402
-from rheostat.model.operating_point import OperatingPoint, Update, best_of, cut, full_point, select  # noqa: E402
+from rheostat.model.operating_point import OperatingPoint, Update, full_point  # noqa: E402
 from rheostat.model.shape import ModelShape  # noqa: E402
+from rheostat.model.widths import best_of, select  # noqa: E402
 from rheostat.runtime.evaluation import RuntimeEvaluator  # noqa: E402
 from rheostat.runtime.onnx.quantization import prepare  # noqa: E402
 from rheostat.runtime.onnx.session import Engine  # noqa: E402

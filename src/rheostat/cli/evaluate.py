@@ -12,7 +12,7 @@ from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, 
 from rheostat.errors import OperatingPointError
 from rheostat.measure.sweep import Cell, Measured, ResultsFile
 from rheostat.measure.sweep import sweep as run_sweep
-from rheostat.metrics import KeystrokeCount
+from rheostat.measure.typing_simulator import KeystrokeCount
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import FULL, OperatingPoint

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from rheostat.measure.texts import LINE_END, Text
-from rheostat.metrics import KeystrokeCount, simulate
+from rheostat.measure.typing_simulator import KeystrokeCount, simulate
 from rheostat.words.writing import Suggestion
 
 SUGGESTIONS = 3

@@ -33,7 +33,8 @@ from rheostat.provenance import provenance
 from rheostat.runtime.onnx.quantization import Precision, bytes_read
 from rheostat.runtime.onnx.session import physical_cores
 from rheostat.runtime.predictor import Predictor
-from rheostat.text.vocabulary import Vocabulary, tokenize
+from rheostat.text.tokenizers import tokenize
+from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.writing import Suggestion
 
 SUGGESTIONS = 3

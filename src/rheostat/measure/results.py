@@ -23,7 +23,7 @@ from rheostat.governor.policy import Policy, Step
 from rheostat.governor.replay import Comparison, FullCost, Moment, Replay, Totals
 from rheostat.governor.trace import Row as TraceRow
 from rheostat.governor.trace import Trace
-from rheostat.metrics import KeystrokeCount
+from rheostat.measure.typing_simulator import KeystrokeCount
 from rheostat.model.operating_point import FULL
 
 JsonObject: TypeAlias = dict[str, Any]

@@ -14,7 +14,8 @@ from typing import Any
 
 from rheostat.errors import RheostatError
 from rheostat.measure.results import write_results
-from rheostat.metrics import KeystrokeCount, Quality
+from rheostat.measure.typing_simulator import KeystrokeCount
+from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import FULL, OperatingPoint

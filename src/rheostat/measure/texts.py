@@ -13,8 +13,9 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from rheostat.errors import CorpusError
-from rheostat.text.corpus import CHAT, CorpusConfig, find_split, locate_splits
-from rheostat.text.vocabulary import Tokenizer, spellings, split_at_ascii_white_space, tokenize
+from rheostat.text.corpus import CorpusConfig, locate_splits
+from rheostat.text.sources import CHAT, find_split
+from rheostat.text.tokenizers import Tokenizer, spellings, split_at_ascii_white_space, tokenize
 
 SAMPLE = "sample"
 LINE_END = "\n"

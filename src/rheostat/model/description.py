@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 from rheostat.errors import ModelFileError
 from rheostat.model.container import Stored, parse_json, problem, show
 from rheostat.model.shape import ModelShape
-from rheostat.text.vocabulary import TOKENIZERS, Tokenizer
+from rheostat.text.tokenizers import TOKENIZERS, Tokenizer
 
 FORMAT_VERSION = 1
 METADATA_KEY = "rheostat"

@@ -34,6 +34,7 @@ from rheostat.model.container import (
 )
 from rheostat.model.container import check_target as check_container_target
 from rheostat.model.description import Description, PointEntry, RankingEntry, describe, metadata_of
+from rheostat.model.flops import flops_by_part
 from rheostat.model.operating_point import Floats, OperatingPoint, Ranking, Update
 from rheostat.model.precision import (
     LARGEST_INTEGER,
@@ -47,7 +48,9 @@ from rheostat.model.precision import (
     widen,
 )
 from rheostat.model.shape import ModelShape
-from rheostat.text.vocabulary import Tokenizer, Vocabulary, casing_from_bytes, casing_to_bytes
+from rheostat.text.casing import casing_from_bytes, casing_to_bytes
+from rheostat.text.tokenizers import Tokenizer
+from rheostat.text.vocabulary import Vocabulary
 
 __all__ = ["PRECISIONS", "Description", "ModelFile", "Precision", "open_model", "repack", "write_model"]
 
@@ -220,7 +223,7 @@ class ModelFile:
             },
             "parameters": shape.parameters,
             "flops": shape.flops,
-            "flops_by_part": shape.flops_by_part(),
+            "flops_by_part": flops_by_part(shape),
             "bytes_by_part": self.bytes_by_part(),
             "tokenizer": self.tokenizer,
             "text": dict(description.text),

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from rheostat.errors import OperatingPointError
 from rheostat.model.file import ModelFile
-from rheostat.model.operating_point import OperatingPoint, full_point, select
+from rheostat.model.operating_point import OperatingPoint, full_point
+from rheostat.model.widths import check_knob, select
 
 NEAR = 0.01  # a stored point counts as being at the knob if it is below it by less than this
 SLACK = 1e-4  # or above it by no more than this: what a few more tail clusters cost must not lose a point its place
@@ -30,10 +31,7 @@ def choose(
     """
     if point is not None:
         return file.point(point)
-    if not 0 < knob <= 1:
-        raise OperatingPointError(
-            f"a knob at {knob} was asked for; expected a share of the FLOPs in (0, 1]: 80 % is 0.8"
-        )
+    check_knob(knob)
     if ranking is not None:
         return select(file.ranking(ranking), file.shape, knob)
     if knob == 1 and criterion is None:

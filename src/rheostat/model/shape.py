@@ -1,4 +1,4 @@
-"""The shape of a model, and the only counts of its parameters and FLOPs.
+"""The shape of a model: its sizes, its tensors and its parameters. FLOPs are counted by `flops`.
 
 Knows sizes and the names of tensors; knows nothing of values, files or text. A cut model has a shape too: its
 `hidden_sizes` are smaller, and its output layer has one column per kept filter of the last layer while the
@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, get_args
+
+from rheostat.model.flops import flops_by_part
 
 Cell = Literal["qrnn", "lstm", "skip-lstm"]
 CELLS: tuple[str, ...] = get_args(Cell)
@@ -126,29 +128,10 @@ class ModelShape:
     def parameters(self) -> int:
         return sum(math.prod(size) for size in self.tensor_shapes().values())
 
-    def flops_by_part(self) -> dict[str, int]:
-        """FLOPs of one query: 2 · rows · columns of every matrix product, by `layers.{l}` and `output`.
-
-        Biases, pooling and activations, under 0.3 % of a full-size model, are left out. This is the static
-        count: an adaptive softmax is counted as if every cluster were opened.
-        """
-        products: dict[str, int] = {}
-        for name, size in self.tensor_shapes().items():
-            if name.startswith("layers.") and len(size) == 2:
-                part = name.rpartition(".")[0]
-                products[part] = products.get(part, 0) + math.prod(size)
-        products["output"] = (self.vocabulary_size + len(self.softmax_splits)) * self.output_size
-        return {part: 2 * multiplications for part, multiplications in products.items()}
-
     @property
     def flops(self) -> int:
-        return sum(self.flops_by_part().values())
-
-    def executed_flops(self, opened: Sequence[int]) -> int:
-        """FLOPs of a query whose lazy output layer opened the tail clusters that are 1 in `opened`, not those 0."""
-        tails = zip(self.clusters[1:], opened, strict=True)
-        left_out: int = sum(words.stop - words.start for words, was_opened in tails if not was_opened)
-        return self.flops - 2 * left_out * self.output_size
+        """FLOPs of one query, counted by `model.flops`."""
+        return sum(flops_by_part(self).values())
 
     def flops_fraction(self, hidden_sizes: Sequence[int]) -> float:
         """Share of this model's FLOPs that it costs when its layers are cut to `hidden_sizes`."""

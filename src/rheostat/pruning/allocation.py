@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from rheostat.errors import OperatingPointError
-from rheostat.model.operating_point import OperatingPoint, Ranking, best_of, select
+from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.shape import ModelShape
+from rheostat.model.widths import best_of, select
 
 Widths = tuple[int, ...]
 Loss = Callable[[OperatingPoint], float]

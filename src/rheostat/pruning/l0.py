@@ -22,8 +22,9 @@ from torch import Tensor, nn
 
 from rheostat.metrics import Quality
 from rheostat.model.file import ModelFile, repack
-from rheostat.model.operating_point import Floats, Indices, OperatingPoint, Ranking, affordable
+from rheostat.model.operating_point import Floats, Indices, OperatingPoint, Ranking
 from rheostat.model.shape import ModelShape
+from rheostat.model.widths import affordable
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
 from rheostat.training.regularization import RegularizationConfig

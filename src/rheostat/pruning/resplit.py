@@ -26,6 +26,7 @@ from torch import Tensor
 from rheostat.errors import CorpusError, OperatingPointError
 from rheostat.model.clusters import MOST_TAILS, cheapest_splits, opening_rates, split_places
 from rheostat.model.file import ModelFile, repack
+from rheostat.model.flops import executed_flops, flops_by_part
 from rheostat.model.operating_point import Floats, OperatingPoint
 from rheostat.model.shape import ModelShape
 from rheostat.training.evaluation import PointEvaluator
@@ -251,5 +252,5 @@ def _judge(
 
 def _multiplications(shape: ModelShape, opened: NDArray[np.bool_]) -> float:
     """Of the output layer in the mean, for queries that opened these tail clusters [N, C]."""
-    layers = shape.flops - shape.flops_by_part()["output"]
-    return float(np.mean([shape.executed_flops(query) - layers for query in opened.astype(int)])) / 2
+    layers = shape.flops - flops_by_part(shape)["output"]
+    return float(np.mean([executed_flops(shape, query) - layers for query in opened.astype(int)])) / 2

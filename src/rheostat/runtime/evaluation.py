@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from rheostat.errors import CorpusError
 from rheostat.metrics import Quality, QualityCount, Scores
+from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile
-from rheostat.model.operating_point import OperatingPoint, cut
+from rheostat.model.operating_point import OperatingPoint
 from rheostat.runtime.onnx.quantization import Floats, Precision, prepare
 from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.onnx.session import State as EngineState

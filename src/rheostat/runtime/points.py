@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from rheostat.model import knob as knob_positions
+from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.operating_point import OperatingPoint, cut
+from rheostat.model.operating_point import OperatingPoint
 from rheostat.runtime.history import History
 from rheostat.runtime.onnx.quantization import Precision, Weights, prepare
 from rheostat.runtime.onnx.session import Engine, Reading

@@ -24,7 +24,8 @@ from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.quantization import Precision
 from rheostat.runtime.onnx.session import Reading
 from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Points, Serving
-from rheostat.text.vocabulary import Tokenizer, Vocabulary
+from rheostat.text.tokenizers import Tokenizer
+from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords, hidden_places
 from rheostat.words.user_words import UserWords

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from rheostat.errors import CorpusError
 from rheostat.metrics import Quality, QualityCount
+from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile
-from rheostat.model.operating_point import OperatingPoint, cut
+from rheostat.model.operating_point import OperatingPoint
 from rheostat.training import adaptive_softmax
 from rheostat.training.cross_entropy import block_size
 from rheostat.training.language_model import LanguageModel

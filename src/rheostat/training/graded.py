@@ -22,8 +22,10 @@ import torch
 from torch import Tensor
 
 from rheostat.metrics import Quality, QualityCount
-from rheostat.model.operating_point import OperatingPoint, Ranking, cut, select
+from rheostat.model.cut import cut
+from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.shape import ModelShape
+from rheostat.model.widths import select
 from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.cross_entropy import Distilled
 from rheostat.training.evaluation import count_predictions

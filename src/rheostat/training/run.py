@@ -17,8 +17,9 @@ import torch
 from lightning_fabric import Fabric
 
 from rheostat.errors import CheckpointError, RecipeError
+from rheostat.model.cut import reorder
 from rheostat.model.file import open_model, write_model
-from rheostat.model.operating_point import Ranking, reorder
+from rheostat.model.operating_point import Ranking
 from rheostat.model.shape import ModelShape
 from rheostat.provenance import provenance
 from rheostat.recipe import fill

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.text.vocabulary import PTB_NUMBER, SPECIAL_TOKENS, Vocabulary, as_tokenizer
+from rheostat.text.tokenizers import PTB_NUMBER, as_tokenizer
+from rheostat.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from rheostat.words.writing import attaches, matching_form
 
 Ids: TypeAlias = NDArray[np.int64]

@@ -23,7 +23,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
-from rheostat.text.vocabulary import END, SENTENCE_ENDS, fold, tokenize
+from rheostat.text.casing import SENTENCE_ENDS
+from rheostat.text.tokenizers import fold, tokenize
+from rheostat.text.vocabulary import END
 
 DEFAULT_LIMIT = 512  # words
 

@@ -18,8 +18,9 @@ import onnx
 from onnx import helper
 
 from rheostat.errors import ExportError
+from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile
-from rheostat.model.operating_point import OperatingPoint, cut
+from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
 from rheostat.provenance import provenance
 from rheostat.runtime.onnx.graph import Form, build_graph

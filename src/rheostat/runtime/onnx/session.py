@@ -19,6 +19,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from rheostat.errors import RheostatError
+from rheostat.model.flops import executed_flops
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import Form, Graph, build_graph, state_sizes
 from rheostat.runtime.onnx.quantization import Floats, Precision, Weights, prepare
@@ -167,7 +168,7 @@ class Engine:
 
     def executed_flops(self, reading: Reading) -> int:
         """FLOPs of the last word's query, with the clusters that were looked up so far."""
-        return self.shape.executed_flops([cluster not in reading.closed for cluster in range(1, len(self._clusters))])
+        return executed_flops(self.shape, [cluster not in reading.closed for cluster in range(1, len(self._clusters))])
 
     def replay(self, state: State, ids: Ids) -> State:
         """The state after many tokens; the output layer is left out, where that saves more than it costs to set up."""

@@ -1,0 +1,172 @@
+"""Cutting a model: the small dense model of an operating point; and putting filters into the order of a ranking.
+
+The only code that knows which rows and columns a filter has. Takes NumPy and torch arrays alike: it only indexes,
+multiplies and adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.errors import OperatingPointError
+from rheostat.model.operating_point import Floats, OperatingPoint, Positions, Ranking, Update, require_filters
+from rheostat.model.shape import QRNN_GATES, ModelShape
+
+Array = TypeVar("Array")  # NumPy's or torch's
+
+
+def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) -> tuple[dict[str, Array], ModelShape]:
+    """The small dense model of `point`: its weights by the names of its shape, and that shape.
+
+    In this order: rows and columns are selected; gates are folded into the columns that read the gated
+    filters (the next layer's, or the output layer's); u · v is added. The 100 % point gives the very same
+    arrays. Each matrix may be int8 with its row scales under `{name}.scale`: selected as they are, and made
+    float only where something is folded or added.
+    """
+    point.check(shape)
+    _check_weights(weights, shape)
+    if point.is_full(shape):
+        return dict(weights), shape
+    require_filters(shape)
+    cut_shape = point.cut_shape(shape)
+    keep = [None if len(kept) == size else kept for kept, size in zip(point.keep, shape.hidden_sizes, strict=True)]
+    small = _select_filters(weights, shape, [None, *keep])
+    for layer in range(len(keep)):
+        _fold(small, f"layers.{layer}.weight", point.gate(layer - 1) if layer else None, shape.windows[layer])
+        _merge(small, f"layers.{layer}.weight", point.update(layer))
+    last_gate = point.gate(len(keep) - 1)
+    _fold(small, "output.weight", last_gate)
+    if shape.softmax_splits:
+        _fold(small, "clusters.weight", last_gate)
+    if not cut_shape.is_cut:
+        small.pop("output.weight")  # the embedding itself
+        small.pop("output.weight.scale", None)
+    return cast(dict[str, Array], small), cut_shape
+
+
+def reorder(weights: Mapping[str, Array], shape: ModelShape, ranking: Ranking) -> dict[str, Array]:
+    """The same network with the filters of every layer in the order of `ranking`, best first.
+
+    The last layer is read by the output layer, which is the embedding, which feeds the first layer: so its
+    order becomes the order of the embedding's columns and of the first layer's. Scores and points of the old
+    order do not fit the result.
+    """
+    require_filters(shape)
+    ranking.check(shape)
+    _check_weights(weights, shape)
+    order = [ranking.order(layer) for layer in range(len(shape.hidden_sizes))]
+    result = _select_filters(weights, shape, [None if shape.is_cut else order[-1], *order])
+    if not shape.is_cut:
+        result["embedding.weight"] = result.pop("output.weight")
+        result.pop("output.weight.scale", None)  # the embedding's own
+    return cast(dict[str, Array], result)
+
+
+def _check_weights(weights: Mapping[str, Any], shape: ModelShape) -> None:
+    for name, size in shape.tensor_shapes().items():
+        found = tuple(weights[name].shape) if name in weights else "nothing"
+        if found != size:
+            raise OperatingPointError(
+                f"the weights have {found} for {name}; expected {size}: give the weights of this shape"
+            )
+
+
+def _select_filters(
+    weights: Mapping[str, Any], shape: ModelShape, filters: Sequence[NDArray[Any] | None]
+) -> dict[str, Any]:
+    """All tensors with only these filters, in this order; the output layer always as a matrix of its own.
+
+    filters: columns of the embedding, then filters of each layer; None for all of them as they are.
+    """
+    selected = dict(weights)
+    for layer, (inputs, outputs) in enumerate(pairwise(filters)):
+        name = f"layers.{layer}"
+        rows = _Places(outputs, shape.hidden_sizes[layer], QRNN_GATES)
+        columns = _Places(inputs, shape.input_size(layer), shape.windows[layer])
+        selected[f"{name}.weight"] = _take(weights[f"{name}.weight"], rows, columns)
+        selected[f"{name}.bias"] = _take(weights[f"{name}.bias"], rows)
+        if (scale := f"{name}.weight.scale") in weights:
+            selected[scale] = _take(weights[scale], rows)
+    output = "output.weight" if shape.is_cut else "embedding.weight"
+    columns = _Places(filters[-1], shape.output_size)
+    selected["output.weight"] = _take(weights[output], _Places(None, shape.vocabulary_size), columns)
+    if (scale := f"{output}.scale") in weights:
+        selected["output.weight.scale"] = weights[scale]
+    if shape.softmax_splits:
+        tails = _Places(None, len(shape.softmax_splits))
+        selected["clusters.weight"] = _take(weights["clusters.weight"], tails, columns)
+    return selected
+
+
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """Where filters are among rows or columns: in each of `blocks` blocks of `size` (z, f, o; steps of a window)."""
+
+    filters: NDArray[Any] | None  # None: all, as they are
+    size: int
+    blocks: int = 1
+
+    def positions(self) -> Positions:
+        filters = np.arange(self.size) if self.filters is None else self.filters
+        places: Positions = (np.arange(self.blocks)[:, None] * self.size + filters.astype(np.int64)).reshape(-1)
+        return places
+
+    def prefix(self) -> int | None:
+        """How many filters, if they are the first ones in their order."""
+        if self.filters is None:
+            return self.size
+        first = len(self.filters) and self.filters[0] == 0 and (np.diff(self.filters) == 1).all()
+        return len(self.filters) if first else None
+
+
+def _take(array: Any, rows: _Places, columns: _Places | None = None) -> Any:
+    if rows.filters is None and (columns is None or columns.filters is None):
+        return array
+    columns = columns or _Places(None, 1)
+    tall, wide = rows.prefix(), columns.prefix()
+    matrix = array.reshape(array.shape[0], -1)
+    if tall is None or wide is None:
+        small = _index(_index(matrix, rows.positions(), 0), columns.positions(), 1)
+    else:  # slices: a copy of lines instead of a walk over entries, and torch's gradient of it as well
+        blocks = matrix.reshape(rows.blocks, rows.size, columns.blocks, columns.size)[:, :tall, :, :wide]
+        small = blocks.reshape(rows.blocks * tall, columns.blocks * wide)
+    small = small if array.ndim > 1 else small.reshape(-1)
+    return small.contiguous() if hasattr(small, "contiguous") else np.ascontiguousarray(small)
+
+
+def _index(matrix: Any, positions: Positions, axis: int) -> Any:
+    """Rows or columns of a matrix. One after the other is quicker than an index for both: lines stay lines."""
+    if isinstance(matrix, np.ndarray):
+        return matrix.take(positions, axis)
+    return matrix[positions] if axis == 0 else matrix[:, positions]
+
+
+def _fold(weights: dict[str, Any], name: str, gates: Floats | None, window: int = 1) -> None:
+    if gates is not None:
+        matrix = _floats(weights, name)
+        weights[name] = matrix * _like(np.tile(gates, window), matrix)
+
+
+def _merge(weights: dict[str, Any], name: str, update: Update | None) -> None:
+    if update is not None:
+        matrix = _floats(weights, name)
+        weights[name] = matrix + _like(update.u, matrix) @ _like(update.v, matrix)
+
+
+def _floats(weights: dict[str, Any], name: str) -> Any:
+    """The matrix itself; if it was int8, its values, and its scales leave `weights`."""
+    scale = weights.pop(f"{name}.scale", None)
+    return weights[name] if scale is None else weights[name] * scale[:, None]
+
+
+def _like(values: Floats, array: Any) -> Any:
+    """`values` as the kind of array, and on the device, that `array` is."""
+    if hasattr(array, "new_tensor"):
+        return array.new_tensor(values)
+    return values.astype(np.result_type(array.dtype, np.float32))

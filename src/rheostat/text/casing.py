@@ -1,0 +1,73 @@
+"""The usual spelling of words that are not written in lower case: collected from raw text, stored in the model file.
+
+Knows spellings; knows nothing of ids, files or models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from rheostat.text.tokenizers import spellings
+from rheostat.text.vocabulary import Vocabulary, decode_lines
+
+SENTENCE_ENDS = frozenset({".", "!", "?", "...", "。", "！", "？", "।", "؟"})
+
+
+_SPELLINGS_PER_WORD = 8  # bounds the memory: "LoL" has 2 to the power of its length
+
+
+def collect_casing(lines: Iterable[str], vocabulary: Vocabulary, minimum_count: int = 3) -> dict[str, str]:
+    """The usual spelling of those words of the vocabulary that raw text mostly does not write in lower case.
+
+    Words at the start of a line or sentence, and lines without a small letter, say nothing and do not count.
+    """
+    counts: dict[str, dict[str, int]] = {}
+    for line in lines:
+        if line.isupper():
+            continue
+        for spelling in _inside_sentences(spellings(line)):
+            word = spelling.lower()
+            if word not in vocabulary.index:
+                continue
+            seen = counts.setdefault(word, {})
+            if spelling in seen or len(seen) < _SPELLINGS_PER_WORD:
+                seen[spelling] = seen.get(spelling, 0) + 1
+    usual = {word: max(seen, key=lambda spelling: (seen[spelling], spelling == word)) for word, seen in counts.items()}
+    return {
+        word: spelling
+        for word, spelling in sorted(usual.items())
+        if spelling != word and counts[word][spelling] >= minimum_count
+    }
+
+
+def _inside_sentences(pieces: Iterable[str]) -> Iterator[str]:
+    """The words that do not begin a sentence."""
+    begins = True
+    for piece in pieces:
+        if piece in SENTENCE_ENDS:
+            begins = True
+        elif piece[0].isalnum():
+            if not begins:
+                yield piece
+            begins = False
+
+
+def casing_to_bytes(casing: Mapping[str, str]) -> bytes:
+    """As in the model file: UTF-8, one spelling a line, in the order of the words.
+
+    The word is not stored: it is the spelling in lower case. An entry of which that is not true is left out.
+    """
+    lines = [spelling for word, spelling in sorted(casing.items()) if spelling.lower() == word != spelling]
+    return "\n".join(lines).encode()
+
+
+def casing_from_bytes(data: bytes) -> dict[str, str]:
+    """The reverse of `casing_to_bytes`; raises ValueError for bytes it cannot have written."""
+    text = decode_lines(data, "the casing").removesuffix("\n")
+    lines = text.split("\n") if text else []
+    casing = {spelling.lower(): spelling for spelling in lines}
+    if "" in casing:
+        raise ValueError(f"the casing has an empty line at line {lines.index('') + 1}; one spelling was expected")
+    if len(casing) != len(lines):
+        raise ValueError(f"the casing has {len(lines)} spellings of only {len(casing)} words; one a word was expected")
+    return casing

@@ -1,0 +1,121 @@
+"""Reading a text file as tokens, block by block, so that no text is ever in memory as a whole.
+
+Knows bytes, lines and tokens; knows nothing of splits, ids or counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from rheostat.errors import CorpusError
+from rheostat.text.token_cache import Report, reading, stat_text
+from rheostat.text.tokenizers import as_tokenizer, split_at_ascii_white_space, tokenize
+from rheostat.text.vocabulary import END
+
+_BLOCK_BYTES = 1 << 20
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+_SPECIAL_WORD = re.compile(r"<(?<!\S<)(?:unk|eos|num)>(?!\S)")  # begins with a sign: the search can run to it
+
+
+def read_lines(path: Path, tokenizer: str) -> Iterator[list[str]]:
+    """The tokens of each line, `<eos>` last.
+
+    A blank line of a pre-tokenised corpus is a line (the published token counts have it so); in raw text it
+    is only layout, and skipped.
+    """
+    line: list[str] = []
+    for tokens in read_tokens(path, tokenizer):
+        for token in tokens:
+            line.append(token)
+            if token == END:
+                yield line
+                line = []
+
+
+def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Iterator[list[str]]:
+    """All tokens of a text with an `<eos>` for every line, in lists of a convenient size."""
+    as_tokenizer(tokenizer)
+    blocks = read_blocks(path, report)
+    has_words = False
+    for tokens in _raw_tokens(path, blocks) if tokenizer == "words" else _prepared_tokens(blocks):
+        has_words = has_words or tokens.count(END) < len(tokens)
+        yield tokens
+    if not has_words:
+        raise CorpusError(f"{path} is empty or has only white space; expected text: give another file")
+
+
+def _prepared_tokens(blocks: Iterable[tuple[int, str]]) -> Iterator[list[str]]:
+    text = ""
+    for _, text in blocks:
+        yield split_at_ascii_white_space(text.replace("\n", f" {END} "))
+    if text and not text.endswith("\n"):
+        yield [END]
+
+
+def _raw_tokens(path: Path, blocks: Iterable[tuple[int, str]]) -> Iterator[list[str]]:
+    line_has_words = False
+    for first_line, text in blocks:
+        _refuse_special_words(path, first_line, text)
+        tokens: list[str] = []
+        *lines, unfinished = text.split("\n")
+        for line in lines:
+            words = tokenize(line, "words")
+            tokens += words
+            if words or line_has_words:
+                tokens.append(END)
+            line_has_words = False
+        words = tokenize(unfinished, "words")
+        tokens += words
+        line_has_words = line_has_words or bool(words)
+        yield tokens
+    if line_has_words:
+        yield [END]
+
+
+def _refuse_special_words(path: Path, first_line: int, text: str) -> None:
+    if found := _SPECIAL_WORD.search(text):
+        line = first_line + text.count("\n", 0, found.start())
+        raise CorpusError(
+            f"{path}, line {line}: found {found[0]} as a word of raw text; expected no special tokens. If "
+            "the text is cut into words already, set corpus.tokenizer to ptb or wikitext; else take it out."
+        )
+
+
+def read_blocks(path: Path, report: Report | None = None) -> Iterator[tuple[int, str]]:
+    """(number of first line, text) of blocks of about a megabyte that end after a space or a line end."""
+    size = max(1, stat_text(path).st_size)
+    line, done, is_first = 1, 0, True
+    held: list[bytes] = []  # what follows the last white space read so far
+    with reading(path), path.open("rb") as file:
+        while data := file.read(_BLOCK_BYTES):
+            cut = max(data.rfind(b"\n"), data.rfind(b" ")) + 1
+            if cut:
+                text = _decode_block(path, line, b"".join((*held, data[:cut])), is_first)
+                held, is_first = [], False
+                yield line, text
+                line += text.count("\n")
+            held.append(data[cut:])
+            done += len(data)
+            if report:
+                report(min(1.0, done / size))
+    if rest := b"".join(held):
+        yield line, _decode_block(path, line, rest, is_first)
+
+
+def _decode_block(path: Path, line: int, data: bytes, is_first: bool) -> str:
+    if is_first:
+        data = data.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line += data.count(b"\n", 0, error.start)
+        raise CorpusError(
+            f"{path}, line {line}: found bytes that are not UTF-8 ({data[error.start : error.end]!r}); "
+            "expected UTF-8: convert the file"
+        ) from None

@@ -1,0 +1,106 @@
+"""Finding the texts of a corpus: which file is the training, the validation and the test text.
+
+Knows names of files and folders; knows nothing of what is in them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from rheostat.errors import CorpusError
+from rheostat.text.token_cache import reading
+
+SPLITS = ("train", "valid", "test")
+
+
+CHAT = "chat"
+
+
+Source = str | Path | Sequence[Path]
+
+
+_SPLIT_NAMES = {
+    "train": "train", "training": "train",
+    "valid": "valid", "validation": "valid", "val": "valid", "dev": "valid",
+    "test": "test",
+}  # fmt: skip
+
+
+_SPLIT_FILE = re.compile(rf"(?:.*[._-])?({'|'.join(_SPLIT_NAMES)})(?:\.(?:txt|text|tokens|raw))?", re.IGNORECASE)
+
+
+_EXPECTED_FILES = "one file each for train, valid and test, named like train.txt, ptb.valid.txt or wiki.test.tokens"
+
+
+def find_splits(source: Source) -> dict[str, Path]:
+    """The train, valid and test text of a folder, or of three files in that order."""
+    if not isinstance(source, str | Path):
+        return _three_files(source)
+    folder = Path(source)
+    candidates = _candidates(folder)
+    for name, paths in candidates.items():
+        if len(paths) != 1:
+            remedy = "Rename the files, or give the three files in the order train, valid, test."
+            raise CorpusError(f"{_wrong_candidates(folder, name, paths)}. {remedy}")
+    return {name: paths[0] for name, paths in candidates.items()}
+
+
+def find_split(source: Source, name: str) -> Path:
+    """The text of one split; a single file is taken as it is."""
+    check_split_name(name)
+    if not isinstance(source, str | Path):
+        return _three_files(source)[name]
+    with reading(Path(source)):
+        if Path(source).is_file():
+            return Path(source)
+    paths = _candidates(Path(source))[name]
+    if len(paths) != 1:
+        raise CorpusError(f"{_wrong_candidates(Path(source), name, paths)}. Rename the files.")
+    return paths[0]
+
+
+def check_split_name(name: str) -> None:
+    if name not in SPLITS:
+        raise CorpusError(f"the split {name!r} is not known; expected one of {', '.join(SPLITS)}")
+
+
+def _three_files(paths: Sequence[Path]) -> dict[str, Path]:
+    if len(paths) != len(SPLITS):
+        raise CorpusError(f"got {len(paths)} files ({', '.join(map(str, paths))}); expected three: train, valid, test")
+    for path in paths:
+        with reading(path):
+            if not path.is_file():
+                raise CorpusError(f"{path} is not a file; expected three texts in the order train, valid, test")
+    return dict(zip(SPLITS, paths, strict=True))
+
+
+def _candidates(folder: Path) -> dict[str, list[Path]]:
+    candidates: dict[str, list[Path]] = {name: [] for name in SPLITS}
+    with reading(folder):
+        if folder.is_file():
+            raise CorpusError(f"{folder} is one file; expected a folder with {_EXPECTED_FILES}, or three files")
+        if not folder.is_dir():
+            raise CorpusError(f"the folder {folder} does not exist; expected {_EXPECTED_FILES} in it")
+        for path in sorted(folder.iterdir()):
+            match = _SPLIT_FILE.fullmatch(path.name)
+            if match and path.is_file() and not path.name.startswith("."):
+                candidates[_SPLIT_NAMES[match[1].lower()]].append(path)
+    return candidates
+
+
+def _wrong_candidates(folder: Path, name: str, paths: Sequence[Path]) -> str:
+    names = [path.name for path in paths] or sorted(path.name for path in folder.iterdir())
+    found = ", ".join(names[:10] + ["…"] * (len(names) > 10)) or "nothing"
+    return f"{folder} has {len(paths) or 'no'} texts for the split {name}: found {found}; expected {_EXPECTED_FILES}"
+
+
+def is_chat(source: Source) -> bool:
+    return source == CHAT or (source == Path(CHAT) and not Path(CHAT).exists())
+
+
+def bare_names(source: Source) -> str:
+    if isinstance(source, str | Path):
+        return Path(source).resolve().name  # "." has a name too
+    return ", ".join(path.name for path in source)

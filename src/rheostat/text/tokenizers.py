@@ -1,0 +1,239 @@
+"""Cutting typed text into the words that a model was trained on.
+
+Knows characters; knows nothing of ids, files, corpora or models. Every function takes time linear in its text, whatever
+the text: no expression below scans one run of characters more than once.
+
+Three tokenizers:
+
+    ptb        Penn Treebank as prepared by Mikolov: lower case, numbers are N, no punctuation, "do n't", "it 's"
+    wikitext   WikiText: case kept, punctuation apart, "role @-@ playing", "1 @,@ 000", "don 't"
+    words      raw text of any language: lower case, apostrophes inside words, numbers are <num>
+
+Text is not normalised beyond typographic apostrophes, the ellipsis and invisible characters: "é" as one character and
+as two are two words. Languages written without spaces are not segmented.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Literal, cast, get_args
+
+from rheostat.text.vocabulary import NUMBER
+
+Tokenizer = Literal["ptb", "wikitext", "words"]
+
+
+TOKENIZERS: tuple[str, ...] = get_args(Tokenizer)
+
+
+PTB_NUMBER = "N"
+
+
+def as_tokenizer(name: str) -> Tokenizer:
+    """A tokenizer's name out of a file or a recipe; raises ValueError for a name that is none."""
+    if name not in TOKENIZERS:
+        raise ValueError(f"the tokenizer {name!r} is not known; expected one of {', '.join(TOKENIZERS)}")
+    return cast(Tokenizer, name)
+
+
+# str.split() would also split at these; the pre-tokenised corpora have some of them as, or inside, words.
+_OTHER_WHITE_SPACE = re.compile("[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
+
+
+_BETWEEN_ASCII_WHITE_SPACE = re.compile(r"[^ \t\n\r\v\f]+")
+
+
+_DOTS = re.compile(r"\.\.+")
+
+
+_FOLDED_CHARACTERS = str.maketrans(
+    {
+        "’": "'", "ʼ": "'", "＇": "'", "…": "...",
+        "\u00ad": None, "\u200b": None, "\u2060": None, "\ufeff": None,  # invisible: no part of any word
+    }
+)  # fmt: skip
+
+
+_ABBREVIATIONS = frozenset([
+    "mr", "mrs", "ms", "dr", "st", "jr", "sr", "prof", "rev", "gen", "col", "lt", "sgt", "capt", "adm", "gov",
+    "rep", "sen", "sens", "messrs", "inc", "corp", "co", "cos", "ltd", "bros", "cie", "vs", "etc", "nos",
+    "jan", "feb", "aug", "sept", "oct", "nov", "dec", "ala", "ariz", "calif", "colo", "conn", "fla", "ga",
+    "ill", "ind", "kan", "ky", "mass", "md", "mich", "minn", "neb", "nev", "okla", "ore", "pa", "tenn", "va",
+    "wash", "wis", "op", "pp",
+])  # fmt: skip
+
+
+# There, "5 %" is "N N" and "£ 5" is "# N".
+_PTB_SIGNS = {"$": "$", "#": "#", "&": "&", "£": "#", "%": PTB_NUMBER}
+
+
+_PTB_CLITICS = ("n't", "'s", "'re", "'ve", "'ll", "'d", "'m")
+
+
+_PTB_NUMERIC = re.compile(r"[\d.,:/-]+")
+
+
+_WIKITEXT_PARTS = re.compile(r"(?<=\d)[.,](?=\d)|[-/&:,]|'?(?:[^-/&:,'.]|(?<!\d)\.|\.(?!\d))+")
+
+
+_WIKITEXT_JOINTS = {"-": "@-@", ",": "@,@", ".": "@.@"}
+
+
+def split_corpus_line(line: str, tokenizer: str) -> list[str]:
+    """A line of a corpus as words (no `<eos>`). Prepared words are taken as they are, raw text tokenised."""
+    return tokenize(line, tokenizer) if tokenizer == "words" else split_at_ascii_white_space(line)
+
+
+def split_at_ascii_white_space(text: str) -> list[str]:
+    """Words between spaces, tabs and line ends only; U+00A0, U+2028 and the like are characters of words."""
+    if text.isascii() and text.isprintable():
+        return text.split()
+    return _BETWEEN_ASCII_WHITE_SPACE.findall(text) if _OTHER_WHITE_SPACE.search(text) else text.split()
+
+
+def tokenize(text: str, tokenizer: str) -> list[str]:
+    """Typed text as the words that a model with this tokenizer was trained on, without `<eos>`.
+
+    A line end is white space like any other: whoever wants an `<eos>` there splits the text into lines first.
+    """
+    return _TOKENIZE[as_tokenizer(tokenizer)](text)
+
+
+def spellings(text: str) -> list[str]:
+    """Raw text as the pieces of the "words" tokenizer, as they are written, numbers still being numbers."""
+    text = fold(text)
+    if "_" in text:  # for a regular expression it is a letter
+        text = text.replace("_", " _ ")
+    if ".." in text:
+        text = _DOTS.sub(" ... ", text)
+    return _raw_pattern(_marks_for(text)).findall(text)
+
+
+def fold(text: str) -> str:
+    """Typographic apostrophes and the ellipsis as plain ones, invisible characters gone."""
+    return text if text.isascii() else text.translate(_FOLDED_CHARACTERS)
+
+
+def _tokenize_raw(text: str) -> list[str]:
+    # Lower-casing each piece, not the text: what comes out is then exactly what the casing is keyed by.
+    return [NUMBER if piece[0].isdecimal() else piece.lower() for piece in spellings(text)]
+
+
+def _prepared_pieces(text: str) -> list[tuple[str, str, str, str]]:
+    text = fold(text)
+    return _prepared_pattern(_marks_for(text)).findall(text)
+
+
+def _tokenize_ptb(text: str) -> list[str]:
+    tokens: list[str] = []
+    for part, word, stop, sign in _prepared_pieces(text):
+        if word:
+            tokens += _ptb_words(word, stop)
+        elif part:
+            tokens.append(part.lower())
+        elif sign in _PTB_SIGNS:
+            tokens.append(_PTB_SIGNS[sign])
+    return tokens
+
+
+def _ptb_words(word: str, stop: str) -> Iterator[str]:
+    if _PTB_NUMERIC.fullmatch(word) or word == PTB_NUMBER:
+        yield PTB_NUMBER
+        return
+    word = word.lower()
+    if word == "cannot":
+        yield from ("can", "not")
+        return
+    clitic = next((clitic for clitic in _PTB_CLITICS if word.endswith(clitic)), "")
+    if stem := word.removesuffix(clitic):
+        yield stem.replace("\\", "").replace("/", "\\/") + (stop if _is_abbreviation(stem) and not clitic else "")
+    if clitic:
+        yield clitic
+
+
+def _tokenize_wikitext(text: str) -> list[str]:
+    tokens: list[str] = []
+    for part, word, stop, sign in _prepared_pieces(text):
+        if not word:
+            tokens.append(part or sign)
+            continue
+        pieces = _WIKITEXT_PARTS.findall(word)
+        tokens += [_WIKITEXT_JOINTS.get(piece, piece) for piece in pieces]
+        if stop and _is_abbreviation(pieces[-1]):
+            tokens[-1] += stop
+        elif stop:
+            tokens.append(stop)
+    return tokens
+
+
+def _is_abbreviation(word: str) -> bool:
+    """Whether a full stop after a word is part of it: "Mr", "U.S", an initial; not "I": it ends sentences."""
+    if len(word) == 1:
+        return word.isalpha() and word not in "iI"
+    return word.lower() in _ABBREVIATIONS or all(len(letter) == 1 for letter in word.split("."))
+
+
+_TOKENIZE: Mapping[str, Callable[[str], list[str]]] = {
+    "ptb": _tokenize_ptb,
+    "wikitext": _tokenize_wikitext,
+    "words": _tokenize_raw,
+}
+
+
+@cache
+def _raw_pattern(marks: str) -> re.Pattern[str]:
+    """A number, a word, or one sign: an emoji with all that modifies it is one sign.
+
+    Groups are not possessive, which changes nothing: Python before 3.11.5 takes such groups for others (gh-106052).
+    """
+    letter = rf"[\w{marks}\u200c\u200d]"
+    modified = r"[\u0300-\u036f\u20d0-\u20ff\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*+"
+    sign = r"[^\w\s\x00-\x1f\x7f-\x9f\u200c\u200d]"
+    return re.compile(
+        r"\d++(?:[.,:]\d++)*(?:(?i:st|nd|rd|th|'?s)(?!\w)|\ufe0f?\u20e3)?"  # 1,000  7:30  3rd  90s  a keycap
+        rf"|\w{letter}*+(?:'{letter}++)*"
+        r"|\.\.\."
+        r"|[\U0001f1e6-\U0001f1ff]{2}"  # a flag is two letters
+        rf"|{sign}{modified}(?:\u200d{sign}{modified})*"
+    )
+
+
+@cache
+def _prepared_pattern(marks: str) -> re.Pattern[str]:
+    """(part of a word that stands alone, word, full stop after it, sign) of the text of prepared corpora."""
+    letter = rf"[\w{marks}]"
+    joint = r"(?:[.'&-]|\\?/|(?<=\d)[,:](?=\d))"
+    clitic = r"(?<!\w)'(?:(?i:s|t|re|ve|ll|d|m|n)|\d\ds)(?!\w)|(?:(?<=s)|(?<!\S))'(?!\S)"
+    number = r"(?<!\w)[Nn]o\.(?=\s?[\dN])"
+    return re.compile(
+        rf"(<unk>|{clitic}|{number})"
+        rf"|({letter}++\$?+(?:{joint}{letter}++)*)(\.(?!\.))?"
+        r"|(@[-,.]@|\.\.++|--++|[^\s\x00-\x1f\x7f-\x9f])"
+    )
+
+
+def _marks_for(text: str) -> str:
+    return "" if text.isascii() else _marks()
+
+
+@cache
+def _marks() -> str:
+    """The combining marks as a character class: many scripts need them, and to `re` they are no letters.
+
+    A range may run over letters, which are in words anyway, so that there are fewer ranges to look through.
+    """
+    ranges: list[str] = []
+    start, has_mark = 0, False
+    for code in range(0x300, 0x1F000):  # all of them, but for variants of rare Han characters
+        character = chr(code)
+        is_mark = unicodedata.category(character)[0] == "M"
+        if is_mark or character.isalnum():
+            start, has_mark = start or code, has_mark or is_mark
+        elif start:
+            if has_mark:
+                ranges.append(f"{chr(start)}-{chr(code - 1)}")
+            start, has_mark = 0, False
+    return "".join(ranges)
