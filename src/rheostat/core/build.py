@@ -1,0 +1,91 @@
+"""Compiling the core: the one place that knows its files, its compiler and its flags.
+
+Used by the build of the package, by tests and by `make`. Imports nothing of the package, so that the build can run it
+before the package is installed. The compiler is `$CC`, else the system's, else `zig cc` where the package ziglang is
+installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+SOURCES = ("model.c", "network.c", "kernels.c")
+HEADERS = ("rheostat.h", "core.h", "kernels.h")
+# Contraction would change bits from one processor to the next; the note about vectors concerns calls that are inlined.
+FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-Wno-psabi")
+WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
+SHARED = ("-shared", "-fPIC", "-fvisibility=hidden", '-DRHEO_API=__attribute__((visibility("default")))')
+REMEDY = "install a C compiler (Debian: apt install gcc; macOS: xcode-select --install), or: pip install ziglang"
+
+
+class CompilerError(Exception):
+    """There is no compiler, or it failed."""
+
+
+def library_name(platform: str = sys.platform) -> str:
+    """The file name of the shared library."""
+    return {"win32": "rheostat.dll", "darwin": "librheostat.dylib"}.get(platform, "librheostat.so")
+
+
+def find_compiler() -> list[str]:
+    """The command of a C compiler."""
+    if given := os.environ.get("CC"):
+        return shlex.split(given)
+    for name in ("cc", "gcc", "clang"):
+        if path := shutil.which(name):
+            return [path]
+    if importlib.util.find_spec("ziglang"):
+        return [sys.executable, "-m", "ziglang", "cc"]
+    raise CompilerError(f"no C compiler was found, and the core has to be compiled; {REMEDY}")
+
+
+def compile_library(out: Path, compiler: list[str] | None = None, *flags: str) -> Path:
+    """Compile the shared library to `out`."""
+    return run_compiler(compiler or find_compiler(), [*FLAGS, *SHARED, *flags, *sources()], out)
+
+
+def sources() -> list[str]:
+    return [str(FOLDER / name) for name in SOURCES]
+
+
+def run_compiler(compiler: list[str], arguments: list[str], out: Path) -> Path:
+    """Run a compiler, and put what it makes in the place of `out` as a whole."""
+    partial = out.with_name(f".{out.name}.partial")
+    command = [*compiler, *arguments, "-o", str(partial)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise CompilerError(f"the C compiler failed: {' '.join(command)}\n{done.stderr.strip()}")
+    partial.replace(out)
+    return out
+
+
+def source_digest() -> str:
+    """Tells whether a library was compiled from these files with these flags."""
+    digest = hashlib.blake2b(repr(FLAGS).encode(), digest_size=8)
+    for name in (*SOURCES, *HEADERS):
+        digest.update((FOLDER / name).read_bytes())
+    return digest.hexdigest()
+
+
+def ensure_library(folder: Path = FOLDER) -> Path:
+    """The shared library in this folder, compiled if it is missing or older than its sources."""
+    library, stamp = folder / library_name(), folder / f"{library_name()}.digest"
+    if not library.exists() or not stamp.exists() or stamp.read_text() != source_digest():
+        compile_library(library)
+        stamp.write_text(source_digest())
+    return library
+
+
+if __name__ == "__main__":
+    try:
+        print(ensure_library())
+    except CompilerError as error:
+        sys.exit(f"rheostat: {error}")

@@ -1,0 +1,770 @@
+/* Opening a model: the header of the file, read strictly; the tensors that it must hold; the index of its words.
+ *
+ * A model file is a safetensors file: eight bytes with the length of the header, the header (JSON), the tensors one
+ * after another. Everything that comes from the file is checked here, once, before anything uses it. */
+
+#include "core.h"
+
+#include <string.h>
+
+enum {
+    LENGTH_BYTES = 8,
+    MAX_HEADER_BYTES = 1 << 22,
+    MAX_DEPTH = 32,      /* of nested values; ours has five */
+    MAX_DIMENSIONS = 4,
+    MAX_NAME_BYTES = 64, /* of the tensors that we look for; others may have longer names */
+    MAX_SIZE = 1 << 27   /* of a vocabulary or a layer: far above any model, and no product of two overflows 64 bits */
+};
+
+static const char DIGITS[] = "0123456789";
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+static size_t append(char *text, size_t used, size_t room, const char *more) {
+    while (*more && used + 1 < room) text[used++] = *more++;
+    text[used] = 0;
+    return used;
+}
+
+rheo_status rheo_fail(rheo_error *error, rheo_status status, const char *text, const char *detail) {
+    if (error) {
+        size_t used = append(error->text, 0, sizeof error->text, text);
+        append(error->text, used, sizeof error->text, detail ? detail : "");
+    }
+    return status;
+}
+
+/* --- JSON --------------------------------------------------------------------------------------------------------- */
+
+/* A place in a text. `bad` is set at the first thing that is not JSON, and nothing is read behind it. */
+typedef struct reader {
+    const char *at;
+    const char *end;
+    int bad;
+} reader;
+
+typedef struct text {
+    const char *bytes;
+    size_t length;
+} text;
+
+static void skip_space(reader *json) {
+    while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r')) {
+        json->at++;
+    }
+}
+
+/* Whether this sign comes next; if so, it is taken. */
+static int take(reader *json, char sign) {
+    skip_space(json);
+    if (json->bad || json->at >= json->end || *json->at != sign) return 0;
+    json->at++;
+    return 1;
+}
+
+static void expect(reader *json, char sign) {
+    if (!take(json, sign)) json->bad = 1;
+}
+
+/* A string with its escapes as they are. */
+static text read_string(reader *json) {
+    expect(json, '"');
+    text found = {json->at, 0};
+    while (!json->bad) {
+        if (json->at >= json->end || (unsigned char)*json->at < 0x20) {
+            json->bad = 1;
+        } else if (*json->at == '"') {
+            found.length = (size_t)(json->at - found.bytes);
+            json->at++;
+            return found;
+        } else if (*json->at == '\\' && ++json->at >= json->end) {
+            json->bad = 1;
+        } else {
+            json->at++;
+        }
+    }
+    return found;
+}
+
+static int is(text found, const char *wanted) {
+    size_t length = strlen(wanted);
+    return found.length == length && memcmp(found.bytes, wanted, length) == 0;
+}
+
+/* A whole number from 0 to 2⁵³. */
+static uint64_t read_number(reader *json) {
+    uint64_t value = 0;
+    int digits = 0;
+    skip_space(json);
+    for (; json->at < json->end && *json->at >= '0' && *json->at <= '9'; json->at++) {
+        value = value * 10 + (uint64_t)(*json->at - '0');
+        digits++;
+    }
+    if (digits < 1 || digits > 16) json->bad = 1;
+    return json->bad ? 0 : value;
+}
+
+/* Any value, passed over. */
+static void skip_value(reader *json, int depth) {
+    skip_space(json);
+    if (json->bad || json->at >= json->end || depth > MAX_DEPTH) {
+        json->bad = 1;
+    } else if (*json->at == '"') {
+        read_string(json);
+    } else if (take(json, '{')) {
+        if (take(json, '}')) return;
+        do {
+            read_string(json);
+            expect(json, ':');
+            skip_value(json, depth + 1);
+        } while (take(json, ','));
+        expect(json, '}');
+    } else if (take(json, '[')) {
+        if (take(json, ']')) return;
+        do {
+            skip_value(json, depth + 1);
+        } while (take(json, ','));
+        expect(json, ']');
+    } else {
+        const char *first = json->at;
+        while (json->at < json->end && (memchr("+-.eE", *json->at, 5) || memchr(DIGITS, *json->at, 10) ||
+                                        (*json->at >= 'a' && *json->at <= 'z'))) {
+            json->at++;
+        }
+        if (json->at == first) json->bad = 1;
+    }
+}
+
+/* Whether the key's value comes next in the object `json` stands in: call with the first key, then until it ends. */
+static int next_key(reader *json, text *key, int *first) {
+    if (*first ? take(json, '}') : !take(json, ',')) {
+        return 0;
+    }
+    *first = 0;
+    *key = read_string(json);
+    expect(json, ':');
+    return !json->bad;
+}
+
+/* --- the header --------------------------------------------------------------------------------------------------- */
+
+typedef struct tensor {
+    int found;
+    char dtype[4];
+    int32_t dimensions;
+    uint64_t shape[MAX_DIMENSIONS];
+    uint64_t begin, end; /* in the data */
+} tensor;
+
+typedef struct header {
+    const char *json;
+    size_t json_bytes;
+    const unsigned char *data;
+    uint64_t data_bytes;
+} header;
+
+static rheo_status read_header(header *found, const void *file, size_t file_bytes, rheo_error *error) {
+    const unsigned char *bytes = file;
+    uint64_t length = 0;
+    if (!file || file_bytes < LENGTH_BYTES) return rheo_fail(error, RHEO_BAD_FILE, "the file is too short", NULL);
+    for (int place = LENGTH_BYTES - 1; place >= 0; place--) length = length << 8 | bytes[place];
+    if (length < 2 || length > MAX_HEADER_BYTES || length > file_bytes - LENGTH_BYTES) {
+        return rheo_fail(error, RHEO_BAD_FILE, "the length of the header does not fit the file", NULL);
+    }
+    found->json = (const char *)bytes + LENGTH_BYTES;
+    found->json_bytes = (size_t)length;
+    found->data = bytes + LENGTH_BYTES + length;
+    found->data_bytes = file_bytes - LENGTH_BYTES - length;
+    return RHEO_OK;
+}
+
+static uint64_t item_bytes(const char *dtype) {
+    if (!strcmp(dtype, "I8") || !strcmp(dtype, "U8")) return 1;
+    if (!strcmp(dtype, "F32") || !strcmp(dtype, "I32")) return 4;
+    return 0;
+}
+
+static void read_entry(reader *json, tensor *found) {
+    text key;
+    int first = 1;
+    memset(found, 0, sizeof *found);
+    expect(json, '{');
+    while (next_key(json, &key, &first)) {
+        if (is(key, "dtype")) {
+            text dtype = read_string(json);
+            if (dtype.length < 1 || dtype.length >= sizeof found->dtype) {
+                memcpy(found->dtype, "?", 2); /* one of safetensors' types that we have no use for */
+            } else {
+                memcpy(found->dtype, dtype.bytes, dtype.length);
+                found->dtype[dtype.length] = 0;
+            }
+        } else if (is(key, "shape")) {
+            expect(json, '[');
+            while (!json->bad && !take(json, ']')) {
+                if (found->dimensions) expect(json, ',');
+                if (found->dimensions >= MAX_DIMENSIONS) json->bad = 1;
+                if (!json->bad) found->shape[found->dimensions++] = read_number(json);
+            }
+        } else if (is(key, "data_offsets")) {
+            expect(json, '[');
+            found->begin = read_number(json);
+            expect(json, ',');
+            found->end = read_number(json);
+            expect(json, ']');
+        } else {
+            json->bad = 1;
+        }
+    }
+    if (first) json->bad = 1;
+    else expect(json, '}');
+}
+
+/* The entry of a tensor. A name that occurs twice is an error, for other readers may take the other one. */
+static rheo_status find_tensor(const header *of, const char *name, tensor *found, rheo_error *error) {
+    reader json = {of->json, of->json + of->json_bytes, 0};
+    text key;
+    int first = 1, times = 0;
+    memset(found, 0, sizeof *found);
+    expect(&json, '{');
+    while (next_key(&json, &key, &first)) {
+        if (is(key, name)) {
+            read_entry(&json, found);
+            times++;
+        } else {
+            skip_value(&json, 0);
+        }
+    }
+    if (!first) expect(&json, '}');
+    skip_space(&json);
+    if (json.bad || json.at != json.end) return rheo_fail(error, RHEO_BAD_FILE, "the header is not proper JSON", NULL);
+    if (times > 1) return rheo_fail(error, RHEO_BAD_FILE, "a tensor occurs twice: ", name);
+    found->found = times;
+    return RHEO_OK;
+}
+
+/* The bytes of a tensor that must be there, of this type and shape; a size of 0 means any, and is filled in. */
+static rheo_status get_tensor(const header *of, const char *name, const char *dtype, int32_t dimensions,
+                              uint64_t *shape, const void **bytes, rheo_error *error) {
+    tensor found;
+    rheo_status status = find_tensor(of, name, &found, error);
+    if (status) return status;
+    if (!found.found) return rheo_fail(error, RHEO_BAD_FILE, "the file has no tensor ", name);
+    if (strcmp(found.dtype, dtype)) return rheo_fail(error, RHEO_BAD_FILE, "unexpected type of tensor ", name);
+    uint64_t size = item_bytes(dtype);
+    if (found.dimensions != dimensions) return rheo_fail(error, RHEO_BAD_FILE, "unexpected shape of tensor ", name);
+    for (int32_t place = 0; place < dimensions; place++) {
+        uint64_t items = found.shape[place];
+        if (items < 1 || items > MAX_SIZE || (shape[place] && shape[place] != items)) {
+            return rheo_fail(error, RHEO_BAD_FILE, "unexpected shape of tensor ", name);
+        }
+        shape[place] = items;
+        if (size > UINT64_MAX / items) return rheo_fail(error, RHEO_BAD_FILE, "too large: tensor ", name);
+        size *= items;
+    }
+    if (found.begin > found.end || found.end > of->data_bytes || found.end - found.begin != size) {
+        return rheo_fail(error, RHEO_BAD_FILE, "offsets outside the file for tensor ", name);
+    }
+    const unsigned char *start = of->data + found.begin;
+    if ((uintptr_t)start % item_bytes(dtype)) {
+        return rheo_fail(error, RHEO_BAD_FILE, "not aligned in memory: tensor ", name);
+    }
+    *bytes = start;
+    return RHEO_OK;
+}
+
+/* --- the description ---------------------------------------------------------------------------------------------- */
+
+typedef struct description {
+    int is_qrnn, is_ordered;
+    uint64_t version;
+    int32_t splits;
+    uint64_t first_word[RHEO_MAX_CLUSTERS];
+} description;
+
+/* A JSON string's bytes with the escapes resolved that our descriptions contain. Room: as many bytes as it has. */
+static size_t unescape(text source, char *out, int *bad) {
+    size_t used = 0;
+    for (size_t place = 0; place < source.length; place++) {
+        char sign = source.bytes[place];
+        if (sign != '\\') {
+            out[used++] = sign;
+            continue;
+        }
+        sign = source.bytes[++place]; /* read_string has seen that something follows */
+        switch (sign) {
+            case '"': case '\\': case '/': out[used++] = sign; break;
+            case 'n': case 'r': case 't': case 'b': case 'f': out[used++] = ' '; break;
+            case 'u': /* a character of some name: which one makes no difference here */
+                if (source.length - place < 5) *bad = 1;
+                else place += 4;
+                out[used++] = '?';
+                break;
+            default: *bad = 1;
+        }
+    }
+    return used;
+}
+
+static void read_shape(reader *json, description *found) {
+    text key;
+    int first = 1;
+    expect(json, '{');
+    while (next_key(json, &key, &first)) {
+        if (!is(key, "softmax_splits")) {
+            skip_value(json, 0);
+            continue;
+        }
+        expect(json, '[');
+        while (!json->bad && !take(json, ']')) {
+            if (found->splits) expect(json, ',');
+            if (found->splits >= RHEO_MAX_CLUSTERS - 1) json->bad = 1;
+            if (!json->bad) found->first_word[found->splits++] = read_number(json);
+        }
+    }
+    if (!first) expect(json, '}');
+}
+
+static void read_description(reader *json, description *found) {
+    text key;
+    int first = 1;
+    expect(json, '{');
+    while (next_key(json, &key, &first)) {
+        if (is(key, "format_version")) {
+            found->version = read_number(json);
+        } else if (is(key, "cell")) {
+            found->is_qrnn = is(read_string(json), "qrnn");
+        } else if (is(key, "ordered")) {
+            found->is_ordered = read_string(json).length > 0;
+        } else if (is(key, "shape")) {
+            read_shape(json, found);
+        } else {
+            skip_value(json, 0);
+        }
+    }
+    if (!first) expect(json, '}');
+}
+
+/* The description stands in the header as a string: `__metadata__` → `rheostat`. `room` has the header's size. */
+static rheo_status find_description(const header *of, description *found, char *room, rheo_error *error) {
+    reader json = {of->json, of->json + of->json_bytes, 0};
+    text key;
+    int first = 1, times = 0, bad = 0;
+    memset(found, 0, sizeof *found);
+    expect(&json, '{');
+    while (next_key(&json, &key, &first)) {
+        if (!is(key, "__metadata__")) {
+            skip_value(&json, 0);
+            continue;
+        }
+        int inner = 1;
+        expect(&json, '{');
+        while (next_key(&json, &key, &inner)) {
+            text value = read_string(&json);
+            if (json.bad || !is(key, "rheostat")) continue;
+            reader inside = {room, room + unescape(value, room, &bad), 0};
+            read_description(&inside, found);
+            skip_space(&inside);
+            bad |= inside.bad || inside.at != inside.end;
+            times++;
+        }
+        if (!inner) expect(&json, '}');
+    }
+    if (json.bad || bad || times != 1) {
+        return rheo_fail(error, RHEO_BAD_FILE, "the file has no proper description of a Rheostat model", NULL);
+    }
+    if (found->version != 2 || !found->is_qrnn || !found->is_ordered) {
+        return rheo_fail(error, RHEO_BAD_FILE,
+                         "expected an ordered QRNN in format version 2: make one with rheostat pack --order", NULL);
+    }
+    return RHEO_OK;
+}
+
+/* --- the weights -------------------------------------------------------------------------------------------------- */
+
+/* "layers." + number + rest */
+static const char *layer_name(char *name, int32_t layer, const char *rest) {
+    size_t used = append(name, 0, MAX_NAME_BYTES, "layers.");
+    if (layer >= 10) name[used++] = DIGITS[layer / 10];
+    name[used++] = DIGITS[layer % 10];
+    append(name, used, MAX_NAME_BYTES, rest);
+    return name;
+}
+
+static int all_finite(const float *values, uint64_t count) {
+    uint32_t found = 0;
+    for (uint64_t place = 0; place < count; place++) {
+        uint32_t bits;
+        memcpy(&bits, values + place, sizeof bits);
+        found |= (uint32_t)((bits & 0x7f800000u) == 0x7f800000u);
+    }
+    return !found;
+}
+
+static int all_above_minus_128(const int8_t *values, uint64_t count) {
+    int found = 0;
+    for (uint64_t place = 0; place < count; place++) found |= values[place] == -128;
+    return !found;
+}
+
+static rheo_status get_floats(const header *of, const char *name, uint64_t count, const float **floats,
+                              rheo_error *error) {
+    const void *bytes = NULL;
+    rheo_status status = get_tensor(of, name, "F32", 1, &count, &bytes, error);
+    if (status) return status;
+    *floats = bytes;
+    if (!all_finite(*floats, count)) return rheo_fail(error, RHEO_BAD_FILE, "a value is not finite in ", name);
+    return RHEO_OK;
+}
+
+/* A matrix of these sizes (0: any), in the precision of the model. */
+static rheo_status get_matrix(const header *of, const char *name, int is_int8, uint64_t rows, uint64_t columns,
+                              rheo_matrix *matrix, rheo_error *error) {
+    uint64_t shape[2] = {rows, columns};
+    const void *bytes = NULL;
+    rheo_status status = get_tensor(of, name, is_int8 ? "I8" : "F32", 2, shape, &bytes, error);
+    if (status) return status;
+    memset(matrix, 0, sizeof *matrix);
+    matrix->rows = (int32_t)shape[0];
+    matrix->columns = (int32_t)shape[1];
+    if (!is_int8) {
+        matrix->floats = bytes;
+        if (all_finite(matrix->floats, shape[0] * shape[1])) return RHEO_OK;
+        return rheo_fail(error, RHEO_BAD_FILE, "a value is not finite in ", name);
+    }
+    matrix->integers = bytes;
+    if (!all_above_minus_128(matrix->integers, shape[0] * shape[1])) {
+        return rheo_fail(error, RHEO_BAD_FILE, "-128 in ", name);
+    }
+    char scale[MAX_NAME_BYTES];
+    append(scale, append(scale, 0, sizeof scale, name), sizeof scale, ".scale");
+    return get_floats(of, scale, shape[0], &matrix->scales, error);
+}
+
+static rheo_status get_layer(const header *of, rheo_config *config, int32_t layer, rheo_layer *found,
+                             rheo_error *error) {
+    char name[MAX_NAME_BYTES];
+    rheo_status status = get_matrix(of, layer_name(name, layer, ".weight"), config->is_int8, 0, 0, &found->weight, error);
+    if (status) return status;
+    int32_t inputs = layer ? config->hidden_sizes[layer - 1] : config->embedding_size;
+    int32_t rows = found->weight.rows, columns = found->weight.columns;
+    if (rows % 3 || columns % inputs || columns / inputs > RHEO_MAX_WINDOW) {
+        return rheo_fail(error, RHEO_BAD_FILE, "unexpected shape of tensor ", name);
+    }
+    config->hidden_sizes[layer] = rows / 3;
+    config->windows[layer] = columns / inputs;
+    return get_floats(of, layer_name(name, layer, ".bias"), (uint64_t)rows, &found->bias, error);
+}
+
+static rheo_status get_layers(const header *of, rheo_config *config, rheo_weights *weights, rheo_error *error) {
+    char name[MAX_NAME_BYTES];
+    tensor entry;
+    for (int32_t layer = 0;; layer++) {
+        rheo_status status = find_tensor(of, layer_name(name, layer, ".weight"), &entry, error);
+        if (status) return status;
+        if (!entry.found) break;
+        if (layer >= RHEO_MAX_LAYERS) return rheo_fail(error, RHEO_BAD_FILE, "too many layers", NULL);
+        status = get_layer(of, config, layer, &weights->layers[layer], error);
+        if (status) return status;
+        config->layers = layer + 1;
+    }
+    return config->layers ? RHEO_OK : rheo_fail(error, RHEO_BAD_FILE, "the file has no layers", NULL);
+}
+
+static rheo_status get_output(const header *of, const description *described, rheo_config *config,
+                              rheo_weights *weights, rheo_error *error) {
+    tensor entry;
+    rheo_status status = find_tensor(of, "output.weight", &entry, error);
+    if (status) return status;
+    uint64_t words = (uint64_t)config->vocabulary_size, width = (uint64_t)config->hidden_sizes[config->layers - 1];
+    weights->output = weights->embedding;
+    if (entry.found) {
+        status = get_matrix(of, "output.weight", config->is_int8, words, width, &weights->output, error);
+        if (status) return status;
+    } else if (config->hidden_sizes[config->layers - 1] != config->embedding_size) {
+        return rheo_fail(error, RHEO_BAD_FILE, "the file has no tensor ", "output.weight");
+    }
+    status = get_floats(of, "output.bias", words, &weights->output_bias, error);
+    if (status) return status;
+
+    config->clusters = described->splits + 1;
+    for (int32_t split = 0; split < described->splits; split++) {
+        uint64_t first = described->first_word[split];
+        if (first <= (uint64_t)config->cluster_start[split] || first >= words) {
+            return rheo_fail(error, RHEO_BAD_FILE, "softmax_splits are not ascending ids of words", NULL);
+        }
+        config->cluster_start[split + 1] = (int32_t)first;
+    }
+    config->cluster_start[config->clusters] = config->vocabulary_size;
+    if (!described->splits) return RHEO_OK;
+    uint64_t tails = (uint64_t)described->splits;
+    status = get_matrix(of, "clusters.weight", config->is_int8, tails, width, &weights->clusters, error);
+    return status ? status : get_floats(of, "clusters.bias", tails, &weights->cluster_bias, error);
+}
+
+static rheo_status get_path(const header *of, rheo_model *model, rheo_error *error) {
+    tensor entry;
+    rheo_config *config = &model->config;
+    rheo_status status = find_tensor(of, "path.cost", &entry, error);
+    if (status || !entry.found) return status;
+    uint64_t count = entry.dimensions == 1 ? entry.shape[0] : 0;
+    uint64_t shape[2] = {count, (uint64_t)config->layers};
+    const void *bytes = NULL;
+    status = get_floats(of, "path.cost", count, &model->path_cost, error);
+    if (!status) status = get_tensor(of, "path.widths", "I32", 2, shape, &bytes, error);
+    if (status) return status;
+    model->path_widths = bytes;
+    config->positions = (int32_t)count;
+    for (int32_t place = 0; place < config->positions; place++) {
+        const int32_t *widths = model->path_widths + (size_t)place * (size_t)config->layers;
+        int bad = place && !(model->path_cost[place] < model->path_cost[place - 1]);
+        for (int32_t layer = 0; layer < config->layers; layer++) {
+            bad |= widths[layer] < 1 || widths[layer] > config->hidden_sizes[layer];
+        }
+        if (bad) return rheo_fail(error, RHEO_BAD_FILE, "the path has a position that does not fit the model", NULL);
+    }
+    return RHEO_OK;
+}
+
+/* --- the words ---------------------------------------------------------------------------------------------------- */
+
+static text word_of(const rheo_model *model, int32_t id) {
+    uint32_t start = model->word_start[id], next = model->word_start[id + 1];
+    text word = {model->words + start, (size_t)(next - start - 1)}; /* without the newline */
+    return word;
+}
+
+static int compare(text left, text right) {
+    size_t shorter = left.length < right.length ? left.length : right.length;
+    int difference = memcmp(left.bytes, right.bytes, shorter);
+    if (difference) return difference;
+    return (left.length > right.length) - (left.length < right.length);
+}
+
+/* Heap sort: no room needed beside the array, and no input makes it slow. */
+static void sift_down(const rheo_model *model, int32_t *order, int32_t place, int32_t count) {
+    int32_t moved = order[place];
+    for (;;) {
+        int32_t child = 2 * place + 1;
+        if (child >= count) break;
+        if (child + 1 < count && compare(word_of(model, order[child]), word_of(model, order[child + 1])) < 0) child++;
+        if (compare(word_of(model, moved), word_of(model, order[child])) >= 0) break;
+        order[place] = order[child];
+        place = child;
+    }
+    order[place] = moved;
+}
+
+static void sort_words(const rheo_model *model, int32_t *order, int32_t count) {
+    for (int32_t id = 0; id < count; id++) order[id] = id;
+    for (int32_t place = count / 2 - 1; place >= 0; place--) sift_down(model, order, place, count);
+    for (int32_t last = count - 1; last > 0; last--) {
+        int32_t largest = order[0];
+        order[0] = order[last];
+        order[last] = largest;
+        sift_down(model, order, 0, last);
+    }
+}
+
+static rheo_status index_words(rheo_model *model, const char *bytes, uint64_t length, rheo_error *error) {
+    int32_t count = model->config.vocabulary_size, id = 0;
+    model->words = bytes;
+    model->word_start[0] = 0;
+    for (uint64_t place = 0; place <= length; place++) {
+        if (place < length && bytes[place] != '\n') continue;
+        if (place == length && length && bytes[length - 1] == '\n') break; /* one newline may follow the last word */
+        if (id >= count || place == model->word_start[id]) {
+            return rheo_fail(error, RHEO_BAD_FILE, "the vocabulary has another number of words than the model", NULL);
+        }
+        model->word_start[++id] = (uint32_t)place + 1;
+    }
+    if (id != count) {
+        return rheo_fail(error, RHEO_BAD_FILE, "the vocabulary has another number of words than the model", NULL);
+    }
+    sort_words(model, model->order, count);
+    for (int32_t place = 1; place < count; place++) {
+        if (!compare(word_of(model, model->order[place - 1]), word_of(model, model->order[place]))) {
+            return rheo_fail(error, RHEO_BAD_FILE, "the vocabulary has a word twice", NULL);
+        }
+    }
+    model->unknown_id = rheo_find_word(model, "<unk>", 5);
+    model->end_id = rheo_find_word(model, "<eos>", 5);
+    if (model->unknown_id < 0 || model->end_id < 0) {
+        return rheo_fail(error, RHEO_BAD_FILE, "the vocabulary lacks <unk> or <eos>", NULL);
+    }
+    return RHEO_OK;
+}
+
+const char *rheo_word(const rheo_model *model, int32_t id, int32_t *length) {
+    if (id < 0 || id >= model->config.vocabulary_size) return NULL;
+    text word = word_of(model, id);
+    *length = (int32_t)word.length;
+    return word.bytes;
+}
+
+/* The place in `order` of the first word that is not before these bytes. */
+static int32_t first_not_before(const rheo_model *model, text wanted) {
+    int32_t low = 0, high = model->config.vocabulary_size;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        if (compare(word_of(model, model->order[middle]), wanted) < 0) low = middle + 1;
+        else high = middle;
+    }
+    return low;
+}
+
+int32_t rheo_find_word(const rheo_model *model, const char *word, size_t length) {
+    text wanted = {word, length};
+    int32_t place = first_not_before(model, wanted);
+    if (place >= model->config.vocabulary_size) return -1;
+    return compare(word_of(model, model->order[place]), wanted) ? -1 : model->order[place];
+}
+
+/* The words with a prefix are order[first … last-1]. */
+void rheo_find_prefix(const rheo_model *model, const char *prefix, size_t length, int32_t *first, int32_t *last) {
+    text wanted = {prefix, length};
+    int32_t low = first_not_before(model, wanted), high = model->config.vocabulary_size;
+    *first = low;
+    while (low < high) {
+        int32_t middle = low + (high - low) / 2;
+        text word = word_of(model, model->order[middle]);
+        if (word.length >= length && !memcmp(word.bytes, prefix, length)) low = middle + 1;
+        else high = middle;
+    }
+    *last = low;
+}
+
+int32_t rheo_unknown_id(const rheo_model *model) { return model->unknown_id; }
+int32_t rheo_end_id(const rheo_model *model) { return model->end_id; }
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+
+/* Model, starts of the words, their order; and for the time of opening the description, unescaped. */
+static size_t workspace_bytes(const header *of, uint64_t words) {
+    size_t index = rheo_lines((size_t)(words + 1) * sizeof(uint32_t)) + rheo_lines((size_t)words * sizeof(int32_t));
+    return rheo_lines(sizeof(rheo_model)) + index + rheo_lines(of->json_bytes);
+}
+
+static rheo_status measure(const void *file, size_t file_bytes, header *found, uint64_t shape[2], rheo_error *error) {
+    const void *bytes = NULL;
+    tensor entry;
+    rheo_status status = read_header(found, file, file_bytes, error);
+    if (!status) status = find_tensor(found, "embedding.weight", &entry, error);
+    if (status) return status;
+    const char *dtype = entry.found && !strcmp(entry.dtype, "I8") ? "I8" : "F32";
+    return get_tensor(found, "embedding.weight", dtype, 2, shape, &bytes, error);
+}
+
+rheo_status rheo_workspace_bytes(const void *file, size_t file_bytes, size_t *needed, rheo_error *error) {
+    header of;
+    uint64_t shape[2] = {0, 0};
+    rheo_status status = measure(file, file_bytes, &of, shape, error);
+    if (!status) *needed = workspace_bytes(&of, shape[0]);
+    return status;
+}
+
+static const rheo_kernels *choose_kernels(const char *name) {
+    const rheo_kernels *kernels;
+    for (int32_t number = 0; (kernels = rheo_kernels_at(number)) != NULL; number++) {
+        if (!name || !strcmp(kernels->name, name)) return kernels;
+    }
+    return NULL;
+}
+
+/* (1 + 2⁻¹²)² - (1 + 2⁻¹¹) is 2⁻²⁴ if the product is not rounded before the sum, and 0 if it is. */
+static int floats_are_contracted(void) {
+    volatile float factor = 1.0f + 1.0f / 4096.0f, sum = -(1.0f + 1.0f / 2048.0f);
+    float one = factor, other = sum;
+    return one * one + other != 0.0f;
+}
+
+static rheo_status fill(rheo_model *model, const header *of, const uint64_t shape[2], char *room, rheo_error *error) {
+    description described;
+    rheo_config *config = &model->config;
+    uint64_t letters = 0;
+    const void *words = NULL;
+    tensor entry;
+    rheo_status status = find_description(of, &described, room, error);
+    if (!status) status = find_tensor(of, "embedding.weight", &entry, error);
+    if (status) return status;
+    config->is_int8 = !strcmp(entry.dtype, "I8");
+    config->vocabulary_size = (int32_t)shape[0];
+    config->embedding_size = (int32_t)shape[1];
+    status = get_matrix(of, "embedding.weight", config->is_int8, shape[0], shape[1], &model->weights.embedding, error);
+    if (!status) status = get_layers(of, config, &model->weights, error);
+    if (!status) status = get_output(of, &described, config, &model->weights, error);
+    if (!status) status = get_path(of, model, error);
+    if (!status) status = get_tensor(of, "vocabulary", "U8", 1, &letters, &words, error);
+    if (!status) status = index_words(model, words, letters, error);
+    size_t widest = (size_t)config->embedding_size;
+    for (int32_t layer = 0; layer < config->layers; layer++) {
+        if ((size_t)config->hidden_sizes[layer] > widest) widest = (size_t)config->hidden_sizes[layer];
+    }
+    model->widest = (int32_t)rheo_padded(widest);
+    return status;
+}
+
+rheo_status rheo_open(rheo_model **opened, const void *file, size_t file_bytes, void *workspace,
+                      size_t workspace_room, const char *kernel, rheo_error *error) {
+    header of;
+    uint64_t shape[2] = {0, 0};
+    rheo_status status = measure(file, file_bytes, &of, shape, error);
+    if (status) return status;
+    if (!workspace || (uintptr_t)workspace % RHEO_ALIGNMENT || workspace_room < workspace_bytes(&of, shape[0])) {
+        return rheo_fail(error, RHEO_NO_ROOM, "the workspace is too small or not aligned to 16 bytes", NULL);
+    }
+    if (floats_are_contracted()) {
+        return rheo_fail(error, RHEO_BAD_BUILD, "compiled with contraction of floats: add -ffp-contract=off", NULL);
+    }
+    char *place = workspace;
+    rheo_model *model = workspace;
+    memset(model, 0, sizeof *model);
+    model->kernels = choose_kernels(kernel);
+    if (!model->kernels) return rheo_fail(error, RHEO_BAD_ARGUMENT, "this processor has no kernel ", kernel);
+    place += rheo_lines(sizeof *model);
+    model->word_start = (uint32_t *)(void *)place;
+    place += rheo_lines((size_t)(shape[0] + 1) * sizeof(uint32_t));
+    model->order = (int32_t *)(void *)place;
+    place += rheo_lines((size_t)shape[0] * sizeof(int32_t));
+    status = fill(model, &of, shape, place, error);
+    if (!status) *opened = model;
+    return status;
+}
+
+const rheo_config *rheo_config_of(const rheo_model *model) { return &model->config; }
+const char *rheo_kernel_of(const rheo_model *model) { return model->kernels->name; }
+
+const char *rheo_kernel_name(int32_t number) {
+    const rheo_kernels *kernels = rheo_kernels_at(number);
+    return kernels ? kernels->name : NULL;
+}
+
+/* --- the knob ----------------------------------------------------------------------------------------------------- */
+
+void rheo_position_full(const rheo_model *model, rheo_position *position) {
+    memset(position, 0, sizeof *position);
+    memcpy(position->widths, model->config.hidden_sizes, sizeof position->widths);
+    position->cost = 1.0f;
+}
+
+rheo_status rheo_position_at(const rheo_model *model, int32_t number, rheo_position *position, rheo_error *error) {
+    const rheo_config *config = &model->config;
+    if (number < 0 || number >= config->positions) {
+        return rheo_fail(error, RHEO_BAD_ARGUMENT, "the path has no such position", NULL);
+    }
+    memset(position, 0, sizeof *position);
+    memcpy(position->widths, model->path_widths + (size_t)number * (size_t)config->layers,
+           (size_t)config->layers * sizeof(int32_t));
+    position->cost = model->path_cost[number];
+    return RHEO_OK;
+}
+
+rheo_status rheo_position_near(const rheo_model *model, float share, rheo_position *position, rheo_error *error) {
+    if (!(share > 0.0f && share <= 1.0f)) {
+        return rheo_fail(error, RHEO_BAD_ARGUMENT, "the knob is a share of the cost above 0 and up to 1", NULL);
+    }
+    for (int32_t number = 0; number < model->config.positions; number++) {
+        if (model->path_cost[number] <= share) return rheo_position_at(model, number, position, error);
+    }
+    return rheo_fail(error, RHEO_BAD_ARGUMENT, "the path has no position that costs so little", NULL);
+}

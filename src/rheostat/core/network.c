@@ -1,0 +1,641 @@
+/* Running a model: words in, probabilities of the next word out.
+ *
+ * Layer l with window r reads X_t = x_{t-r+1} ⊕ … ⊕ x_t:
+ *
+ *     Z = tanh(W_z X + b_z)    F = σ(W_f X + b_f)    O = σ(W_o X + b_o)
+ *     c_t = f_t c_{t-1} + (1 - f_t) z_t              h_t = o_t c_t
+ *
+ * The three products are one matrix, rows z, f, o. A position of the knob bounds the rows of each by the width of the
+ * layer, and the columns by the width of the layer before. In 8 bits every x_t is quantised once, with a scale of its
+ * own. The products of a block of words do not depend on each other, so each row of weights is read once per block. */
+
+#include "core.h"
+
+#include <string.h>
+
+enum {
+    BLOCK_WORDS = 16,   /* read at once by rheo_steps: more are hardly faster, and take more scratch */
+    ROWS_AT_ONCE = 32,  /* of a matrix for all words of a block: they stay in the first-level cache */
+    OUTPUT_ROWS = 1024, /* of the output layer, whose exponentials are summed up together */
+    PIECE = 128,        /* words whose largest logit is kept, so that most of them need not be looked at again */
+    GATES = 3
+};
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+static size_t widest(const rheo_model *model) { return (size_t)model->widest; }
+
+/* A vector as products read it: 8 bits or floats, padded. */
+typedef struct vector {
+    float *floats;
+    int8_t *values;
+    uint8_t *magnitudes;
+    float scale;
+} vector;
+
+/* Where the parts of a scratch lie. Inputs: one vector per word of a block and per step of the longest window. */
+typedef struct room {
+    vector inputs[BLOCK_WORDS + RHEO_MAX_WINDOW - 1];
+    float *hidden[BLOCK_WORDS]; /* h of the layer at work */
+    float *gates[BLOCK_WORDS];  /* [3 · widest] before their activation; or logits of the output layer */
+    int32_t *sums;              /* [OUTPUT_ROWS] of one product */
+    rheo_answer *answer;        /* of an adaptive softmax, for evaluation; else NULL */
+} room;
+
+static size_t gates_floats(const rheo_model *model) {
+    size_t gates = GATES * widest(model);
+    return gates > OUTPUT_ROWS ? gates : OUTPUT_ROWS;
+}
+
+size_t rheo_scratch_bytes(const rheo_model *model) {
+    size_t vectors = BLOCK_WORDS + RHEO_MAX_WINDOW - 1, wide = widest(model);
+    size_t rows = wide > OUTPUT_ROWS ? wide : OUTPUT_ROWS;
+    return vectors * (rheo_lines(wide * sizeof(float)) + 2 * rheo_lines(wide)) +
+           BLOCK_WORDS * (rheo_lines(wide * sizeof(float)) + rheo_lines(gates_floats(model) * sizeof(float))) +
+           rheo_lines(rows * sizeof(int32_t)) + (model->config.clusters > 1 ? rheo_answer_bytes(model) : 0);
+}
+
+static void *cut_off(char **at, size_t bytes) {
+    void *part = *at;
+    *at += rheo_lines(bytes);
+    return part;
+}
+
+static room divide(const rheo_model *model, rheo_scratch *scratch) {
+    room parts;
+    char *at = (char *)scratch;
+    size_t wide = widest(model);
+    memset(&parts, 0, sizeof parts);
+    for (int32_t place = 0; place < BLOCK_WORDS + RHEO_MAX_WINDOW - 1; place++) {
+        parts.inputs[place].floats = cut_off(&at, wide * sizeof(float));
+        parts.inputs[place].values = cut_off(&at, wide);
+        parts.inputs[place].magnitudes = cut_off(&at, wide);
+    }
+    for (int32_t word = 0; word < BLOCK_WORDS; word++) {
+        parts.hidden[word] = cut_off(&at, wide * sizeof(float));
+        parts.gates[word] = cut_off(&at, gates_floats(model) * sizeof(float));
+    }
+    parts.sums = cut_off(&at, (wide > OUTPUT_ROWS ? wide : OUTPUT_ROWS) * sizeof(int32_t));
+    parts.answer = model->config.clusters > 1 ? (rheo_answer *)(void *)at : NULL;
+    return parts;
+}
+
+static size_t layer_floats(const rheo_config *config, int32_t layer) {
+    int32_t inputs = layer ? config->hidden_sizes[layer - 1] : config->embedding_size;
+    return (size_t)config->hidden_sizes[layer] + (size_t)(config->windows[layer] - 1) * (size_t)inputs;
+}
+
+static size_t state_floats(const rheo_model *model) {
+    const rheo_config *config = &model->config;
+    size_t total = (size_t)config->hidden_sizes[config->layers - 1];
+    for (int32_t layer = 0; layer < config->layers; layer++) total += layer_floats(config, layer);
+    return total;
+}
+
+size_t rheo_state_bytes(const rheo_model *model) { return state_floats(model) * sizeof(float); }
+
+void rheo_start(const rheo_model *model, rheo_state *state) { memset(state, 0, rheo_state_bytes(model)); }
+
+/* h of the last layer: what the output layer reads. */
+static const float *last_hidden(const rheo_model *model, const rheo_state *state) {
+    return state->values + state_floats(model) - model->config.hidden_sizes[model->config.layers - 1];
+}
+
+/* --- products ----------------------------------------------------------------------------------------------------- */
+
+/* Make a vector ready for products: in 8 bits, or padded with zeros. */
+static void prepare(const rheo_model *model, const float *x, int32_t count, vector *ready) {
+    if (model->config.is_int8) {
+        ready->scale = model->kernels->quantize(x, count, ready->values, ready->magnitudes);
+    } else {
+        size_t rest = rheo_padded((size_t)count) - (size_t)count;
+        if (ready->floats != x) memcpy(ready->floats, x, (size_t)count * sizeof(float));
+        memset(ready->floats + count, 0, rest * sizeof(float));
+    }
+}
+
+/* out[i] (+)= Σ_j w[first + i, column + j] · x[j] for i < rows, j < columns. `sums` has room for the rows. */
+static void multiply(const rheo_model *model, const rheo_matrix *w, int32_t first, int32_t rows, int32_t column,
+                     int32_t columns, const vector *x, int adds, int32_t *sums, float *out) {
+    size_t stride = (size_t)w->columns, start = (size_t)first * stride + (size_t)column;
+    size_t items = (size_t)w->rows * stride;
+    if (model->config.is_int8) {
+        rheo_rows8 part = {w->integers + start, w->integers + items, stride, rows, columns};
+        rheo_vector8 with = {x->values, x->magnitudes, x->scale};
+        model->kernels->multiply8(&part, &with, sums);
+        model->kernels->rescale(sums, w->scales + first, x->scale, rows, adds, out);
+    } else {
+        rheo_rows32 part = {w->floats + start, w->floats + items, stride, rows, columns};
+        float *products = adds ? (float *)(void *)sums : out;
+        model->kernels->multiply32(&part, x->floats, products);
+        if (adds) model->kernels->add(products, rows, out);
+    }
+}
+
+/* --- layers ------------------------------------------------------------------------------------------------------- */
+
+/* One layer for a block of words: inputs are parts->inputs[0 … window-2+count-1], the oldest first; gives h of each. */
+static void run_layer(const rheo_model *model, int32_t layer, int32_t inputs, int32_t width, int32_t count,
+                      room *parts, float *c) {
+    const rheo_layer *weights = &model->weights.layers[layer];
+    const rheo_matrix *w = &weights->weight;
+    int32_t filters = model->config.hidden_sizes[layer], window = model->config.windows[layer];
+    int32_t stride = w->columns / window, at_once = count > 1 ? ROWS_AT_ONCE : width;
+    for (int32_t gate = 0; gate < GATES; gate++) {
+        for (int32_t first = 0; first < width; first += at_once) {
+            int32_t rows = width - first < at_once ? width - first : at_once;
+            for (int32_t word = 0; word < count; word++) {
+                float *out = parts->gates[word] + (size_t)gate * (size_t)width + first;
+                for (int32_t step = 0; step < window; step++) {
+                    multiply(model, w, gate * filters + first, rows, step * stride, inputs, &parts->inputs[word + step],
+                             step > 0, parts->sums, out);
+                }
+                model->kernels->add(weights->bias + gate * filters + first, rows, out);
+            }
+        }
+    }
+    for (int32_t word = 0; word < count; word++) {
+        const float *z = parts->gates[word], *f = z + width, *o = f + width;
+        model->kernels->pool(z, f, o, width, c, parts->hidden[word]);
+    }
+}
+
+/* The input row of a word. */
+static void embed(const rheo_model *model, int32_t word, float *x) {
+    const rheo_matrix *w = &model->weights.embedding;
+    size_t start = (size_t)word * (size_t)w->columns;
+    for (int32_t column = 0; column < w->columns; column++) {
+        x[column] = w->floats ? w->floats[start + (size_t)column]
+                              : (float)w->integers[start + (size_t)column] * w->scales[word];
+    }
+}
+
+/* Read a block of words. Leaves h of the last layer of each in parts->hidden, and that of the last one in the state. */
+static void read_block(const rheo_model *model, const rheo_position *position, float *state, const int32_t *words,
+                       int32_t count, room *parts) {
+    const rheo_config *config = &model->config;
+    int32_t inputs = config->embedding_size, full_inputs = inputs;
+    for (int32_t word = 0; word < count; word++) embed(model, words[word], parts->hidden[word]);
+    for (int32_t layer = 0; layer < config->layers; layer++) {
+        int32_t width = position->widths[layer], before = config->windows[layer] - 1;
+        float *c = state, *past = state + config->hidden_sizes[layer];
+        for (int32_t place = 0; place < before; place++) {
+            prepare(model, past + (size_t)place * (size_t)full_inputs, inputs, &parts->inputs[place]);
+        }
+        for (int32_t word = 0; word < count; word++) {
+            prepare(model, parts->hidden[word], inputs, &parts->inputs[before + word]);
+        }
+        for (int32_t place = 0; place < before; place++) { /* the last `before` inputs, for the next block */
+            int32_t from = count - before + place;
+            const float *x = from < 0 ? past + (size_t)(before + from) * (size_t)full_inputs : parts->hidden[from];
+            memmove(past + (size_t)place * (size_t)full_inputs, x, (size_t)inputs * sizeof(float));
+        }
+        run_layer(model, layer, inputs, width, count, parts, c);
+        state += layer_floats(config, layer);
+        inputs = width;
+        full_inputs = config->hidden_sizes[layer];
+    }
+    memcpy(state, parts->hidden[count - 1], (size_t)inputs * sizeof(float));
+}
+
+static rheo_status check_position(const rheo_model *model, const rheo_position *position, rheo_error *error) {
+    for (int32_t layer = 0; layer < model->config.layers; layer++) {
+        if (position->widths[layer] < 1 || position->widths[layer] > model->config.hidden_sizes[layer]) {
+            return rheo_fail(error, RHEO_BAD_ARGUMENT, "the position has a width that the model does not have", NULL);
+        }
+    }
+    return RHEO_OK;
+}
+
+static rheo_status check_words(const rheo_model *model, const int32_t *words, size_t count, rheo_error *error) {
+    for (size_t place = 0; place < count; place++) {
+        if (words[place] < 0 || words[place] >= model->config.vocabulary_size) {
+            return rheo_fail(error, RHEO_BAD_ARGUMENT, "a word's id is not in the vocabulary", NULL);
+        }
+    }
+    return RHEO_OK;
+}
+
+rheo_status rheo_steps(const rheo_model *model, const rheo_position *position, rheo_state *state, const int32_t *words,
+                       size_t count, rheo_scratch *scratch, rheo_error *error) {
+    rheo_status status = check_position(model, position, error);
+    if (!status) status = check_words(model, words, count, error);
+    if (status) return status;
+    room parts = divide(model, scratch);
+    for (size_t first = 0; first < count; first += BLOCK_WORDS) {
+        size_t left = count - first;
+        int32_t some = left < BLOCK_WORDS ? (int32_t)left : BLOCK_WORDS;
+        read_block(model, position, state->values, words + first, some, &parts);
+    }
+    return RHEO_OK;
+}
+
+rheo_status rheo_step(const rheo_model *model, const rheo_position *position, rheo_state *state, int32_t word,
+                      rheo_scratch *scratch, rheo_error *error) {
+    return rheo_steps(model, position, state, &word, 1, scratch, error);
+}
+
+/* --- the output layer --------------------------------------------------------------------------------------------- */
+
+/* An answer: logits of all words and of the tail clusters, the largest logit of each piece of a cluster, and h as the
+ * output layer reads it, to open clusters later. `opened` tells of which clusters the logits are known. */
+struct rheo_answer {
+    int64_t layer_products;
+    double normalizer[RHEO_MAX_CLUSTERS]; /* log Σ exp of the logits of each cluster; of 0, with the tails */
+    int32_t width;                        /* of the last layer */
+    float scale;
+    uint8_t opened[RHEO_MAX_CLUSTERS];
+};
+
+static size_t answer_logits(void) { return rheo_lines(sizeof(struct rheo_answer)); }
+
+static size_t logits_count(const rheo_model *model) {
+    return (size_t)model->config.vocabulary_size + (size_t)model->config.clusters - 1;
+}
+
+static float *logits_of(rheo_answer *answer) { return (float *)(void *)((char *)answer + answer_logits()); }
+
+static size_t pieces_count(const rheo_model *model) {
+    return (size_t)model->config.vocabulary_size / PIECE + (size_t)model->config.clusters;
+}
+
+/* The largest logits of the pieces of a cluster. Each cluster begins a piece of its own. */
+static float *peaks_of(const rheo_model *model, rheo_answer *answer, int32_t cluster) {
+    size_t first = (size_t)model->config.cluster_start[cluster] / PIECE + (size_t)cluster;
+    float *all = (float *)(void *)((char *)answer + answer_logits() + rheo_lines(logits_count(model) * sizeof(float)));
+    return all + first;
+}
+
+static vector hidden_of(const rheo_model *model, rheo_answer *answer) {
+    char *at = (char *)answer + answer_logits() + rheo_lines(logits_count(model) * sizeof(float)) +
+               rheo_lines(pieces_count(model) * sizeof(float));
+    size_t width = rheo_padded((size_t)model->config.hidden_sizes[model->config.layers - 1]);
+    vector hidden;
+    hidden.scale = answer->scale;
+    hidden.floats = cut_off(&at, width * sizeof(float));
+    hidden.values = cut_off(&at, width);
+    hidden.magnitudes = cut_off(&at, width);
+    return hidden;
+}
+
+size_t rheo_answer_bytes(const rheo_model *model) {
+    size_t width = rheo_padded((size_t)model->config.hidden_sizes[model->config.layers - 1]);
+    return answer_logits() + rheo_lines(logits_count(model) * sizeof(float)) +
+           rheo_lines(pieces_count(model) * sizeof(float)) + rheo_lines(width * sizeof(float)) + 2 * rheo_lines(width);
+}
+
+/* log Σ exp, block by block: each block relative to its own largest logit, so that one pass is enough. */
+typedef struct total {
+    double sum;
+    float shift;
+    int is_started;
+} total;
+
+/* shift: the largest of these logits. */
+static void add_block(const rheo_model *model, const float *logits, int32_t count, float shift, total *sum) {
+    double block = (double)model->kernels->sum_exp(logits, count, shift);
+    if (!sum->is_started) {
+        sum->sum = block;
+        sum->shift = shift;
+        sum->is_started = 1;
+    } else if (shift > sum->shift) {
+        sum->sum = sum->sum * (double)rheo_exp(sum->shift - shift) + block;
+        sum->shift = shift;
+    } else {
+        sum->sum = sum->sum + block * (double)rheo_exp(shift - sum->shift);
+    }
+}
+
+static double normalizer(const total *sum) { return (double)sum->shift + rheo_log(sum->sum); }
+
+/* The largest of these logits, and of each piece of them. */
+static float find_peaks(const rheo_model *model, const float *logits, int32_t count, float *peaks) {
+    float largest = logits[0];
+    for (int32_t first = 0; first < count; first += PIECE) {
+        float peak = model->kernels->largest(logits + first, count - first < PIECE ? count - first : PIECE);
+        largest = peak > largest ? peak : largest;
+        *peaks++ = peak;
+    }
+    return largest;
+}
+
+/* Logits of the words first … last-1, with their peaks, added to `sum`. */
+static void score_words(const rheo_model *model, const vector *hidden, int32_t width, int32_t first, int32_t last,
+                        int32_t *sums, float *logits, float *peaks, total *sum) {
+    for (int32_t row = first; row < last; row += OUTPUT_ROWS) {
+        int32_t rows = last - row < OUTPUT_ROWS ? last - row : OUTPUT_ROWS;
+        float *out = logits + (row - first);
+        multiply(model, &model->weights.output, row, rows, 0, width, hidden, 0, sums, out);
+        model->kernels->add(model->weights.output_bias + row, rows, out);
+        float largest = find_peaks(model, out, rows, peaks + (row - first) / PIECE);
+        add_block(model, out, rows, largest, sum);
+    }
+}
+
+static void open_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster, const vector *hidden) {
+    const int32_t *start = model->config.cluster_start;
+    int32_t sums[OUTPUT_ROWS];
+    total sum = {0, 0, 0};
+    float *logits = logits_of(answer);
+    score_words(model, hidden, answer->width, start[cluster], start[cluster + 1], sums, logits + start[cluster],
+                peaks_of(model, answer, cluster), &sum);
+    int32_t tails = model->config.clusters - 1;
+    if (cluster == 0 && tails) {
+        float *out = logits + model->config.vocabulary_size;
+        multiply(model, &model->weights.clusters, 0, tails, 0, answer->width, hidden, 0, sums, out);
+        model->kernels->add(model->weights.cluster_bias, tails, out);
+        add_block(model, out, tails, model->kernels->largest(out, tails), &sum);
+    }
+    answer->normalizer[cluster] = normalizer(&sum);
+    answer->opened[cluster] = 1;
+}
+
+static void begin_answer(const rheo_model *model, const rheo_position *position, const float *h, rheo_answer *answer) {
+    const rheo_config *config = &model->config;
+    memset(answer, 0, sizeof *answer);
+    int64_t inputs = config->embedding_size;
+    for (int32_t layer = 0; layer < config->layers; layer++) {
+        answer->layer_products += GATES * (int64_t)position->widths[layer] * inputs * config->windows[layer];
+        inputs = position->widths[layer];
+    }
+    answer->width = position->widths[config->layers - 1];
+    vector hidden = hidden_of(model, answer);
+    prepare(model, h, answer->width, &hidden);
+    answer->scale = hidden.scale;
+    open_cluster(model, answer, 0, &hidden);
+}
+
+rheo_status rheo_predict(const rheo_model *model, const rheo_position *position, const rheo_state *state,
+                         rheo_answer *answer, rheo_error *error) {
+    rheo_status status = check_position(model, position, error);
+    if (!status) begin_answer(model, position, last_hidden(model, state), answer);
+    return status;
+}
+
+/* log p of a tail cluster as a whole. */
+static float tail_log_probability(const rheo_model *model, rheo_answer *answer, int32_t cluster) {
+    float logit = logits_of(answer)[model->config.vocabulary_size + cluster - 1];
+    return (float)((double)logit - answer->normalizer[0]);
+}
+
+/* log p of a word of a cluster that is open. */
+static float word_log_probability(const rheo_model *model, rheo_answer *answer, int32_t word, int32_t cluster) {
+    double own = (double)logits_of(answer)[word] - answer->normalizer[cluster];
+    if (cluster == 0) return (float)own;
+    double whole = (double)logits_of(answer)[model->config.vocabulary_size + cluster - 1] - answer->normalizer[0];
+    return (float)(whole + own);
+}
+
+int64_t rheo_executed(const rheo_model *model, const rheo_answer *answer) {
+    int64_t rows = model->config.clusters - 1;
+    for (int32_t cluster = 0; cluster < model->config.clusters; cluster++) {
+        const int32_t *start = model->config.cluster_start + cluster;
+        if (answer->opened[cluster]) rows += start[1] - start[0];
+    }
+    return answer->layer_products + rows * answer->width;
+}
+
+rheo_status rheo_log_probabilities(const rheo_model *model, rheo_answer *answer, float *log_probabilities,
+                                   rheo_error *error) {
+    vector hidden = hidden_of(model, answer);
+    (void)error;
+    for (int32_t cluster = 0; cluster < model->config.clusters; cluster++) {
+        const int32_t *start = model->config.cluster_start + cluster;
+        if (!answer->opened[cluster]) open_cluster(model, answer, cluster, &hidden);
+        for (int32_t word = start[0]; word < start[1]; word++) {
+            log_probabilities[word] = word_log_probability(model, answer, word, cluster);
+        }
+    }
+    return RHEO_OK;
+}
+
+/* --- the best words ----------------------------------------------------------------------------------------------- */
+
+/* The best words so far, best first. */
+typedef struct podium {
+    int32_t *words;
+    float *scores;
+    int32_t count, room;
+    float least; /* a score below this does not enter */
+} podium;
+
+static void offer(podium *best, int32_t word, float score) {
+    int32_t place = best->count < best->room ? best->count : best->room;
+    while (place > 0 && (best->scores[place - 1] < score ||
+                         (best->scores[place - 1] == score && best->words[place - 1] > word))) {
+        place--;
+    }
+    if (place >= best->room) return;
+    int32_t moved = (best->count < best->room ? best->count : best->room - 1) - place;
+    memmove(best->words + place + 1, best->words + place, (size_t)moved * sizeof(int32_t));
+    memmove(best->scores + place + 1, best->scores + place, (size_t)moved * sizeof(float));
+    best->words[place] = word;
+    best->scores[place] = score;
+    if (best->count < best->room) best->count++;
+    if (best->count == best->room) best->least = best->scores[best->room - 1];
+}
+
+/* Words that may be chosen, apart from the mask: all (candidates NULL), or a list. */
+typedef struct choice {
+    const uint8_t *mask;
+    const int32_t *candidates;
+    size_t count;
+} choice;
+
+static int may_choose(const choice *from, int32_t word) { return !from->mask || from->mask[word]; }
+
+/* Whether any word from `first` to `last` - 1 may be chosen. */
+static int has_words(const choice *from, int32_t first, int32_t last) {
+    if (from->candidates) {
+        for (size_t place = 0; place < from->count; place++) {
+            int32_t word = from->candidates[place];
+            if (word >= first && word < last && may_choose(from, word)) return 1;
+        }
+        return 0;
+    }
+    if (!from->mask) return 1;
+    return memchr(from->mask + first, 1, (size_t)(last - first)) != NULL;
+}
+
+/* The least logit that can still enter, where log p = logit + shift up to rounding: a margin keeps what rounding could
+ * let in. */
+static float least_logit(const podium *best, double shift) {
+    return best->count < best->room ? -3.4e38f : (float)((double)best->least - shift) - 1e-3f;
+}
+
+static void offer_all(const rheo_model *model, rheo_answer *answer, int32_t cluster, const choice *from, podium *best) {
+    int32_t first = model->config.cluster_start[cluster], last = model->config.cluster_start[cluster + 1];
+    const float *logits = logits_of(answer), *peaks = peaks_of(model, answer, cluster);
+    double shift = (double)word_log_probability(model, answer, first, cluster) - (double)logits[first];
+    float least = least_logit(best, shift);
+    for (int32_t start = first; start < last; start += PIECE) {
+        int32_t end = last - start < PIECE ? last : start + PIECE;
+        if (*peaks++ < least) continue;
+        for (int32_t word = start; word < end; word++) {
+            if (logits[word] < least || !may_choose(from, word)) continue;
+            offer(best, word, word_log_probability(model, answer, word, cluster));
+            least = least_logit(best, shift);
+        }
+    }
+}
+
+static void offer_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster, const choice *from,
+                          podium *best) {
+    int32_t first = model->config.cluster_start[cluster], last = model->config.cluster_start[cluster + 1];
+    if (!from->candidates) {
+        offer_all(model, answer, cluster, from, best);
+        return;
+    }
+    for (size_t place = 0; place < from->count; place++) {
+        int32_t word = from->candidates[place];
+        if (word >= first && word < last && may_choose(from, word)) {
+            offer(best, word, word_log_probability(model, answer, word, cluster));
+        }
+    }
+}
+
+/* The tail cluster that was not offered yet and is the most probable; 0 if there is none. */
+static int32_t next_tail(const rheo_model *model, rheo_answer *answer, const uint8_t *is_done) {
+    int32_t likeliest = 0;
+    float highest = 0.0f;
+    for (int32_t cluster = 1; cluster < model->config.clusters; cluster++) {
+        float score = tail_log_probability(model, answer, cluster);
+        if (!is_done[cluster] && (!likeliest || score > highest)) {
+            likeliest = cluster;
+            highest = score;
+        }
+    }
+    return likeliest;
+}
+
+/* A word of a tail is at most as probable as the tail itself. So the likeliest tail that cannot enter ends the search. */
+static void offer_tails(const rheo_model *model, rheo_answer *answer, const choice *from, podium *best) {
+    uint8_t is_done[RHEO_MAX_CLUSTERS] = {0};
+    vector hidden = hidden_of(model, answer);
+    for (int32_t tail; (tail = next_tail(model, answer, is_done)) != 0;) {
+        is_done[tail] = 1;
+        if (best->count == best->room && tail_log_probability(model, answer, tail) < best->least) return;
+        if (!has_words(from, model->config.cluster_start[tail], model->config.cluster_start[tail + 1])) continue;
+        if (!answer->opened[tail]) open_cluster(model, answer, tail, &hidden);
+        offer_cluster(model, answer, tail, from, best);
+    }
+}
+
+rheo_status rheo_best(const rheo_model *model, rheo_answer *answer, const rheo_choice *asked, int32_t k,
+                      int32_t *words, float *log_probabilities, int32_t *found, rheo_error *error) {
+    choice from = {NULL, NULL, 0};
+    if (k < 1 || k > RHEO_MAX_BEST) return rheo_fail(error, RHEO_BAD_ARGUMENT, "k must be 1 to 1024", NULL);
+    if (asked) {
+        if (asked->prefix && asked->candidates) {
+            return rheo_fail(error, RHEO_BAD_ARGUMENT, "give a prefix or candidates, not both", NULL);
+        }
+        from.mask = asked->mask;
+        from.candidates = asked->candidates;
+        from.count = asked->candidate_count;
+        if (asked->candidates) {
+            rheo_status status = check_words(model, asked->candidates, asked->candidate_count, error);
+            if (status) return status;
+        }
+        if (asked->prefix) {
+            int32_t first, last;
+            rheo_find_prefix(model, asked->prefix, asked->prefix_length, &first, &last);
+            from.candidates = model->order + first;
+            from.count = (size_t)(last - first);
+        }
+    }
+    podium best = {words, log_probabilities, 0, k, 0.0f};
+    offer_cluster(model, answer, 0, &from, &best);
+    if (model->config.clusters > 1) offer_tails(model, answer, &from, &best);
+    *found = best.count;
+    return RHEO_OK;
+}
+
+/* --- evaluation --------------------------------------------------------------------------------------------------- */
+
+/* What is known of one word of a block while the rows of the output layer go by. */
+typedef struct target {
+    total sum;
+    float logit;
+    int32_t above;
+} target;
+
+static void count_above(const float *logits, int32_t count, target *of) {
+    int32_t above = 0;
+    for (int32_t place = 0; place < count; place++) above += logits[place] > of->logit;
+    of->above += above;
+}
+
+/* A plain softmax: each block of rows is multiplied with all words before the next one is read. */
+static void evaluate_block(const rheo_model *model, int32_t width, const int32_t *following, int32_t count, room *parts,
+                           float *log_probabilities, int32_t *ranks) {
+    target targets[BLOCK_WORDS];
+    float peaks[OUTPUT_ROWS / PIECE];
+    memset(targets, 0, sizeof targets);
+    for (int32_t word = 0; word < count; word++) {
+        total ignored = {0, 0, 0};
+        float peak;
+        prepare(model, parts->hidden[word], width, &parts->inputs[word]);
+        score_words(model, &parts->inputs[word], width, following[word], following[word] + 1, parts->sums,
+                    &targets[word].logit, &peak, &ignored);
+    }
+    int32_t vocabulary = model->config.vocabulary_size;
+    for (int32_t row = 0; row < vocabulary; row += OUTPUT_ROWS) {
+        int32_t rows = vocabulary - row < OUTPUT_ROWS ? vocabulary - row : OUTPUT_ROWS;
+        for (int32_t word = 0; word < count; word++) {
+            float *logits = parts->gates[word];
+            score_words(model, &parts->inputs[word], width, row, row + rows, parts->sums, logits, peaks,
+                        &targets[word].sum);
+            count_above(logits, rows, &targets[word]);
+        }
+    }
+    for (int32_t word = 0; word < count; word++) {
+        log_probabilities[word] = (float)((double)targets[word].logit - normalizer(&targets[word].sum));
+        ranks[word] = targets[word].above;
+    }
+}
+
+/* An adaptive softmax, one word at a time: the target's own cluster is opened, and those that could hold words that are
+ * more probable than the target. */
+static void evaluate_clusters(const rheo_model *model, const rheo_position *position, const float *h, int32_t following,
+                              rheo_answer *answer, float *log_probability, int32_t *rank) {
+    const int32_t *start = model->config.cluster_start;
+    int32_t home = 0, above = 0;
+    begin_answer(model, position, h, answer);
+    vector hidden = hidden_of(model, answer);
+    while (following >= start[home + 1]) home++;
+    if (!answer->opened[home]) open_cluster(model, answer, home, &hidden);
+    float own = word_log_probability(model, answer, following, home);
+    for (int32_t cluster = 0; cluster < model->config.clusters; cluster++) {
+        if (cluster && cluster != home && tail_log_probability(model, answer, cluster) <= own) continue;
+        if (!answer->opened[cluster]) open_cluster(model, answer, cluster, &hidden);
+        for (int32_t word = start[cluster]; word < start[cluster + 1]; word++) {
+            above += word_log_probability(model, answer, word, cluster) > own;
+        }
+    }
+    *log_probability = own;
+    *rank = above;
+}
+
+rheo_status rheo_evaluate(const rheo_model *model, const rheo_position *position, rheo_state *state,
+                          const int32_t *words, size_t count, float *log_probabilities, int32_t *ranks,
+                          rheo_scratch *scratch, rheo_error *error) {
+    rheo_status status = check_position(model, position, error);
+    if (!status) status = check_words(model, words, count + 1, error);
+    if (status) return status;
+    room parts = divide(model, scratch);
+    int32_t width = position->widths[model->config.layers - 1];
+    for (size_t first = 0; first < count; first += BLOCK_WORDS) {
+        size_t left = count - first;
+        int32_t some = left < BLOCK_WORDS ? (int32_t)left : BLOCK_WORDS;
+        read_block(model, position, state->values, words + first, some, &parts);
+        if (!parts.answer) {
+            evaluate_block(model, width, words + first + 1, some, &parts, log_probabilities + first, ranks + first);
+        }
+        for (int32_t word = 0; parts.answer && word < some; word++) {
+            size_t place = first + (size_t)word;
+            evaluate_clusters(model, position, parts.hidden[word], words[place + 1], parts.answer,
+                              log_probabilities + place, ranks + place);
+        }
+    }
+    return RHEO_OK;
+}

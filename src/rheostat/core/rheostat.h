@@ -1,0 +1,176 @@
+/* Rheostat: next-word prediction with a power knob.
+ *
+ * One model file serves every operating point from 100 % of its cost downwards. The filters of each layer stand in the
+ * order of their importance, so a position of the knob is one width per layer: a loop bound. Turning the knob builds
+ * nothing, copies nothing and allocates nothing.
+ *
+ *     rheo_open        a model from the bytes of its file
+ *     rheo_position_*  a position of the knob
+ *     rheo_start, rheo_step, rheo_steps
+ *                      read words: state in, state out
+ *     rheo_predict     how probable every next word is
+ *     rheo_best        the k most probable ones: all, those a mask allows, those with a prefix, those of a list
+ *
+ * The caller owns all memory and says how much there is. Nothing here allocates, opens files, keeps globals or calls
+ * the C library beyond the mem… and str… functions that every compiler supplies. A model never changes after rheo_open, so any number
+ * of threads may use it, each with a state, an answer and a scratch of its own.
+ *
+ * The same model gives the same bits on every processor: products are exact in integers, tanh, sigmoid, exp and log are
+ * polynomials of our own, float additions have a fixed order and are never contracted. Compile with
+ * -ffp-contract=off and without -ffast-math; rheo_open refuses a build in which this does not hold.
+ *
+ * Every function that can fail returns a rheo_status, and writes one line of text into the rheo_error where one is
+ * given (NULL is fine).
+ */
+#ifndef RHEOSTAT_H
+#define RHEOSTAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#ifndef RHEO_API
+#define RHEO_API
+#endif
+
+#define RHEO_MAX_LAYERS 16
+#define RHEO_MAX_CLUSTERS 64   /* the head and the tails of an adaptive softmax */
+#define RHEO_MAX_WINDOW 16
+#define RHEO_MAX_BEST 1024     /* words that rheo_best gives at once */
+#define RHEO_ALIGNMENT 16      /* of workspace, state, answer and scratch: what malloc gives */
+
+typedef enum rheo_status {
+    RHEO_OK = 0,
+    RHEO_BAD_FILE,     /* the bytes are not a model file that this library can run */
+    RHEO_BAD_ARGUMENT, /* a word, a position, a size or a name that the model does not have */
+    RHEO_NO_ROOM,      /* the memory that was given is too small or not aligned */
+    RHEO_BAD_BUILD     /* compiled so that floats do not behave: see above */
+} rheo_status;
+
+typedef struct rheo_error {
+    char text[256]; /* one line, ends with 0 */
+} rheo_error;
+
+/* The sizes of a model. A plain softmax has one cluster; cluster_start has one entry more than there are clusters. */
+typedef struct rheo_config {
+    int32_t vocabulary_size;
+    int32_t embedding_size;
+    int32_t layers;
+    int32_t hidden_sizes[RHEO_MAX_LAYERS];
+    int32_t windows[RHEO_MAX_LAYERS];
+    int32_t clusters;
+    int32_t cluster_start[RHEO_MAX_CLUSTERS + 1];
+    int32_t positions; /* of the file's path; 0 where it has none */
+    int32_t is_int8;   /* 1: weights in 8 bits; 0: float32 */
+} rheo_config;
+
+/* A position of the knob: how many filters of each layer are used. */
+typedef struct rheo_position {
+    int32_t widths[RHEO_MAX_LAYERS];
+    float cost; /* share of the whole model's cost; filled in by rheo_position_at and rheo_position_near */
+} rheo_position;
+
+typedef struct rheo_model rheo_model;     /* lives in the workspace */
+typedef struct rheo_state rheo_state;     /* what was read so far: a plain value, copied with memcpy */
+typedef struct rheo_answer rheo_answer;   /* how probable every next word is: a plain value too */
+typedef struct rheo_scratch rheo_scratch; /* room for one call; nothing in it outlives the call */
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+/* How much workspace a model needs. Reads the header of the file and its vocabulary's length. */
+RHEO_API rheo_status rheo_workspace_bytes(const void *file, size_t file_bytes, size_t *needed, rheo_error *error);
+
+/* Open a model from the bytes of an ordered model file (int8 or float32), which must stay where they are and unchanged
+ * as long as the model is used. Checks the whole structure, that no weight is -128 and that every float is finite.
+ * kernel: NULL for the fastest one of this processor, or the name of one (rheo_kernel_name). */
+RHEO_API rheo_status rheo_open(rheo_model **model, const void *file, size_t file_bytes, void *workspace,
+                               size_t workspace_bytes, const char *kernel, rheo_error *error);
+
+RHEO_API const rheo_config *rheo_config_of(const rheo_model *model);
+RHEO_API const char *rheo_kernel_of(const rheo_model *model);
+
+/* The kernels of this build that this processor can run, fastest first; NULL behind the last. */
+RHEO_API const char *rheo_kernel_name(int32_t number);
+
+/* --- words -------------------------------------------------------------------------------------------------------- */
+
+/* The UTF-8 bytes of a word, not ended with 0. NULL for an id that the model does not have. */
+RHEO_API const char *rheo_word(const rheo_model *model, int32_t id, int32_t *length);
+
+/* The id of a word; -1 if the model does not have it. */
+RHEO_API int32_t rheo_find_word(const rheo_model *model, const char *word, size_t length);
+
+/* Special words; every model has both. */
+RHEO_API int32_t rheo_unknown_id(const rheo_model *model);
+RHEO_API int32_t rheo_end_id(const rheo_model *model);
+
+/* --- the knob ----------------------------------------------------------------------------------------------------- */
+
+/* The full model. */
+RHEO_API void rheo_position_full(const rheo_model *model, rheo_position *position);
+
+/* Position number `number` of the file's path; 0 is the most expensive one. */
+RHEO_API rheo_status rheo_position_at(const rheo_model *model, int32_t number, rheo_position *position,
+                                      rheo_error *error);
+
+/* The largest position of the path that costs no more than `share` (0 to 1) of the full model. */
+RHEO_API rheo_status rheo_position_near(const rheo_model *model, float share, rheo_position *position,
+                                        rheo_error *error);
+
+/* --- reading words ------------------------------------------------------------------------------------------------ */
+
+RHEO_API size_t rheo_state_bytes(const rheo_model *model);
+RHEO_API size_t rheo_answer_bytes(const rheo_model *model);
+RHEO_API size_t rheo_scratch_bytes(const rheo_model *model);
+
+/* The state before the text starts. */
+RHEO_API void rheo_start(const rheo_model *model, rheo_state *state);
+
+/* Read one word. */
+RHEO_API rheo_status rheo_step(const rheo_model *model, const rheo_position *position, rheo_state *state, int32_t word,
+                               rheo_scratch *scratch, rheo_error *error);
+
+/* Read many words: the same bits as one by one, and the weights are read once per block of words. */
+RHEO_API rheo_status rheo_steps(const rheo_model *model, const rheo_position *position, rheo_state *state,
+                                const int32_t *words, size_t count, rheo_scratch *scratch, rheo_error *error);
+
+/* Read words[0 … count-1]; for each, how probable the word behind it was, words[1 … count]: its log-probability, and how
+ * many words were more probable. This is what evaluation needs, without anything of the vocabulary's size. */
+RHEO_API rheo_status rheo_evaluate(const rheo_model *model, const rheo_position *position, rheo_state *state,
+                                   const int32_t *words, size_t count, float *log_probabilities, int32_t *ranks,
+                                   rheo_scratch *scratch, rheo_error *error);
+
+/* --- answers ------------------------------------------------------------------------------------------------------ */
+
+/* How probable every next word is. Of an adaptive softmax only the head is computed; rheo_best opens clusters when they
+ * can matter, and each once. */
+RHEO_API rheo_status rheo_predict(const rheo_model *model, const rheo_position *position, const rheo_state *state,
+                                  rheo_answer *answer, rheo_error *error);
+
+/* Which words may be chosen. Leave everything 0 for all words. */
+typedef struct rheo_choice {
+    const uint8_t *mask;       /* [vocabulary_size] 0 = never; or NULL */
+    const char *prefix;        /* only words that begin with these bytes; or NULL */
+    size_t prefix_length;
+    const int32_t *candidates; /* only these words, each once; or NULL. Not together with a prefix. */
+    size_t candidate_count;
+} rheo_choice;
+
+/* The k most probable words, best first; of equally probable ones the smaller id first. *found may be less than k. */
+RHEO_API rheo_status rheo_best(const rheo_model *model, rheo_answer *answer, const rheo_choice *choice, int32_t k,
+                               int32_t *words, float *log_probabilities, int32_t *found, rheo_error *error);
+
+/* The log-probability of every word [vocabulary_size]; opens every cluster. */
+RHEO_API rheo_status rheo_log_probabilities(const rheo_model *model, rheo_answer *answer, float *log_probabilities,
+                                            rheo_error *error);
+
+/* What the last query executed: multiplications of the layers, and of the output layer as far as it was opened. */
+RHEO_API int64_t rheo_executed(const rheo_model *model, const rheo_answer *answer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

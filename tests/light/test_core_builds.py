@@ -1,0 +1,118 @@
+"""The core as applications build it: other compilers and processors, sanitizers, the example, hostile files."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rheostat.bundled import model_path
+from rheostat.core.build import FLAGS, FOLDER, WARNINGS, CompilerError, find_compiler, run_compiler, sources
+from rheostat.model.cut import reorder
+from rheostat.model.file import open_model
+from rheostat.model.ordered import ordered_bytes
+from rheostat.model.widths import select
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ROOT / "tests" / "core"
+DATA = ROOT / "tests" / "data" / "core"
+ZIG = [sys.executable, "-m", "ziglang", "cc"]
+SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+EXPECTED = sorted(line.split() for line in (DATA / "bits.txt").read_text().splitlines())  # precision, position, hash
+
+
+def build(out: Path, program: Path, *flags: str, compiler: list[str] | None = None) -> Path:
+    arguments = [*FLAGS, *flags, f"-I{FOLDER}", str(program), *sources()]
+    return run_compiler(compiler or find_compiler(), arguments, out)
+
+
+def run(*command: str | Path, timeout: int = 120) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def check_bits(*command: str | Path) -> set[str]:
+    """Compare every kernel's bits with the committed ones; which kernels there were."""
+    seen = set()
+    for precision in ("int8", "fp32"):
+        lines = [line.split() for line in run(*command, DATA / f"{precision}.safetensors").splitlines()]
+        for kernel in {line[0] for line in lines}:
+            found = sorted([precision, position, bits] for name, position, bits in lines if name == kernel)
+            assert found == [line for line in EXPECTED if line[0] == precision], kernel
+            seen.add(kernel)
+    return seen
+
+
+def with_zig(out: Path, *flags: str) -> Path:
+    if not importlib.util.find_spec("ziglang"):
+        pytest.skip("needs zig to compile for other processors: pip install ziglang")
+    return build(out, PROGRAMS / "bits.c", *flags, compiler=ZIG)
+
+
+def needed(program: str, package: str) -> str:
+    if not (path := shutil.which(program)):
+        pytest.skip(f"needs {program}: install Debian's {package}")
+    return path
+
+
+def test_the_system_compiler_gives_the_committed_bits(tmp_path: Path) -> None:
+    assert "plain" in check_bits(build(tmp_path / "bits", PROGRAMS / "bits.c", *WARNINGS))
+
+
+def test_less_optimisation_gives_the_same_bits(tmp_path: Path) -> None:
+    assert "plain" in check_bits(build(tmp_path / "bits", PROGRAMS / "bits.c", "-O1"))
+
+
+def test_neon_gives_the_same_bits(tmp_path: Path) -> None:
+    emulator = needed("qemu-aarch64-static", "qemu-user-static")
+    program = with_zig(tmp_path / "bits", "-target", "aarch64-linux-musl")
+    assert {"neon-dot", "neon"} <= check_bits(emulator, program)
+    assert "neon-dot" not in check_bits(emulator, "-cpu", "cortex-a53", program)
+
+
+def test_webassembly_gives_the_same_bits(tmp_path: Path) -> None:
+    node = needed("node", "nodejs")
+    module = with_zig(tmp_path / "bits.wasm", "-target", "wasm32-wasi", "-msimd128")
+    assert "wasm-simd" in check_bits(node, "--no-warnings", PROGRAMS / "run_wasi.mjs", module)
+
+
+def test_the_bits_stay_the_same_under_sanitizers(tmp_path: Path) -> None:
+    try:
+        program = build(tmp_path / "bits", PROGRAMS / "bits.c", *SANITIZERS)
+    except CompilerError as error:
+        pytest.skip(f"this compiler has no sanitizers: {error}"[:200])
+    check_bits(program)
+
+
+def test_mutated_files_are_opened_or_refused_and_never_crash(tmp_path: Path) -> None:
+    try:
+        program = build(tmp_path / "mutate", PROGRAMS / "mutate.c", *SANITIZERS)
+    except CompilerError as error:
+        pytest.skip(f"this compiler has no sanitizers: {error}"[:200])
+    count = os.environ.get("RHEOSTAT_MUTATIONS", "2000")
+    found = run(program, DATA / "int8.safetensors", count, timeout=3600)
+    refused = int(found.split()[0])
+    assert int(count) // 4 < refused < int(count)
+
+
+def test_the_example_completes_a_sentence(tmp_path: Path) -> None:
+    with open_model(model_path()) as file:
+        ranking = file.ranking(None)
+        weights = reorder(file.stored_weights(), file.shape, ranking)
+        path = [select(ranking, file.shape, knob) for knob in (1.0, 0.5, 0.15)]
+        ordered = ordered_bytes(weights, file.shape, file.vocabulary, order=ranking.name, path=path)
+    ordered.tofile(tmp_path / "chat.safetensors")
+    program = build(tmp_path / "example", FOLDER / "example.c", *WARNINGS)
+    full = run(program, tmp_path / "chat.safetensors", "1", "how are y")
+    assert full.startswith("100 % of the cost") and "you" in full.split()
+    assert run(program, tmp_path / "chat.safetensors", "0.2", "how are y").startswith("15 % of the cost")
+    assert np.fromfile(tmp_path / "chat.safetensors", np.uint8).size == ordered.size
+    done = subprocess.run([program, tmp_path / "none", "1", "x"], capture_output=True, text=True)
+    assert done.returncode == 1 and "cannot be read" in done.stderr
