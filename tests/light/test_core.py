@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models import make_vocabulary, make_weights
-from rheostat.core.binding import CoreModel, Position, kernels
+from rheostat.core.binding import Choice, CoreModel, Position, kernels
 from rheostat.core.build import FLAGS, find_compiler, run_compiler, sources
 from rheostat.errors import ModelFileError, RheostatError
 from rheostat.model.cut import cut, reorder
@@ -86,7 +86,7 @@ def test_a_block_of_words_gives_the_bits_of_single_steps(
     one_by_one = model.start()
     for word in text:
         one_by_one = model.step(position, one_by_one, word)
-    assert np.array_equal(model.steps(position, model.start(), text), one_by_one)
+    assert model.steps(position, model.start(), text) == one_by_one
 
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"])
@@ -113,7 +113,7 @@ def test_evaluation_gives_the_bits_of_single_answers(case: Case) -> None:
     wanted = rows[np.arange(len(text)), following]
     assert np.array_equal(scores, wanted)
     assert np.array_equal(ranks, (rows > wanted[:, None]).sum(1))
-    assert np.array_equal(state, model.steps(position, model.start(), text))
+    assert state == model.steps(position, model.start(), text)
 
 
 # --- against independent code -----------------------------------------------------------------------------
@@ -192,15 +192,12 @@ def test_the_best_words_are_exact(case: Case, k: int, data: st.DataObject) -> No
     scores = model.log_probabilities(model.predict(position, state))
     allowed = data.draw(st.lists(st.booleans(), min_size=shape.vocabulary_size, max_size=shape.vocabulary_size))
     chosen = [word for word, may in enumerate(allowed) if may]
-    for asked in (
-        {"mask": np.array(allowed, np.uint8)},
-        {"candidates": np.array(chosen, np.int32)},
-    ):
+    for choice in (Choice(mask=np.array(allowed)), Choice(candidates=np.array(chosen, np.int32))):
         answer = model.predict(position, state)
-        found = model.best(answer, k, **asked)
+        found = model.best(answer, k, choice)
         assert found.ids.tolist() == expected_best(scores, chosen, k)
         assert np.array_equal(found.log_probabilities, scores[found.ids])
-        again = model.best(answer, k, **asked)  # clusters are open now
+        again = model.best(answer, k, choice)  # clusters are open now
         assert np.array_equal(again.ids, found.ids)
 
 
@@ -223,7 +220,7 @@ def test_executed_flops_count_the_clusters_that_were_opened() -> None:
     position = model.full_position()
     answer = model.predict(position, model.step(position, model.start(), 4))
     assert model.executed_flops(answer) == executed_flops(CLUSTERED, [0, 0, 0])
-    model.best(answer, 1, candidates=np.array([34], np.int32))
+    model.best(answer, 1, Choice(candidates=np.array([34])))
     assert model.executed_flops(answer) == executed_flops(CLUSTERED, [0, 1, 0])
 
 
@@ -234,9 +231,9 @@ def test_a_prefix_chooses_among_the_words_that_begin_with_it() -> None:
     scores = model.log_probabilities(answer)
     with_prefix = [word for word in range(61) if (model.word(word) or "").startswith("word4")]
     assert len(with_prefix) == 11  # word4, word40 … word49
-    assert model.best(answer, 20, prefix=b"word4").ids.tolist() == expected_best(scores, with_prefix, 20)
-    assert len(model.best(answer, 3, prefix=b"nothing").ids) == 0
-    assert len(model.best(answer, 61, prefix=b"").ids) == 61
+    assert model.best(answer, 20, Choice(prefix=b"word4")).ids.tolist() == expected_best(scores, with_prefix, 20)
+    assert len(model.best(answer, 3, Choice(prefix=b"nothing")).ids) == 0
+    assert len(model.best(answer, 61, Choice(prefix=b"")).ids) == 61
 
 
 # --- words and positions ----------------------------------------------------------------------------------

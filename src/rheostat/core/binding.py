@@ -26,7 +26,6 @@ MAX_BEST = 1024  # RHEO_MAX_BEST
 ALIGNMENT = 64  # more than the RHEO_ALIGNMENT that C asks for: parts then begin with cache lines
 BAD_FILE = 1  # RHEO_BAD_FILE
 
-Memory: TypeAlias = NDArray[np.uint8]
 Ids: TypeAlias = NDArray[np.int32]
 Floats: TypeAlias = NDArray[np.float32]
 
@@ -140,17 +139,79 @@ def load_library(path: Path | None = None) -> ctypes.CDLL:
 
 def kernels(library: ctypes.CDLL | None = None) -> list[str]:
     """The kernels that this processor can run, fastest first."""
-    library, found = library or load_library(), []
+    found: list[str] = []
+    library = library or load_library()
     while name := library.rheo_kernel_name(len(found)):
         found.append(name.decode())
     return found
 
 
-def _memory(size: int) -> Memory:
-    """Bytes that begin at a cache line."""
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    return room[start : start + size]
+class Block:
+    """Memory that belongs to the caller and begins at a cache line: a state, an answer, a scratch. `address` is kept,
+    since asking NumPy for it takes longer than many a step.
+    """
+
+    __slots__ = ("_room", "address", "size")
+
+    def __init__(self, size: int) -> None:
+        self._room = np.empty(size + ALIGNMENT, np.uint8)
+        start = self._room.__array_interface__["data"][0]
+        self.address: int = start + -start % ALIGNMENT
+        self.size = size
+
+    def copy(self) -> Block:
+        other = Block(self.size)
+        ctypes.memmove(other.address, self.address, self.size)
+        return other
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Block) and self.tobytes() == other.tobytes()
+
+    def __hash__(self) -> int:
+        return hash(self.tobytes())
+
+    def tobytes(self) -> bytes:
+        return ctypes.string_at(self.address, self.size)
+
+
+class Choice:
+    """Which words may be chosen: those a mask [V] allows, those with a prefix, those of a list. Can be reused."""
+
+    def __init__(
+        self,
+        mask: NDArray[np.bool_] | NDArray[np.uint8] | None = None,
+        prefix: bytes | None = None,
+        candidates: NDArray[Any] | None = None,
+    ) -> None:
+        self._mask = None if mask is None else np.ascontiguousarray(mask).view(np.uint8)
+        self._candidates = None if candidates is None else np.ascontiguousarray(candidates, np.int32)
+        self.vocabulary_size = None if mask is None else len(mask)
+        self._as_parameter_ = ctypes.byref(
+            _Choice(
+                None if self._mask is None else self._mask.ctypes.data,
+                prefix,
+                0 if prefix is None else len(prefix),
+                None if self._candidates is None else self._candidates.ctypes.data,
+                0 if self._candidates is None else len(self._candidates),
+            )
+        )
+
+
+class _Workplace(threading.local):
+    """What a thread needs for its calls, made once per thread."""
+
+    def __init__(self, scratch_bytes: int) -> None:
+        self.scratch = Block(scratch_bytes)
+        self.error = _Error()
+        self.error_at = ctypes.byref(self.error)
+        self.found = ctypes.c_int32()
+        self.found_at = ctypes.byref(self.found)
+        self.ids = np.empty(MAX_BEST, np.int32)
+        self.scores = np.empty(MAX_BEST, np.float32)
+        self.ids_at, self.scores_at = self.ids.ctypes.data, self.scores.ctypes.data
+
+
+EVERYTHING = Choice()
 
 
 class CoreModel:
@@ -162,25 +223,23 @@ class CoreModel:
         error, needed, model = _Error(), ctypes.c_size_t(), ctypes.c_void_p()
         address, size = self._file.ctypes.data, len(self._file)
         name = None if kernel is None else kernel.encode()
-        self._check(self._library.rheo_workspace_bytes(address, size, ctypes.byref(needed), ctypes.byref(error)), error)
-        self._workspace = _memory(needed.value)
-        self._check(
-            self._library.rheo_open(
-                ctypes.byref(model), address, size, self._workspace.ctypes.data, needed.value, name, ctypes.byref(error)
-            ),
-            error,
+        _check(self._library.rheo_workspace_bytes(address, size, ctypes.byref(needed), ctypes.byref(error)), error)
+        self._workspace = Block(needed.value)
+        opened = self._library.rheo_open(
+            ctypes.byref(model), address, size, self._workspace.address, needed.value, name, ctypes.byref(error)
         )
+        _check(opened, error)
         self._model = model
         self._state_bytes = int(self._library.rheo_state_bytes(model))
         self._answer_bytes = int(self._library.rheo_answer_bytes(model))
-        self._scratch = threading.local()
+        self._here = _Workplace(int(self._library.rheo_scratch_bytes(model)))
         self.config = self._read_config()
         self.kernel: str = self._library.rheo_kernel_of(model).decode()
 
     @property
     def workspace_bytes(self) -> int:
         """What opening took beside the file."""
-        return len(self._workspace)
+        return self._workspace.size
 
     def full_position(self) -> Position:
         return Position(self.config.hidden_sizes)
@@ -204,106 +263,84 @@ class CoreModel:
         data = word.encode()
         return int(self._library.rheo_find_word(self._model, data, len(data)))
 
-    def start(self) -> Memory:
+    def start(self) -> Block:
         """The state before the text starts."""
-        state = _memory(self._state_bytes)
-        self._library.rheo_start(self._model, state.ctypes.data)
+        state = Block(self._state_bytes)
+        self._library.rheo_start(self._model, state.address)
         return state
 
-    def step(self, position: Position, state: Memory, word: int) -> Memory:
+    def step(self, position: Position, state: Block, word: int) -> Block:
         """The state after one more word."""
-        after, error = state.copy(), _Error()
+        after, here = state.copy(), self._here
         status = self._library.rheo_step(
-            self._model, position, after.ctypes.data, word, self._room(), ctypes.byref(error)
+            self._model, position, after.address, word, here.scratch.address, here.error_at
         )
-        self._check(status, error)
+        _check(status, here.error)
         return after
 
-    def steps(self, position: Position, state: Memory, words: Sequence[int] | NDArray[Any]) -> Memory:
+    def steps(self, position: Position, state: Block, words: Sequence[int] | NDArray[Any]) -> Block:
         """The state after many words: the same bits as one by one, sooner."""
-        after, error = state.copy(), _Error()
+        after, here = state.copy(), self._here
         ids = np.ascontiguousarray(words, np.int32)
         status = self._library.rheo_steps(
-            self._model, position, after.ctypes.data, ids.ctypes.data, len(ids), self._room(), ctypes.byref(error)
+            self._model, position, after.address, ids.ctypes.data, len(ids), here.scratch.address, here.error_at
         )
-        self._check(status, error)
+        _check(status, here.error)
         return after
 
-    def predict(self, position: Position, state: Memory) -> Memory:
+    def predict(self, position: Position, state: Block) -> Block:
         """An answer: how probable every next word is."""
-        answer, error = _memory(self._answer_bytes), _Error()
-        status = self._library.rheo_predict(
-            self._model, position, state.ctypes.data, answer.ctypes.data, ctypes.byref(error)
-        )
-        self._check(status, error)
+        answer, here = Block(self._answer_bytes), self._here
+        status = self._library.rheo_predict(self._model, position, state.address, answer.address, here.error_at)
+        _check(status, here.error)
         return answer
 
-    def best(
-        self,
-        answer: Memory,
-        k: int,
-        *,
-        mask: NDArray[np.bool_] | NDArray[np.uint8] | None = None,
-        prefix: bytes | None = None,
-        candidates: Ids | None = None,
-    ) -> Best:
-        """The k most probable words: of all, of those a mask allows, of those with a prefix, of a list."""
-        ids, scores = np.empty(k, np.int32), np.empty(k, np.float32)
-        found, error = ctypes.c_int32(), _Error()
-        choice = _Choice(
-            None if mask is None else mask.ctypes.data,
-            prefix,
-            0 if prefix is None else len(prefix),
-            None if candidates is None else candidates.ctypes.data,
-            0 if candidates is None else len(candidates),
-        )
+    def best(self, answer: Block, k: int, choice: Choice = EVERYTHING) -> Best:
+        """The k most probable words of those that may be chosen."""
+        here = self._here
+        if choice.vocabulary_size not in (None, self.config.vocabulary_size):
+            raise RheostatError(
+                f"a mask of {choice.vocabulary_size} words was given; expected {self.config.vocabulary_size}"
+            )
         status = self._library.rheo_best(
-            self._model,
-            answer.ctypes.data,
-            ctypes.byref(choice),
-            k,
-            ids.ctypes.data,
-            scores.ctypes.data,
-            ctypes.byref(found),
-            ctypes.byref(error),
+            self._model, answer.address, choice, k, here.ids_at, here.scores_at, here.found_at, here.error_at
         )
-        self._check(status, error)
-        return Best(ids[: found.value], scores[: found.value])
+        _check(status, here.error)
+        found = here.found.value
+        return Best(here.ids[:found].copy(), here.scores[:found].copy())
 
-    def log_probabilities(self, answer: Memory) -> Floats:
+    def log_probabilities(self, answer: Block) -> Floats:
         """log p of every word [V]."""
-        scores, error = np.empty(self.config.vocabulary_size, np.float32), _Error()
-        status = self._library.rheo_log_probabilities(
-            self._model, answer.ctypes.data, scores.ctypes.data, ctypes.byref(error)
-        )
-        self._check(status, error)
+        scores, here = np.empty(self.config.vocabulary_size, np.float32), self._here
+        status = self._library.rheo_log_probabilities(self._model, answer.address, scores.ctypes.data, here.error_at)
+        _check(status, here.error)
         return scores
 
     def evaluate(
-        self, position: Position, state: Memory, words: Sequence[int] | NDArray[Any]
-    ) -> tuple[Memory, Floats, Ids]:
+        self, position: Position, state: Block, words: Sequence[int] | NDArray[Any]
+    ) -> tuple[Block, Floats, Ids]:
         """Read all words but the last: the state, log p of each following word, and how many words were likelier."""
         ids = np.ascontiguousarray(words, np.int32)
         count = len(ids) - 1
-        after, error = state.copy(), _Error()
+        after, here = state.copy(), self._here
         scores, ranks = np.empty(count, np.float32), np.empty(count, np.int32)
         status = self._library.rheo_evaluate(
             self._model,
             position,
-            after.ctypes.data,
+            after.address,
             ids.ctypes.data,
             count,
             scores.ctypes.data,
             ranks.ctypes.data,
-            self._room(),
-            ctypes.byref(error),
+            here.scratch.address,
+            here.error_at,
         )
-        self._check(status, error)
+        _check(status, here.error)
         return after, scores, ranks
 
-    def executed_flops(self, answer: Memory) -> int:
+    def executed_flops(self, answer: Block) -> int:
         """FLOPs of the query that an answer belongs to, with the clusters that were opened so far."""
-        return 2 * int(self._library.rheo_executed(self._model, answer.ctypes.data))
+        return 2 * int(self._library.rheo_executed(self._model, answer.address))
 
     def _read_config(self) -> Config:
         found = self._library.rheo_config_of(self._model).contents
@@ -319,17 +356,11 @@ class CoreModel:
 
     def _position(self, look_up: Any, asked: float) -> Position:
         found, error = _Position(), _Error()
-        self._check(look_up(self._model, asked, ctypes.byref(found), ctypes.byref(error)), error)
+        _check(look_up(self._model, asked, ctypes.byref(found), ctypes.byref(error)), error)
         return Position(found.widths[: len(self.config.hidden_sizes)], found.cost)
 
-    def _room(self) -> int:
-        """The scratch of this thread."""
-        if not hasattr(self._scratch, "room"):
-            self._scratch.room = _memory(int(self._library.rheo_scratch_bytes(self._model)))
-        return int(self._scratch.room.ctypes.data)
 
-    @staticmethod
-    def _check(status: int, error: _Error) -> None:
-        if status:
-            kind = ModelFileError if status == BAD_FILE else RheostatError
-            raise kind(error.text.decode())
+def _check(status: int, error: _Error) -> None:
+    if status:
+        kind = ModelFileError if status == BAD_FILE else RheostatError
+        raise kind(error.text.decode())

@@ -51,7 +51,7 @@ def ordered_bytes(
     }
     arrays = arrange(tensors)
     header = header_bytes({"rheostat": json.dumps(description)}, arrays)
-    parts = (len(header).to_bytes(LENGTH_BYTES, "little"), header, *(array.data for array in arrays.values()))
+    parts = (len(header).to_bytes(LENGTH_BYTES, "little"), header, *(array.tobytes() for array in arrays.values()))
     return np.concatenate([np.frombuffer(part, np.uint8) for part in parts])
 
 
