@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from numpy.typing import NDArray
 
 from measuring import hand_over, make_parser
@@ -36,7 +35,7 @@ from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import build_graph, state_sizes
 from rheostat.runtime.onnx.operators import IR_VERSION, OPSET
 from rheostat.runtime.onnx.quantization import Precision, prepare
-from rheostat.runtime.onnx.session import Engine, Session
+from rheostat.runtime.onnx.session import Engine, Session, onnxruntime
 from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.words.completion import Completion
 from runtime import measure_processes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -177,6 +178,32 @@ def test_torch_appears_only_where_models_are_made(path: Path) -> None:
         return
     names = set(imports(ast.parse(path.read_text(encoding="utf-8"))))
     assert not {name.partition(".")[0] for name in names} & HEAVY_LIBRARIES
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_onnx_runtime_is_imported_only_where_its_telemetry_is_turned_off(path: Path) -> None:
+    if dotted(path).startswith("runtime.onnx."):
+        return
+    names = set(imports(ast.parse(path.read_text(encoding="utf-8"))))
+    assert not {name.partition(".")[0] for name in names} & {"onnx", "onnxruntime"}
+
+
+def test_onnx_runtime_leaves_no_file_in_the_home_folder(tmp_path: Path) -> None:
+    """Its wheels since 1.29 put a device id and a database of events there, as soon as they are imported."""
+    home = tmp_path / "home"
+    home.mkdir()
+    # It reports nothing on a build server: the test has to look like somebody's own machine.
+    hidden = {"CI", "GITHUB_ACTIONS", "TF_BUILD", "ORT_DISABLE_TELEMETRY"}
+    folders = {"HOME": home, "USERPROFILE": home, "XDG_CACHE_HOME": home / "cache", "XDG_DATA_HOME": home / "data"}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment |= {name: str(folder) for name, folder in folders.items()}
+    script = """
+import sys, rheostat
+rheostat.load(sys.argv[1], threads=1).suggest("the")
+"""
+    command = [sys.executable, "-c", script, str(write_tiny(tmp_path / "tiny.safetensors"))]
+    subprocess.run(command, check=True, timeout=60, env=environment)
+    assert list(home.rglob("*")) == []
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "cli").glob("*.py")), ids=lambda path: path.name)

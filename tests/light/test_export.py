@@ -9,7 +9,6 @@ from typing import Any, get_args
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -23,7 +22,7 @@ from rheostat.model.operating_point import full_point
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.runtime.onnx.export import ExportError, export
 from rheostat.runtime.onnx.quantization import Precision, prepare
-from rheostat.runtime.onnx.session import Engine
+from rheostat.runtime.onnx.session import Engine, onnxruntime
 from rheostat.runtime.predictor import Predictor
 
 ROOT = Path(__file__).parents[2]
