@@ -253,13 +253,13 @@ def measure_endurance(path: Path, steps: int, knob: float) -> dict[str, Any]:
     while read < steps:
         text = text[-400:-2] if len(text) > 500 else text
         text.extend(words[i] for i in random.integers(0, len(words), 5))
-        predictor.read(text)
+        predictor.log_probabilities_after(text)
         read += 5
         if read % (steps // 20) < 5:
             memory.append(process.memory_info().rss / 1e6)
             print(f"{read:,} of {steps:,} words: {memory[-1]:.0f} MB", file=sys.stderr)
     fresh = Predictor(path, knob, threads=1)
-    drift = float(np.abs(fresh.read(text) - predictor.read(text)).max())
+    drift = float(np.abs(fresh.log_probabilities_after(text) - predictor.log_probabilities_after(text)).max())
     return {"steps": read, "knob": knob, "memory_mb": memory, "largest_drift_of_log_probabilities": drift}
 
 

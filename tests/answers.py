@@ -76,7 +76,7 @@ def ask(predictor: Predictor, question: Question) -> Answer:
     lists = [predictor.suggest(question.text, K + 1, prefix) for prefix in ("", question.prefix)]
     gaps = [-np.diff(np.log([each.probability for each in some])) for some in lists]
     suggestions, completions = ([each.word for each in some[:K]] for some in lists)
-    log_probabilities = predictor.read(question.text.split())
+    log_probabilities = predictor.log_probabilities_after(question.text.split())
     return Answer(suggestions, completions, log_probabilities, float(np.concatenate(gaps).min()))
 
 

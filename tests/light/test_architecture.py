@@ -66,6 +66,7 @@ ONE_MODULE: dict[str, str] = {
     "pruning.run": "recipe text",
     "cli.govern": "governor provenance",
     "cli.keyboard": "governor keyboard",
+    "cli.suggest": "words",
     "cli.train": "metrics",
     "cli.typing_screen": "words",
 }
@@ -74,8 +75,8 @@ INSIDE: dict[str, str] = {
     "text": "token_cache vocabulary chat sources tokenizers casing reading counts corpus",
     "model": "clusters container flops shape description operating_point precision cut file widths knob",
     "words": "hidden_words writing completion user_words",
-    "runtime": "history onnx onnx.format onnx.quantization onnx.operators onnx.graph onnx.export onnx.session"
-    " evaluation points predictor",
+    "runtime": "arguments history onnx onnx.format onnx.quantization onnx.operators onnx.graph onnx.weights"
+    " onnx.export onnx.session evaluation points predictor",
     "governor": "battery policy decision trace governor replay",
     "measure": "machine memory ngram texts turns typing_simulator keystrokes results sweep"
     " meters.estimate meters.series meters.student meters.sysfs meters.meter meters.counter meters.sampler meters.trace"

@@ -247,7 +247,7 @@ def test_percentile_of_known_values() -> None:
 
 @pytest.mark.parametrize("latency_ms", [-1.0, float("nan"), float("inf")])
 def test_an_impossible_latency_is_refused(latency_ms: float) -> None:
-    with pytest.raises(RheostatError, match="expected 0 or more"):
+    with pytest.raises(RheostatError, match="expected milliseconds, 0 or more"):
         Governor(Knob()).observe(latency_ms)
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rheostat.keyboard.positions import Position, Positions
-from rheostat.runtime.onnx.export import CASING, GRAPHS, MANIFEST, SUGGESTIBLE, VOCABULARY, export
+from rheostat.runtime.onnx.export import CASING, GRAPHS, MANIFEST, SUGGESTIBLE, VOCABULARY, write_export
 
 KEPT = 6  # folders
 POSITION = "position.json"
@@ -69,7 +69,7 @@ class Exports:
             self._root = Path(tempfile.mkdtemp(prefix="rheostat-keyboard-"))
         positions, folder = self._positions, self._root / str(percent)
         position = positions.open(percent)
-        export(positions.file, position.predictor.point, folder, positions.precision, positions.hidden_words)
+        write_export(positions.file, position.predictor.point, folder, positions.precision, positions.hidden_words)
         (folder / POSITION).write_text(json.dumps(self._describe(position)), encoding="utf-8")
         return folder
 

@@ -96,7 +96,7 @@ class Positions:
         """threads: for one query; one is best where several clients ask at once."""
         self.file: ModelFile = open_model(model)
         self.precision: Precision = precision
-        if hidden_words is not None and not isinstance(hidden_words, str | Path):
+        if hidden_words is not None and not isinstance(hidden_words, Path | str):
             hidden_words = tuple(hidden_words)  # they are read more than once
         self.hidden_words: HiddenWords = hidden_words
         # Positions are kept here, so that their number has one bound; the predictor keeps no more than its last.

@@ -21,7 +21,7 @@ from rheostat.measure.ngram import NGramModel, estimate, write_arpa
 from rheostat.measure.texts import Text
 from rheostat.metrics import Quality, perplexity
 from rheostat.provenance import provenance
-from rheostat.runtime.evaluation import evaluate_stream, stretch_size
+from rheostat.runtime.evaluation import stream_quality, stretch_size
 from rheostat.runtime.predictor import SPARE
 from rheostat.text.corpus import Corpus, Split
 from rheostat.words.completion import Completion
@@ -112,7 +112,7 @@ def measure(
 def evaluate(model: NGramModel, split: Split, progress: Callable[[float], None] = lambda share: None) -> Quality:
     """Perplexity and recall on a split, by the protocol of every model."""
     context: list[int] = []
-    return evaluate_stream(model.read, context, stretch_size(model.vocabulary_size), split.ids, progress)
+    return stream_quality(model.read, context, stretch_size(model.vocabulary_size), split.ids, progress)
 
 
 def _latency(predictor: NGramPredictor, corpus: Corpus, text: Text, config: NGramConfig) -> Latency:

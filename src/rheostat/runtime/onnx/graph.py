@@ -51,7 +51,7 @@ from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import BOOL, FLOAT, INT64, UINT8, Message
 from rheostat.runtime.onnx.operators import CONTRIB, IR_VERSION, OPSET, Port, Products, Writer
-from rheostat.runtime.onnx.quantization import Precision, Weights, prepare, reduce
+from rheostat.runtime.onnx.quantization import Precision, Prepared, reduce
 
 if TYPE_CHECKING:
     import onnx
@@ -120,7 +120,7 @@ def state_sizes(shape: ModelShape) -> dict[str, int]:
 
 
 def build_graph(
-    weights: Weights,
+    weights: Prepared,
     shape: ModelShape,
     precision: Precision,
     form: Form,
@@ -128,12 +128,12 @@ def build_graph(
     every_cluster: bool = False,
     cluster: int = 0,
 ) -> Graph:
-    """The graph of a cut model, whose weights may be float32, float16, or int8 with scales.
+    """The graph of a cut model, from its prepared weights.
 
     every_cluster: open all of an adaptive softmax, needed or not: what laziness is checked and measured against.
     cluster: which one, in the form of that name; 0 is the head.
     """
-    return _ModelWriter(prepare(weights, precision), shape, precision, form, every_cluster, cluster).graph()
+    return _ModelWriter(weights, shape, precision, form, every_cluster, cluster).graph()
 
 
 class _ModelWriter:
@@ -141,7 +141,7 @@ class _ModelWriter:
 
     def __init__(
         self,
-        weights: Weights,
+        weights: Prepared,
         shape: ModelShape,
         precision: Precision,
         form: Form,

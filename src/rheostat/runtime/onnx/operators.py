@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import FLOAT, INT32, UINT8, Message, Option, Size
-from rheostat.runtime.onnx.quantization import BLOCK, Floats, Precision, Weights, in_blocks, transposed
+from rheostat.runtime.onnx.quantization import BLOCK, Floats, Precision, Prepared, in_blocks, transposed
 
 OPSET = 17  # old enough for every ONNX Runtime since 1.12
 IR_VERSION = 8  # goes with it
@@ -87,7 +87,7 @@ class Products:
     DynamicQuantizeLinear does it; for one row that is DynamicQuantizeMatMul, which fuses all of it.
     """
 
-    weights: Weights
+    weights: Prepared
     precision: Precision
 
     def matrix(self, *names: str, rows: slice = slice(None)) -> Matrix:

@@ -13,7 +13,7 @@ query there, for a twentieth of a percent less perplexity.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, NewType, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,8 @@ from rheostat.model.precision import dequantize, widen
 Precision = Literal["fp32", "int8", "int4"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
-Weights: TypeAlias = Mapping[str, NDArray[Any]]
+Weights: TypeAlias = Mapping[str, NDArray[Any]]  # in any precision that a file can store
+Prepared = NewType("Prepared", dict[str, NDArray[Any]])  # what `prepare` returns and graphs are made from
 Floats: TypeAlias = NDArray[np.float32]
 
 LARGEST = 64  # of an 8-bit weight in absolute value; the one place that says so
@@ -56,7 +57,7 @@ def bytes_read(flops: float, precision: Precision) -> int:
     return round(flops / 2 * WEIGHT_BYTES[precision])
 
 
-def prepare(weights: Weights, precision: str) -> dict[str, NDArray[Any]]:
+def prepare(weights: Weights, precision: str) -> Prepared:
     """Weights of any stored precision as the graph of `precision` needs them; what fits already is not copied.
 
     fp32 and int4: everything float32. int8: matrices int8 in -LARGEST … LARGEST, with row scales under `{name}.scale`,
@@ -72,7 +73,7 @@ def prepare(weights: Weights, precision: str) -> dict[str, NDArray[Any]]:
             prepared[name], prepared[f"{name}.scale"] = reduce(array, scale)
         else:
             prepared[name] = _as_floats(array, scale)
-    return prepared
+    return Prepared(prepared)
 
 
 def reduce(matrix: NDArray[Any], scale: Floats | None = None) -> tuple[NDArray[np.int8], Floats]:

@@ -22,7 +22,7 @@ from rheostat.errors import RheostatError
 from rheostat.model.flops import executed_flops
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import Form, Graph, build_graph, state_sizes
-from rheostat.runtime.onnx.quantization import Floats, Precision, Weights, prepare
+from rheostat.runtime.onnx.quantization import Floats, Precision, Prepared, Weights, check_precision, prepare
 
 State: TypeAlias = tuple[Floats, ...]  # in the order of graph.state_sizes, each [1, width]
 Feeds: TypeAlias = dict[str, NDArray[np.generic]]
@@ -69,7 +69,7 @@ class Engine:
 
     def __init__(
         self,
-        weights: Callable[[], Weights],
+        weights: Callable[[], Prepared],
         shape: ModelShape,
         precision: Precision,
         threads: int = 0,
@@ -89,7 +89,8 @@ class Engine:
         self._clusters = shape.clusters
         self._sessions: dict[tuple[Form, int], Session] = {}
         self._building, self._noting = threading.Lock(), threading.Lock()
-        prepared = prepare(weights(), precision)
+        check_precision(precision)
+        prepared = weights()
         self.weight_bytes = sum(array.nbytes for array in prepared.values())  # as they are given to the graphs
         for form in self._forms if ready else ():
             self._open(form, prepared)
@@ -221,11 +222,11 @@ class Engine:
         if (form, cluster) not in self._sessions:
             with self._building:
                 if (form, cluster) not in self._sessions:
-                    self._open(form, prepare(self._weights(), self.precision), cluster)
+                    self._open(form, self._weights(), cluster)
                     _give_back_memory()
         return self._sessions[form, cluster]
 
-    def _open(self, form: Form, weights: Weights, cluster: int = 0) -> None:
+    def _open(self, form: Form, weights: Prepared, cluster: int = 0) -> None:
         graph = build_graph(weights, self.shape, self.precision, form, cluster=cluster)
         self._sessions[form, cluster] = Session(graph, weights, self.threads)
 
@@ -241,7 +242,7 @@ class Session:
     layout that the processor reads quickest.
     """
 
-    def __init__(self, graph: Graph, weights: Weights, threads: int) -> None:
+    def __init__(self, graph: Graph, weights: Prepared, threads: int) -> None:
         options = session_options(threads)
         outside = graph.outside
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in outside.values()]
