@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from models import shared_model
 from rheostat.model.file import open_model
+from rheostat.text.clitics import attaches
 from rheostat.text.tokenizers import tokenize
 from rheostat.text.vocabulary import END, NUMBER, UNKNOWN, Vocabulary
 from rheostat.words.completion import Completion
-from rheostat.words.writing import attaches, matching_form
+from rheostat.words.writing import matching_form
 
 unhurried = settings(deadline=None)
 WORDS = st.text(st.sampled_from("abAB'’éÉßσςİ1-.@\\"), min_size=1, max_size=4)

@@ -1,4 +1,4 @@
-"""`rheostat suggest` and `rheostat complete`: on the command line, and typed into a real terminal (a pseudo-terminal)."""
+"""`rheostat suggest` and `rheostat complete`: on the command line, and typed into a pseudo-terminal."""
 
 from __future__ import annotations
 

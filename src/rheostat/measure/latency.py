@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import CorpusError, RheostatError
-from rheostat.measure.machine import SYSTEM_ROOT, pinned, read_conditions, usable_cpus, was_throttled
+from rheostat.measure.machine import pinned, read_conditions, usable_cpus, was_throttled
 from rheostat.measure.memory import ResidentMemory, resident_memory
 from rheostat.measure.meters import EnergyPerQuery, EnergySource, Plan, Work, measure_energies
+from rheostat.measure.sysfs import SYSTEM_ROOT
 from rheostat.measure.texts import MESSAGE, Text, messages
 from rheostat.measure.turns import rotated
 from rheostat.model.file import open_model

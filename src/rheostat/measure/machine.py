@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from rheostat.errors import RheostatError
+from rheostat.measure.sysfs import SYSTEM_ROOT, find_integer, find_integers, read_word
 
-SYSTEM_ROOT = Path("/sys")
 RASPBERRY_PI = Path("devices/platform/soc/soc:firmware/get_throttled")
 # Bits of that file: too little voltage, frequency capped, throttled, soft temperature limit; as they are now.
 RASPBERRY_PI_NOW = 0b1111
@@ -46,9 +46,9 @@ class Conditions:
 
 def read_conditions(system_root: Path = SYSTEM_ROOT) -> Conditions:
     cpus = system_root / "devices" / "system" / "cpu"
-    frequencies = _integers(cpus.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
+    frequencies = find_integers(cpus.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
     return Conditions(
-        governors=tuple(sorted({_word(path) for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""})),
+        governors=tuple(sorted({read_word(path) for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""})),
         frequencies_mhz=(min(frequencies) / 1e3, max(frequencies) / 1e3) if frequencies else None,
         temperatures_c=_temperatures(system_root),
         throttle_events=_throttle_events(cpus),
@@ -103,49 +103,33 @@ def parse_cpus(text: str) -> list[int]:
 def _temperatures(system_root: Path) -> dict[str, float]:
     """Thermal zones, and the processor's own sensors where there are no zones."""
     zones = sorted((system_root / "class" / "thermal").glob("thermal_zone*"))
-    found = {f"{_word(zone / 'type') or 'zone'}/{zone.name}": _integer(zone / "temp") for zone in zones}
+    found = {f"{read_word(zone / 'type') or 'zone'}/{zone.name}": find_integer(zone / "temp") for zone in zones}
     if not found:
         inputs = sorted((system_root / "class" / "hwmon").glob("hwmon*/temp*_input"))
-        found = {f"{_word(path.with_name('name'))}/{path.name.partition('_')[0]}": _integer(path) for path in inputs}
+        found = {
+            f"{read_word(path.with_name('name'))}/{path.name.partition('_')[0]}": find_integer(path) for path in inputs
+        }
     return {name: value / 1e3 for name, value in found.items() if value is not None}
 
 
 def _throttle_events(cpus: Path) -> int | None:
-    counts = _integers(cpus.glob("cpu[0-9]*/thermal_throttle/core_throttle_count"))
+    counts = find_integers(cpus.glob("cpu[0-9]*/thermal_throttle/core_throttle_count"))
     return sum(counts) if counts else None
 
 
 def _slowed_down(system_root: Path) -> bool | None:
     """From the Raspberry Pi's firmware, or from what the kernel has switched on to cool the processor."""
     try:
-        return bool(int(_word(system_root / RASPBERRY_PI), 16) & RASPBERRY_PI_NOW)
+        return bool(int(read_word(system_root / RASPBERRY_PI), 16) & RASPBERRY_PI_NOW)
     except ValueError:
         pass
     coolers = (system_root / "class" / "thermal").glob("cooling_device*")
-    states = _integers(cooler / "cur_state" for cooler in coolers if _holds_the_clock(_word(cooler / "type")))
+    states = find_integers(cooler / "cur_state" for cooler in coolers if _holds_the_clock(read_word(cooler / "type")))
     return any(state > 0 for state in states) if states else None
 
 
 def _holds_the_clock(cooler: str) -> bool:
     return cooler.lower().startswith(("cpufreq", "processor", "intel_powerclamp"))
-
-
-def _integers(paths: Iterator[Path]) -> list[int]:
-    return [value for value in map(_integer, sorted(paths)) if value is not None]
-
-
-def _integer(path: Path) -> int | None:
-    try:
-        return int(_word(path))
-    except ValueError:
-        return None
-
-
-def _word(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:  # absent, or not for this user
-        return ""
 
 
 def _list(cpus: set[int]) -> str:

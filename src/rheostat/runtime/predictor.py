@@ -32,7 +32,7 @@ from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords, hidden_places
 from rheostat.words.user_words import UserWords
-from rheostat.words.writing import DEFAULT_LIMIT, Suggestion, Typed, as_context, compose, distinct, split_typed
+from rheostat.words.writing import CONTEXT_LIMIT, Suggestion, Typed, as_context, compose, distinct, split_typed
 
 DEFAULT_HISTORY_BYTES = 32 << 20  # for the states of texts, per point
 REMEMBERED = 8  # last words of a text read in one pass whose states are kept, so that deleting them costs nothing
@@ -50,7 +50,7 @@ def load(
     threads: int = 0,
     user_words: UserWords | str | Path | None = None,
     hidden_words: HiddenWords = None,
-    context: int = DEFAULT_LIMIT,
+    context: int = CONTEXT_LIMIT,
     cache_bytes: int = DEFAULT_CACHE_BYTES,
     history_bytes: int = DEFAULT_HISTORY_BYTES,
 ) -> Predictor:
@@ -119,7 +119,7 @@ class Predictor:
         threads: int = 0,
         user_words: UserWords | str | Path | None = None,
         hidden_words: HiddenWords = None,
-        context: int = DEFAULT_LIMIT,
+        context: int = CONTEXT_LIMIT,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         history_bytes: int = DEFAULT_HISTORY_BYTES,
     ) -> None:

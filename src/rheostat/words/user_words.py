@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 import unicodedata
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from heapq import nlargest
@@ -29,6 +28,7 @@ from typing import Any, NoReturn
 
 from rheostat.durable import replacing
 from rheostat.errors import UserWordsError
+from rheostat.words.prefixes import PrefixIndex
 from rheostat.words.writing import matching_form
 
 FORMAT = "rheostat-user-words"
@@ -72,14 +72,14 @@ class UserWords:
         self.limit = max(1, limit)
         self._clock = clock
         self._lock = threading.Lock()
-        self._index = _Index(())
+        self._index = _WordList(())
         self.load()
 
     def load(self) -> None:
         """Read the file again, in case another program changed it; without a file there are no words."""
         if self.path is not None:
             with self._lock:
-                self._index = _Index(_read(self.path).values())
+                self._index = _WordList(_read(self.path).values())
 
     def learn(self, word: str) -> UserWord:
         """Learn a word; learning it again counts as a use. Case matters: "Polish" is not "polish"."""
@@ -158,7 +158,7 @@ class UserWords:
             change(words)
             changed = words != before
             newest = nlargest(self.limit, words.values(), key=lambda word: (word.word == keep, word.last_used))
-            index = _Index(newest)
+            index = _WordList(newest)
             if self.path is not None and changed:
                 _write(self.path, _to_json(index.ranked))
             self._index = index
@@ -193,23 +193,19 @@ def _show(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-class _Index:
+class _WordList:
     """Words sorted by form and by score; it never changes, so readers need no lock."""
 
     def __init__(self, words: Iterable[UserWord]) -> None:
         self.ranked = sorted(words, key=lambda word: (-word.score, word.word))
         self.by_word = {word.word: word for word in self.ranked}
-        pairs = sorted((matching_form(word.word), rank) for rank, word in enumerate(self.ranked))
-        self._forms = [form for form, _ in pairs]
-        self._ranks = [rank for _, rank in pairs]
+        self._ranks = PrefixIndex((matching_form(word.word), rank) for rank, word in enumerate(self.ranked))
 
     def best(self, form: str, limit: int) -> list[UserWord]:
         if not form:
             return self.ranked[: max(0, limit)]
-        length = len(form)
-        first = bisect_left(self._forms, form)
-        last = bisect_right(self._forms, form, first, key=lambda word: word[:length])
-        return [self.ranked[rank] for rank in sorted(self._ranks[first:last])[: max(0, limit)]]
+        ranks = sorted(self._ranks.with_prefix(form).tolist())
+        return [self.ranked[rank] for rank in ranks[: max(0, limit)]]
 
 
 # --- the file ----------------------------------------------------------------------------------------------

@@ -24,10 +24,11 @@ from itertools import pairwise
 from typing import Literal
 
 from rheostat.text.casing import SENTENCE_ENDS
+from rheostat.text.clitics import attaches, clitic_length
 from rheostat.text.tokenizers import fold, tokenize
 from rheostat.text.vocabulary import END
 
-DEFAULT_LIMIT = 512  # words
+CONTEXT_LIMIT = 512  # words
 
 Source = Literal["model", "user"]
 
@@ -72,14 +73,14 @@ class Typed:
 
 # --- reading: text -> words --------------------------------------------------------------------------------
 
-_CHARACTERS_PER_WORD = 16  # generous: half of it, which is the least that is kept, is still more than words take
-_BLOCK = 256  # characters that are tokenised together, and only once while a text grows
+CHARACTERS_PER_WORD = 16  # generous: half of it, which is the least that is kept, is still more than words take
+BLOCK = 256  # characters that are tokenised together, and only once while a text grows
 _BLOCKS_KEPT = 2048  # of all texts; a few kilobytes each. While a word is typed, the text before it is read once
 _WHITE_SPACE = re.compile(r"\s")
-_NUMBER_SIGNS = ("No.", "no.")  # "No. 5" is the one case in which a word depends on what is behind a space
+NUMBER_SIGNS = ("No.", "no.")  # "No. 5" is the one case in which a word depends on what is behind a space
 
 
-def context_words(text: str, tokenizer: str, limit: int = DEFAULT_LIMIT) -> list[str]:
+def context_words(text: str, tokenizer: str, limit: int = CONTEXT_LIMIT) -> list[str]:
     """The words of the end of a text, at most `limit`; all of them, after an `<eos>`, if there are no more."""
     return _read(text, len(text), "", tokenizer, limit)
 
@@ -89,9 +90,9 @@ def _read(text: str, end: int, letter: str, tokenizer: str, limit: int) -> list[
 
     The signs before a word may depend on it: "role-p" is role @-@ p, while "role-" is role and a dash.
     """
-    start = _steady_start(end, limit * _CHARACTERS_PER_WORD)
+    start = _steady_start(end, limit * CHARACTERS_PER_WORD)
     if start:
-        start = _break_behind(text, start, min(end, start + _BLOCK)) or start
+        start = _break_behind(text, start, min(end, start + BLOCK)) or start
     words = [] if start else [END]
     borders = _block_borders(text, start, end)
     for begin, border in pairwise(borders):
@@ -113,7 +114,7 @@ def _steady_start(length: int, limit: int) -> int:
 def _block_borders(text: str, start: int, end: int) -> list[int]:
     """Where blocks begin: near multiples of their size, so that all but the last stay the same."""
     borders = [start]
-    while (place := (borders[-1] // _BLOCK + 1) * _BLOCK) < end:
+    while (place := (borders[-1] // BLOCK + 1) * BLOCK) < end:
         border = _break_behind(text, place, end)
         if border is None:
             break
@@ -124,7 +125,7 @@ def _block_borders(text: str, start: int, end: int) -> list[int]:
 def _break_behind(text: str, place: int, end: int) -> int | None:
     """The first white space from `place` on at which the text can be cut without changing a word."""
     for found in _WHITE_SPACE.finditer(text, place, end):
-        if not text.endswith(_NUMBER_SIGNS, 0, found.start()):
+        if not text.endswith(NUMBER_SIGNS, 0, found.start()):
             return found.start()
     return None
 
@@ -146,51 +147,39 @@ def _without_blank_lines(words: list[str]) -> list[str]:
 
 # --- reading: the word being typed -------------------------------------------------------------------------
 
-_LONGEST_WORD = 256  # characters that are looked at; no word of a vocabulary is as long
-_APOSTROPHES = "'\u2019\u02bc\uff07"
+LONGEST_WORD = 256  # characters that are looked at; no word of a vocabulary is as long
+APOSTROPHES = "'\u2019\u02bc\uff07"
 _JOINERS = "\u200c\u200d"  # inside words of many scripts
 # Signs that are inside words, and those of them behind which a word is not yet finished.
-_INSIDE: Mapping[str, str] = {"words": _APOSTROPHES, "wikitext": _APOSTROPHES + ".", "ptb": _APOSTROPHES + ".&-/"}
-_UNFINISHED: Mapping[str, str] = {"words": _APOSTROPHES, "wikitext": _APOSTROPHES, "ptb": _APOSTROPHES + "&-"}
-_CLITICS = ("'s", "'re", "'ve", "'ll", "'d", "'m")
-_NEGATED = frozenset([
-    "ai", "are", "ca", "could", "did", "do", "does", "had", "has", "have", "is", "might", "must", "need",
-    "should", "was", "were", "wo", "would",
-])  # fmt: skip
+INSIDE: Mapping[str, str] = {"words": APOSTROPHES, "wikitext": APOSTROPHES + ".", "ptb": APOSTROPHES + ".&-/"}
+UNFINISHED: Mapping[str, str] = {"words": APOSTROPHES, "wikitext": APOSTROPHES, "ptb": APOSTROPHES + "&-"}
 
 
-def split_typed(text: str, tokenizer: str, limit: int = DEFAULT_LIMIT) -> Typed:
+def split_typed(text: str, tokenizer: str, limit: int = CONTEXT_LIMIT) -> Typed:
     """A text as a keyboard has it: unless it ends in white space or punctuation, its last word is unfinished."""
     start, end = _word_start(text, tokenizer), len(text)
     if start == end:
         return as_context(text, tokenizer, limit=limit)
     word = text[_visible_start(text, start) :]
-    if clitic := _clitic_length(text[start:], tokenizer):
+    if clitic := clitic_length(fold(text[start:]), tokenizer):
         start = end - clitic
         return Typed(_read(text, start, "", tokenizer, limit), text[start:], word, attaches=True)
     words = _read(text, start, text[start], tokenizer, limit)
     return Typed(words, text[start:], word, starts_sentence=_starts_sentence(text, start))
 
 
-def as_context(text: str, tokenizer: str, prefix: str = "", limit: int = DEFAULT_LIMIT) -> Typed:
+def as_context(text: str, tokenizer: str, prefix: str = "", limit: int = CONTEXT_LIMIT) -> Typed:
     """A text of whole words, and apart from it the beginning of the next word."""
     words = context_words(text, tokenizer, limit)
     starts_sentence = at_sentence_start(text)
     if prefix:
         return Typed(words, prefix, prefix, starts_sentence=starts_sentence)
-    ending = text[-_LONGEST_WORD:]
+    ending = text[-LONGEST_WORD:]
     space = len(ending) - len(ending.rstrip(" "))
     end = len(text) - space
     follows_word = end > 0 and _is_letter(text[end - 1])
     word = text[_visible_start(text, end) : end] if follows_word else ""
     return Typed(words, "", word, bool(word), space if word else 0, starts_sentence)
-
-
-def attaches(word: str, tokenizer: str) -> bool:
-    """Whether a word of a vocabulary is written without a space before it: "n't", "'s", "'Brien"."""
-    if tokenizer == "ptb":
-        return word == "n't" or word in _CLITICS
-    return tokenizer == "wikitext" and len(word) > 1 and word[0] == "'" and word[1].isalpha()
 
 
 def matching_form(word: str) -> str:
@@ -206,11 +195,11 @@ def _is_letter(character: str) -> bool:
 
 def _word_start(text: str, tokenizer: str) -> int:
     """Where the word begins that the text ends in; the end of the text if it does not end in one."""
-    inside, unfinished = _INSIDE[tokenizer], _UNFINISHED[tokenizer]
+    inside, unfinished = INSIDE[tokenizer], UNFINISHED[tokenizer]
     start = end = len(text)
-    for place in range(end - 1, max(-1, end - 1 - _LONGEST_WORD), -1):
+    for place in range(end - 1, max(-1, end - 1 - LONGEST_WORD), -1):
         character = text[place]
-        if character.isalnum() and character not in _APOSTROPHES:
+        if character.isalnum() and character not in APOSTROPHES:
             start = place  # a word begins with a letter or digit, not with what modifies one
         elif not (_is_letter(character) or character in (unfinished if place == end - 1 else inside)):
             break
@@ -219,35 +208,18 @@ def _word_start(text: str, tokenizer: str) -> int:
 
 def _visible_start(text: str, place: int) -> int:
     """Where the run of characters without white space around `place` begins, opening quotes left out."""
-    begin = max(0, place - _LONGEST_WORD)
+    begin = max(0, place - LONGEST_WORD)
     before = text[begin:place]
     run = before.split()[-1] if before and not before[-1].isspace() else ""
     opening = next((count for count, character in enumerate(run) if character.isalnum()), len(run))
     return place - len(run) + opening
 
 
-def _clitic_length(word: str, tokenizer: str) -> int:
-    """How many characters at the end of a typed word begin a part that the model reads as a word of its own."""
-    if tokenizer == "words":
-        return 0
-    word = fold(word)
-    stem, apostrophe, rest = word.rpartition("'")
-    if not apostrophe:
-        return 0
-    if tokenizer == "wikitext":
-        return 1 + len(rest)
-    ending = (apostrophe + rest).lower()
-    negated = stem[-1:] in ("n", "N") and (ending == "'t" or (ending == "'" and stem[:-1].lower() in _NEGATED))
-    if negated:
-        return 1 + len(ending)
-    return len(ending) if any(clitic.startswith(ending) for clitic in _CLITICS) else 0
-
-
 # --- showing: words -> text --------------------------------------------------------------------------------
 
-_SENTENCE_LOOK_BACK = 64  # characters, without a word in which the next one begins a sentence too
-_BETWEEN_SENTENCES = frozenset("\"'”’»›)]}“‘„«‹([{*_")  # may stand between a full stop and the next word
-_NO_SPACE_BEHIND = frozenset("-/‐–—([{“‘„«‹¿¡@#$£€_\\")
+SENTENCE_LOOK_BACK = 64  # characters, without a word in which the next one begins a sentence too
+BETWEEN_SENTENCES = frozenset("\"'”’»›)]}“‘„«‹([{*_")  # may stand between a full stop and the next word
+NO_SPACE_BEHIND = frozenset("-/‐–—([{“‘„«‹¿¡@#$£€_\\")
 
 
 def at_sentence_start(text: str) -> bool:
@@ -256,7 +228,7 @@ def at_sentence_start(text: str) -> bool:
 
 
 def _starts_sentence(text: str, end: int) -> bool:
-    before = text[max(0, end - _SENTENCE_LOOK_BACK) : end]
+    before = text[max(0, end - SENTENCE_LOOK_BACK) : end]
     written = before.rstrip()
     if not written or "\n" in before[len(written) :]:
         return True
@@ -266,7 +238,7 @@ def _starts_sentence(text: str, end: int) -> bool:
     for token in reversed(tokenize(line, "wikitext")):
         if token in SENTENCE_ENDS or not token.strip("."):
             return True
-        if token not in _BETWEEN_SENTENCES:
+        if token not in BETWEEN_SENTENCES:
             break
     return not any(map(str.isalnum, line))
 
@@ -331,7 +303,7 @@ def distinct(suggestions: Iterable[Suggestion], k: int) -> list[Suggestion]:
 
 def _as_first_person(word: str, language: str) -> str:
     """English "i" and "i'm" with their capital."""
-    is_first_person = word[:1] == "i" and (len(word) == 1 or word[1] in _APOSTROPHES)
+    is_first_person = word[:1] == "i" and (len(word) == 1 or word[1] in APOSTROPHES)
     return f"I{word[1:]}" if is_first_person and language.startswith("en") else word
 
 
@@ -347,7 +319,7 @@ def _with_capitals_of(prefix: str, word: str) -> str:
 
 
 def _needs_space(text: str) -> bool:
-    if not text or text[-1].isspace() or text[-1] in _NO_SPACE_BEHIND:
+    if not text or text[-1].isspace() or text[-1] in NO_SPACE_BEHIND:
         return False
     # A straight quote opens if it stands behind white space, and closes otherwise.
-    return not (text[-1] in "\"'" and (len(text) == 1 or text[-2].isspace() or text[-2] in _NO_SPACE_BEHIND))
+    return not (text[-1] in "\"'" and (len(text) == 1 or text[-2].isspace() or text[-2] in NO_SPACE_BEHIND))

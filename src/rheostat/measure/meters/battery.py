@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.sampler import SamplerMeter
-from rheostat.measure.meters.sysfs import SYSTEM_ROOT, read_integer, read_word
+from rheostat.measure.sysfs import SYSTEM_ROOT, read_integer, read_word
 
 
 class BatteryMeter(SamplerMeter):

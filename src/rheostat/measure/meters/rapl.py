@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.counter import CounterMeter
-from rheostat.measure.meters.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
+from rheostat.measure.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
 
 
 class RaplMeter(CounterMeter):
