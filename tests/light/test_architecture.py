@@ -61,7 +61,7 @@ ONE_MODULE: dict[str, str] = {
     "report.learned": "recipe",
     "report.report": "governor",
     "keyboard.governing": "recipe",
-    "keyboard.tables": "text",
+    "keyboard.page_tables": "text",
     "training.run": "provenance recipe",
     "training.run_folder": "durable",
     "pruning.run": "recipe text",
@@ -80,12 +80,12 @@ INSIDE: dict[str, str] = {
     " onnx.export onnx.session evaluation points predictor",
     "governor": "battery policy decision trace governor replay",
     "measure": "sysfs machine memory ngram texts turns typing_simulator keystrokes results sweep"
-    " meters.estimate meters.series meters.student meters.meter meters.counter meters.sampler meters.trace"
-    " meters.battery meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
+    " meters.estimate meters.series meters.student meters.meter meters.counter meters.sampler meters.power_trace"
+    " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
     " meters.energy meters latency ngram_baseline",
     "report": "document published html kept_filters learned evidence figures figures.day figures.style figures.costs"
     " figures.weights claims paper_tables sweep_page report files demo",
-    "keyboard": "browser_runtime tables governing positions protection exports facts server",
+    "keyboard": "browser_runtime page_tables governing positions protection exports facts server",
     "training": "compiled cross_entropy nt_asgd run_folder adaptive_softmax regularization scan lstm qrnn"
     " language_model machine evaluation task graded configuration batches schedule trainer run",
     "pruning": "allocation criteria l0 recovery resplit run",

@@ -23,9 +23,9 @@ from rheostat.measure.meters import (
 from rheostat.measure.meters.counter import CounterMeter
 from rheostat.measure.meters.energy import expected_seconds
 from rheostat.measure.meters.meter import Clock, Meter, Recording
-from rheostat.measure.meters.series import EnergySeries, PowerSeries, Reading
+from rheostat.measure.meters.power_trace import TraceMeter, read_trace
+from rheostat.measure.meters.series import EnergySeries, PowerSeries, WindowEnergy
 from rheostat.measure.meters.student import confidence_interval, quantile
-from rheostat.measure.meters.trace import TraceMeter, read_trace
 
 POWER = Path(__file__).parents[1] / "data" / "power"
 # 2 W for 10.3 s, 5 W until 25.8 s, then 2.4 W, up and down by 0.01; ten readings a second from a second before
@@ -123,7 +123,7 @@ class LaggingRecording(Recording):
     def mark(self) -> float:
         return self._meter.clock.now()
 
-    def reading(self, begin: float, end: float) -> Reading:
+    def reading(self, begin: float, end: float) -> WindowEnergy:
         return self._meter.series().reading(begin, end)
 
 

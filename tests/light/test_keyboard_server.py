@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 
 from models import make_ranking, make_vocabulary, make_weights, write_tiny
 from rheostat.errors import OperatingPointError, RheostatError
-from rheostat.keyboard import browser_runtime, tables
+from rheostat.keyboard import browser_runtime, page_tables
 from rheostat.keyboard.exports import Exports
 from rheostat.keyboard.facts import Energy
 from rheostat.keyboard.positions import HISTORY_BYTES, Positions
@@ -437,15 +437,15 @@ def test_the_service_worker_keeps_every_file_of_the_page(client: TestClient) -> 
 
 
 def test_the_tables_of_the_page_are_those_of_python() -> None:
-    remedy = "run: python -m rheostat.keyboard.tables"
-    assert tables.PATH.read_text(encoding="utf-8") == tables.script(), remedy
+    remedy = "run: python -m rheostat.keyboard.page_tables"
+    assert page_tables.PATH.read_text(encoding="utf-8") == page_tables.script(), remedy
 
 
 def test_the_scripts_repeat_no_table() -> None:
     """What tables.js exports is imported from it: no other script defines a constant of that name."""
     for script in STATIC.glob("*.js"):
         defined = set(re.findall(r"^(?:export )?const ([A-Z_]+) =", script.read_text(encoding="utf-8"), re.MULTILINE))
-        assert script == tables.PATH or not defined & tables.tables().keys(), script.name
+        assert script == page_tables.PATH or not defined & page_tables.tables().keys(), script.name
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:

@@ -28,13 +28,13 @@ from rheostat.measure.meters import (
     find_meter,
     measure_energy,
 )
-from rheostat.measure.meters.battery import BatteryMeter
 from rheostat.measure.meters.hwmon import HwmonMeter
 from rheostat.measure.meters.meter import Clock
 from rheostat.measure.meters.pmic import PmicMeter, parse_rails
+from rheostat.measure.meters.power_supply import BatteryMeter
+from rheostat.measure.meters.power_trace import TraceMeter
 from rheostat.measure.meters.rapl import RaplMeter
 from rheostat.measure.meters.sampler import SamplerMeter
-from rheostat.measure.meters.trace import TraceMeter
 from rheostat.measure.meters.watts_up import WattsUpMeter, parse_record
 from rheostat.measure.meters.zeus_monitor import PROCESSOR, ZeusMeter
 

@@ -2,7 +2,7 @@
 
 series         readings over time, and the energy of a window of them
 meter          the interface; counter and sampler are its two kinds
-rapl  zeus_monitor  hwmon  battery  pmic  watts_up  trace     the meters
+rapl  zeus_monitor  hwmon  power_supply  pmic  watts_up  power_trace     the meters
 estimate       computed, not measured
 choice         a meter by its name, or the first that is available
 energy         idle, blocks, idle → millijoules per query

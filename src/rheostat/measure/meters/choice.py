@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rheostat.errors import MeterError
-from rheostat.measure.meters.battery import BatteryMeter
 from rheostat.measure.meters.estimate import JOULES_PER_BYTE, JOULES_PER_FLOP, Estimate
 from rheostat.measure.meters.hwmon import HwmonMeter
 from rheostat.measure.meters.meter import Meter
 from rheostat.measure.meters.pmic import PmicMeter
+from rheostat.measure.meters.power_supply import BatteryMeter
+from rheostat.measure.meters.power_trace import PATIENCE_S, TraceMeter
 from rheostat.measure.meters.rapl import RaplMeter
-from rheostat.measure.meters.trace import PATIENCE_S, TraceMeter
 from rheostat.measure.meters.watts_up import WattsUpMeter
 from rheostat.measure.meters.zeus_monitor import PROCESSOR, ZeusMeter
 from rheostat.measure.sysfs import SYSTEM_ROOT

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from rheostat.measure.meters.meter import Clock, Meter, Recording
-from rheostat.measure.meters.series import EnergySeries, Reading
+from rheostat.measure.meters.series import EnergySeries, WindowEnergy
 
 SHORTEST_PAUSE_S = 0.02  # between two looks: reading a counter is work too
 
@@ -51,7 +51,7 @@ class CounterRecording(Recording):
         if self._clock.now() >= self._times[-1] + self._pause_s:
             self.mark()
 
-    def reading(self, begin: float, end: float) -> Reading:
+    def reading(self, begin: float, end: float) -> WindowEnergy:
         series = EnergySeries(self._times, self._energy_j, only_changes_count=True)
         series.check_moves()
         return series.reading(begin, end)

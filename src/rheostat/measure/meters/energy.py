@@ -15,7 +15,7 @@ from rheostat.errors import MeterError
 from rheostat.measure.meters.choice import EnergySource, NoMeter
 from rheostat.measure.meters.estimate import Estimate
 from rheostat.measure.meters.meter import Meter, Recording
-from rheostat.measure.meters.series import Reading
+from rheostat.measure.meters.series import WindowEnergy
 from rheostat.measure.meters.student import confidence_interval
 from rheostat.measure.turns import rotated
 
@@ -131,7 +131,7 @@ def measure_energies(source: EnergySource, works: Sequence[Work], plan: Plan = D
     try:
         with source.recording() as recording:
             windows = run(source, recording, works, plan)
-        return [evaluate(source, recording, windows, blocks, plan) for blocks in windows.works]
+        return [energy_per_query(source, recording, windows, blocks, plan) for blocks in windows.works]
     except MeterError as error:
         return [EnergyPerQuery(source.name, "", None, reason=str(error)) for _ in works]
 
@@ -197,7 +197,7 @@ def _work_on(meter: Meter, work: Work, seconds: float) -> None:
         work.run()
 
 
-def evaluate(
+def energy_per_query(
     meter: Meter, recording: Recording, windows: Windows, blocks: Sequence[Window], plan: Plan
 ) -> EnergyPerQuery:
     """What the recording says of one work."""
@@ -234,7 +234,7 @@ def evaluate(
 
 
 def shortcomings(
-    idle: Sequence[Reading], blocks: Sequence[Reading], interval_mj: tuple[float, float], plan: Plan
+    idle: Sequence[WindowEnergy], blocks: Sequence[WindowEnergy], interval_mj: tuple[float, float], plan: Plan
 ) -> list[str]:
     """Why a figure should not be relied on; nothing if it may."""
     reasons, readings = [], [*idle, *blocks]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from rheostat.measure.meters.series import Reading
+    from rheostat.measure.meters.series import WindowEnergy
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Recording(ABC):
         return
 
     @abstractmethod
-    def reading(self, begin: float, end: float) -> Reading:
+    def reading(self, begin: float, end: float) -> WindowEnergy:
         """The energy between two marks, once the recording has ended."""
 
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.meter import Meter, Recording
-from rheostat.measure.meters.series import PowerSeries, Reading
+from rheostat.measure.meters.series import PowerSeries, WindowEnergy
 
 
 class SamplerMeter(Meter):
@@ -72,7 +72,7 @@ class SampledRecording(Recording):
         self._last_mark = self._meter.clock.now()
         return self._last_mark
 
-    def reading(self, begin: float, end: float) -> Reading:
+    def reading(self, begin: float, end: float) -> WindowEnergy:
         self._check()
         series = PowerSeries(self._times, self._watts, only_changes_count=self._only_changes_count)
         series.check_moves()

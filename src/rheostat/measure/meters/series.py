@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Reading:
+class WindowEnergy:
     """The energy of one window, and how well the meter saw it."""
 
     energy_j: float
@@ -48,13 +48,13 @@ class Series(ABC):
             over = f"{len(self.values)} readings in {self.times[-1] - self.times[0]:.3g} s"
             raise MeterError(f"{over} and all the same ({self.values[0]:g}): the meter is there, but does not move")
 
-    def reading(self, begin: float, end: float) -> Reading:
+    def reading(self, begin: float, end: float) -> WindowEnergy:
         """begin < end, both within the series: nothing is ever extrapolated."""
         if not self.covers(begin, end):
             raise MeterError(f"the readings do not cover the window: {self._coverage(begin, end)}")
         seen = self.fresh_times[(self.fresh_times > begin) & (self.fresh_times <= end)]
         gaps = np.diff(np.concatenate(([begin], seen, [end])))
-        return Reading(self._energy_j(begin, end), end - begin, len(seen), float(gaps.max()))
+        return WindowEnergy(self._energy_j(begin, end), end - begin, len(seen), float(gaps.max()))
 
     def covers(self, begin: float, end: float) -> bool:
         return len(self.times) > 1 and bool(self.times[0] <= begin < end <= self.times[-1])

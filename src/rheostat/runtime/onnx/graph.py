@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 Form = Literal["step", "read", "choose", "sequence", "replay", "hidden", "cluster"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
-END = 2**63 - 1  # of a slice that goes to the end
+SLICE_END = 2**63 - 1  # of a slice that goes to the end
 SMALL = 32  # numbers of a constant that is not worth sharing; shape inference reads such ones
 NOTHING = np.zeros((1, 0), np.float32)
 
@@ -273,12 +273,12 @@ class _ModelWriter:
         steps, size = self.shape.windows[layer] - 1, self.shape.input_size(layer)
         if self.one_row:
             window = write.apply("Concat", before, x, axis=1)
-            self._slice(window, size, END, axis=1, name=after)
+            self._slice(window, size, SLICE_END, axis=1, name=after)
             return window
         padded = write.apply("Concat", write.apply("Reshape", before, write.integers(steps, size)), x, axis=0)
-        last = self._slice(padded, -steps, END, axis=0)
+        last = self._slice(padded, -steps, SLICE_END, axis=0)
         write.apply("Reshape", last, write.integers(1, steps * size), names=[after])
-        parts = [self._slice(padded, k, k - steps if k < steps else END, axis=0) for k in range(steps + 1)]
+        parts = [self._slice(padded, k, k - steps if k < steps else SLICE_END, axis=0) for k in range(steps + 1)]
         return write.apply("Concat", *parts, axis=1)
 
     def _slice(self, x: str, first: int, last: int, *, axis: int, name: str = "") -> str:

@@ -34,7 +34,7 @@ THREADS_A_CPU = 4  # at most: more make nothing quicker, and thousands take all 
 STEPPED = 128  # so many tokens are stepped through sooner than a session to replay them is built
 
 
-class Step(NamedTuple):
+class StepResult(NamedTuple):
     """What one token leads to."""
 
     state: State
@@ -119,20 +119,20 @@ class Engine:
         """Before the text starts."""
         return tuple(np.zeros((1, size), np.float32) for size in self._sizes.values())
 
-    def step(self, state: State, token: int, k: int = 3, allowed: NDArray[np.bool_] | None = None) -> Step:
+    def step(self, state: State, token: int, k: int = 3, allowed: NDArray[np.bool_] | None = None) -> StepResult:
         """Read one token; `allowed` [V] marks the words that may be suggested, all of them without it."""
         if allowed is None:
             allowed = self._everything
         if self._is_lazy:
             hidden, *after = self._session("read").run(None, self._token(state, token))
             feeds = {"hidden": hidden, **_choice(k, allowed)}
-            return Step(tuple(after), *self._session("choose").run([*ANSWER, "opened"], feeds))
+            return StepResult(tuple(after), *self._session("choose").run([*ANSWER, "opened"], feeds))
         feeds = self._token(state, token) | _choice(k, allowed)
         words, probabilities, *after = self._session("step").run([*ANSWER, *self._next], feeds)
         if not allowed[words].all():  # fewer are allowed than were asked for
             chosen = allowed[words]
             words, probabilities = words[chosen], probabilities[chosen]
-        return Step(tuple(after), words, probabilities, np.empty(0, np.uint8))
+        return StepResult(tuple(after), words, probabilities, np.empty(0, np.uint8))
 
     def read(self, state: State, token: int) -> Reading:
         """Read one token; `look_up` tells what may follow."""

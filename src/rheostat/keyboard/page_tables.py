@@ -1,6 +1,6 @@
 """The constants and tables that the page's JavaScript shares with Python, as one generated module.
 
-    python -m rheostat.keyboard.tables
+    python -m rheostat.keyboard.page_tables
 
 writes `static/tables.js`. Python is the definition; the scripts import the tables instead of repeating them, and a test
 compares the file with what this module generates. Knows which tables the page needs; their meaning is explained where
@@ -19,7 +19,7 @@ from rheostat.text import casing, clitics, tokenizers, vocabulary
 from rheostat.words import completion, writing
 
 PATH = Path(__file__).parent / "static" / "tables.js"
-_HEADING = "// Generated from the Python sources by: python -m rheostat.keyboard.tables. Do not edit.\n"
+_HEADING = "// Generated from the Python sources by: python -m rheostat.keyboard.page_tables. Do not edit.\n"
 
 
 def tables() -> dict[str, Any]:

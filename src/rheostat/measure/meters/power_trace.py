@@ -20,7 +20,7 @@ import numpy as np
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.meter import Clock, Meter, Recording
-from rheostat.measure.meters.series import EnergySeries, PowerSeries, Reading, Series
+from rheostat.measure.meters.series import EnergySeries, PowerSeries, Series, WindowEnergy
 
 PATIENCE_S = 10.0
 LONGEST_PAUSE_S = 1.0  # between two looks at a file that is waited for
@@ -95,7 +95,7 @@ class TraceRecording(Recording):
         except MeterError:  # a file that is being copied over begins empty
             return False
 
-    def reading(self, begin: float, end: float) -> Reading:
+    def reading(self, begin: float, end: float) -> WindowEnergy:
         assert self._series is not None, "a window is read after the recording"
         first, last = self._series.times[[0, -1]]
         if first > self._first_mark or last < self._last_mark:
