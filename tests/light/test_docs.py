@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+import rheostat
 from models import write_tiny
 from rheostat import bundled
 from rheostat.cli import app
@@ -50,7 +51,9 @@ def test_commands_and_options_named_in_passing_exist(page: Path) -> None:
         assert set(re.findall(r"--[a-z-]+", arguments)) <= known | {"--help"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/default-model.md", "docs/runtime.md", "docs/governor.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/api.md", "docs/default-model.md", "docs/runtime.md", "docs/governor.md"]
+)
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tiny(tmp_path / "model.safetensors")
     write_tiny(tmp_path / f"{bundled.DEFAULT_MODEL}.safetensors")
@@ -61,6 +64,17 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
     assert examples
     for example in examples:
         exec(compile(example, page, "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_that_is_too_slow_to_run_compiles(page: Path) -> None:
+    for example in blocks(page, "py"):
+        compile(example, page.name, "exec")
+
+
+def test_every_public_name_is_documented() -> None:
+    named = set(re.findall(r"`(?:rheostat\.)?(\w+)", (ROOT / "docs" / "api.md").read_text(encoding="utf-8")))
+    assert set(rheostat.__all__) <= named
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,40 +1,40 @@
 """A cut model as an ONNX graph: state in, state out.
 
-    step      one token: the next state, and the k best of the words that are allowed
-    read      the first half of a step, one token: the next state, and what the output layer is given
-    choose    the other half: what the output layer is given, and the k best of the words that are allowed
-    sequence  many tokens: the state after them, and log p of every word after each of them
-    replay    many tokens: the state after them, and nothing else, so that the output layer is not paid for
-    hidden    many tokens: the state after them, and what the output layer is given after each of them
-    cluster   the other half for one cluster of an adaptive softmax: log p of its words, given that it is one of them
+    step      one token in; out: the next state and the k best allowed words
+    read      the first half of a step: one token in; out: the next state and the input of the output layer
+    choose    the second half of a step: the input of the output layer in; out: the k best allowed words
+    sequence  many tokens in; out: the state after them and log p of every word after each of them
+    replay    many tokens in; out: the state after them. Skips the output layer
+    hidden    many tokens in; out: the state after them and the input of the output layer after each of them
+    cluster   the input of the output layer in; out: log p of the words of one cluster of an adaptive softmax, within it
 
-All of them are written by the same functions and agree: fp32 and int8 to the last bits, int4 to a step of its 8-bit
+The same functions write all of them, and they agree: fp32 and int8 to the last bits, int4 to a step of its 8-bit
 inputs. Inputs and outputs (T tokens, V words):
 
     token [1] · tokens [T]       int64
-    k [1]                        int64, how many words are wanted; more than V is V
+    k [1]                        int64, how many words to return; more than V counts as V
     allowed [V]                  uint8, 1 for the words that may be suggested: prefixes, block lists and special
                                  tokens. Not bool, which Swift and Objective-C could not pass until 2026
-    hidden [1, D] · [T, D]       what the output layer is given
-    state.{l}.c [1, m]           of every layer, and of a layer that looks back
-    state.{l}.inputs             [1, (r-1)·D], its last inputs, oldest first; of an LSTM, state.{l}.h [1, m]
+    hidden [1, D] · [T, D]       the input of the output layer
+    state.{l}.c [1, m]           of every layer; a layer with a window above 1 also has
+    state.{l}.inputs             [1, (r-1)·D], its last inputs, oldest first; an LSTM has state.{l}.h [1, m]
     top_words [k]                int64, best first; words that are not allowed come last, with probability 0
     top_probabilities [k]        of the softmax over all words, allowed or not
-    log_probabilities [T, V]     rather than logits: an adaptive softmax has no logits of all words, and what
-                                 evaluation and completion ask for is the probability. Of a cluster [T, N]; of the
-                                 head, cluster 0, its words and then each tail cluster
+    log_probabilities [T, V]     rather than logits: an adaptive softmax has no logits of all words, and evaluation
+                                 and completion need probabilities. For a cluster [T, N]; for the head, cluster 0,
+                                 its words and then each tail cluster
     next.{l}.…                   the state after the tokens
 
-A step of an adaptive softmax is lazy: a word of a tail cluster is at most as probable as the cluster, so that a cluster
-is opened (`If`) only if it holds allowed words and is more probable than the k-th best of the words before it. That
-changes no answer, to the last bit. It has no log p of all words; in its place, C being its tail clusters:
+A step of an adaptive softmax is lazy. A word of a tail cluster is at most as probable as the cluster, so a cluster is
+opened (`If`) only if it holds allowed words and is more probable than the k-th best word found so far. The answers are
+the same to the last bit. Such a step does not return log p of all words; with C tail clusters, it returns instead:
 
-    top_words, top_probabilities without words that are not allowed, so that there may be fewer than k
+    top_words, top_probabilities without words that are not allowed, so there may be fewer than k
     opened [C]                   uint8, 1 for the clusters that were opened
     head [1, H]                  choose: log p of the words of the head
-    tail.{c} [1, N]              choose: log p of the words of a cluster, where it was opened; else [1, 0]
+    tail.{c} [1, N]              choose: log p of the words of a cluster if it was opened; else [1, 0]
 
-Knows the mathematics of a model; matrices and precisions are the business of `operators`, sessions that of `engine`.
+Knows the mathematics of a model; `operators` knows matrices and precisions, `session` runs the graphs.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ if TYPE_CHECKING:
 Form = Literal["step", "read", "choose", "sequence", "replay", "hidden", "cluster"]
 FORMS: tuple[Form, ...] = get_args(Form)
 
-SLICE_END = 2**63 - 1  # of a slice that goes to the end
-SMALL = 32  # numbers of a constant that is not worth sharing; shape inference reads such ones
+SLICE_END = 2**63 - 1  # means: to the end
+SMALL = 32  # constants with fewer numbers stay in the graph: shape inference reads them
 NOTHING = np.zeros((1, 0), np.float32)
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph and, beside it, its constants: a session takes them as they are, a file needs them inside."""
+    """A graph, and separately its constants: a session takes them as they are, a file has them inside."""
 
     body: Message  # the graph without constants
     constants: dict[str, NDArray[Any]]
@@ -79,11 +79,11 @@ class Graph:
 
     @property
     def outside(self) -> dict[str, NDArray[Any]]:
-        """The constants that `structure` only names."""
+        """The constants that are not part of `structure`."""
         return {name: array for name, array in self.constants.items() if array.size >= SMALL}
 
     def structure(self) -> Message:
-        """A model for a session that is handed the constants outside of it."""
+        """The model for a session, which is given the constants separately."""
         outside = self.outside
         return self._model(
             (onnx_format.tensor_elsewhere if name in outside else onnx_format.tensor)(name, array)
@@ -108,7 +108,7 @@ class Graph:
 
 
 def state_sizes(shape: ModelShape) -> dict[str, int]:
-    """What a state consists of: `{l}.{part}` and its width, in the order of inputs and outputs."""
+    """The parts of a state, `{l}.{part}`, with their widths, in the order of inputs and outputs."""
     sizes: dict[str, int] = {}
     for layer, hidden in enumerate(shape.hidden_sizes):
         if shape.cell != "qrnn":
@@ -130,8 +130,8 @@ def build_graph(
 ) -> Graph:
     """The graph of a cut model, from its prepared weights.
 
-    every_cluster: open all of an adaptive softmax, needed or not: what laziness is checked and measured against.
-    cluster: which one, in the form of that name; 0 is the head.
+    every_cluster: open all clusters of an adaptive softmax, needed or not; laziness is checked against this.
+    cluster: which one, for the form "cluster"; 0 is the head.
     """
     return _ModelWriter(weights, shape, precision, form, every_cluster, cluster).graph()
 
