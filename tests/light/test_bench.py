@@ -254,7 +254,7 @@ def test_a_meter_that_does_not_move_is_not_measured(model: Path, tmp_path: Path)
     (chip / "name").write_text("ina226\n")
     (chip / "power1_input").write_text("0\n")
     for row in with_energy(model, find_meter("auto", MeterOptions(system_root=tmp_path))):
-        assert row["energy_mj"] is None and "does not move" in row["energy"]["reason"]
+        assert row["energy_mj"] is None and "does not change" in row["energy"]["reason"]
 
 
 def test_an_estimate_is_labelled_and_has_no_fit(model: Path) -> None:

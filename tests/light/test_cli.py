@@ -50,7 +50,7 @@ def test_every_help_ends_with_an_example(
         (["train", "ptb", "--resume"], "keeps its recipe"),
         (["inspect", LONG_NAME], "too long"),
         (["bench", "--data", LONG_NAME], "too long"),
-        (["suggest", "hi", "--threads", "99999"], "this machine has"),
+        (["suggest", "hi", "--threads", "99999"], "on a machine with"),
         (["prune", "m", "--knob", "0.8", "-o", "x"], "--knob without --search or --criterion l0"),
         (["prune", "m", "--set", "train.steps=1", "--strength", "1", "-o", "x"], "--strength, --set without"),
         (["prune", "m", "-o", "absent/x"], "absent"),

@@ -19,7 +19,7 @@ BUNDLED = Path(DEFAULT_MODEL)  # where no model is named
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
 HiddenWordsFile: TypeAlias = Annotated[
     Path | None,
-    typer.Option(help="Your changes to the words that are never suggested.", envvar="RHEOSTAT_HIDDEN_WORDS"),
+    typer.Option(help="A file of changes to the words that are never suggested.", envvar="RHEOSTAT_HIDDEN_WORDS"),
 ]
 
 results = Console()

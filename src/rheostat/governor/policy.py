@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Policy:
-    """Levels and knobs are shares from 0 to 1. when: steps from high levels to low; above all of them, the largest knob."""
+    """Levels and knobs are shares from 0 to 1. when: steps from high levels to low; above them, the largest knob."""
 
     when: tuple[Step, ...] = ()
     charging_knob: float = 1.0

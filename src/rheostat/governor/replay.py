@@ -1,4 +1,4 @@
-"""Replaying a recorded day: with the real governor, always at full knob, and with prediction off when the battery is low.
+"""Replaying a recorded day: with the real governor, always at full knob, and with prediction off at a low battery.
 
 Latency and energy are estimates: linear in FLOPs, as the paper found, from the cost of a query of the whole model. The
 battery level is the recorded one in all three, so what a behaviour saves does not make the battery last longer here.

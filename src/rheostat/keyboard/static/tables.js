@@ -1,4 +1,4 @@
-// Generated from the Python sources by: python -m rheostat.keyboard.tables. Do not edit.
+// Generated from the Python sources by: python -m rheostat.keyboard.page_tables. Do not edit.
 export const UNKNOWN = "<unk>";
 export const END = "<eos>";
 export const NUMBER = "<num>";
