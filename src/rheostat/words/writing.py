@@ -194,7 +194,7 @@ def _is_letter(character: str) -> bool:
 
 
 def _word_start(text: str, tokenizer: str) -> int:
-    """Where the last word starts that the text ends in; the end of the text if it does not end in a word."""
+    """Where the word at the end of the text starts; the end of the text if there is none."""
     inside, unfinished = INSIDE[tokenizer], UNFINISHED[tokenizer]
     start = end = len(text)
     for place in range(end - 1, max(-1, end - 1 - LONGEST_WORD), -1):

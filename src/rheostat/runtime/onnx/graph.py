@@ -224,7 +224,7 @@ class _ModelWriter:
     # Embedding
 
     def _embedding(self) -> str:
-        """Rows of the embedding [T, D]; in 8 bits they are made floats after they were looked up."""
+        """Rows of the embedding [T, D]; 8-bit rows are converted to floats after the look-up."""
         write, name = self.writer, "embedding.weight"
         tokens = "token" if self.one_row else "tokens"
         if self.products.precision == "fp32":
@@ -268,7 +268,7 @@ class _ModelWriter:
         return self._loop(body.graph("pool", sizes[:4], sizes[4:]), [before], [f, new, o], [after])
 
     def _window(self, layer: int, x: str) -> str:
-        """X [T, r·D] of x [T, D] and the inputs before it; the last of them go on."""
+        """X [T, r·D] from x [T, D] and the inputs before it; the last inputs become part of the next state."""
         write, before, after = self.writer, f"state.{layer}.inputs", f"next.{layer}.inputs"
         steps, size = self.shape.windows[layer] - 1, self.shape.input_size(layer)
         if self.one_row:
@@ -286,7 +286,7 @@ class _ModelWriter:
         return self.writer.apply("Slice", x, *bounds, names=[name] if name else [])
 
     def _loop(self, body: Message, before: list[str], each: list[str], after: list[str]) -> str:
-        """Run `body` for every token: states [m] go round, rows of `each` [T, …] go in, rows of one array come out."""
+        """Run `body` for every token: states [m] are carried, rows of `each` [T, …] go in, one array comes out."""
         write = self.writer
         first = [write.apply("Squeeze", state, write.integers(0)) for state in before]
         *last, rows = write.apply_many(
@@ -297,7 +297,7 @@ class _ModelWriter:
         return rows
 
     def _lstm(self, layer: int, x: str) -> str:
-        """h of one layer [T, m]: torch's gates i, f, g, o. What x contributes is computed for all tokens at once."""
+        """h of one layer [T, m], with torch's gates i, f, g, o. Products with x are computed for all tokens at once."""
         name, hidden = f"layers.{layer}", self.shape.hidden_sizes[layer]
         ahead = self._product(self.writer, x, f"{name}.weight_ih", f"{name}.bias_ih")
         before, after = ([f"{place}.{layer}.{part}" for part in ("h", "c")] for place in ("state", "next"))
@@ -314,7 +314,7 @@ class _ModelWriter:
         return self._loop(body.graph("lstm", inputs, outputs), before, [ahead], after)
 
     def _lstm_step(self, write: Writer, layer: int, ahead: str, before: list[str], after: list[str]) -> str:
-        """One token: h, and with it the state named `after`, from what its input contributes [1, 4m]."""
+        """One token: h and the state named `after`, from the products with its input [1, 4m]."""
         name, (h, c) = f"layers.{layer}", before
         gates = write.apply("Add", ahead, self._product(write, h, f"{name}.weight_hh", f"{name}.bias_hh", one_row=True))
         i, f, g, o = write.apply_many("Split", gates, outputs=4, axis=1)
@@ -326,7 +326,7 @@ class _ModelWriter:
     # Output layer
 
     def _log_probabilities(self, hidden: str) -> str:
-        """log p of every word [T, V]; the clusters of an adaptive softmax are all opened."""
+        """log p of every word [T, V]; opens all clusters of an adaptive softmax."""
         write = self.writer
         if not self.shape.softmax_splits:
             scores = self._product(write, hidden, self.output_name, "output.bias")
@@ -346,11 +346,11 @@ class _ModelWriter:
         return words, clusters
 
     def _tail(self, write: Writer, hidden: str, cluster: str, rows: slice) -> str:
-        """log p of the words of a tail cluster [T, N], from that of the cluster."""
+        """log p of the words of a tail cluster [T, N], from log p of the cluster."""
         return write.apply("Add", self._cluster(write, hidden, rows), cluster)
 
     def _cluster(self, write: Writer, hidden: str, rows: slice, *, head: bool = False) -> str:
-        """log p of some words, and of the clusters if these are the head's, among themselves."""
+        """log p of the words of a cluster within it; the head also has the tail clusters."""
         matrix = self.products.matrix(self.output_name, *(["clusters.weight"] if head else []), rows=rows)
         bias = self.products.biases("output.bias", *(["clusters.bias"] if head else []), rows=rows)
         bias_name = f"output.bias[{rows.start}:{rows.stop}]"
@@ -358,7 +358,7 @@ class _ModelWriter:
         return write.apply("LogSoftmax", scores, axis=1)
 
     def _choose(self, scores: str) -> None:
-        """The k best of the words that are allowed."""
+        """Choose the k best allowed words."""
         write = self.writer
         most = write.apply("Min", "k", write.integers(self.shape.vocabulary_size))
         best, words = write.apply_many("TopK", _masked(write, scores, "allowed"), most, outputs=2, axis=1)
@@ -366,15 +366,15 @@ class _ModelWriter:
         write.apply("Exp", write.apply("Squeeze", best, write.integers(0)), names=["top_probabilities"])
 
     def _choose_lazily(self, hidden: str) -> None:
-        """The same of an adaptive softmax, whose tail clusters are opened where they may hold one of the k best.
+        """Choose the k best allowed words of an adaptive softmax, opening only tail clusters that may hold one.
 
-        Clusters come in the order of their ids, and TopK prefers the first of equals: as probable as the k-th best is
-        not enough for a later word.
+        Clusters come in the order of their ids, and TopK prefers the first of equals: a later word has to be more
+        probable than the k-th best.
         """
         write = self.writer
         words, clusters = self._head(hidden, "head" if self.form == "choose" else "")
         most = write.apply("Min", "k", write.integers(self.shape.vocabulary_size))
-        # Fewer than k are filled up, so that there always is a k-th best to compare with.
+        # Padded to k, so that there is always a k-th best to compare with.
         filling = write.apply("Expand", write.number(-np.inf), write.apply("Concat", write.integers(1), most, axis=0))
         allowed = _allowed(write, self.shape.clusters[0])
         candidates = write.apply("Concat", _masked(write, words, allowed), filling, axis=1)
@@ -397,7 +397,7 @@ class _ModelWriter:
         self._answer(best, ids)
 
     def _may_matter(self, place: int, cluster: str, rows: slice, best: str) -> str:
-        """Whether a cluster has to be opened [1]: it is probable enough and, which takes longer to see, has words."""
+        """Whether a cluster has to be opened [1]: it is probable enough and (slower to check) has allowed words."""
         write = self.writer
         if self.every_cluster:
             return write.constant("yes", np.array([True]))
@@ -418,7 +418,7 @@ class _ModelWriter:
         self, write: Writer, hidden: str, cluster: str, rows: slice, best: tuple[str, str], most: str
     ) -> Message:
         """The branch that opens a cluster."""
-        # No word above its cluster, however a processor rounds: the comparison that leaves clusters out relies on it.
+        # No word may be more probable than its cluster, however a processor rounds: skipping clusters relies on it.
         scores = write.apply("Min", self._tail(write, hidden, cluster, rows), cluster)
         candidates = write.apply("Concat", best[0], _masked(write, scores, _allowed(write, rows)), axis=1)
         values, places = write.apply_many("TopK", candidates, most, outputs=2, axis=1)
@@ -429,7 +429,7 @@ class _ModelWriter:
         return _branch(write, values, words, scores)
 
     def _answer(self, best: str, words: str) -> None:
-        """What was found, without what filled it up."""
+        """The words that were found, without the padding."""
         write = self.writer
         found = write.apply("Greater", write.apply("Squeeze", best, write.integers(0)), write.number(-np.inf))
         write.apply("Compress", write.apply("Squeeze", words, write.integers(0)), found, names=["top_words"], axis=0)
@@ -456,11 +456,11 @@ def _branch(write: Writer, best: str, words: str, scores: str) -> Message:
 
 
 def _new_share(write: Writer, z: str, f: str) -> str:
-    """(1 - f) ⊙ z: the part of pooling that does not wait for the token before."""
+    """(1 - f) ⊙ z: the part of pooling that does not depend on the token before."""
     return write.apply("Mul", write.apply("Sub", write.number(1), f), z)
 
 
 def _pool(write: Writer, before: str, f: str, new: str, o: str, c: str, h: str = "") -> str:
-    """h = o ⊙ c with c = f ⊙ c_before + (1 - f) ⊙ z; the names that c and h are to have."""
+    """h = o ⊙ c with c = f ⊙ c_before + (1 - f) ⊙ z; names: of c and h."""
     write.apply("Add", write.apply("Mul", f, before), new, names=[c])
     return write.apply("Mul", o, c, names=[h] if h else [])

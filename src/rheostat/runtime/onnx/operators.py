@@ -36,9 +36,9 @@ class Port:
 
 @dataclass
 class Writer:
-    """Collects the nodes of a graph and, under their names, its constants.
+    """Collects the nodes of a graph, and its constants by name.
 
-    Every operator returns the name of what it makes. A body of a loop is a Writer of its own that shares the constants.
+    Every operator returns the name of its output. The body of a loop is a separate Writer that shares the constants.
     """
 
     constants: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -136,9 +136,9 @@ class Matrix:
         return writer.apply("DynamicQuantizeMatMul", x, weight, scale, *optional, domain=CONTRIB)
 
     def _row_by_row(self, writer: Writer, x: str, offset: str) -> str:
-        """What DynamicQuantizeMatMul does, with a scale and a zero point for each row of x.
+        """DynamicQuantizeMatMul with a scale and a zero point for each row of x.
 
-        (q - zero) · W = q · W - zero · (sums of W's columns), in whole numbers until all is summed.
+        (q - zero) · W = q · W - zero · (sums of W's columns), in whole numbers up to the sum.
         """
         weight, scale = self._weight(writer)
         quantized, row_scale, zero = quantize_rows(writer, x)
@@ -179,6 +179,6 @@ def _plus(writer: Writer, x: str, offset: str) -> str:
 
 
 def _stack(arrays: Sequence[NDArray[Any]], rows: slice) -> NDArray[Any]:
-    """`rows` of the first array, then all of the others; the array itself if that is all."""
+    """`rows` of the first array, followed by the other arrays; the array itself if it is the only one."""
     first = arrays[0][rows]
     return first if len(arrays) == 1 else np.concatenate([first, *arrays[1:]])
