@@ -13,7 +13,7 @@ from rheostat.measure.results import read_all
 from rheostat.report.claims import Fact, Judgement, claims_table, judge, judge_all, verdict_of
 from rheostat.report.evidence import Evidence, gather
 from rheostat.report.kept_filters import KeptFilters, read_kept_filters
-from rheostat.report.published import Picture, load_published
+from rheostat.report.published import WeightPicture, load_published
 
 Judged = Callable[..., Judgement]
 

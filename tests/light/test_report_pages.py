@@ -48,7 +48,7 @@ from rheostat.report.figures.weights import draw_weights, masked_corner
 from rheostat.report.kept_filters import read_kept_filters
 from rheostat.report.learned import learned_page
 from rheostat.report.paper_tables import paper_table
-from rheostat.report.published import Picture, load_published
+from rheostat.report.published import WeightPicture, load_published
 from rheostat.report.report import build_report, learned_comparisons
 
 RESULTS = Path(__file__).parents[2] / "results"

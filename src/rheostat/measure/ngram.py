@@ -1,8 +1,8 @@
 """An n-gram model with modified Kneser–Ney smoothing: the baseline that needs no network.
 
-Knows ids and log-probabilities; text, words and timing are the business of `ngram_baseline`.
+Knows ids and log-probabilities; text, words and timing are handled by `ngram_baseline`.
 
-Estimated as in Chen and Goodman (1998), interpolated, with three discounts an order, down to the uniform distribution:
+Estimated as in Chen and Goodman (1998), interpolated, with three discounts per order, down to the uniform distribution:
 
     p(w | h) = (c(hw) - D(c(hw))) / c(h·) + γ(h) p(w | h')      h' is h without its first word
 
@@ -55,7 +55,7 @@ class Level(NamedTuple):
         return sum(array.nbytes for array in self)
 
 
-class Best(NamedTuple):
+class BestWords(NamedTuple):
     """Words, most probable first."""
 
     ids: Ids
@@ -93,14 +93,14 @@ class NGramModel:
             scores[seen.words] = seen.values + np.float32(seen.backoff)
         return scores
 
-    def best(self, context: Sequence[int], k: int, allowed: Mask) -> Best:
+    def best(self, context: Sequence[int], k: int, allowed: Mask) -> BestWords:
         """The k most probable of the allowed words, exactly; of equal ones the smaller id first."""
         scores: dict[int, float] = {}
         for seen in self._seen(context):
             words, values = _head(seen, k, allowed)
             scores.update(zip(words.tolist(), (values + np.float32(seen.backoff)).tolist(), strict=True))
         found = sorted((-score, word) for word, score in scores.items())[:k]
-        return Best(np.array([word for _, word in found], np.int64), np.exp([-score for score, _ in found]))
+        return BestWords(np.array([word for _, word in found], np.int64), np.exp([-score for score, _ in found]))
 
     def read(self, context: Sequence[int], ids: NDArray[np.integer]) -> tuple[Floats, list[int]]:
         """log p of every word after each of these ids [T, V], and the context after them."""

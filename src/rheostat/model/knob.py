@@ -56,6 +56,24 @@ def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> Ope
     return None
 
 
+def chosen_ranking(
+    file: ModelFile,
+    knob: float = 1.0,
+    *,
+    criterion: str | None = None,
+    ranking: str | None = None,
+    point: str | None = None,
+) -> str | None:
+    """The name of the ranking that `choose` cuts by; None where it takes the whole model or a stored point."""
+    if point is not None:
+        return None
+    if ranking is not None:
+        return ranking
+    if (knob == 1 and criterion is None) or stored_at(file, knob, criterion) is not None:
+        return None
+    return _ranking_for(file, criterion)
+
+
 def can_serve(file: ModelFile, knob: float) -> bool:
     """Whether the knob can be turned to a position."""
     try:
