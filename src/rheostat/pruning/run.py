@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,12 @@ import numpy as np
 import torch
 
 from rheostat.errors import CheckpointError
+from rheostat.model.digest import digest_of
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.pruning.l0 import GateConfig, GateTraining
 from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
-from rheostat.recipe import fill
+from rheostat.tables import fill
 from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.training.configuration import TrainConfig
 from rheostat.training.machine import keep_freed_memory, sensible_threads, usable_precision, use_threads
@@ -66,11 +66,7 @@ class Texts:
 
     def digest(self) -> str:
         """Tells texts apart: of their ids, whatever the files were called."""
-        hash = blake2b(digest_size=8)
-        for ids in (self.train, self.valid):
-            hash.update(f"{ids.dtype.str} {ids.shape} ".encode())
-            hash.update(np.ascontiguousarray(ids).data)
-        return hash.hexdigest()
+        return digest_of([self.train, self.valid])
 
 
 def read_texts(file: ModelFile, data: str, progress: Callable[[str, float], None]) -> Texts:

@@ -22,7 +22,7 @@ from rheostat.model.file import open_model, write_model
 from rheostat.model.operating_point import Ranking
 from rheostat.model.shape import ModelShape
 from rheostat.provenance import provenance
-from rheostat.recipe import fill
+from rheostat.tables import fill
 from rheostat.text.corpus import Corpus, load_corpus
 from rheostat.training.configuration import TrainingRecipe
 from rheostat.training.graded import GradedTraining, validated_shares
