@@ -57,13 +57,14 @@ class _Filler:
 
     def fill(self, kind: type[T], table: Mapping[str, Any], where: str) -> T:
         known = {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
+        hints = _hints(kind)  # type: ignore[arg-type]  # a class has a hash
         if not self.ignore_unknown:
             self._check_keys(table, known, where)
         values: dict[str, Any] = {}
         for name, item in known.items():
             if name in table and not (self.null_is_absent and table[name] is None):
                 place = f"{where.removeprefix(RECIPE)}.{name}".lstrip(".")
-                values[name] = self._convert(table[name], _hints(kind)[name], place)
+                values[name] = self._convert(table[name], hints[name], place)
             elif item.default is MISSING and item.default_factory is MISSING:
                 raise self.error(f"{where} lacks '{name}', which has no default")
         try:

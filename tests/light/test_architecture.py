@@ -64,18 +64,21 @@ ONE_MODULE: dict[str, str] = {
     "keyboard.governing": "tables",
     "training.run": "provenance tables",
     "training.run_folder": "durable",
-    "pruning.run": "tables text",
+    "training.task": "provenance",
+    "pruning.run": "provenance tables text",
     "cli.govern": "governor provenance",
     "cli.keyboard": "governor keyboard",
     "cli.ngram": "tables",
+    "cli.prune": "provenance",
+    "cli.resplit": "provenance",
     "cli.train": "metrics",
     "cli.typing_screen": "words",
 }
 # Inside a package a module may import those named before it.
 INSIDE: dict[str, str] = {
     "text": "token_cache vocabulary chat sources tokenizers casing reading counts corpus",
-    "model": "clusters container digest flops names origin shape description operating_point precision cut file widths"
-    " knob",
+    "model": "clusters container digest flops names origin precision shape description operating_point contents cut"
+    " file summary widths writer knob",
     "words": "hidden_words writing completion user_words",
     "runtime": "history onnx onnx.format onnx.quantization onnx.operators onnx.graph onnx.export onnx.session"
     " evaluation points predictor",

@@ -6,7 +6,7 @@ The only place that spells these tensor names. Knows text; `ModelShape.tensor_sh
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from rheostat.errors import OperatingPointError
 
@@ -15,7 +15,7 @@ NAME_RULE = "up to 80 letters, digits and signs like . - + and _, the first a le
 _NAME = re.compile(r"[A-Za-z0-9][\w.+@%=,:~-]{0,79}", re.ASCII)
 
 
-def is_name(name: object) -> bool:
+def is_name(name: object) -> TypeGuard[str]:
     """Whether a ranking or a point may have this name: it becomes part of tensor names and of folder names."""
     return type(name) is str and _NAME.fullmatch(name) is not None
 
@@ -51,6 +51,10 @@ def point_tensors(point: str, layer: int) -> PointTensors:
 def scale_name(matrix: str) -> str:
     """The tensor that holds the row scales of a matrix stored as int8."""
     return f"{matrix}.scale"
+
+
+def is_scale_name(tensor: str) -> bool:
+    return tensor.endswith(".scale")
 
 
 def part_of(tensor: str) -> str:

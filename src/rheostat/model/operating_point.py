@@ -24,6 +24,7 @@ Indices: TypeAlias = NDArray[np.int32]
 Positions: TypeAlias = NDArray[np.int64]  # of rows or columns of a stacked matrix
 
 FULL = "full"  # the name of the 100 % point
+RANDOM = "random"  # the criterion that scores by chance
 
 
 @dataclass(frozen=True, eq=False)

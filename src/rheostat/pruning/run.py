@@ -19,6 +19,8 @@ from rheostat.errors import CheckpointError
 from rheostat.model.digest import digest_of
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.origin import Origin
+from rheostat.provenance import new_origin
 from rheostat.pruning.l0 import GateConfig, GateTraining
 from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
 from rheostat.tables import fill
@@ -63,6 +65,8 @@ class Texts:
 
     train: np.ndarray
     valid: np.ndarray
+    corpus: str | None = None  # the name of the corpus
+    corpus_digest: str | None = None  # of the bytes of the training text
 
     def digest(self) -> str:
         """Tells texts apart: of their ids, whatever the files were called."""
@@ -71,10 +75,8 @@ class Texts:
 
 def read_texts(file: ModelFile, data: str, progress: Callable[[str, float], None]) -> Texts:
     config = CorpusConfig(tokenizer=file.tokenizer)
-    train, valid = (
-        load_split(data, name, config, file.vocabulary, progress=progress).ids for name in ("train", "valid")
-    )
-    return Texts(train, valid)
+    train, valid = (load_split(data, name, config, file.vocabulary, progress=progress) for name in ("train", "valid"))
+    return Texts(train.ids, valid.ids, train.corpus, train.digest)
 
 
 def recover(
@@ -85,7 +87,8 @@ def recover(
     filters = replace(point, updates=None).digest  # recovery starts from the cut itself, whatever the point had
     asked = {"point": point.name, "filters": filters, "recipe": asdict(recipe)}
     run = _open(folder, asked, file, texts, recipe.train)
-    task = UpdateTraining(file, point, recipe.update, recipe.regularization, texts.valid, run.precision)
+    origin = _origin(file, texts, recipe)
+    task = UpdateTraining(file, point, recipe.update, recipe.regularization, texts.valid, run.precision, origin)
     _train(task, texts, recipe.train, run, reporter)
     return _result(folder, point.name)
 
@@ -96,9 +99,22 @@ def learn_gates(file: ModelFile, tables: Mapping[str, Any], texts: Texts, folder
     if not recipe.train.steps:
         raise CheckpointError("the recipe has no train.steps; gates follow a path of a known number of steps")
     run = _open(folder, {"recipe": asdict(recipe)}, file, texts, recipe.train)
-    task = GateTraining(file, recipe.gates, recipe.regularization, recipe.train.steps, texts.valid, run.precision)
+    origin, steps = _origin(file, texts, recipe), recipe.train.steps
+    task = GateTraining(file, recipe.gates, recipe.regularization, steps, texts.valid, run.precision, origin)
     _train(task, texts, recipe.train, run, reporter)
     return _result(folder, task.point().name, task.ranking().name)
+
+
+def _origin(file: ModelFile, texts: Texts, recipe: RecoveryRecipe | GateRecipe) -> Origin:
+    """Of a point that is about to be learned."""
+    return replace(
+        new_origin(),
+        recipe=asdict(recipe),
+        seed=recipe.train.seed,
+        corpus=texts.corpus,
+        corpus_digest=texts.corpus_digest,
+        made_from=file.weights_digest(),
+    )
 
 
 @dataclass(frozen=True)
