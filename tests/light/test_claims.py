@@ -168,7 +168,7 @@ def test_the_full_model_is_compared_with_baselines_of_our_own(tmp_path: Path) ->
 @pytest.fixture
 def kept(tmp_path: Path) -> KeptFilters:
     path = write_tiny(tmp_path / "model.safetensors", points=[])
-    return read_kept_filters(path, Picture("ptb-qrnn", 0, 4, 3, (1.0, 0.8, 0.7, 0.6, 0.5)))
+    return read_kept_filters(path, WeightPicture("ptb-qrnn", 0, 4, 3, (1.0, 0.8, 0.7, 0.6, 0.5)))
 
 
 def test_filters_dropped_by_a_ranking_stay_dropped(kept: KeptFilters) -> None:

@@ -28,22 +28,20 @@ def bench(
     point: Annotated[list[str] | None, typer.Option(help="A stored point's name; may be repeated.")] = None,
     beside: Annotated[
         list[Path] | None,
-        typer.Option(help="Another model file, measured whole and interleaved with the points; may be repeated."),
+        typer.Option(help="Another model file, measured whole in the same run; may be repeated."),
     ] = None,
     queries: Annotated[int, typer.Option(min=2, help="Timed queries at every point.")] = 350,
     warm_up: Annotated[int, typer.Option(min=0, help="Warm-up queries at every point, which are not timed.")] = 20,
     meter: Annotated[str, typer.Option(help="A meter, 'auto' or 'none'; 'list' explains all of them.")] = "auto",
     idle_seconds: Annotated[
         float | None,
-        typer.Option(
-            min=0.01, help="Seconds of idling before and after, for energy; 10 by default, or what the meter needs."
-        ),
+        typer.Option(min=0.01, help="Seconds of idling before and after; 10, or what the meter needs."),
     ] = None,
     block_seconds: Annotated[
         float | None,
         typer.Option(
             min=0.01,
-            help="Seconds of each of the ten blocks per point, for energy; 2 by default, or what the meter needs.",
+            help="Seconds of each of ten blocks per point; 2, or what the meter needs.",
         ),
     ] = None,
     meter_offset: Annotated[float, typer.Option(help="Seconds that a trace's clock is ahead of this one.")] = 0.0,
@@ -116,17 +114,18 @@ def _list_meters(options: MeterOptions, json: bool) -> None:
 
 
 def _show(found: BenchResults, source: EnergySource) -> None:
-    models = found.by_model()
-    subject = found.subject
+    from rheostat.report.document import tell_apart
+
+    models, subject = found.by_model(), found.subject
     title = f"{subject.model}, {subject.precision}, {_threads(subject)}, text: {subject.corpus}"
     table = Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("point", overflow="fold")
-    table.add_column("served by", overflow="fold")
     for heading in HEADINGS:
         table.add_column(heading, justify="right", overflow="fold")
-    for one in models:
-        for row in one.rows:
-            table.add_row(*_cells(one.label(row), row))
+    rows = [(one.label(row), row) for one in models for row in one.rows]
+    labels = tell_apart([label for label, _ in rows], [row.served_by for _, row in rows])
+    for label, (_, row) in zip(labels, rows, strict=True):
+        table.add_row(*_cells(label, row))
     results.print(table)
     for line in (*_fit_lines(found.fit), _machine_line(found)):
         print(line)
@@ -145,8 +144,7 @@ def _say(message: str) -> None:
 def _cells(label: str, row: BenchRow) -> list[str]:
     low, high = row.interval_ms
     return [
-        label,
-        row.served_by,
+        label if row.ranking is None else f"{label} by {row.ranking}",
         f"{row.flops_fraction:.1%}",
         three_digits(row.flops_millions),
         three_digits(row.megabytes_read),

@@ -100,7 +100,7 @@ def sweep(
     """
     from rheostat.measure.sweep import KNOBS
     from rheostat.measure.sweep import sweep as run
-    from rheostat.typed_json import to_json
+    from rheostat.tables import to_json
 
     with labelled_share() as progress:
         found = run(

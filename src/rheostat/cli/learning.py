@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from rheostat.cli.console import INTERRUPTED, print_json
 from rheostat.cli.train import RunBar
-from rheostat.model.file import ModelFile, repack
+from rheostat.model.contents import add_points, add_rankings
+from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.writer import write_model
 
 if TYPE_CHECKING:
     from rheostat.pruning.run import Learnt, Texts
@@ -38,7 +40,8 @@ def learn_and_store(file: ModelFile, data: str, out: Path, jobs: Mapping[str, Le
             bar.message(f"{stop}; go on with the same command")
             sys.exit(INTERRUPTED)
     points = [result.point for result in learnt]
-    repack(file, out, add_rankings=[result.ranking for result in learnt if result.ranking], add_points=points)
+    ranked = add_rankings(file.contents(), [result.ranking for result in learnt if result.ranking])
+    write_model(out, add_points(ranked, points))
     for name in jobs:
         shutil.rmtree(runs / name, ignore_errors=True)
     with contextlib.suppress(OSError):  # not empty: another command's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +14,12 @@ import typer
 from rheostat.cli.console import shares
 from rheostat.cli.learning import Learn, learn_and_store, report_points
 from rheostat.errors import OperatingPointError
-from rheostat.model.file import ModelFile, check_target, open_model, repack
+from rheostat.model.contents import add_points, add_rankings
+from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.origin import Origin
+from rheostat.model.writer import check_target, write_model
+from rheostat.provenance import new_origin
 from rheostat.recipe import read_recipe, recipe_names
 from rheostat.text.corpus import CorpusConfig, load_split
 
@@ -78,14 +83,19 @@ def prune(
     with open_model(model) as file:
         network = LanguageModel.from_weights(file.shape, file.weights())
         config = CorpusConfig(tokenizer=file.tokenizer)
-        ids = load_split(data, "train", config, file.vocabulary).ids if data else None
+        train = load_split(data, "train", config, file.vocabulary) if data else None
+        origin = replace(new_origin(), made_from=file.weights_digest())
+        if train:
+            origin = replace(origin, corpus=train.corpus, corpus_digest=train.digest)
         with shares(f"scoring by {criterion}") as progress:
-            ranking = rank(Subject(network, ids, share, seed, progress), criterion, name)
+            subject = Subject(network, train.ids if train else None, share, seed, progress, origin)
+            ranking = rank(subject, criterion, name)
         points: list[OperatingPoint] = []
         if search:
-            valid = load_split(str(data), "valid", config, file.vocabulary).ids[: search_tokens + 1]
-            points = _search(file, ranking, knob or [], valid, budget)
-        repack(file, out, add_rankings=[ranking], add_points=points)
+            valid = load_split(str(data), "valid", config, file.vocabulary)
+            origin = replace(origin, corpus_digest=valid.digest)
+            points = _search(file, ranking, knob or [], valid.ids[: search_tokens + 1], budget, origin)
+        write_model(out, add_points(add_rankings(file.contents(), [ranking]), points))
     report_points(out, points, json, ranking)
 
 
@@ -123,13 +133,20 @@ def learn_gates(
 
 
 def _search(
-    file: ModelFile, ranking: Ranking, knobs: list[float], ids: np.ndarray, budget: int
+    file: ModelFile, ranking: Ranking, knobs: list[float], ids: np.ndarray, budget: int, origin: Origin
 ) -> list[OperatingPoint]:
     from rheostat.pruning.allocation import search_allocation
     from rheostat.training.evaluation import PointEvaluator
 
     evaluator = PointEvaluator(file)
+    recipe = {"search": {"knob": knobs, "budget": budget, "tokens": len(ids) - 1}}
     with shares("searching widths") as progress:
         return search_allocation(
-            ranking, file.shape, knobs, lambda point: evaluator.quality(point, ids).loss, budget, progress
+            ranking,
+            file.shape,
+            knobs,
+            lambda point: evaluator.quality(point, ids).loss,
+            budget,
+            progress,
+            replace(origin, recipe=recipe, steps=0),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +10,10 @@ import typer
 
 from rheostat.cli.console import print_json, shares
 from rheostat.model import knob as knob_positions
-from rheostat.model.file import check_target, open_model
+from rheostat.model.file import open_model
 from rheostat.model.operating_point import OperatingPoint
+from rheostat.model.writer import check_target
+from rheostat.provenance import new_origin
 from rheostat.text.corpus import CorpusConfig, load_split
 
 
@@ -43,13 +45,21 @@ def resplit(
     with open_model(model) as file:
         check_tails(file.shape, tails)
         config = CorpusConfig(tokenizer=file.tokenizer)
-        train, valid = (load_split(data, split, config, file.vocabulary).ids for split in ("train", "valid"))
+        train, valid = (load_split(data, split, config, file.vocabulary) for split in ("train", "valid"))
         positions = [knob_positions.choose(file, position) for position in (1.0, *(knob or ()))]
         points: dict[str, OperatingPoint] = {point.digest: point for point in (*positions, *file.points())}
         with shares("sampling answers") as progress:
-            found = find_clusters(file, list(points.values()), train, valid, tokens, tails, progress)
+            found = find_clusters(file, list(points.values()), train.ids, valid.ids, tokens, tails, progress)
         before, after = found.multiplications
-        store(file, found, out)
+        origin = replace(
+            new_origin(),
+            recipe={"resplit": {"tails": tails, "knob": list(knob or ()), "tokens": tokens}},
+            steps=0,
+            corpus=train.corpus,
+            corpus_digest=train.digest,
+            made_from=file.weights_digest(),
+        )
+        store(file, found, out, origin)
     if json:
         facts = {name: value for name, value in asdict(found).items() if name not in ("weight", "bias")}
         print_json({"model": str(out), **facts})

@@ -130,8 +130,8 @@ def bench(
     Without knobs and points: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking. beside: other
     models, measured whole in the same run, interleaved with these points. data: a folder with a test text, a text file
     or "chat"; None for a text that comes with the package. out: the results file to write. progress: label, share done.
-    notice: told what a slow meter means for the run, before it starts. on_results: called before anything is written, so
-    that what was measured is not lost with a file that cannot be written.
+    notice: told what a slow meter means for the run, before it starts. on_results: called before anything is written:
+    what was measured is not lost with a file that cannot be written.
     """
     config = config or BenchConfig()
     source = find_meter(meter) if isinstance(meter, str) else meter
@@ -329,8 +329,8 @@ def _row(one: BenchedPoint, shape: ModelShape, precision: Precision) -> BenchRow
         flops_fraction=point.flops_fraction,
         widths=point.widths,
         bytes_read=bytes_read(one.executed_flops.mean, precision),
-        resident_bytes=one.memory and one.memory.resident_bytes,
-        model_bytes=one.memory and one.memory.model_bytes,
+        resident_bytes=one.memory.resident_bytes if one.memory else None,
+        model_bytes=one.memory.model_bytes if one.memory else None,
         energy=one.energy,
         **asdict(one.latency),
     )

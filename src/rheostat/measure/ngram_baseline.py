@@ -29,9 +29,10 @@ from rheostat.measure.results import (
 )
 from rheostat.measure.texts import Text, read_text
 from rheostat.metrics import Quality, perplexity
-from rheostat.recipe import fill, read_recipe
+from rheostat.recipe import read_recipe
 from rheostat.runtime.evaluation import evaluate_stream, stretch_size
 from rheostat.runtime.predictor import SPARE
+from rheostat.tables import fill
 from rheostat.text.corpus import Corpus, CorpusConfig, Split, load_corpus
 from rheostat.words.completion import Completion
 from rheostat.words.writing import Suggestion, Typed, as_context, compose, distinct, split_typed
@@ -73,7 +74,7 @@ class NGramPredictor:
 
 @dataclass(frozen=True)
 class NGramConfig:
-    """typed_words: how many words of the test text are typed for keystroke savings. check: whether kenlm is asked too."""
+    """typed_words: of the test text, for keystroke savings. check: whether kenlm is asked too."""
 
     order: int = 5
     queries: int = 350

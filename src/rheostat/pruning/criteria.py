@@ -12,7 +12,7 @@ That is all there is to adding one (docs/criteria.md). Criteria score; which fil
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model.operating_point import Ranking
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import QRNN_GATES
 from rheostat.training.batches import Batches
 from rheostat.training.language_model import LanguageModel, detach
@@ -43,6 +44,8 @@ class Subject:
     share: float = 1.0  # of it that may be read, from its beginning
     seed: int = 1
     progress: Callable[[float], None] = field(default=_ignore)
+    origin: Origin = UNKNOWN_ORIGIN  # what is known of the command, the corpus and the weights
+    tokens_read: list[int] = field(default_factory=list)  # of each batch that was read
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and targets [T, B] of one pass over the text (its share), in order."""
@@ -52,6 +55,7 @@ class Subject:
         device, position = self.model.embedding.weight.device, 0
         while batches.has(position):
             inputs, targets = batches.batch(position, LENGTH)
+            self.tokens_read.append(inputs.numel())
             yield inputs.to(device), targets.to(device)
             position += len(inputs)
             self.progress(min(position / (batches.rows - 1), 1.0))
@@ -86,7 +90,16 @@ def rank(subject: Subject, criterion_name: str, name: str | None = None) -> Rank
         raise RheostatError(f"criterion {criterion_name} gave a score that is not a finite number")
     arrays = tuple(layer.detach().cpu().numpy().astype(np.float32) for layer in scores)
     seed = subject.seed if criterion_name == "random" else None
-    return Ranking(name=name or criterion_name, criterion=criterion_name, scores=arrays, seed=seed)
+    origin = _origin(subject, criterion_name, seed)
+    return Ranking(name or criterion_name, criterion_name, arrays, seed, origin=origin)
+
+
+def _origin(subject: Subject, criterion_name: str, seed: int | None) -> Origin:
+    """Of a ranking that was just made; it says nothing of a corpus that was not read."""
+    recipe = {"criterion": criterion_name, "share": subject.share}
+    read = sum(subject.tokens_read)
+    origin = replace(subject.origin, recipe=recipe, steps=0, tokens_read=read, seed=seed)
+    return origin if read else replace(origin, corpus=None, corpus_digest=None)
 
 
 @criterion("random")

@@ -25,10 +25,13 @@ from torch import Tensor
 
 from rheostat.errors import CorpusError, OperatingPointError
 from rheostat.model.clusters import MOST_TAILS, cheapest_splits, opening_rates, split_places
-from rheostat.model.file import ModelFile, repack
+from rheostat.model.contents import replace_weights
+from rheostat.model.file import ModelFile
 from rheostat.model.flops import executed_flops, flops_by_part
 from rheostat.model.operating_point import Floats, OperatingPoint
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
+from rheostat.model.writer import write_model
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import LanguageModel
 
@@ -124,17 +127,21 @@ def check_tails(shape: ModelShape, tails: int | None) -> None:
         )
 
 
-def store(file: ModelFile, found: NewClusters, path: Path) -> None:
-    """The model with its new clusters; everything else as it was, but for figures that were measured with the old."""
+def store(file: ModelFile, found: NewClusters, path: Path, origin: Origin = UNKNOWN_ORIGIN) -> None:
+    """The model with its new clusters; everything else stays, except figures that were measured with the old ones.
+
+    origin: of the new weights; that of the old ones stands behind it.
+    """
     provenance = {name: value for name, value in file.description.provenance.items() if name != "curve"}
     earlier = provenance.get("softmax_splits_before", [])
-    repack(
-        file,
-        path,
-        shape=replace(file.shape, softmax_splits=found.splits),
-        weights={"clusters.weight": found.weight, "clusters.bias": found.bias},
+    shape = replace(file.shape, softmax_splits=found.splits)
+    weights = {"clusters.weight": found.weight, "clusters.bias": found.bias}
+    contents = replace(
+        replace_weights(file.contents(), shape, weights),
         provenance={**provenance, "softmax_splits_before": [*earlier, list(file.shape.softmax_splits)]},
+        origin=origin.after(file.origin),
     )
+    write_model(path, contents)
 
 
 @torch.inference_mode()
@@ -208,7 +215,7 @@ def fit_clusters(
 
 def _typical_rows(file: ModelFile, splits: Sequence[int]) -> Reals:
     """[C, D + 1] where the fit begins: the mean row of each cluster, with a bias as if all of its words had it."""
-    weight = file.tensor("output.weight" if file.shape.is_cut else "embedding.weight")
+    weight = file.tensor(file.shape.output_name)
     bias = file.tensor("output.bias")
     shape = replace(file.shape, softmax_splits=tuple(splits))
     return np.stack(

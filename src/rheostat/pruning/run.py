@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,14 @@ import numpy as np
 import torch
 
 from rheostat.errors import CheckpointError
+from rheostat.model.digest import digest_of
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.origin import Origin
+from rheostat.provenance import new_origin
 from rheostat.pruning.l0 import GateConfig, GateTraining
 from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
-from rheostat.recipe import fill
+from rheostat.tables import fill
 from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.training.configuration import TrainConfig
 from rheostat.training.machine import keep_freed_memory, sensible_threads, usable_precision, use_threads
@@ -63,22 +65,18 @@ class Texts:
 
     train: np.ndarray
     valid: np.ndarray
+    corpus: str | None = None  # the name of the corpus
+    corpus_digest: str | None = None  # of the bytes of the training text
 
     def digest(self) -> str:
         """Tells texts apart: of their ids, whatever the files were called."""
-        hash = blake2b(digest_size=8)
-        for ids in (self.train, self.valid):
-            hash.update(f"{ids.dtype.str} {ids.shape} ".encode())
-            hash.update(np.ascontiguousarray(ids).data)
-        return hash.hexdigest()
+        return digest_of([self.train, self.valid])
 
 
 def read_texts(file: ModelFile, data: str, progress: Callable[[str, float], None]) -> Texts:
     config = CorpusConfig(tokenizer=file.tokenizer)
-    train, valid = (
-        load_split(data, name, config, file.vocabulary, progress=progress).ids for name in ("train", "valid")
-    )
-    return Texts(train, valid)
+    train, valid = (load_split(data, name, config, file.vocabulary, progress=progress) for name in ("train", "valid"))
+    return Texts(train.ids, valid.ids, train.corpus, train.digest)
 
 
 def recover(
@@ -89,7 +87,8 @@ def recover(
     filters = replace(point, updates=None).digest  # recovery starts from the cut itself, whatever the point had
     asked = {"point": point.name, "filters": filters, "recipe": asdict(recipe)}
     run = _open(folder, asked, file, texts, recipe.train)
-    task = UpdateTraining(file, point, recipe.update, recipe.regularization, texts.valid, run.precision)
+    origin = _origin(file, texts, recipe)
+    task = UpdateTraining(file, point, recipe.update, recipe.regularization, texts.valid, run.precision, origin)
     _train(task, texts, recipe.train, run, reporter)
     return _result(folder, point.name)
 
@@ -100,9 +99,22 @@ def learn_gates(file: ModelFile, tables: Mapping[str, Any], texts: Texts, folder
     if not recipe.train.steps:
         raise CheckpointError("the recipe has no train.steps; gates follow a path of a known number of steps")
     run = _open(folder, {"recipe": asdict(recipe)}, file, texts, recipe.train)
-    task = GateTraining(file, recipe.gates, recipe.regularization, recipe.train.steps, texts.valid, run.precision)
+    origin, steps = _origin(file, texts, recipe), recipe.train.steps
+    task = GateTraining(file, recipe.gates, recipe.regularization, steps, texts.valid, run.precision, origin)
     _train(task, texts, recipe.train, run, reporter)
     return _result(folder, task.point().name, task.ranking().name)
+
+
+def _origin(file: ModelFile, texts: Texts, recipe: RecoveryRecipe | GateRecipe) -> Origin:
+    """Of a point that is about to be learned."""
+    return replace(
+        new_origin(),
+        recipe=asdict(recipe),
+        seed=recipe.train.seed,
+        corpus=texts.corpus,
+        corpus_digest=texts.corpus_digest,
+        made_from=file.weights_digest(),
+    )
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from rheostat.report.writer import write_report
 from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.onnx.quantization import Precision
 from rheostat.runtime.predictor import Predictor
-from rheostat.typed_json import to_json
+from rheostat.tables import to_json
 
 KNOBS = (1.0, 0.85, 0.7, 0.55, 0.4, 0.3, 0.2, 0.15)
 STARTS = ("how are you", "i would like to", "what do you think about")

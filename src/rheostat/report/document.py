@@ -55,7 +55,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """stem: of its files; draw: writes it as PNG or SVG by a path's suffix. alt: what it shows, for those who cannot."""
+    """stem: of its files; draw: writes it as PNG or SVG by a path's suffix. alt: what it shows, in words."""
 
     stem: str
     alt: str

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.report.published import WeightPicture, load_published
 from rheostat.errors import RheostatError
-from rheostat.model.knob import choose, stored_at
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.knob import choose, stored_at
 from rheostat.model.operating_point import OperatingPoint, full_point
 from rheostat.model.shape import QRNN_GATES
+from rheostat.report.published import WeightPicture, load_published
 
 # From top to bottom as in the paper; criteria that it does not have come after them.
 ORDER = ("random", "filter-norm", "mean-activation", "l0")

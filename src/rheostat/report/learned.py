@@ -125,7 +125,8 @@ def _comparison(group: Sequence[SweepResults]) -> CorpusComparison:
     ]
     if not candidates:
         raise RheostatError(
-            f"{group[0].path} holds a graded model only; expected the model it was made from too: give the sweep of that model as well"
+            f"{group[0].path} holds a graded model only; expected the model it was made from too: "
+            "give the sweep of that model as well"
         )
     reference = _reference([sweep for sweep in candidates if sweep.criteria] or candidates)
     others = [sweep for sweep in group if sweep is not reference]

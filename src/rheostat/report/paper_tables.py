@@ -56,7 +56,9 @@ def find_ours(row: PublishedRow, on: CorpusEvidence) -> Ours:
     """Our measurements for a row: by criterion and share, or by the name of a baseline's model file."""
     if row.criterion is None and row.flops_fraction is None:
         bench = on.baseline_bench(row)
-        return Ours(on.baseline(row), None, cost_in(bench, 1.0) if bench else None, bench is None or bench.subject.trained)
+        return Ours(
+            on.baseline(row), None, cost_in(bench, 1.0) if bench else None, bench is None or bench.subject.trained
+        )
     share = row.flops_fraction
     assert share is not None  # a pruned row has one
     if row.criterion is None:

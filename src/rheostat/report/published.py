@@ -18,7 +18,7 @@ from importlib import resources
 from typing import Literal
 
 from rheostat.model.shape import ModelShape
-from rheostat.typed_json import from_json
+from rheostat.tables import from_json
 
 Criterion = Literal["l0", "random", "filter-norm", "mean-activation"]
 Corpus = Literal["ptb", "wikitext103", "wikitext2"]

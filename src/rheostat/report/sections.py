@@ -115,7 +115,9 @@ def _cost_origin(on: CorpusEvidence) -> str:
     costs = [cost.path for one in on.measurements if (cost := on.cost_of(one))]
     used, subject = files([*(one.path for one in on.cost_benches), *costs]), on.bench.subject
     where = f"in {subject.precision}, {subject.threads} threads on {on.bench.provenance.machine.processor}"
-    return f", cost from {used} ({where}), matched by the widths of a point, else by its share{_energy_origin(on.bench)}"
+    return (
+        f", cost from {used} ({where}), matched by the widths of a point, else by its share{_energy_origin(on.bench)}"
+    )
 
 
 def _energy_origin(bench: ModelBench) -> str:
@@ -163,9 +165,9 @@ def _claims_section(evidence: Evidence) -> Iterator[Section]:
         f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. Confirmed: all of it was measured "
         "and holds. Partly: some of it holds; the rest fails or was not measured. Contradicted: nothing that was "
         "measured holds. Criteria are compared at shares where at least one of them has up to "
-        f"{times:.2f} times the perplexity of its whole model, the cut-off of the paper's figure. Two numbers separated "
-        "by a slash are the test perplexities of the two sides. ✓ holds, ✗ fails, – was not measured. An estimate "
-        "decides nothing, nor does energy that its meter did not resolve."
+        f"{times:.2f} times the perplexity of its whole model, the cut-off of the paper's figure. Two numbers with a "
+        "slash between them are the test perplexities of the two sides. ✓ holds, ✗ fails, – was not measured. An "
+        "estimate decides nothing, nor does energy that its meter did not resolve."
     )
     yield Section("The paper's claims, one by one", (Paragraph(text), claims_table(judgements)))
 
@@ -239,7 +241,8 @@ def _benchmarks_section(benchmarks: Sequence[BenchmarkResults]) -> Iterator[Sect
 def _origins_section(evidence: Evidence) -> Iterator[Section]:
     """What the files say of models, rankings and points; one line for those that were made alike."""
     collection, lines = evidence.collection, list[OriginLine]()
-    for one in (*collection.sweeps, *collection.benches):
+    measured: tuple[SweepResults | ModelBench, ...] = (*collection.sweeps, *collection.benches)
+    for one in measured:
         lines += origins_of(one.path, one.subject.model, one.subject.origins)
     for day in collection.days:
         if day.model is not None and day.weights is not None:

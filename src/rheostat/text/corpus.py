@@ -11,7 +11,7 @@ vocabulary and, while a training text is counted, all of its different words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -72,12 +72,17 @@ class CorpusConfig:
 
 @dataclass(frozen=True)
 class Split:
-    """A split as ids, `<eos>` after every line. words: tokens but `<eos>`; unknown: how many are `<unk>`."""
+    """A split as ids, `<eos>` after every line. words: tokens but `<eos>`; unknown: how many are `<unk>`.
+
+    corpus: the name of the corpus. digest: of the bytes of the text.
+    """
 
     name: str
     ids: Ids
     words: int
     unknown: int
+    corpus: str | None = None
+    digest: str | None = None
 
     @property
     def tokens(self) -> int:
@@ -151,7 +156,8 @@ def load_corpus(
     casing = {}
     if config.tokenizer == "words":
         casing = read_casing(paths["train"], vocabulary, cache_directory, progress)
-    name = CHAT if is_chat(source) else paths["train"].resolve().parent.name
+    name = corpus_name(source, paths["train"])
+    splits = {key: replace(split, corpus=name) for key, split in splits.items()}
     return Corpus(name, bare_names(source), config.tokenizer, vocabulary, tuple(counts.values()), splits, casing)
 
 
@@ -168,9 +174,15 @@ def load_split(
     check_split_name(name)
     chat = is_chat(source)
     path = locate_splits(source, config, cache_directory)[name] if chat else find_split(source, name)
-    return encode_split(
+    split = encode_split(
         path, vocabulary, config.tokenizer, name=name, cache_directory=cache_directory, progress=progress
     )
+    return replace(split, corpus=corpus_name(source, path))
+
+
+def corpus_name(source: Source, text: Path) -> str:
+    """What a corpus is called: "chat", or the folder of one of its texts."""
+    return CHAT if is_chat(source) else text.resolve().parent.name
 
 
 def locate_splits(source: Source, config: CorpusConfig, cache_directory: Path | None = None) -> dict[str, Path]:
@@ -210,13 +222,14 @@ def encode_split(
 ) -> Split:
     """A text as ids, from the cache where it is there and whole."""
     cache = open_cache(cache_directory)
-    file = cache / f"{key(hash_text(path, cache, progress), tokenizer, vocabulary.to_bytes())}.ids"
+    digest = hash_text(path, cache, progress)
+    file = cache / f"{key(digest, tokenizer, vocabulary.to_bytes())}.ids"
     if (stored := open_ids(file)) is None:
         tokens = read_tokens(path, tokenizer, reporter(progress, f"encoding {path.name}"))
         write_ids(file, _encode(tokens, vocabulary), end_id=vocabulary.end_id, unknown_id=vocabulary.unknown_id)
         stored = open_ids(file)
     assert stored is not None, f"{file} was just written"
-    return Split(name or path.name, *stored)
+    return Split(name or path.name, *stored, digest=digest)
 
 
 def _encode(token_lists: Iterable[list[str]], vocabulary: Vocabulary) -> Iterator[Ids]:

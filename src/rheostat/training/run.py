@@ -17,19 +17,22 @@ import torch
 from lightning_fabric import Fabric
 
 from rheostat.errors import CheckpointError, RecipeError
+from rheostat.model.contents import new_contents
 from rheostat.model.cut import reorder
-from rheostat.model.file import open_model, write_model
+from rheostat.model.file import open_model
 from rheostat.model.operating_point import Ranking
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
-from rheostat.provenance import provenance
-from rheostat.recipe import fill
+from rheostat.model.writer import write_model
+from rheostat.provenance import command_line, new_origin, provenance
+from rheostat.tables import fill
 from rheostat.text.corpus import Corpus, load_corpus
 from rheostat.training.configuration import TrainingRecipe
 from rheostat.training.graded import GradedTraining, validated_shares
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory, sensible_threads, usable_precision, use_threads
 from rheostat.training.run_folder import RunFolder
-from rheostat.training.task import Task, WeightTraining
+from rheostat.training.task import Task, WeightTraining, after_run
 from rheostat.training.trainer import Progress, Reporter, Trainer
 
 CorpusProgress = Callable[[str, float], None]
@@ -50,11 +53,13 @@ class Request:
     precision: str | None = None
     from_digest: str | None = None  # of the weights of from_model
     vocabulary_digest: str | None = None  # of the words in their order
+    command: str | None = None  # that began the run
 
 
 def start(request: Request, folder: Path, reporter: Reporter, corpus_progress: CorpusProgress) -> Progress:
     """A new run in a new folder."""
     recipe, run_folder = _begin(request, folder)
+    request = replace(request, command=command_line())
     return _run(request, recipe, run_folder, reporter, corpus_progress, resume=False)
 
 
@@ -67,7 +72,9 @@ def write_untrained(request: Request, folder: Path, corpus_progress: CorpusProgr
     torch.manual_seed(recipe.train.seed)
     model, _ = _make_model(request, recipe, corpus)
     if fabric.is_global_zero:
-        _write(model, run_folder.model, request, recipe, corpus, {"epochs": 0, "steps": 0}, ())
+        run, request = {"epochs": 0, "steps": 0}, replace(request, command=command_line())
+        origin = after_run(_origin(request, recipe, corpus), run)
+        _write(model, run_folder.model, request, recipe, corpus, run, (), origin)
     return run_folder.model
 
 
@@ -171,8 +178,11 @@ def _make_task(
     model: LanguageModel, request: Request, recipe: TrainingRecipe, corpus: Corpus, order: Ranking | None
 ) -> Task:
     def write(model: LanguageModel, path: Path, run: Mapping[str, object], rankings: Sequence[Ranking]) -> None:
-        _write(model, path, request, recipe, corpus, run, rankings)
+        made = after_run(origin, run)
+        ranked = [replace(ranking, origin=made.after(behind)) for ranking in rankings]
+        _write(model, path, request, recipe, corpus, run, ranked, made)
 
+    origin, behind = _origin(request, recipe, corpus), order.origin if order else UNKNOWN_ORIGIN
     assert request.precision
     valid, precision = corpus.splits["valid"].ids, request.precision
     if not recipe.train.graded:
@@ -262,6 +272,31 @@ def _describe(corpus: Corpus, shape: ModelShape, recipe: TrainingRecipe) -> str:
     )
 
 
+def _origin(request: Request, recipe: TrainingRecipe, corpus: Corpus) -> Origin:
+    """Of the weights of a run, as far as it is known when the run begins."""
+    before = UNKNOWN_ORIGIN
+    if request.from_model:
+        with open_model(Path(request.from_model)) as file:
+            before = file.origin
+    return replace(
+        new_origin(),
+        command=request.command,  # not that of `train --resume`
+        recipe=_resolved(request, recipe),
+        seed=recipe.train.seed,
+        corpus=corpus.name,
+        corpus_digest=corpus.splits["train"].digest,
+        made_from=request.from_digest,
+    ).after(before)
+
+
+def _resolved(request: Request, recipe: TrainingRecipe) -> dict[str, Any]:
+    """The recipe as it was followed."""
+    tables = asdict(recipe)
+    if request.from_model:
+        del tables["model"]  # the shape is that of the model it started from
+    return tables
+
+
 def _write(
     model: LanguageModel,
     path: Path,
@@ -270,23 +305,18 @@ def _write(
     corpus: Corpus,
     run: Mapping[str, object],
     rankings: Sequence[Ranking],
+    origin: Origin,
 ) -> None:
-    tables = asdict(recipe)
-    if request.from_model:
-        del tables["model"]  # it had no effect
     asked = {"from": request.from_model, "vocabulary": request.vocabulary_file}
     given = {"data": list(_data(request, recipe))} | {name: value for name, value in asked.items() if value}
-    write_model(
-        path,
-        shape=model.shape,
-        vocabulary=corpus.vocabulary,
-        weights=model.state_dict(),
-        text={"tokenizer": corpus.tokenizer},
-        casing=corpus.casing,
-        rankings=rankings,
+    text, weights = {"tokenizer": corpus.tokenizer}, model.state_dict()
+    contents = replace(
+        new_contents(model.shape, corpus.vocabulary, weights, text, corpus.casing),
+        rankings=tuple(rankings),
         default_ranking=rankings[0].name if rankings else None,
-        recipe=tables,
-        # The command of a run that was gone on with is only `train --resume`.
+        recipe=_resolved(request, recipe),
+        # The command of a run that was resumed is only `train --resume`; the origin has the one that began it.
         provenance={**provenance(), "asked": given, "corpus": corpus.summary(), "run": dict(run)},
-        alone=True,
+        origin=origin,
     )
+    write_model(path, contents, alone=True)

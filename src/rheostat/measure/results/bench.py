@@ -9,7 +9,7 @@ from typing import ClassVar
 from rheostat.measure.machine import Conditions
 from rheostat.measure.meters import EnergyPerQuery
 from rheostat.measure.results.shared import LatencyFigures, Origins, Provenance
-from rheostat.typed_json import not_written
+from rheostat.tables import not_stored
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class BenchPart:
 
 @dataclass(frozen=True)
 class ModelBench(BenchPart):
-    """The same, with the file and the machine it comes from. is_beside: interleaved with the points of another model."""
+    """The same, with the file and the machine it comes from. is_beside: interleaved with another model's points."""
 
     path: Path
     provenance: Provenance
@@ -167,7 +167,7 @@ class BenchResults:
     fit: Fit
     rows: tuple[BenchRow, ...]
     beside: tuple[BenchPart, ...] = ()
-    path: Path = not_written(Path())
+    path: Path = not_stored(Path())  # noqa: RUF009
 
     def __post_init__(self) -> None:
         if not self.rows:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rheostat.measure.results.shared import Provenance, QualityFigures
-from rheostat.typed_json import not_written
+from rheostat.tables import not_stored
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class BenchmarkResults:
     provenance: Provenance
     name: str
     figures: Mapping[str, Any]
-    path: Path = not_written(Path())
+    path: Path = not_stored(Path())  # noqa: RUF009
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -94,4 +94,4 @@ class TrainingResults:
     progress: TrainingProgress
     train: tuple[TrainingLine, ...]
     valid: tuple[ValidationLine, ...]
-    path: Path = not_written(Path())
+    path: Path = not_stored(Path())  # noqa: RUF009

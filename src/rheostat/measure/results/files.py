@@ -19,7 +19,7 @@ from rheostat.measure.results.benchmark import BenchmarkResults, TrainingResults
 from rheostat.measure.results.govern import GovernResults
 from rheostat.measure.results.ngram import NGramResults
 from rheostat.measure.results.sweep import SweepResults
-from rheostat.typed_json import JsonValueError, from_json, to_json
+from rheostat.tables import from_json, to_json
 
 Results: TypeAlias = SweepResults | BenchResults | NGramResults | GovernResults | BenchmarkResults | TrainingResults
 
@@ -75,7 +75,7 @@ def read_results(path: Path) -> Results:
     """One file, as the dataclass of its kind."""
     contents = _contents(path)
     kind, version = contents.pop("kind", None), contents.pop("version", None)
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         found = "has no kind" if kind is None else f"is of the unknown kind {kind!r}"
         raise RheostatError(f"{path} {found}; expected {_WRITTEN_BY}, of one of the kinds {', '.join(KINDS)}")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
@@ -85,10 +85,9 @@ def read_results(path: Path) -> Results:
             f"{path} is of version {version}; this program reads versions up to {VERSION}: update rheostat"
         )
     try:
-        found_results = from_json(KINDS[kind], contents, kind)
-    except JsonValueError as error:
+        return replace(from_json(KINDS[kind], contents, kind), path=path)
+    except RheostatError as error:
         raise RheostatError(f"{path}: {error}; expected {_WRITTEN_BY}: measure again") from None
-    return replace(found_results, path=path)
 
 
 def read_all(paths: Sequence[Path]) -> Collection:

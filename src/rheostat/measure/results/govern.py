@@ -11,7 +11,7 @@ from rheostat.governor.policy import Policy
 from rheostat.governor.replay import Comparison, FullCost, Moment, Replay, Totals
 from rheostat.governor.trace import Row, Trace
 from rheostat.measure.results.shared import OriginJson, Provenance
-from rheostat.typed_json import not_written
+from rheostat.tables import not_stored
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class GovernResults:
     policy: Policy
     trace: RecordedDay
     behaviours: tuple[BehaviourResults, ...]
-    path: Path = not_written(Path())
+    path: Path = not_stored(Path())  # noqa: RUF009
 
     @classmethod
     def of(cls, comparison: Comparison, model: str | None, weights: OriginJson | None) -> GovernResults:

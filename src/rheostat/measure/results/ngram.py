@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from rheostat.measure.results.shared import KeystrokeFigures, LatencyFigures, Provenance, QualityFigures
-from rheostat.typed_json import not_written
+from rheostat.tables import not_stored
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class NGramResults:
     latency: LatencyFigures
     keystrokes: KeystrokeFigures
     kenlm_perplexity: float | None = None
-    path: Path = not_written(Path())
+    path: Path = not_stored(Path())  # noqa: RUF009
 
     def __post_init__(self) -> None:
         if missing := {"valid", "test"} - {row.split for row in self.rows}:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 from rheostat.measure.typing_simulator import KeystrokeCount
 from rheostat.metrics import Quality
 from rheostat.model.file import ModelFile
+from rheostat.model.origin import Origin
 from rheostat.provenance import provenance
-from rheostat.typed_json import from_json
+from rheostat.tables import from_json
 
-NOT_RECORDED = "not recorded"
+NOT_RECORDED: Final = "not recorded"
 # How weights, a ranking or a point was made, as the model file says it.
 OriginJson: TypeAlias = Mapping[str, Any] | Literal["not recorded"]
 
@@ -52,10 +53,10 @@ class Origins:
     def of(cls, file: ModelFile, rankings: Iterable[str] = (), points: Iterable[str] = ()) -> Self:
         """Copied from a model file; what it does not record is "not recorded"."""
         description = file.description
-        by_ranking = {entry.name: origin_json(entry) for entry in description.rankings}
-        by_point = {entry.name: origin_json(entry) for entry in description.points}
+        by_ranking = {entry.name: origin_json(entry.origin) for entry in description.rankings}
+        by_point = {entry.name: origin_json(entry.origin) for entry in description.points}
         return cls(
-            origin_json(description),
+            origin_json(description.origin),
             {name: by_ranking[name] for name in dict.fromkeys(rankings)},
             {name: by_point[name] for name in dict.fromkeys(points)},
         )
@@ -66,10 +67,8 @@ class Origins:
         return Origins(self.weights, rankings, points)
 
 
-def origin_json(entry: object) -> OriginJson:
-    """The origin of a description or of one of its entries."""
-    origin = getattr(entry, "origin", None)
-    return NOT_RECORDED if origin is None else origin
+def origin_json(origin: Origin) -> OriginJson:
+    return origin.as_json() if origin.is_recorded else NOT_RECORDED
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from rheostat.measure.results.shared import KeystrokeFigures, Origins, Provenance, QualityFigures
 from rheostat.model.operating_point import FULL
-from rheostat.typed_json import not_written
+from rheostat.tables import not_stored
 
 Allocation = Literal["uniform", "stored", "bare"]
 Figure = Literal["perplexity", "recall_at_3"]
@@ -150,7 +150,7 @@ class SweepResults:
     provenance: Provenance
     subject: SweepSubject
     rows: tuple[SweepRow, ...]
-    path: Path = not_written(Path())
+    path: Path = not_stored(Path())  # noqa: RUF009
 
     @cached_property
     def points(self) -> tuple[SweptPoint, ...]:

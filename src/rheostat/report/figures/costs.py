@@ -138,7 +138,9 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
         all_axes = np.atleast_1d(figure.subplots(len(chosen), 1))
         for panel, axes in zip(chosen, all_axes, strict=True):
             timed = [one for one in on.ngrams if panel.is_latency and _same_machine(one, on.bench)]
-            _draw_panel(axes, panel, families(on), [(one.latency.latency_ms, one.test_perplexity) for one in timed], largest)
+            _draw_panel(
+                axes, panel, families(on), [(one.latency.latency_ms, one.test_perplexity) for one in timed], largest
+            )
             axes.set_ylabel(f"test perplexity\n({precision_of(on)}, log scale)")
             for ngram in on.ngrams:
                 _draw_ngram(axes, ngram, ngram in timed)
@@ -201,7 +203,9 @@ def _draw_ngram(axes: Any, one: NGramResults, with_latency: bool) -> None:
     label = f"{one.subject.model} (no network)"
     axes.axhline(one.test_perplexity, color=NGRAM, linestyle="--", linewidth=2, label=label, zorder=1)
     if with_latency:
-        axes.plot([one.latency.latency_ms], [one.test_perplexity], color=NGRAM, marker="d", markersize=11, linestyle="none")
+        axes.plot(
+            [one.latency.latency_ms], [one.test_perplexity], color=NGRAM, marker="d", markersize=11, linestyle="none"
+        )
 
 
 def _bound(axes: Any, largest: float | None) -> None:

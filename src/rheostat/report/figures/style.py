@@ -79,7 +79,7 @@ Place = tuple[float, float]  # cost, perplexity
 
 
 def side_by_side(series: Sequence[Sequence[Place]], shown: Iterable[Place]) -> list[list[Place]]:
-    """The same places, with those of different series that would hide each other moved apart. shown: the whole picture."""
+    """The same places, moved apart if they are of different series and would hide each other. shown: all places."""
     width, height = _extent(shown)
     crowds: list[list[tuple[int, Place]]] = []
     for one, place in sorted(((one, place) for one, places in enumerate(series) for place in places), key=_perplexity):
@@ -144,9 +144,7 @@ def draw_trade_off(results: SweepResults, path: Path) -> None:
         axes.invert_xaxis()
         axes.set_xlabel("share of the whole model's FLOPs (%)")
         axes.set_ylabel(f"test perplexity ({results.precision}, log scale)")
-        axes.set_title(
-            f"{Path(results.subject.model).stem} on {results.subject.corpus}: what a smaller share costs"
-        )
+        axes.set_title(f"{Path(results.subject.model).stem} on {results.subject.corpus}: what a smaller share costs")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=FONT_SIZE - 2)
 
