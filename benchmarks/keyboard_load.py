@@ -218,7 +218,6 @@ def main() -> None:
 
         measured = asyncio.run(run(port, typists, arguments.repeats, arguments.seconds, arguments.warm_up, memory))
     figures = {
-        "kind": "benchmark-keyboard",
         "model": arguments.model.name,
         "typists": arguments.typists,
         "targets": TARGETS,
@@ -232,7 +231,7 @@ def main() -> None:
     }
     for name, target in TARGETS.items():
         print(f"{name}: {figures[name]:.3g} ({target})")
-    hand_over(figures, arguments)
+    hand_over("keyboard", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -222,7 +222,6 @@ def main() -> None:
         if len(ids) <= WARM_UP * TIMED:
             parser.error(f"{len(ids)} queries; expected more than {WARM_UP * TIMED}, of which one in {TIMED} is timed")
         figures: dict[str, Any] = {
-            "kind": "benchmark-output-layer",
             "model": arguments.model.name,
             "corpus": arguments.data.resolve().name,
             "split": arguments.split,
@@ -240,7 +239,7 @@ def main() -> None:
         differing = found["differing_answers"] + found["differing_timed_answers"]
         print(f"{precision}: the whole output layer takes {ratio:.2f} times as long ({TARGETS[precision]}); ", end="")
         print(f"{differing} of {found['queries']:,} answers differ (none)")
-    hand_over(figures, arguments)
+    hand_over("output-layer", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -276,7 +276,6 @@ def main() -> None:
     threads, repeats = arguments.threads, arguments.repeats
     with with_ranking(arguments.model) as path, open_model(path) as file:
         figures: dict[str, Any] = {
-            "kind": "benchmark-runtime",
             "model": arguments.model.name,
             "threads": threads,
             "targets": TARGETS,
@@ -289,7 +288,7 @@ def main() -> None:
             figures["endurance"] = measure_endurance(path, arguments.steps, arguments.steps_knob)
     for name, target in TARGETS.items():
         print(f"{name}: {figures[name]:.3f} ({target})")
-    hand_over(figures, arguments)
+    hand_over("runtime", figures, arguments)
 
 
 if __name__ == "__main__":

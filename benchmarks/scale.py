@@ -28,6 +28,7 @@ import psutil
 import torch
 
 from measuring import hand_over, make_parser
+from rheostat.measure.results import BenchmarkResults, read_results
 from rheostat.model.flops import flops_by_part
 from rheostat.model.shape import ModelShape
 from rheostat.recipe import read_recipe
@@ -336,10 +337,13 @@ def main() -> None:
     recipe = fill(TrainingRecipe, read_recipe("wikitext103", []))
     shape = recipe.model.shape(VOCABULARY_SIZE)
     if arguments.results:
-        figures = json.loads(arguments.results.read_text())
+        results = read_results(arguments.results)
+        if not isinstance(results, BenchmarkResults):
+            parser.error(f"{arguments.results} is of the kind {results.kind}; expected a benchmark")
+        figures = dict(results.figures)
     elif arguments.data and arguments.vocabulary:
         figures = measure_all(arguments, recipe, shape)
-        hand_over(figures, arguments)
+        hand_over("scale", figures, arguments)
     else:
         parser.error("--data and --vocabulary are needed to measure")
     if arguments.page:

@@ -5,7 +5,7 @@ Nothing is guessed: what a file does not record is "not recorded".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,23 +16,28 @@ from rheostat.report.document import Table, rows
 
 @dataclass(frozen=True)
 class OriginLine:
-    """names: of what was made in the same way, such as all rankings of a file whose origin is not recorded."""
+    """what: everything in a results file that was made in the same way, such as all rankings that do not say how."""
 
     path: Path
     model: str
-    names: tuple[str, ...]
+    what: str
     made: str
 
 
 def origins_of(path: Path, model: str, origins: Origins) -> list[OriginLine]:
     """A line for each way in which something in a results file was made."""
-    named: dict[str, OriginJson] = {"weights": origins.weights}
-    named |= {f"ranking {name}": origin for name, origin in origins.rankings.items()}
-    named |= {f"point {name}": origin for name, origin in origins.points.items()}
-    by_making: dict[str, list[str]] = {}
-    for name, origin in named.items():
-        by_making.setdefault(origin_text(origin), []).append(name)
-    return [OriginLine(path, model, tuple(names), made) for made, names in by_making.items()]
+    by_making: dict[str, dict[str, list[str]]] = {}
+    kinds: dict[str, Mapping[str, OriginJson]]
+    kinds = {"weights": {"": origins.weights}, "ranking": origins.rankings, "point": origins.points}
+    for kind, named in kinds.items():
+        for name, origin in named.items():
+            by_making.setdefault(origin_text(origin), {}).setdefault(kind, []).append(name)
+    return [OriginLine(path, model, _what(found), made) for made, found in by_making.items()]
+
+
+def _what(names: Mapping[str, Sequence[str]]) -> str:
+    parts = [f"{kind}{'s' if len(found) > 1 else ''} {', '.join(found)}".strip() for kind, found in names.items()]
+    return "; ".join(parts)
 
 
 def origin_text(stored: OriginJson) -> str:
@@ -46,5 +51,5 @@ def origin_text(stored: OriginJson) -> str:
 
 
 def origins_table(lines: Sequence[OriginLine]) -> Table:
-    cells = [[f"`{one.path.name}`", f"`{one.model}`", ", ".join(one.names), one.made] for one in lines]
+    cells = [[f"`{one.path.name}`", f"`{one.model}`", one.what, one.made] for one in lines]
     return Table(("file", "model", "what", "how it was made"), "llll", rows(cells))

@@ -41,7 +41,7 @@ def best_point(on: CorpusEvidence) -> Measurement | None:
     largest = whole.test_perplexity * (1 + WITHIN)
     points = [one for one in on.measurements if one.criterion not in ("", DENSE) and one.flops_fraction < 1]
     good = (one for one in points if one.test_perplexity <= largest)
-    return min(good, key=lambda one: (round(one.flops_fraction, 3), one.test_perplexity), default=None)
+    return min(good, key=lambda one: (round(one.flops_fraction, 2), one.test_perplexity), default=None)
 
 
 def _joined(parts: Iterator[str], nothing: str = NOT_MEASURED) -> str:
