@@ -91,7 +91,7 @@ def training_flops_per_token(shape: ModelShape, counts: Sequence[int]) -> float:
 
 
 def project(shape: ModelShape, per_token: float, machine: Machine, texts: int, length: int) -> Projection:
-    """Nothing overlaps: DDP sends while it goes back, so that the truth lies between this and the larger of the two."""
+    """Without overlap. DDP sends during the backward pass, so the truth is between this and the larger of the two."""
     flops = per_token * texts * length
     compute = flops / (machine.peak * machine.utilization)
     update = UPDATE_BYTES * shape.parameters / machine.memory
@@ -119,7 +119,7 @@ class Measured:
 
 
 def measure(processes: int, arguments: argparse.Namespace, changes: Sequence[str], lines: int) -> Measured:
-    """A run that is stopped when it has logged so many times ten steps; of several, the first does not count."""
+    """A run that is stopped after some log lines of ten steps each; if there are several, the first is a warm-up."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *(launch if processes > 1 else []), "-m", "rheostat", "train", "wikitext103"]

@@ -176,8 +176,8 @@ def _machine_line(found: BenchResults) -> str:
     facts = [machine.processor, f"{machine.cores} CPUs"]
     if after.governors:
         facts.append(f"governor {', '.join(after.governors)}")
-    if after.hottest_c is not None:
-        facts.append(f"{after.hottest_c:.0f} °C")
+    if found.machine.hottest_c is not None:
+        facts.append(f"{found.machine.hottest_c:.0f} °C")
     if found.machine.throttled is not None:
         facts.append("the clock was held down" if found.machine.throttled else "not throttled")
     if after.load_average is not None:

@@ -1,9 +1,9 @@
-"""What others have published, to set our results beside: the paper's figures and claims, and other sources.
+"""What others have published, to compare our results with: the paper's figures and claims, and other sources.
 
 The figures are in `published.json`, transcribed once and compared with the paper by a test; this module gives
 them types. It knows nothing of our own results and does no arithmetic: the report says whether a claim holds.
 
-It also says which table and which row stand beside a model and a share of ours.
+It also says which table and which row a model and a share of ours are compared with.
 
 Units as everywhere: fractions 0–1, ms and mJ a query (the paper's second table is in s and J).
 A figure that a source does not give is None.
@@ -25,8 +25,8 @@ Corpus = Literal["ptb", "wikitext103", "wikitext2"]
 Model = Literal["ptb-qrnn", "wt103-qrnn"]
 Verdict = Literal["confirm", "contradict", "silent"]
 
-SAME_SHARE = 0.02  # shares of FLOPs this near are the same: the paper sets 69 % beside 70 %
-SAME_SIZE = 0.01  # models are of one size within this share of their FLOPs: clusters of the output layer cost a little
+SAME_SHARE = 0.02  # shares of FLOPs this close count as the same: the paper compares 69 % with 70 %
+SAME_SIZE = 0.01  # models within this share of their FLOPs count as one size: output clusters cost a little
 
 # ---------------------------------------------------------------------------------------- tables and figures
 
@@ -266,7 +266,7 @@ class Better:
     """At the same share of FLOPs the criterion has a lower test perplexity than each of the others.
 
     Must hold on every corpus and for every value of `with_update`; up to 1 + tolerance times theirs will do.
-    Shares within 0.02 are the same: the paper sets 69 % beside 70 %.
+    Shares within 0.02 are the same: the paper compares 69 % with 70 %.
     """
 
     kind: Literal["better"]
@@ -483,7 +483,7 @@ class Published:
         return next((table for table in self.tables if is_corpus(corpus, table.corpus)), None)
 
     def table_beside(self, corpus: str, model: str, flops: int) -> PublishedTable | None:
-        """The table whose figures may stand beside a model of ours: of its corpus, and of its shape."""
+        """The table whose figures a model of ours may be compared with: of its corpus, and of its shape."""
         table = self.table_of(corpus)
         if table is None or table.is_baseline(model) or not same_size(flops, self.flops(table.model)):
             return None

@@ -112,6 +112,11 @@ class MachineStates:
     throttled: bool | None
 
     @property
+    def hottest_c(self) -> float | None:
+        """The hottest sensor after the measurements."""
+        return max(self.after.temperatures_c.values(), default=None)
+
+    @property
     def load_averages(self) -> tuple[float, float] | None:
         before, after = self.before.load_average, self.after.load_average
         return None if before is None or after is None else (before, after)
