@@ -149,4 +149,5 @@ def _search(
             budget,
             progress,
             replace(origin, recipe=recipe, steps=0),
+            tokens=len(ids) - 1,
         )

@@ -95,11 +95,11 @@ def rank(subject: Subject, criterion_name: str, name: str | None = None) -> Rank
 
 
 def _origin(subject: Subject, criterion_name: str, seed: int | None) -> Origin:
-    """Of a ranking that was just made; it says nothing of a corpus that was not read."""
+    """Of a ranking that was just made; it names no corpus if none was read."""
     recipe = {"criterion": criterion_name, "share": subject.share}
     read = sum(subject.tokens_read)
     origin = replace(subject.origin, recipe=recipe, steps=0, tokens_read=read, seed=seed)
-    return origin if read else replace(origin, corpus=None, corpus_digest=None)
+    return origin if read else replace(origin, corpus="", corpus_digest="")
 
 
 @criterion("random")

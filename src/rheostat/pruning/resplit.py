@@ -75,6 +75,7 @@ class NewClusters:
     divergence: float  # KL from the old distribution over head words and clusters, in nats
     perplexity_ratio: float  # new over old
     multiplications: tuple[float, float]  # of the output layer of a query, in the mean: before and after
+    tokens_read: int | None = None
 
 
 def find_clusters(
@@ -97,11 +98,13 @@ def find_clusters(
     evaluator = PointEvaluator(file)
     samples: list[Sample] = []
     judged: list[Sample] = []
+    read_tokens = 0  # of the training text
     for number, point in enumerate(points):
         model, read = evaluator.model(point), partial(take_sample, point=point, shape=shape, places=places)
         if not judged:
             judged = [read(model, texts) for texts in stretches(valid, tokens // JUDGED)]
         stretched = stretches(train, tokens // len(points))
+        read_tokens += sum(texts[:-1].numel() for texts in stretched)
         for done, texts in enumerate(stretched):
             samples.append(read(model, texts))
             progress((number + (done + 1) / len(stretched)) / len(points))
@@ -110,7 +113,8 @@ def find_clusters(
     splits = cheapest_splits(places, opened, shape.output_size, tails, shape.softmax_splits, least_head=BEST)
     if splits == shape.softmax_splits:
         raise OperatingPointError(f"{file.path}: no other clusters make a query cheaper: use it as it is")
-    return _judge(shape, _joined(judged), splits, places, fit_clusters(file, sample, splits, places))
+    found = _judge(shape, _joined(judged), splits, places, fit_clusters(file, sample, splits, places))
+    return replace(found, tokens_read=read_tokens)
 
 
 def check_tails(shape: ModelShape, tails: int | None) -> None:
@@ -139,7 +143,7 @@ def store(file: ModelFile, found: NewClusters, path: Path, origin: Origin = UNKN
     contents = replace(
         replace_weights(file.contents(), shape, weights),
         provenance={**provenance, "softmax_splits_before": [*earlier, list(file.shape.softmax_splits)]},
-        origin=origin.after(file.origin),
+        origin=replace(origin, tokens_read=found.tokens_read).after(file.origin),
     )
     write_model(path, contents)
 

@@ -285,7 +285,7 @@ def _origin(request: Request, recipe: TrainingRecipe, corpus: Corpus) -> Origin:
         seed=recipe.train.seed,
         corpus=corpus.name,
         corpus_digest=corpus.splits["train"].digest,
-        made_from=request.from_digest,
+        made_from=request.from_digest if request.from_model else "",
     ).after(before)
 
 
