@@ -240,5 +240,5 @@ def test_a_point_and_a_ranking_print_as_one_line() -> None:
     ranking, point = make_ranking(PTB_QRNN), make_point(shape)
     cut_by_it = select(ranking, PTB_QRNN, 0.8)
     assert repr(cut_by_it) == "OperatingPoint('random-0.8', 79.9 % of the FLOPs, widths 1355 1355 1355 349)"
-    assert repr(point) == "OperatingPoint('l0-0.5', 37.5 % of the FLOPs, widths 3 3 2, gates, rank-2 update)"
+    assert repr(point) == "OperatingPoint('l0-0.5', 37.4 % of the FLOPs, widths 3 3 2, gates, rank-2 update)"
     assert repr(ranking) == "Ranking('random', 'random', filters 1550 1550 1550 400)"
