@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from models import GOLDEN, TINY, make_point
-from rheostat.errors import OperatingPointError
+from rheostat.errors import ModelFileError
 from rheostat.model.digest import digest_of
 from rheostat.model.file import open_model
-from rheostat.model.names import check_name, is_name, part_of, point_tensors, scale_name, scores_name
+from rheostat.model.names import check_name, part_of, point_tensors, scale_name, scores_name
 
 LEGAL = ("a", "l0-0.8", "random-0.6+lr", "mean-activation-searched-0.4", "A_b.c@%=,:~-", "x" * 80)
 PATHS = ("/some/dir", "../x", "a/b", "a\\b", ".", "..", ".hidden")
@@ -18,15 +18,13 @@ NO_NAMES = (*PATHS, "", "-o", "a b", "a\n", "ä", "x" * 81, "a\0", 3, None)
 
 @pytest.mark.parametrize("name", LEGAL)
 def test_legal_names_pass(name: str) -> None:
-    check_name(name)
-    assert is_name(name)
+    assert check_name(name) == name
 
 
 @pytest.mark.parametrize("name", NO_NAMES)
 def test_names_that_could_leave_their_folder_or_tensor_are_refused(name: object) -> None:
-    assert not is_name(name)
-    with pytest.raises(OperatingPointError, match="expected up to 80 letters, digits and signs") as caught:
-        check_name(name)
+    with pytest.raises(ModelFileError, match="in --name; expected up to 80 letters, digits and signs") as caught:
+        check_name(name, "--name")
     assert "\n" not in str(caught.value)
 
 
