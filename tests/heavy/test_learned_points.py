@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 
 from conftest import make_older, rheostat, stop_at  # noqa: E402
 
-from rheostat.errors import CheckpointError, OperatingPointError  # noqa: E402
+from rheostat.errors import CheckpointError, ModelFileError, OperatingPointError  # noqa: E402
 from rheostat.model.file import ModelFile, open_model, write_model  # noqa: E402
 from rheostat.model.knob import choose  # noqa: E402
 from rheostat.model.operating_point import OperatingPoint  # noqa: E402
@@ -31,6 +31,7 @@ from rheostat.pruning.run import Texts, learn_gates, recover  # noqa: E402
 from rheostat.training.language_model import Adjustment, LanguageModel  # noqa: E402
 from rheostat.training.qrnn import LowRank  # noqa: E402
 from rheostat.training.regularization import RegularizationConfig  # noqa: E402
+from rheostat.training.run_folder import RunFolder  # noqa: E402
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
@@ -255,6 +256,32 @@ def test_a_taught_update_wins_quality_back_and_goes_on_after_a_stop(
     once, twice = (open_model(tmp_path / f"{name}.safetensors").point("filter-norm-0.5") for name in ("once", "twice"))
     for layer in range(len(once.widths)):
         np.testing.assert_array_equal(once.update(layer).u, twice.update(layer).u)
+
+
+@pytest.mark.parametrize("name", ["{folder}", "../precious", "", "a/b", ".."])
+def test_a_name_that_is_a_path_is_refused_and_deletes_nothing(model_path: Path, tmp_path: Path, name: str) -> None:
+    """The name of a point is part of the name of its run's folder."""
+    precious, work = tmp_path / "precious", tmp_path / "work"
+    precious.mkdir()
+    work.mkdir()
+    (precious / "file").write_text("kept")
+    options = ["--data", tmp_path / "no-corpus", "-o", work / "out.safetensors", "--name", name.format(folder=precious)]
+    for command in (["recover", "--knob", "0.5"], ["prune", "--criterion", "filter-norm"]):
+        with pytest.raises(ModelFileError, match=r"the name .* in --name; expected up to 80 letters"):
+            rheostat(*command, model_path, *options)
+    assert (precious / "file").read_text() == "kept" and not list(work.iterdir())
+
+
+def test_a_run_deletes_only_what_a_run_writes(model_path: Path, tmp_path: Path) -> None:
+    """A folder that happens to have the name of the run's folder: its files stay, before and after the run."""
+    folder, texts = tmp_path / "run", Texts(IDS, IDS)
+    (folder / "tensorboard").mkdir(parents=True)
+    for mine in ("notes.txt", "tensorboard/notes.txt"):
+        (folder / mine).write_text("kept")
+    with open_model(model_path) as file:
+        learn_gates(file, TABLES, texts, folder, Silence())
+    RunFolder(folder).remove()
+    assert sorted(path.name for path in folder.rglob("*")) == ["notes.txt", "notes.txt", "tensorboard"]
 
 
 def test_a_killed_recovery_goes_on_and_ends_the_same(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:

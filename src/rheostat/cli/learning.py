@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from rheostat.cli.console import INTERRUPTED, print_json
 from rheostat.cli.train import RunBar
-from rheostat.model.file import ModelFile, repack
+from rheostat.model.description import check_name
+from rheostat.model.file import ModelFile, check_target, repack
 from rheostat.model.operating_point import OperatingPoint, Ranking
 
 if TYPE_CHECKING:
@@ -26,7 +26,11 @@ def learn_and_store(file: ModelFile, data: str, out: Path, jobs: Mapping[str, Le
     Stopped in between, the same command goes on where it was: finished runs are found finished. Runs of other commands
     that write to `out` may lie beside them, and are left alone.
     """
+    for name in jobs:
+        check_name(name, "the points to store")
+    check_target(out)
     from rheostat.pruning.run import read_texts
+    from rheostat.training.run_folder import RunFolder
     from rheostat.training.trainer import InterruptedRunError
 
     runs = out.with_name(out.name + ".run")
@@ -40,7 +44,7 @@ def learn_and_store(file: ModelFile, data: str, out: Path, jobs: Mapping[str, Le
     points = [result.point for result in learnt]
     repack(file, out, add_rankings=[result.ranking for result in learnt if result.ranking], add_points=points)
     for name in jobs:
-        shutil.rmtree(runs / name, ignore_errors=True)
+        RunFolder(runs / name).remove()
     with contextlib.suppress(OSError):  # not empty: another command's
         runs.rmdir()
     return points

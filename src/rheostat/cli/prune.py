@@ -13,6 +13,7 @@ import typer
 from rheostat.cli.console import shares
 from rheostat.cli.learning import Learn, learn_and_store, report_points
 from rheostat.errors import OperatingPointError
+from rheostat.model.description import check_name
 from rheostat.model.file import ModelFile, check_target, open_model, repack
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.recipe import read_recipe, recipe_names
@@ -62,6 +63,8 @@ def prune(
 
     Example: rheostat prune model.safetensors --criterion mean-activation --data DIR -o model.safetensors
     """
+    if name is not None:
+        check_name(name, "--name")
     if search and not (knob and data):
         raise OperatingPointError("--search needs at least one --knob to search for, and --data to measure on")
     if criterion == L0:

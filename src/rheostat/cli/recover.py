@@ -12,6 +12,7 @@ import typer
 from rheostat.cli.learning import Learn, learn_and_store, report_points
 from rheostat.errors import OperatingPointError
 from rheostat.model import knob as knob_positions
+from rheostat.model.description import check_name
 from rheostat.model.file import open_model
 from rheostat.recipe import read_recipe, recipe_names
 
@@ -44,6 +45,8 @@ def recover(
 
     Example: rheostat recover model.safetensors --knob 0.8 --data DIR -o model.safetensors
     """
+    if name is not None:
+        check_name(name, "--name")
     from rheostat.pruning import run
 
     if not (knob or point):

@@ -6,7 +6,6 @@ that file is complete. Puts file, corpus, task and trainer together.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import blake2b
@@ -129,7 +128,7 @@ def _open(folder: Path, asked: Mapping[str, Any], file: ModelFile, texts: Texts,
             "remove it to start anew"
         )
     if not saved:
-        shutil.rmtree(folder, ignore_errors=True)
+        run_folder.remove()
     run_folder.create(resume=bool(saved))
     keep_freed_memory()
     step_flops = 2 * file.shape.flops * config.batch_size * config.sequence_length
