@@ -102,12 +102,12 @@ def textbook(step: Callable[[], None], network: LanguageModel) -> Callable[[], N
 
     def run() -> None:
         for layer in network.layers:
-            layer.path = "textbook"
+            layer.scan = "textbook"
         try:
             step()
         finally:
             for layer in network.layers:
-                layer.path = "auto"
+                layer.scan = "auto"
 
     return run
 

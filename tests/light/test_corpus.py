@@ -18,21 +18,16 @@ from hypothesis import strategies as st
 
 from corpora import data_folder
 from rheostat.errors import CorpusError, MissingExtraError
-from rheostat.text import chat, token_cache
+from rheostat.text import chat, counts, reading, token_cache
 from rheostat.text import corpus as corpus_module
-from rheostat.text.corpus import (
-    CorpusConfig,
-    default_cache_directory,
-    encode_split,
-    load_corpus,
-    load_split,
-    split_conversations,
-)
+from rheostat.text.chat import split_conversations
+from rheostat.text.corpus import CorpusConfig, encode_split, load_corpus, load_split
 from rheostat.text.counts import build_vocabulary, count_words, read_vocabulary_with_counts
 from rheostat.text.reading import read_lines
 from rheostat.text.sources import find_split, find_splits
+from rheostat.text.token_cache import default_cache_directory
 from rheostat.text.tokenizers import split_corpus_line
-from rheostat.text.vocabulary import END, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 
 needs_chat = pytest.mark.skipif(
     importlib.util.find_spec("chitchat_dataset") is None,
@@ -199,7 +194,7 @@ def test_blocks_make_no_difference(
         expected.pop()
     if tokenizer == "words":
         expected = [line for line in expected if line]
-    monkeypatch.setattr(corpus_module, "_BLOCK_BYTES", block)
+    monkeypatch.setattr(reading, "_BLOCK_BYTES", block)
     try:
         found = [line[:-1] for line in read_lines(path, tokenizer)]
     except CorpusError as error:
@@ -241,22 +236,22 @@ def test_a_missing_file_is_a_corpus_error(tmp_path: Path) -> None:
 
 
 def test_words_are_sorted_by_count_then_alphabet() -> None:
-    counts = {"b": 5, "a": 5, "c": 9, END: 7, UNKNOWN: 5, "z": 1}
-    assert build_vocabulary(counts).words == ("c", END, UNKNOWN, "a", "b", "z")
+    counts = {"b": 5, "a": 5, "c": 9, END_OF_LINE: 7, UNKNOWN: 5, "z": 1}
+    assert build_vocabulary(counts).words == ("c", END_OF_LINE, UNKNOWN, "a", "b", "z")
 
 
 def test_what_is_cut_off_counts_as_unknown() -> None:
-    counts = {"a": 9, "b": 5, "c": 4, "d": 4, END: 6, NUMBER: 1}
-    assert build_vocabulary(counts).words == ("a", END, "b", "c", "d", NUMBER, UNKNOWN)
-    assert build_vocabulary(counts, vocabulary_size=5).words == ("a", UNKNOWN, END, "b", NUMBER)
-    assert build_vocabulary(counts, minimum_count=5).words == ("a", UNKNOWN, END, "b", NUMBER)
+    counts = {"a": 9, "b": 5, "c": 4, "d": 4, END_OF_LINE: 6, NUMBER: 1}
+    assert build_vocabulary(counts).words == ("a", END_OF_LINE, "b", "c", "d", NUMBER, UNKNOWN)
+    assert build_vocabulary(counts, vocabulary_size=5).words == ("a", UNKNOWN, END_OF_LINE, "b", NUMBER)
+    assert build_vocabulary(counts, minimum_count=5).words == ("a", UNKNOWN, END_OF_LINE, "b", NUMBER)
 
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text("abcdef", min_size=1), st.integers(1, 50)), st.integers(4, 40), st.integers(1, 20))
 def test_the_cap_holds_and_nothing_more_frequent_is_cut(counts: dict[str, int], size: int, least: int) -> None:
-    kept = build_vocabulary({**counts, END: 3}, size, least).words
-    assert len(kept) <= size and {END, UNKNOWN} <= set(kept)
+    kept = build_vocabulary({**counts, END_OF_LINE: 3}, size, least).words
+    assert len(kept) <= size and {END_OF_LINE, UNKNOWN} <= set(kept)
     rarest = min((counts[word] for word in kept if word in counts), default=0)
     for word in set(counts) - set(kept):
         assert counts[word] < least or (len(kept) == size and counts[word] <= rarest)
@@ -271,7 +266,7 @@ def test_the_cap_holds_and_nothing_more_frequent_is_cut(counts: dict[str, int], 
         ({"conversations": 19}, "conversations is 19"),
         ({"tokenizer": "bpe"}, "'bpe' is not known"),
         ({"special_counts": {"<pad>": 1}}, "<pad> = 1"),
-        ({"special_counts": {END: -1}}, "<eos> = -1"),
+        ({"special_counts": {END_OF_LINE: -1}}, "<eos> = -1"),
     ],
 )
 def test_impossible_configurations_are_refused(keys: dict[str, object], complaint: str) -> None:
@@ -281,17 +276,17 @@ def test_impossible_configurations_are_refused(keys: dict[str, object], complain
 
 def test_special_counts_come_from_the_file_then_the_recipe_then_the_text(tmp_path: Path) -> None:
     path = write(tmp_path / "counts.txt", "the 60\na\u00a0b 40\n")
-    training = {"the": 6, "a\u00a0b": 4, "rare": 2, UNKNOWN: 1, END: 5}
+    training = {"the": 6, "a\u00a0b": 4, "rare": 2, UNKNOWN: 1, END_OF_LINE: 5}
     assert read_vocabulary_with_counts(path, {}, lambda: training) == {
         "the": 60,
         "a\u00a0b": 40,
-        END: 50,
+        END_OF_LINE: 50,
         UNKNOWN: 30,
     }
-    assert read_vocabulary_with_counts(path, {END: 7}, lambda: training)[END] == 7
-    assert read_vocabulary_with_counts(path, {END: 7, UNKNOWN: 8})[UNKNOWN] == 8  # the text is not even read
-    write(path, f"the 60\n{END} 3\n{UNKNOWN} 2\n")
-    assert read_vocabulary_with_counts(path, {END: 7, UNKNOWN: 8}) == {"the": 60, END: 3, UNKNOWN: 2}
+    assert read_vocabulary_with_counts(path, {END_OF_LINE: 7}, lambda: training)[END_OF_LINE] == 7
+    assert read_vocabulary_with_counts(path, {END_OF_LINE: 7, UNKNOWN: 8})[UNKNOWN] == 8  # the text is not even read
+    write(path, f"the 60\n{END_OF_LINE} 3\n{UNKNOWN} 2\n")
+    assert read_vocabulary_with_counts(path, {END_OF_LINE: 7, UNKNOWN: 8}) == {"the": 60, END_OF_LINE: 3, UNKNOWN: 2}
 
 
 @pytest.mark.parametrize(
@@ -312,13 +307,13 @@ def test_bad_lines_of_a_vocabulary_file_are_errors_with_file_and_line(
 ) -> None:
     path = write(tmp_path / "counts.txt", text)
     with pytest.raises(CorpusError, match=rf"counts.txt, {complaint}"):
-        read_vocabulary_with_counts(path, {END: 1, UNKNOWN: 1})
+        read_vocabulary_with_counts(path, {END_OF_LINE: 1, UNKNOWN: 1})
 
 
 def test_a_vocabulary_file_of_another_corpus_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "counts.txt", "the 5\n")
     with pytest.raises(CorpusError, match="has no word of the training text"):
-        read_vocabulary_with_counts(path, {}, lambda: {"le": 5, END: 1})
+        read_vocabulary_with_counts(path, {}, lambda: {"le": 5, END_OF_LINE: 1})
     with pytest.raises(CorpusError, match="has no count of <eos> and <unk>"):
         read_vocabulary_with_counts(path)
 
@@ -329,7 +324,7 @@ def test_a_vocabulary_file_of_another_corpus_is_an_error(tmp_path: Path) -> None
 def test_a_corpus_of_prepared_text(tmp_path: Path, cache: Path) -> None:
     folder = three_texts(tmp_path / "tiny", "b b a <unk>\nb\n", valid="b z\n\n", test="a")
     corpus = load_corpus(folder, CorpusConfig("wikitext"), cache_directory=cache)
-    assert corpus.vocabulary.words == ("b", END, UNKNOWN, "a")
+    assert corpus.vocabulary.words == ("b", END_OF_LINE, UNKNOWN, "a")
     assert corpus.splits["train"].ids.tolist() == [0, 0, 3, 2, 1, 0, 1]
     assert corpus.splits["valid"].ids.tolist() == [0, 2, 1, 1]
     assert corpus.splits["test"].ids.tolist() == [3, 1]
@@ -366,7 +361,7 @@ def test_a_corpus_of_raw_text_has_casing(tmp_path: Path, cache: Path) -> None:
     config = CorpusConfig(minimum_count=2)
     corpus = load_corpus(str(folder), config, cache_directory=cache)
     assert corpus.vocabulary.words == (
-        END,
+        END_OF_LINE,
         *sorted([",", ".", NUMBER, "i", "in", "rome", "saw", "yes"]),
         UNKNOWN,
     )
@@ -375,7 +370,7 @@ def test_a_corpus_of_raw_text_has_casing(tmp_path: Path, cache: Path) -> None:
 
 
 def test_a_model_goes_on_with_its_own_vocabulary(tmp_path: Path, cache: Path) -> None:
-    vocabulary = Vocabulary(("b", UNKNOWN, END))
+    vocabulary = Vocabulary(("b", UNKNOWN, END_OF_LINE))
     folder = three_texts(tmp_path / "text", "a b\n")
     corpus = load_corpus(folder, CorpusConfig("ptb"), vocabulary=vocabulary, cache_directory=cache)
     assert corpus.vocabulary is vocabulary
@@ -385,7 +380,7 @@ def test_a_model_goes_on_with_its_own_vocabulary(tmp_path: Path, cache: Path) ->
 
 
 def test_one_split_is_loaded_alone(tmp_path: Path, cache: Path) -> None:
-    vocabulary = Vocabulary(("b", UNKNOWN, END))
+    vocabulary = Vocabulary(("b", UNKNOWN, END_OF_LINE))
     folder = three_texts(tmp_path / "text", "")  # the empty training text is not looked at
     split = load_split(folder, "valid", CorpusConfig("ptb"), vocabulary, cache_directory=cache)
     assert (split.name, split.ids.tolist(), split.unknown_rate) == ("valid", [1, 0, 2], 0.5)
@@ -395,10 +390,10 @@ def test_one_split_is_loaded_alone(tmp_path: Path, cache: Path) -> None:
 
 def test_limits_apply_to_a_vocabulary_file_too(tmp_path: Path, cache: Path) -> None:
     folder = three_texts(tmp_path / "text", "a b c\n")
-    file = write(tmp_path / "counts.txt", f"a 9\nb 8\nc 7\nd 1\n{END} 2\n{UNKNOWN} 0\n")
+    file = write(tmp_path / "counts.txt", f"a 9\nb 8\nc 7\nd 1\n{END_OF_LINE} 2\n{UNKNOWN} 0\n")
     config = CorpusConfig("ptb", vocabulary_size=4)
     corpus = load_corpus(folder, config, vocabulary_file=file, cache_directory=cache)
-    assert corpus.vocabulary.words == ("a", UNKNOWN, "b", END)
+    assert corpus.vocabulary.words == ("a", UNKNOWN, "b", END_OF_LINE)
 
 
 def test_progress_is_told_in_fractions(tmp_path: Path, cache: Path) -> None:
@@ -424,7 +419,8 @@ def test_ids_are_a_read_only_memory_map(tmp_path: Path, cache: Path) -> None:
 def test_a_second_start_reads_no_text(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = three_texts(tmp_path / "text", "Yes, I see\n")
     first = load_corpus(folder, CorpusConfig(), cache_directory=cache)
-    monkeypatch.setattr(corpus_module, "_read_blocks", None)
+    for module in (reading, counts, corpus_module):
+        monkeypatch.setattr(module, "read_blocks", None)
     monkeypatch.setattr(token_cache, "_hash_bytes", None)
     second = load_corpus(folder, CorpusConfig(), cache_directory=cache)
     assert second.vocabulary == first.vocabulary and second.summary() == first.summary()
@@ -476,7 +472,7 @@ def test_a_memory_of_hashes_with_nonsense_in_it_does_no_harm(tmp_path: Path, cac
 
 
 def test_nothing_half_written_stays_behind(tmp_path: Path, cache: Path) -> None:
-    vocabulary = Vocabulary((UNKNOWN, END))
+    vocabulary = Vocabulary((UNKNOWN, END_OF_LINE))
     path = write(tmp_path / "text.txt", b"a\n" * 10 + b"\xff")
     with pytest.raises(CorpusError, match="line 11"):
         encode_split(path, vocabulary, "ptb", cache_directory=cache)
@@ -485,7 +481,7 @@ def test_nothing_half_written_stays_behind(tmp_path: Path, cache: Path) -> None:
 
 def test_different_texts_vocabularies_and_tokenizers_do_not_mix(tmp_path: Path, cache: Path) -> None:
     one, two = write(tmp_path / "one", "I don't\n"), write(tmp_path / "two", "don't I\n")
-    small, large = Vocabulary((UNKNOWN, END, "i")), Vocabulary((UNKNOWN, END, "i", "don't", "I"))
+    small, large = Vocabulary((UNKNOWN, END_OF_LINE, "i")), Vocabulary((UNKNOWN, END_OF_LINE, "i", "don't", "I"))
     asked = [(path, words, name) for path in (one, two) for words in (small, large) for name in ("ptb", "words")]
     for _ in range(2):
         found = [encode_split(*what, cache_directory=cache).ids.tolist() for what in asked]
@@ -519,7 +515,7 @@ def test_the_cache_folder_is_named_by_the_environment(monkeypatch: pytest.Monkey
     monkeypatch.setenv("RHEOSTAT_CACHE", str(tmp_path / "elsewhere"))
     assert default_cache_directory() == tmp_path / "elsewhere"
     path = write(tmp_path / "text", "a\n")
-    assert count_words(path, "ptb") == {"a": 1, END: 1}
+    assert count_words(path, "ptb") == {"a": 1, END_OF_LINE: 1}
     assert list((tmp_path / "elsewhere").iterdir())
     monkeypatch.delenv("RHEOSTAT_CACHE")
     assert default_cache_directory().name == "rheostat"
@@ -559,7 +555,7 @@ def test_published_figures_of_a_corpus(
 def test_published_figures_of_wikitext_103_with_its_vocabulary_file(cache: Path) -> None:
     folder = data_folder("wikitext-103-part")
     file = folder / "vocabulary-with-counts.txt"
-    config = CorpusConfig("wikitext", special_counts={END: 1_801_350, UNKNOWN: 441_959})
+    config = CorpusConfig("wikitext", special_counts={END_OF_LINE: 1_801_350, UNKNOWN: 441_959})
     corpus = load_corpus(folder, config, vocabulary_file=file, cache_directory=cache)
     assert len(corpus.vocabulary) == 267_735
     assert [split.tokens for split in corpus.splits.values()] == [2_088_628, 217_646, 245_569]
@@ -637,7 +633,7 @@ def small_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_chat")
 def test_a_message_of_the_chat_corpus_is_a_line(cache: Path) -> None:
     corpus = load_corpus("chat", CorpusConfig(), cache_directory=cache)
-    assert corpus.vocabulary.words == ("word", END, "i", "say", "so", UNKNOWN)
+    assert corpus.vocabulary.words == ("word", END_OF_LINE, "i", "say", "so", UNKNOWN)
     assert corpus.casing == {"i": "I"}
     assert [split.tokens - split.words for split in corpus.splits.values()] == [36, 2, 2]
     assert sum(split.words for split in corpus.splits.values()) == 40 * 3 + sum(range(41))

@@ -37,7 +37,7 @@ from rheostat.text.token_cache import (
     write_ids,
 )
 from rheostat.text.tokenizers import Tokenizer, as_tokenizer
-from rheostat.text.vocabulary import END, SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END_OF_LINE, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class CorpusConfig:
         if self.conversations and self.conversations < CHAT_CYCLE:
             raise ValueError(f"conversations is {self.conversations}; expected 0 (all), 20 or more")
         for word, count in self.special_counts.items():
-            if word not in (END, UNKNOWN) or count < 0:
-                raise ValueError(f"special_counts has {word} = {count}; expected counts of {END}, {UNKNOWN}")
+            if word not in (END_OF_LINE, UNKNOWN) or count < 0:
+                raise ValueError(f"special_counts has {word} = {count}; expected counts of {END_OF_LINE}, {UNKNOWN}")
 
 
 @dataclass(frozen=True)
