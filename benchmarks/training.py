@@ -29,8 +29,8 @@ from rheostat.recipe import fill, read_recipe
 from rheostat.training.configuration import ModelConfig, TrainingRecipe
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory, usable_precision
-from rheostat.training.run import make_fabric
 from rheostat.training.run_folder import RunFolder
+from rheostat.training.session import make_fabric
 from rheostat.training.task import Task, WeightTraining
 from rheostat.training.trainer import Trainer
 

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from corpora import data_folder
 from rheostat.errors import CorpusError, MissingExtraError
-from rheostat.text import chat, counts, reading, token_cache
+from rheostat.text import chat, counts, reading, single_file, token_cache
 from rheostat.text import corpus as corpus_module
 from rheostat.text.chat import split_conversations
-from rheostat.text.corpus import CorpusConfig, encode_split, load_corpus, load_split
+from rheostat.text.corpus import CorpusConfig, encode_split, load_corpus, load_split, load_training_split
 from rheostat.text.counts import build_vocabulary, count_words, read_vocabulary_with_counts
 from rheostat.text.reading import read_lines
-from rheostat.text.sources import find_split, find_splits
+from rheostat.text.sources import find_split, find_splits, split_names
 from rheostat.text.token_cache import default_cache_directory
 from rheostat.text.tokenizers import split_corpus_line
 from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
@@ -99,6 +99,80 @@ def test_a_single_file_is_the_split_that_was_asked_for(tmp_path: Path) -> None:
     assert find_split(file, "test") == file
     with pytest.raises(CorpusError, match=r"letters.txt is one file; expected a folder with one file each"):
         find_splits(file)
+
+
+def test_what_splits_a_source_has(tmp_path: Path) -> None:
+    file = write(tmp_path / "text" / "valid.txt", "a\n")
+    assert split_names(file) == split_names(str(file)) == ("test",)
+    assert split_names(tmp_path / "text") == ("valid",)
+    assert split_names("chat") == split_names([file, file, file]) == ("train", "valid", "test")
+
+
+def numbered(lines: int) -> str:
+    return "".join(f"line {number}\n" for number in range(lines))
+
+
+@pytest.mark.parametrize(("lines", "block"), [(20, 1), (999, 4), (30_000, 100)])
+def test_one_file_is_divided_into_blocks_of_lines(tmp_path: Path, cache: Path, lines: int, block: int) -> None:
+    text = write(tmp_path / "letters.txt", numbered(lines).removesuffix("\n"), age_s=60)
+    divided = single_file.divide(text, cache)
+    assert divided.rule == f"blocks of {block} lines: of every 20, one is for valid and one for test (seed 1)"
+    parts = {name: path.read_text().splitlines() for name, path in divided.paths.items()}
+    order = [int(line.removeprefix("line ")) for part in parts.values() for line in part]
+    assert sorted(order) == list(range(lines)) and order != sorted(order)
+    for name, share in (("train", 0.9), ("valid", 0.05), ("test", 0.05)):
+        assert len(parts[name]) == pytest.approx(share * lines, abs=block)
+        homes = {int(line.removeprefix("line ")) // block for line in parts[name]}
+        others = {int(line.removeprefix("line ")) // block for other in parts if other != name for line in parts[other]}
+        assert not homes & others  # whole blocks
+    same_text = single_file.divide(write(tmp_path / "copy.txt", text.read_bytes()), tmp_path / "other-cache")
+    assert [path.read_bytes() for path in same_text.paths.values()] == [
+        path.read_bytes() for path in divided.paths.values()
+    ]
+
+
+def test_the_division_is_seeded() -> None:
+    def first(seed: int) -> list[str]:
+        return list(islice(single_file.assignments(seed), 200))
+
+    assert first(1) == first(1) != first(2)
+    assert [first(1)[start : start + 20].count("test") for start in range(0, 200, 20)] == [1] * 10
+
+
+def test_a_corpus_of_one_file_says_how_it_was_divided(tmp_path: Path, cache: Path) -> None:
+    text = write(tmp_path / "letters.txt", numbered(400), age_s=60)
+    corpus = load_corpus(text, CorpusConfig("ptb"), cache_directory=cache)
+    summary = corpus.summary()
+    assert corpus.name == "letters" and summary["source"] == "letters.txt"
+    assert summary["split_rule"].startswith("blocks of 2 lines")
+    assert {name: split["tokens"] for name, split in summary["splits"].items()} == {
+        "train": 1080,
+        "valid": 60,
+        "test": 60,
+    }
+    assert corpus.divided_in is not None
+    for name, split in corpus.splits.items():
+        learned = load_training_split(text, name, CorpusConfig("ptb"), corpus.vocabulary, cache_directory=cache)
+        given = load_split(corpus.divided_in, name, CorpusConfig("ptb"), corpus.vocabulary, cache_directory=cache)
+        assert learned.ids.tolist() == split.ids.tolist() == given.ids.tolist()
+    whole = load_split(text, "test", CorpusConfig("ptb"), corpus.vocabulary, cache_directory=cache)
+    assert whole.tokens == 1200  # evaluated as it is
+    folder = three_texts(tmp_path / "text", "a b\n")
+    assert "split_rule" not in load_corpus(folder, CorpusConfig("ptb"), cache_directory=cache).summary()
+
+
+def test_a_file_too_short_to_divide_is_refused(tmp_path: Path, cache: Path) -> None:
+    text = write(tmp_path / "letters.txt", numbered(19))
+    with pytest.raises(CorpusError, match=r"letters.txt has 19 lines, too few .*; expected at least 20: break it"):
+        load_corpus(text, CorpusConfig("ptb"), cache_directory=cache)
+
+
+def test_a_damaged_division_is_made_again(tmp_path: Path, cache: Path) -> None:
+    text = write(tmp_path / "letters.txt", numbered(40), age_s=60)
+    divided = single_file.divide(text, cache)
+    before = divided.paths["valid"].read_bytes()
+    divided.paths["valid"].write_bytes(b"")
+    assert single_file.divide(text, cache) == divided and divided.paths["valid"].read_bytes() == before
 
 
 def test_a_missing_split_names_folder_and_files(tmp_path: Path) -> None:
