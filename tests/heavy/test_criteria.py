@@ -21,7 +21,7 @@ from rheostat.model.widths import select  # noqa: E402
 from rheostat.pruning import criteria, steps  # noqa: E402
 from rheostat.pruning.allocation import search_allocation  # noqa: E402
 from rheostat.pruning.criteria import CRITERIA, Subject, criterion, score  # noqa: E402
-from rheostat.training.evaluation import evaluate  # noqa: E402
+from rheostat.training.evaluation import measure_quality  # noqa: E402
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 
 SHAPE = ModelShape(17, 6, (9, 6), (2, 1))
@@ -160,7 +160,7 @@ def test_a_searched_allocation_meets_its_targets_and_loses_no_more_than_the_unif
     def loss(point: object) -> float:
         measured.append(point)
         small, shape = cut(weights, SHAPE, point)  # type: ignore[arg-type]
-        return evaluate(LanguageModel.from_weights(shape, small), ids).loss
+        return measure_quality(LanguageModel.from_weights(shape, small), ids).loss
 
     targets = [0.6, 0.8]
     points = search_allocation(ranking, SHAPE, targets, loss, budget=40)

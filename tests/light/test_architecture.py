@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, str] = {
     "errors": "",
     "durable": "",
     "provenance": "",
-    "metrics": "",
+    "metrics": "errors",
     "recipe": "errors",
     "recipes": "",
     "bundled": "errors",

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from rheostat.metrics import Quality
 from rheostat.model.operating_point import Ranking
 from rheostat.training.adaptive_softmax import Taught
-from rheostat.training.evaluation import evaluate
+from rheostat.training.evaluation import measure_quality
 from rheostat.training.language_model import UNADJUSTED, Adjustment, LanguageModel, Outputs, State
 from rheostat.training.regularization import RegularizationConfig, activation_penalty
 
@@ -125,7 +125,7 @@ class WeightTraining:
         return self.model.initial_state(batch_size)
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
-        return evaluate(self.model, self._valid_ids, progress)
+        return measure_quality(self.model, self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
         self._write(self.model, path, run, ())
