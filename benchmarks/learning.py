@@ -24,7 +24,7 @@ from rheostat.model.widths import select
 from rheostat.model.writer import write_model
 from rheostat.pruning.l0 import GateConfig, GateTraining
 from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
-from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 from rheostat.training.configuration import ModelConfig
 from rheostat.training.graded import GradedConfig, GradedTraining
 from rheostat.training.language_model import LanguageModel
@@ -40,7 +40,7 @@ def make_steps(folder: Path) -> dict[str, Step]:
     regularization, valid = read_fast_recipe().regularization, make_ids()[:100]
     torch.manual_seed(1)
     shape = ModelConfig().shape(VOCABULARY)
-    words = Vocabulary((UNKNOWN, END, *(f"w{i}" for i in range(2, VOCABULARY))))
+    words = Vocabulary((UNKNOWN, END_OF_LINE, *(f"w{i}" for i in range(2, VOCABULARY))))
     random = np.random.default_rng(1)
     ranking = Ranking("random", "random", tuple(random.random(m).astype(np.float32) for m in shape.hidden_sizes))
     path = folder / "model.safetensors"

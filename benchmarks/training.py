@@ -30,8 +30,8 @@ from rheostat.tables import fill
 from rheostat.training.configuration import ModelConfig, TrainingRecipe
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory, usable_precision
-from rheostat.training.run import make_fabric
 from rheostat.training.run_folder import RunFolder
+from rheostat.training.session import make_fabric
 from rheostat.training.task import Task, WeightTraining
 from rheostat.training.trainer import Trainer
 
@@ -103,12 +103,12 @@ def textbook(step: Callable[[], None], network: LanguageModel) -> Callable[[], N
 
     def run() -> None:
         for layer in network.layers:
-            layer.path = "textbook"
+            layer.scan = "textbook"
         try:
             step()
         finally:
             for layer in network.layers:
-                layer.path = "auto"
+                layer.scan = "auto"
 
     return run
 

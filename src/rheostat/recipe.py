@@ -7,8 +7,9 @@ model file. Knows where recipes are and how to read them; what a value means is 
 
 from __future__ import annotations
 
+import copy
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,22 @@ def recipe_names(stage: str = "train") -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
-def read_recipe(name_or_path: str, changes: Sequence[str] = (), stage: str = "train") -> dict[str, Any]:
-    """The tables of a recipe by name or path, with `table.key=value` changes applied."""
-    text, origin = _recipe_text(name_or_path, stage)
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{origin} is not valid TOML: {error}") from None
+def read_recipe(
+    recipe: str | Path | Mapping[str, Any], changes: Sequence[str] = (), stage: str = "train"
+) -> dict[str, Any]:
+    """The tables of a recipe, given by name, by path or as tables, with `table.key=value` changes applied."""
+    tables = copy.deepcopy(dict(recipe)) if isinstance(recipe, Mapping) else _parse(str(recipe), stage)
     for change in changes:
         _apply_change(tables, change)
     return tables
+
+
+def _parse(name_or_path: str, stage: str) -> dict[str, Any]:
+    text, origin = _recipe_text(name_or_path, stage)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{origin} is not valid TOML: {error}") from None
 
 
 def _recipe_text(name_or_path: str, stage: str) -> tuple[str, str]:

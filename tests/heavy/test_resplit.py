@@ -188,4 +188,4 @@ def test_the_command_says_what_came_of_it(tmp_path: Path) -> None:
     with open_model(out) as file:
         assert list(file.shape.softmax_splits) == facts["splits"]
     result = CliRunner().invoke(app, command)
-    assert "5 tail clusters, from words" in result.stdout and "perplexity" in result.stdout
+    assert "5 tail clusters, starting at words" in result.stdout and "perplexity" in result.stdout

@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, str] = {
     "errors": "",
     "durable": "",
     "provenance": "model",
-    "metrics": "",
+    "metrics": "errors",
     "tables": "errors",
     "recipe": "errors tables",
     "recipes": "",
@@ -38,8 +38,8 @@ MAY_IMPORT: dict[str, str] = {
     "report": "errors measure model",
     "keyboard": "errors governor model runtime words",
     "training": "errors metrics model text",
-    "pruning": "errors metrics model training",
-    "cli": "bundled errors measure model pruning recipe report runtime text training",
+    "pruning": "errors metrics model provenance text training",
+    "cli": "bundled errors measure model pruning recipe report runtime training",
 }
 # What a single module may import beyond that.
 ONE_MODULE: dict[str, str] = {
@@ -64,21 +64,20 @@ ONE_MODULE: dict[str, str] = {
     "report.govern": "governor",
     "report.published": "tables",
     "keyboard.governing": "tables",
-    "training.run": "provenance tables",
+    "training.run": "provenance recipe tables",
     "training.run_folder": "durable",
     "training.task": "provenance",
-    "pruning.run": "provenance tables text",
+    "pruning.run": "tables",
+    "pruning.steps": "recipe",
     "cli.evaluate": "tables",
     "cli.govern": "governor",
     "cli.keyboard": "governor keyboard",
-    "cli.prune": "provenance",
-    "cli.resplit": "provenance",
-    "cli.train": "metrics",
+    "cli.learning": "metrics",
     "cli.typing_screen": "words",
 }
 # Inside a package a module may import those named before it.
 INSIDE: dict[str, str] = {
-    "text": "token_cache vocabulary chat sources tokenizers casing reading counts corpus",
+    "text": "token_cache vocabulary chat sources single_file tokenizers casing reading counts corpus",
     "model": "clusters container digest flops names origin precision shape description operating_point contents cut"
     " file summary widths writer knob",
     "words": "hidden_words writing completion user_words",
@@ -93,11 +92,11 @@ INSIDE: dict[str, str] = {
     "report": "document published origins kept_filters learned evidence figures figures.day figures.style figures.costs"
     " figures.weights govern claims paper_tables sweep_page summary cost_sections sections writer demo",
     "keyboard": "browser_runtime governing positions protection exports facts server",
-    "training": "compiled cross_entropy nt_asgd run_folder adaptive_softmax regularization scan lstm qrnn"
-    " language_model machine evaluation task graded configuration batches schedule trainer run",
-    "pruning": "allocation criteria l0 recovery resplit run",
-    "cli": "console keys train bench evaluate export files govern keyboard ngram report resplit typing_screen demo"
-    " learning suggest prune recover",
+    "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan lstm qrnn"
+    " language_model machine evaluation task graded configuration batches optimization trainer session run",
+    "pruning": "allocation criteria l0 recovery resplit run steps",
+    "cli": "console keys bench evaluate export files govern keyboard learning ngram report resplit typing_screen demo"
+    " suggest prune recover train",
 }
 HEAVY = {"training", "pruning"}
 LIGHT = sorted({part.name.removesuffix(".py") for part in PACKAGE.iterdir()} & set(MAY_IMPORT) - HEAVY - {"__main__"})

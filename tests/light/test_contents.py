@@ -24,6 +24,7 @@ from rheostat.model.contents import (
     set_default_ranking,
 )
 from rheostat.model.file import open_model
+from rheostat.model.knob import choose
 from rheostat.model.precision import PRECISIONS
 from rheostat.model.writer import write_model
 
@@ -136,6 +137,19 @@ def test_the_first_ranking_added_becomes_the_default_unless_it_is_random(content
     assert add_rankings(bare, [random, norm, taylor]).default_ranking == "filter-norm"
     assert add_rankings(add_rankings(bare, [random]), [taylor]).default_ranking == "taylor"
     assert add_rankings(contents, [norm]).default_ranking == "random-3", "a default that was chosen stays"
+
+
+def test_a_knob_with_random_rankings_alone_says_how_to_use_them(contents: Contents, tmp_path: Path) -> None:
+    bare, path = drop_rankings(contents, ["random-3", "other"]), tmp_path / "random.safetensors"
+    random = add_rankings(keep_points(bare, []), [make_ranking(TINY["qrnn"], 0, "random-0")])
+    write_model(path, random)
+    with open_model(path) as file:
+        with pytest.raises(OperatingPointError, match="--ranking random-0, or with: pack --default-ranking random-0"):
+            choose(file, 0.5)
+        assert choose(file, 0.5, ranking="random-0").ranking == "random-0"
+    write_model(path, set_default_ranking(random, "random-0"))
+    with open_model(path) as file:
+        assert choose(file, 0.5).ranking == "random-0"
 
 
 def test_replaced_weights_are_stored_as_the_others_and_the_others_keep_their_bytes(contents: Contents) -> None:

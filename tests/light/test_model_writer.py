@@ -95,7 +95,7 @@ def test_only_qrnn_files_have_rankings_and_points(tmp_path: Path) -> None:
 
 
 def test_a_folder_or_a_missing_folder_is_no_place_to_write(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="found a folder; expected the name of a file"):
+    with pytest.raises(ModelFileError, match="found a folder; expected a regular file, or a name that is free; add"):
         write_tiny(tmp_path)
     with pytest.raises(ModelFileError, match=r"found no folder .*missing; expected one to write to; create it"):
         write_tiny(tmp_path / "missing" / "model")

@@ -69,6 +69,13 @@ def test_people_read_not_recorded_for_what_is_not_known() -> None:
     assert NOT_RECORDED not in shown.values()
 
 
+def test_what_is_known_to_be_absent_is_none() -> None:
+    origin = Origin(made_from="", tokens_read=0, corpus="")
+    assert origin.as_json() == {"made_from": "", "tokens_read": 0, "corpus": ""}
+    shown = origin.shown()
+    assert (shown["made from weights"], shown["tokens read"], shown["corpus"]) == ("none", "0", "none")
+
+
 def test_an_origin_links_to_that_of_what_it_was_made_from() -> None:
     recovered = Origin(command="rheostat recover").after(TRAINED)
     assert recovered.before == TRAINED

@@ -19,7 +19,7 @@ from rheostat.measure.sweep import Cell, CellResult, SweepFile, measure_cells, s
 from rheostat.metrics import Quality
 from rheostat.model.operating_point import full_point
 from rheostat.model.shape import ModelShape
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 SHAPE = ModelShape(5, 2, (3, 2), (1, 1))
 SUBJECT = SweepSubject("m", "c", SHAPE.flops)
@@ -60,7 +60,7 @@ def test_a_sweep_that_was_stopped_is_resumed(tmp_path: Path) -> None:
 
 def write_subject(folder: Path) -> Path:
     """A model with two rankings, beside three texts."""
-    words = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees")
+    words = (UNKNOWN, END_OF_LINE, "the", "game", "gate", "garden", "boat", "sees")
     shape = ModelShape(len(words), 4, (8, 4), (2, 1))
     rankings = [make_ranking(shape, 1, "random"), make_ranking(shape, 2, "other")]
     for split in ("train", "valid", "test"):

@@ -84,20 +84,25 @@ def bench(
         cpus=None if pin is None else parse_cpus(pin),
         energy=Plan(idle_seconds=idle_seconds, block_seconds=block_seconds),
     )
-    with labelled_share() as progress:
-        run(
-            model,
-            knobs=knob or (),
-            points=point or (),
-            beside=beside or (),
-            data=data,
-            meter=source,
-            config=config,
-            out=out,
-            progress=progress,
-            notice=_say,
-            on_results=lambda found: print_json(results_json(found)) if json else _show(found, source),
-        )
+    measured: list[BenchResults] = []
+    try:
+        with labelled_share() as progress:
+            run(
+                model,
+                knobs=knob or (),
+                points=point or (),
+                beside=beside or (),
+                data=data,
+                meter=source,
+                config=config,
+                out=out,
+                progress=progress,
+                notice=_say,
+                on_results=measured.append,
+            )
+    finally:  # what was measured is shown even if it cannot be written
+        for found in measured:
+            print_json(results_json(found)) if json else _show(found, source)
     if out is not None and not json:
         print(out)
 

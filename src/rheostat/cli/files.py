@@ -120,7 +120,7 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
         yield _rankings(summary["rankings"])
     if summary["points"]:
         yield _points(summary["points"])
-    yield _origins(summary)
+    yield from _origins(summary)
     for name in ("text", "recipe", "provenance"):
         if summary[name]:
             yield _pairs(name, {key: _plain(value) for key, value in summary[name].items()})
@@ -133,30 +133,31 @@ def _corpus(summary: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else NOT_RECORDED
 
 
-def _origins(summary: Mapping[str, Any]) -> Table:
-    """One row for each fact; what has no origin at all takes one row. The weights' recipe has a table of its own."""
-    table = Table("origin of", "", "")
-    entries = [("weights", {key: value for key, value in summary["origin"].items() if key != "recipe"})]
-    for kind in ("rankings", "points"):
-        entries += [(f"{kind[:-1]} {entry['name']}", entry["origin"]) for entry in summary[kind]]
-    for thing, stored in entries:
-        for row, (fact, value) in enumerate(_origin_facts(stored)):
-            table.add_row("" if row else thing, fact, _printable(value))
-    return table
+def _origins(summary: Mapping[str, Any]) -> Iterable[Table]:
+    """A table for each origin, and one that lists what has none. The weights' recipe has a table of its own."""
+    origins = {"weights": Origin.from_json({**summary["origin"], "recipe": None})}
+    for kind in ("ranking", "point"):
+        origins |= {f"{kind} {entry['name']}": Origin.from_json(entry["origin"]) for entry in summary[f"{kind}s"]}
+    for thing, origin in origins.items():
+        if origin.is_recorded:
+            yield _pairs("origin", _origin_facts(origin), thing)
+    if unknown := {thing: NOT_RECORDED for thing, origin in origins.items() if not origin.is_recorded}:
+        yield _pairs("origin", unknown)
 
 
-def _origin_facts(stored: Mapping[str, Any], before: str = "") -> list[tuple[str, str]]:
-    origin = Origin.from_json(stored)
-    if not origin.is_recorded:
-        return [(NOT_RECORDED, "")]
-    facts = [(before + fact, value) for fact, value in origin.shown().items()]
-    if origin.recipe is not None:
-        facts.append((f"{before}recipe", _plain(origin.recipe)))
-    return facts + (_origin_facts(origin.before.as_json(), f"{before}before: ") if origin.before else [])
+def _origin_facts(origin: Origin) -> dict[str, str]:
+    """All fields of an origin, and what is recorded of those behind it."""
+    facts = origin.shown() | ({} if origin.recipe is None else {"recipe": _plain(origin.recipe)})
+    prefix, behind = "", origin.before
+    while behind is not None:
+        prefix += "before: "
+        facts |= {prefix + fact: value for fact, value in behind.shown().items() if value != NOT_RECORDED}
+        behind = behind.before
+    return facts
 
 
-def _pairs(title: str, values: Mapping[str, str]) -> Table:
-    table = Table(title, "", title_justify="left")
+def _pairs(title: str, values: Mapping[str, str], column: str = "") -> Table:
+    table = Table(title, column)
     for name, value in values.items():
         table.add_row(_printable(name), _printable(value))
     return table

@@ -41,17 +41,23 @@ def ngram(
     Example: rheostat ngram ptb --data DIR -o results/ptb-ngram.json
     """
     from rheostat.measure.ngram_baseline import NGramConfig, measure_ngram
-    from rheostat.measure.results import results_json
+    from rheostat.measure.results import NGramResults, results_json
 
-    def show(found: NGramResults) -> None:
-        if json:
-            print_json(results_json(found))
-        else:
-            print("\n".join(_lines(found)))
-
-    config = NGramConfig(order, queries, warm_up, words, check)
-    with labelled_share() as progress:
-        measure_ngram(recipe, data=data, config=config, out=out, arpa=arpa, progress=progress, on_results=show)
+    config, measured = NGramConfig(order, queries, warm_up, words, check), list[NGramResults]()
+    try:
+        with labelled_share() as progress:
+            measure_ngram(
+                recipe,
+                data=data,
+                config=config,
+                out=out,
+                arpa=arpa,
+                progress=progress,
+                on_results=measured.append,
+            )
+    finally:  # what was measured is shown even if it cannot be written
+        for found in measured:
+            print_json(results_json(found)) if json else print("\n".join(_lines(found)))
     for path in (out, arpa):
         if path is not None and not json:
             print(path)

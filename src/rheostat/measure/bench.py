@@ -52,7 +52,6 @@ from rheostat.measure.results import (
 )
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.knob import chosen_ranking
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.quantization import Precision, bytes_read
@@ -85,16 +84,12 @@ class BenchConfig:
 
 @dataclass(frozen=True)
 class BenchedModel:
-    """A model that is measured, and its points. trained: whether its weights are worth more than their time.
-
-    rankings: what each typist's point was cut by; None for the whole model and stored points.
-    """
+    """A model that is measured, and its points. trained: whether its weights are worth more than their time."""
 
     path: Path
     shape: ModelShape
     trained: bool
     typists: list[Typist]
-    rankings: list[str | None]
     origins: Origins
 
 
@@ -104,7 +99,6 @@ class BenchedPoint:
 
     position: BenchPosition
     point: OperatingPoint
-    ranking: str | None
     latency: LatencyFigures
     energy: EnergyPerQuery
     memory: ResidentMemory | None
@@ -192,10 +186,7 @@ def bench_positions_of(
     found = iter(zip(latencies, energies, memories, executed, strict=True))
     parts = []
     for one in models:
-        benched = [
-            BenchedPoint(typist.position, typist.point, ranking, *next(found))
-            for typist, ranking in zip(one.typists, one.rankings, strict=True)
-        ]
+        benched = [BenchedPoint(typist.position, typist.point, *next(found)) for typist in one.typists]
         parts.append(_part(one, benched, text, config, threads, cpus, source.name))
     return BenchResults(
         provenance=Provenance.of_this_process(),
@@ -240,15 +231,12 @@ def _open(path: str | Path, positions: Sequence[BenchPosition], text: Text, conf
     predictor = Predictor(path, precision=config.precision, threads=config.threads, cache_bytes=EVERYTHING)
     typists = open_points(predictor, positions, text)
     with open_model(path) as file:
-        rankings = [_ranking(file, typist.position) for typist in typists]
         stored = {entry.name for entry in file.description.points}
-        served = [typist.point.name for typist, ranking in zip(typists, rankings, strict=True) if ranking is None]
-        origins = Origins.of(file, filter(None, rankings), [name for name in served if name in stored])
-        return BenchedModel(file.path, predictor.shape, file.description.trained, typists, rankings, origins)
-
-
-def _ranking(file: ModelFile, position: BenchPosition) -> str | None:
-    return None if position.knob is None else chosen_ranking(file, position.knob)
+        served = [typist.point for typist in typists]
+        rankings = [point.ranking for point in served if point.ranking]
+        points = [point.name for point in served if not point.ranking and point.name in stored]
+        origins = Origins.of(file, rankings, points)
+        return BenchedModel(file.path, predictor.shape, file.description.trained, typists, origins)
 
 
 def _measure_energy(
@@ -322,7 +310,7 @@ def _row(one: BenchedPoint, shape: ModelShape, precision: Precision) -> BenchRow
         label=one.position.label,
         knob=one.position.knob,
         point=point.name,
-        ranking=one.ranking,
+        ranking=point.ranking,
         criterion=point.criterion,
         flops=point.cut_shape(shape).flops,
         executed_flops=one.executed_flops,

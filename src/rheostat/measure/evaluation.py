@@ -80,10 +80,8 @@ def evaluate(
     """
     if keystrokes and (criterion or ranking):
         raise OperatingPointError("--keystrokes types at what the knob serves; leave out --criterion and --ranking")
-    wish = {"criterion": criterion, "ranking": ranking, "point": point}
     with open_model(model) as file:
-        chosen = knob_positions.choose(file, knob, **wish)
-        cut_by = knob_positions.chosen_ranking(file, knob, **wish)
+        chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
         ((name, text),) = read_splits(file, data, None if split is None else [split], [TEST], progress).items()
         evaluator = RuntimeEvaluator(file, precision, threads)
         quality = evaluator.quality(chosen, text.ids, lambda share: progress("evaluating", share))
@@ -92,7 +90,7 @@ def evaluate(
         predictor = Predictor(model, knob, point=point, precision=precision, threads=threads)
         typed = read_text(str(data), predictor.tokenizer, words)
         saved = keystroke_savings(predictor, typed, words, progress=lambda share: progress("typing", share))
-    return Evaluation(str(model), name, precision, chosen.name, cut_by, chosen.flops_fraction, quality, saved)
+    return Evaluation(str(model), name, precision, chosen.name, chosen.ranking, chosen.flops_fraction, quality, saved)
 
 
 def read_splits(

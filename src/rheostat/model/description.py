@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from rheostat.errors import ModelFileError
 from rheostat.model.container import FETCH_AGAIN, Stored, parse_json, problem, show
-from rheostat.model.names import NAME_RULE, is_name, point_tensors, scale_name, scores_name
+from rheostat.model.names import check_name, point_tensors, scale_name, scores_name
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
 from rheostat.text.tokenizers import TOKENIZERS, Tokenizer
@@ -343,9 +343,7 @@ def _named(fields: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
         raise problem(f"{show(entries)} for {key}", "a list of objects")
     names: set[str] = set()
     for entry in entries:
-        name = _object(entry, f"an entry of {key}").get("name")
-        if not is_name(name):
-            raise problem(f"the name {show(name)} in {key}", NAME_RULE, "choose such a name")
+        name = check_name(_object(entry, f"an entry of {key}").get("name"), key)
         if name in names:
             raise problem(f"the name {name} twice in {key}", "each name once", "rename one of them")
         names.add(name)

@@ -6,26 +6,24 @@ The only place that spells these tensor names. Knows text; `ModelShape.tensor_sh
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
-from rheostat.errors import OperatingPointError
+from rheostat.model.container import problem, show
 
 NAME_RULE = "up to 80 letters, digits and signs like . - + and _, the first a letter or digit"
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.+@%=,:~-]{0,79}", re.ASCII)
 
 
-def is_name(name: object) -> TypeGuard[str]:
-    """Whether a ranking or a point may have this name: it becomes part of tensor names and of folder names."""
-    return type(name) is str and _NAME.fullmatch(name) is not None
+def check_name(name: object, where: str = "a ranking or point") -> str:
+    """The name, if a ranking or a point may have it; else ModelFileError. To be called before any work.
 
-
-def check_name(name: object) -> None:
-    """Raise OperatingPointError unless a ranking or a point may have this name. To be called before any work."""
-    if not is_name(name):
-        raise OperatingPointError(
-            f"found the name {name!r:.100} for a ranking or point; expected {NAME_RULE}: choose such a name"
-        )
+    Names become parts of tensor names and of folder names, so no path is a name. where: what the message calls its
+    place, for instance "--name".
+    """
+    if type(name) is not str or not _NAME.fullmatch(name):
+        raise problem(f"the name {show(name)} in {where}", NAME_RULE, "choose such a name")
+    return name
 
 
 def scores_name(ranking: str, layer: int) -> str:

@@ -20,7 +20,7 @@ LONGEST_CHAIN = 8  # origins behind one another; older ones are dropped, so that
 
 @dataclass(frozen=True)
 class Origin:
-    """How something was made. None: not recorded."""
+    """How something was made. None: not recorded. An empty text: there was none, and that is known."""
 
     command: str | None = None
     recipe: Mapping[str, Any] | None = None  # resolved: every choice of the run, defaults included
@@ -66,7 +66,7 @@ class Origin:
             "version": self.version,
             "date": self.date,
         }
-        return {name: NOT_RECORDED if value is None else value for name, value in plain.items()}
+        return {name: NOT_RECORDED if value is None else value or "none" for name, value in plain.items()}
 
 
 UNKNOWN_ORIGIN = Origin()

@@ -19,7 +19,7 @@ from rheostat.model.operating_point import Ranking
 from rheostat.model.origin import Origin
 from rheostat.provenance import new_origin
 from rheostat.training.adaptive_softmax import Taught
-from rheostat.training.evaluation import evaluate
+from rheostat.training.evaluation import measure_quality
 from rheostat.training.language_model import UNADJUSTED, Adjustment, LanguageModel, Outputs, State
 from rheostat.training.regularization import RegularizationConfig, activation_penalty
 
@@ -133,7 +133,7 @@ class WeightTraining:
         return self.model.initial_state(batch_size)
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
-        return evaluate(self.model, self._valid_ids, progress)
+        return measure_quality(self.model, self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
         self._write(self.model, path, run, ())
