@@ -16,9 +16,9 @@ from models import write_words
 from rheostat import errors
 from rheostat.errors import MissingExtraError, RheostatError, UserWordsError
 from rheostat.model.shape import ModelShape
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
-WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees")
+WORDS = (UNKNOWN, END_OF_LINE, "the", "game", "gate", "garden", "boat", "sees")
 SHAPE = ModelShape(len(WORDS), 4, (8, 4), (2, 1))
 
 
@@ -157,7 +157,7 @@ def test_a_turn_in_the_background_does_not_reopen_what_was_closed(model: Path) -
 def test_log_probabilities_of_a_text_are_those_of_its_words(model: Path) -> None:
     predictor = rheostat.load(model, precision="fp32")
     found = predictor.log_probabilities("The boat")
-    assert (found == predictor.log_probabilities_after([END, "the", "boat"])).all()
+    assert (found == predictor.log_probabilities_after([END_OF_LINE, "the", "boat"])).all()
     assert found.shape == (len(WORDS),) and abs(float(sum(2.718281828459045**found)) - 1) < 1e-3
 
 

@@ -24,9 +24,10 @@ MAY_IMPORT: dict[str, str] = {
     "__main__": "cli",
     "errors": "",
     "durable": "",
-    "provenance": "",
-    "metrics": "",
-    "recipe": "errors",
+    "provenance": "model",
+    "metrics": "errors",
+    "tables": "errors",
+    "recipe": "errors tables",
     "recipes": "",
     "bundled": "errors",
     "text": "errors",
@@ -34,63 +35,71 @@ MAY_IMPORT: dict[str, str] = {
     "words": "errors text",
     "runtime": "errors model text words",
     "governor": "errors",
-    "measure": "errors model provenance runtime text words",
+    "measure": "errors metrics model runtime tables text words",
     "report": "errors measure model",
     "keyboard": "errors governor model runtime words",
     "training": "errors metrics model text",
-    "pruning": "errors metrics model training",
-    "cli": "bundled errors measure model pruning recipe report runtime text training",
+    "pruning": "errors metrics model provenance text training",
+    "cli": "bundled errors measure model pruning recipe report runtime training",
 }
 # What a single module may import beyond that.
 ONE_MODULE: dict[str, str] = {
     "text.token_cache": "durable",
     "model.container": "durable",
     "model.file": "bundled",
+    "model.origin": "tables",
     "words.hidden_words": "bundled",
     "words.user_words": "durable",
     "runtime.evaluation": "metrics",
     "runtime.onnx.export": "provenance",
     "runtime.predictor": "bundled",
-    "governor.policy": "recipe",
+    "governor.policy": "tables",
     "measure.ngram": "durable",
-    "measure.ngram_baseline": "metrics",
-    "measure.results": "durable governor",
-    "measure.sweep": "metrics",
-    "report.demo": "bundled runtime text",
+    "measure.ngram_baseline": "recipe",
+    "measure.results.files": "durable",
+    "measure.results.govern": "governor",
+    "measure.results.shared": "provenance",
+    "report.cost_sections": "governor",
+    "report.demo": "bundled runtime tables",
     "report.figures.day": "governor",
-    "report.learned": "recipe",
-    "report.report": "governor",
-    "keyboard.governing": "recipe",
+    "report.govern": "governor",
+    "report.published": "tables",
+    "keyboard.governing": "tables",
     "keyboard.page_tables": "text",
-    "training.run": "provenance recipe",
+    "training.run": "provenance recipe tables",
     "training.run_folder": "durable",
-    "pruning.run": "recipe text",
-    "cli.govern": "governor provenance",
+    "training.task": "provenance",
+    "pruning.run": "tables",
+    "pruning.steps": "recipe",
+    "cli.evaluate": "tables",
+    "cli.govern": "governor",
     "cli.keyboard": "governor keyboard",
+    "cli.learning": "metrics",
     "cli.suggest": "words",
-    "cli.train": "metrics",
     "cli.typing_screen": "words",
 }
 # Inside a package a module may import those named before it.
 INSIDE: dict[str, str] = {
-    "text": "clitics token_cache vocabulary chat sources tokenizers casing reading counts corpus",
-    "model": "clusters container flops shape description operating_point precision cut file widths knob",
+    "text": "clitics token_cache vocabulary chat sources single_file tokenizers casing reading counts corpus",
+    "model": "clusters container digest flops names origin precision shape description operating_point contents cut"
+    " file summary widths writer knob",
     "words": "hidden_words prefixes writing completion user_words",
     "runtime": "arguments history onnx onnx.format onnx.quantization onnx.operators onnx.graph onnx.weights"
     " onnx.export onnx.session evaluation points predictor",
     "governor": "battery policy decision trace governor replay",
-    "measure": "sysfs machine memory ngram texts turns typing_simulator keystrokes results sweep"
+    "measure": "sysfs machine memory ngram texts typing_simulator keystrokes"
     " meters.estimate meters.series meters.student meters.meter meters.counter meters.sampler meters.power_trace"
     " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
-    " meters.energy meters latency ngram_baseline",
-    "report": "document published html kept_filters learned evidence figures figures.day figures.style figures.costs"
-    " figures.weights claims paper_tables sweep_page report files demo",
+    " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
+    " results.files results evaluation sweep latency bench ngram_baseline",
+    "report": "document published origins kept_filters learned evidence figures figures.day figures.style figures.costs"
+    " figures.weights govern claims paper_tables sweep_page summary cost_sections sections writer demo",
     "keyboard": "browser_runtime page_tables governing positions protection exports facts server",
-    "training": "compiled cross_entropy nt_asgd run_folder adaptive_softmax regularization scan lstm qrnn"
-    " language_model machine evaluation task graded configuration batches schedule trainer run",
-    "pruning": "allocation criteria l0 recovery resplit run",
-    "cli": "console keys train bench evaluate export files govern keyboard ngram report resplit typing_screen demo"
-    " learning suggest prune recover",
+    "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan lstm qrnn"
+    " language_model machine evaluation task graded configuration batches optimization trainer session run",
+    "pruning": "allocation criteria l0 recovery resplit run steps",
+    "cli": "console keys bench evaluate export files govern keyboard learning ngram report resplit typing_screen demo"
+    " suggest prune recover train",
 }
 HEAVY = {"training", "pruning"}
 LIGHT = sorted({part.name.removesuffix(".py") for part in PACKAGE.iterdir()} & set(MAY_IMPORT) - HEAVY - {"__main__"})

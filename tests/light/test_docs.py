@@ -52,7 +52,8 @@ def test_commands_and_options_named_in_passing_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/api.md", "docs/default-model.md", "docs/runtime.md", "docs/governor.md"]
+    "page",
+    ["README.md", "docs/api.md", "docs/default-model.md", "docs/runtime.md", "docs/governor.md", "docs/file-format.md"],
 )
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tiny(tmp_path / "model.safetensors")

@@ -26,7 +26,7 @@ def tables() -> dict[str, Any]:
     """Every table by its name in JavaScript."""
     return {
         "UNKNOWN": vocabulary.UNKNOWN,
-        "END": vocabulary.END,
+        "END_OF_LINE": vocabulary.END_OF_LINE,
         "NUMBER": vocabulary.NUMBER,
         "PTB_NUMBER": tokenizers.PTB_NUMBER,
         "PTB_SIGNS": tokenizers.PTB_SIGNS,

@@ -4,7 +4,7 @@
 // an older one that has not been started yet is dropped.
 
 import { Completion } from "./completion.js";
-import { END, REMEMBERED, RUNTIME_FILES as RUNTIME, SPARE, TIMED_QUERIES as TIMED, UNKNOWN } from "./tables.js";
+import { END_OF_LINE, REMEMBERED, RUNTIME_FILES as RUNTIME, SPARE, TIMED_QUERIES as TIMED, UNKNOWN } from "./tables.js";
 import { compose, distinct, splitTyped } from "./writing.js";
 
 const FILES = ["manifest.json", "position.json", "step.onnx", "vocabulary.txt", "suggestible.bin"];
@@ -142,7 +142,7 @@ class Model {
   async suggest(text, k) {
     const typed = splitTyped(text, this.tokenizer);
     const ids = typed.words.map((word) => this.ids.get(word) ?? this.ids.get(UNKNOWN));
-    const read = ids.length ? ids : [this.ids.get(END)];
+    const read = ids.length ? ids : [this.ids.get(END_OF_LINE)];
     const found = async (wanted) => {
       const best = this.lazy ? await this.#choose(read, typed, wanted) : await this.#best(read, typed, wanted);
       const shown = best.map(({ id, probability }) => compose(this.vocabulary[id], probability, typed, this.casing, this.tokenizer));

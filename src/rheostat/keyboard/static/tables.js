@@ -1,6 +1,6 @@
 // Generated from the Python sources by: python -m rheostat.keyboard.page_tables. Do not edit.
 export const UNKNOWN = "<unk>";
-export const END = "<eos>";
+export const END_OF_LINE = "<eos>";
 export const NUMBER = "<num>";
 export const PTB_NUMBER = "N";
 export const PTB_SIGNS = {"$": "$", "#": "#", "&": "&", "\u00a3": "#", "%": "N"};

@@ -3,7 +3,7 @@
 // both against the same answers. Lengths are counted in characters, as in Python, so texts are arrays of characters here.
 
 import {
-  APOSTROPHES, BETWEEN_SENTENCES, BLOCK, CHARACTERS_PER_WORD, CLITICS, CONTEXT_LIMIT, END, INSIDE, LONGEST_WORD, NEGATED,
+  APOSTROPHES, BETWEEN_SENTENCES, BLOCK, CHARACTERS_PER_WORD, CLITICS, CONTEXT_LIMIT, END_OF_LINE, INSIDE, LONGEST_WORD, NEGATED,
   NO_SPACE_BEHIND, NUMBER_SIGNS, PTB_CLITICS, SENTENCE_ENDS, SENTENCE_LOOK_BACK, UNFINISHED,
 } from "./tables.js";
 import { SPACE, fold, tokenize } from "./vocabulary.js";
@@ -56,9 +56,9 @@ function read(characters, end, letter, tokenizer, limit) {
   let start = steadyStart(end, limit * CHARACTERS_PER_WORD);
   if (start) start = breakBehind(characters, start, Math.min(end, start + BLOCK)) ?? start;
   const text = join(characters.slice(start, end)) + letter;
-  let words = [...(start ? [] : [END]), ...splitLines(text, tokenizer)];
+  let words = [...(start ? [] : [END_OF_LINE]), ...splitLines(text, tokenizer)];
   if (tokenizer === "words" && text.includes("\n")) {
-    words = words.filter((word, place) => place === 0 || word !== END || words[place - 1] !== END);
+    words = words.filter((word, place) => place === 0 || word !== END_OF_LINE || words[place - 1] !== END_OF_LINE);
   }
   if (letter) words.pop();
   return words.slice(steadyStart(words.length, limit));
@@ -80,7 +80,7 @@ function breakBehind(characters, place, end) {
 function splitLines(text, tokenizer) {
   const [first, ...others] = text.split("\n");
   const words = tokenize(first, tokenizer);
-  for (const line of others) words.push(END, ...tokenize(line, tokenizer));
+  for (const line of others) words.push(END_OF_LINE, ...tokenize(line, tokenizer));
   return words;
 }
 
