@@ -32,10 +32,20 @@ if TYPE_CHECKING:
     from rheostat.governor.battery import Battery
     from rheostat.governor.governor import Governor
     from rheostat.governor.policy import Policy
+    from rheostat.measure.bench import bench
+    from rheostat.measure.evaluation import evaluate
+    from rheostat.measure.ngram_baseline import measure_ngram
+    from rheostat.measure.sweep import sweep
     from rheostat.model.file import ModelFile, open_model
     from rheostat.model.operating_point import OperatingPoint
+    from rheostat.model.summary import summarize
+    from rheostat.pruning.resplit import resplit
+    from rheostat.pruning.steps import learn_point, rank, recover
+    from rheostat.report.govern import replay_day
+    from rheostat.report.writer import write_report
     from rheostat.runtime.onnx.export import export
     from rheostat.runtime.predictor import Predictor, load
+    from rheostat.training.run import resume, train
     from rheostat.words.user_words import UserWords
     from rheostat.words.writing import Suggestion
 
@@ -63,9 +73,22 @@ __all__ = [
     "UserWords",
     "UserWordsError",
     "__version__",
+    "bench",
+    "evaluate",
     "export",
+    "learn_point",
     "load",
+    "measure_ngram",
     "open_model",
+    "rank",
+    "recover",
+    "replay_day",
+    "resplit",
+    "resume",
+    "summarize",
+    "sweep",
+    "train",
+    "write_report",
 ]
 
 # Where each name is defined; imported when it is first used.
@@ -78,9 +101,22 @@ _WHERE = {
     "Predictor": "rheostat.runtime.predictor",
     "Suggestion": "rheostat.words.writing",
     "UserWords": "rheostat.words.user_words",
+    "bench": "rheostat.measure.bench",
+    "evaluate": "rheostat.measure.evaluation",
     "export": "rheostat.runtime.onnx.export",
+    "learn_point": "rheostat.pruning.steps",
     "load": "rheostat.runtime.predictor",
+    "measure_ngram": "rheostat.measure.ngram_baseline",
     "open_model": "rheostat.model.file",
+    "rank": "rheostat.pruning.steps",
+    "recover": "rheostat.pruning.steps",
+    "replay_day": "rheostat.report.govern",
+    "resplit": "rheostat.pruning.resplit",
+    "resume": "rheostat.training.run",
+    "summarize": "rheostat.model.summary",
+    "sweep": "rheostat.measure.sweep",
+    "train": "rheostat.training.run",
+    "write_report": "rheostat.report.writer",
 }
 
 

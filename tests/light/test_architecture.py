@@ -20,7 +20,7 @@ HEAVY_LIBRARIES = {"torch", "lightning_fabric", "numba", "tensorboard"}
 # What a part may import beside itself: the direction of the data, from the command line down to the errors. Several
 # modules of the part use each of these; what one or two modules alone need stands in ONE_MODULE.
 MAY_IMPORT: dict[str, str] = {
-    "__init__": "errors governor model runtime words",
+    "__init__": "errors governor measure model pruning report runtime training words",
     "__main__": "cli",
     "errors": "",
     "durable": "",
