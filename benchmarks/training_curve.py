@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rheostat.measure.results import Provenance, QualityFigures, TrainingResults, write_results
-from rheostat.measure.results.benchmark import TrainedModel, TrainingLine, TrainingProgress, ValidationLine
+from rheostat.measure.results.benchmark import TrainingLine, TrainingOutcome, TrainingProgress, ValidationLine
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
 from rheostat.tables import from_json, to_json
@@ -47,7 +47,7 @@ def main() -> None:
     with open_model(folder.model) as file:
         recipe, run = file.description.recipe, file.description.provenance["run"]
     tested = test_quality(folder, arguments.data) if arguments.data else None
-    model = TrainedModel(recipe, run, from_json(QualityFigures, run["valid"], "valid"), tested)
+    model = TrainingOutcome(recipe, run, from_json(QualityFigures, run["valid"], "valid"), tested)
     lines, state = curve(folder), folder.load()["progress"]
     known = ("epoch", "step", "tokens", "seconds", "finished")
     progress = from_json(TrainingProgress, {key: state[key] for key in known}, "progress")

@@ -92,8 +92,9 @@ INSIDE: dict[str, str] = {
     " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
     " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
     " results.files results evaluation sweep latency bench ngram_baseline",
-    "report": "document published origins kept_filters learned evidence figures figures.day figures.style figures.costs"
-    " figures.weights govern claims paper_tables sweep_page summary cost_sections sections writer demo",
+    "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
+    " figures.style figures.costs figures.weights govern claims paper_tables sweep_page summary cost_sections sections"
+    " writer demo",
     "keyboard": "browser_runtime page_tables governing positions protection exports facts server",
     "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan lstm qrnn"
     " language_model machine evaluation task graded configuration batches optimization trainer session run",

@@ -13,6 +13,7 @@ import pytest
 
 from rheostat.errors import RheostatError
 from rheostat.report import published
+from rheostat.report import published_claims as checks
 from rheostat.report.published import (
     SAME_SHARE,
     Published,
@@ -94,7 +95,7 @@ def test_figures_given_twice_agree() -> None:
     figures = load_published()
     claims = {claim.id: claim for claim in figures.claims}
     (trade,) = claims["headline"].checks
-    assert isinstance(trade, published.Trade)
+    assert isinstance(trade, checks.Trade)
     for field in fields(figures.headline):
         assert getattr(trade, field.name) == getattr(figures.headline, field.name)
     linear = {check.metric: check.r_squared for check in claims["linear-in-flops"].checks}  # type: ignore[union-attr]
@@ -152,7 +153,7 @@ def test_a_value_of_the_wrong_type_is_named(wrong: object) -> None:
 def test_a_claim_of_an_unknown_kind_is_refused() -> None:
     claim = {"id": "x", "sentence": "x.", "where": "x", "own_tables": "silent", "checks": [{"kind": "nicer"}]}
     with pytest.raises(RheostatError, match="nicer"):
-        from_json(published.Claim, claim, "claim")
+        from_json(checks.Claim, claim, "claim")
 
 
 def test_the_file_is_loaded_once() -> None:
@@ -186,29 +187,29 @@ def row_at(table: PublishedTable, criterion: Any, flops_fraction: float) -> Publ
     return next(row for share, row in shares.items() if share is not None and abs(share - flops_fraction) < SAME_SHARE)
 
 
-def holds(check: published.Check) -> bool:
+def holds(check: checks.Check) -> bool:
     """Whether the paper's tables say so. Only the kinds that tables can speak of."""
     figures = load_published()
     match check:
-        case published.Better():
+        case checks.Better():
             return all(
                 perplexity(mine, update) <= perplexity(theirs, update) * (1 + check.tolerance)
                 for corpus in check.corpora
                 for update in check.with_update
                 for mine, theirs in rivals(figures.table(corpus), check.criterion, check.than)
             )
-        case published.RegainsMore():
+        case checks.RegainsMore():
             return all(
                 perplexity(mine, False) - perplexity(mine, True) > perplexity(theirs, False) - perplexity(theirs, True)
                 for corpus in check.corpora
                 for mine, theirs in rivals(figures.table(corpus), check.criterion, check.than)
             )
-        case published.UpdateHelps():
+        case checks.UpdateHelps():
             rows = [row for corpus in check.corpora for row in figures.table(corpus).pruned()]
             return all(
                 perplexity(row, True) < perplexity(row, False) for row in rows if row.criterion in check.criteria
             )
-        case published.Trade():
+        case checks.Trade():
             table = figures.table(check.corpus)
             row, full = row_at(table, check.criterion, check.flops_fraction), table.full
             assert row.energy_mj is not None and full.energy_mj is not None
@@ -218,25 +219,25 @@ def holds(check: published.Check) -> bool:
                 saved >= check.energy_saved - check.tolerance
                 and increase <= check.perplexity_increase + check.tolerance
             )
-        case published.RecallFallsLess():
+        case checks.RecallFallsLess():
             table = figures.table(check.corpus)
             row, full = row_at(table, check.criterion, check.flops_fraction), table.full
             assert row.recall_at_3 is not None and full.recall_at_3 is not None
             return 1 - row.recall_at_3 / full.recall_at_3 < row.test_perplexity / full.test_perplexity - 1
-        case published.OrdersDiffer():
+        case checks.OrdersDiffer():
             table = figures.table(check.corpus)
             first = row_at(table, check.lower_perplexity.criterion, check.lower_perplexity.flops_fraction)
             second = row_at(table, check.higher_recall.criterion, check.higher_recall.flops_fraction)
             assert first.recall_at_3 is not None and second.recall_at_3 is not None
             return first.test_perplexity < second.test_perplexity and first.recall_at_3 < second.recall_at_3
-        case published.FullModelBetter():
+        case checks.FullModelBetter():
             table = figures.table(check.corpus)
             others = [row for row in table.rows if row.row in check.than_rows]
             return all(table.full.test_perplexity < row.test_perplexity for row in others)
-        case published.WithinCutOff():
+        case checks.WithinCutOff():
             rows = [row for corpus in check.corpora for row in figures.table(corpus).pruned()]
             return all(row.test_perplexity <= check.test_perplexity for row in rows)
-        case published.LatencyAbove():
+        case checks.LatencyAbove():
             latency_ms = figures.table(check.corpus).full.latency_ms
             return latency_ms is not None and latency_ms > check.latency_ms
     raise AssertionError(f"the tables do not speak of {check}")
@@ -247,7 +248,7 @@ def holds(check: published.Check) -> bool:
     [claim for claim in load_published().claims if claim.own_tables != "silent"],
     ids=lambda claim: claim.id,
 )
-def test_own_tables_say_of_a_claim_what_the_file_says_they_do(claim: published.Claim) -> None:
+def test_own_tables_say_of_a_claim_what_the_file_says_they_do(claim: checks.Claim) -> None:
     assert claim.checks
     assert all(holds(check) for check in claim.checks) == (claim.own_tables == "confirm")
 
@@ -378,7 +379,7 @@ def sentences_on_storage(figures: Published) -> Iterator[str]:
     yield "Filter norm pruning and random pruning do not require any extra storage"
 
 
-def sentences_on_data_and_models(setup: published.Setup) -> Iterator[str]:
+def sentences_on_data_and_models(setup: checks.Setup) -> Iterator[str]:
     ptb, wt103 = setup.corpora
     train, valid, test = (thousands(tokens) for tokens in (ptb.train_tokens, ptb.valid_tokens, ptb.test_tokens))
     yield f"roughly {train}, {valid}, and {test} training, validation, and testing tokens"
@@ -400,7 +401,7 @@ def sentences_on_data_and_models(setup: published.Setup) -> Iterator[str]:
     yield "the first layer uses a window size of two, while the rest use a windows size of one"
 
 
-def sentences_on_pruning(setup: published.Setup) -> Iterator[str]:
+def sentences_on_pruning(setup: checks.Setup) -> Iterator[str]:
     l0 = setup.l0
     assert l0.beta == 2 / 3
     yield rf"\gamma = {l0.gamma}, \zeta = {l0.zeta}, \beta = 2/3"
@@ -417,7 +418,7 @@ def sentences_on_pruning(setup: published.Setup) -> Iterator[str]:
     yield f"roughly {percent(setup.mean_activation[1].training_share)} of the first training examples"
 
 
-def sentences_on_updates_and_meters(setup: published.Setup) -> Iterator[str]:
+def sentences_on_updates_and_meters(setup: checks.Setup) -> Iterator[str]:
     ptb, wt103 = setup.update
     assert ptb.initial_deviation == wt103.initial_deviation
     yield rf"$\text{{Normal}}(0, {ptb.initial_deviation})$"

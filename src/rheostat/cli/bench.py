@@ -70,20 +70,11 @@ def bench(
     if meter == LIST:
         _list_meters(options, json)
         return
-    from rheostat.measure.bench import BenchConfig
     from rheostat.measure.bench import bench as run
     from rheostat.measure.machine import parse_cpus
     from rheostat.measure.results import results_json
 
     source = find_meter(meter, options)
-    config = BenchConfig(
-        queries=queries,
-        warm_up=warm_up,
-        precision=precision,
-        threads=threads,
-        cpus=None if pin is None else parse_cpus(pin),
-        energy=Plan(idle_seconds=idle_seconds, block_seconds=block_seconds),
-    )
     measured: list[BenchResults] = []
     try:
         with labelled_share() as progress:
@@ -93,8 +84,13 @@ def bench(
                 points=point or (),
                 beside=beside or (),
                 data=data,
+                queries=queries,
+                warm_up=warm_up,
+                precision=precision,
+                threads=threads,
+                cpus=None if pin is None else parse_cpus(pin),
                 meter=source,
-                config=config,
+                energy=Plan(idle_seconds=idle_seconds, block_seconds=block_seconds),
                 out=out,
                 progress=progress,
                 notice=_say,

@@ -40,16 +40,20 @@ def ngram(
 
     Example: rheostat ngram ptb --data DIR -o results/ptb-ngram.json
     """
-    from rheostat.measure.ngram_baseline import NGramConfig, measure_ngram
-    from rheostat.measure.results import NGramResults, results_json
+    from rheostat.measure.ngram_baseline import measure_ngram
+    from rheostat.measure.results import results_json
 
-    config, measured = NGramConfig(order, queries, warm_up, words, check), list[NGramResults]()
+    measured: list[NGramResults] = []
     try:
         with labelled_share() as progress:
             measure_ngram(
                 recipe,
                 data=data,
-                config=config,
+                order=order,
+                queries=queries,
+                warm_up=warm_up,
+                words=words,
+                check=check,
                 out=out,
                 arpa=arpa,
                 progress=progress,

@@ -113,8 +113,14 @@ def bench(
     points: Sequence[str] = (),
     beside: Sequence[str | Path] = (),
     data: str | None = None,
+    queries: int = 350,
+    warm_up: int = 20,
+    precision: Precision = "int8",
+    threads: int = 0,
+    cpus: Sequence[int] | None = None,
     meter: str | EnergySource = "auto",
-    config: BenchConfig | None = None,
+    energy: Plan | None = None,
+    memory: bool = True,
     out: Path | None = None,
     progress: Progress = lambda label, share: None,
     notice: Callable[[str], None] = lambda message: None,
@@ -124,11 +130,13 @@ def bench(
 
     Without knobs and points: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking. beside: other
     models, measured whole in the same run, interleaved with these points. data: a folder with a test text, a text file
-    or "chat"; None for a text that comes with the package. out: the results file to write. progress: label, share done.
+    or "chat"; None for a text that comes with the package. queries: timed ones at every point. threads: 0 = one per
+    physical core. cpus: to stay on; None for all. meter: its name, or one that is open. energy: how long to measure it.
+    memory: whether to measure it too. out: the results file to write. progress: label, share done.
     notice: told what a slow meter means for the run, before it starts. on_results: called before anything is written:
     what was measured is not lost with a file that cannot be written.
     """
-    config = config or BenchConfig()
+    config = BenchConfig(queries, warm_up, precision, threads, cpus, energy or Plan(), memory)
     source = find_meter(meter) if isinstance(meter, str) else meter
     with open_model(model) as file:
         text = read_text(data, file.tokenizer, words=config.queries + config.warm_up)

@@ -9,9 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rheostat.errors import RheostatError
 from rheostat.measure.sysfs import SYSTEM_ROOT, find_integer, find_integers, read_word
@@ -36,13 +35,6 @@ class Conditions:
     throttle_events: int | None
     slowed_down: bool | None
     load_average: float | None  # processes that wanted a CPU, over the last minute
-
-    @property
-    def hottest_c(self) -> float | None:
-        return max(self.temperatures_c.values(), default=None)
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def read_conditions(system_root: Path = SYSTEM_ROOT) -> Conditions:

@@ -87,7 +87,11 @@ def measure_ngram(
     recipe: str,
     *,
     data: str | None = None,
-    config: NGramConfig | None = None,
+    order: int = 5,
+    queries: int = 350,
+    warm_up: int = 20,
+    words: int = 2000,
+    check: bool = False,
     out: Path | None = None,
     arpa: Path | None = None,
     progress: Progress = lambda label, share: None,
@@ -96,10 +100,12 @@ def measure_ngram(
     """Estimate an n-gram model on a corpus and measure it as models are measured.
 
     recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, or "chat";
-    the recipe's own corpus if left out. out: the results file to write; arpa: the model, in the ARPA format.
-    on_results: called before anything is written, so that what was measured is not lost with a file that cannot be.
+    the recipe's own corpus if left out. order: length of the longest n-grams. queries: timed ones. words: of the test
+    text that are typed. check: compare the test perplexity with kenlm's. out: the results file to write; arpa: the
+    model, in the ARPA format. on_results: called before anything is written, so that what was measured is not lost with
+    a file that cannot be written.
     """
-    config = config or NGramConfig()
+    config = NGramConfig(order, queries, warm_up, words, check)
     tables = read_recipe(recipe)
     source = data or tables.get("data")
     if not source:

@@ -42,7 +42,7 @@ def _numbers(value: Any, place: str = "") -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class TrainedModel:
+class TrainingOutcome:
     """recipe, run: as the model file has them. test: None where the test text was not measured."""
 
     recipe: Mapping[str, Any]
@@ -90,7 +90,7 @@ class TrainingResults:
     kind: ClassVar[str] = "training"
 
     provenance: Provenance
-    model: TrainedModel
+    model: TrainingOutcome
     progress: TrainingProgress
     train: tuple[TrainingLine, ...]
     valid: tuple[ValidationLine, ...]
