@@ -57,7 +57,7 @@ def expected_multiplications(counts: Sequence[int] | NDArray[np.integer], width:
 
 
 def query_splits(counts: Sequence[int] | NDArray[np.integer], width: int, tails: int) -> tuple[int, ...]:
-    """The first word of each of so many tail clusters, such that a query is expected to cost least.
+    """The first word of each of `tails` tail clusters, chosen so that a query is expected to cost least.
 
     counts: how often each word occurs, in falling order. width: columns of the output layer.
     """
