@@ -134,7 +134,7 @@ def _convert_scalar(value: Any, hint: type, where: str) -> Any:
             return float(value)
         except OverflowError:
             raise RecipeError(f"{where} is a number of {len(str(value))} digits; expected a smaller one") from None
-    # bool is a subclass of int; a recipe that says `epochs = true` is a mistake all the same
+    # bool is a subclass of int, but a recipe that says `epochs = true` is still a mistake
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise RecipeError(f"{where} is {value!r}; expected {KINDS.get(hint, hint.__name__)}")
     return value
