@@ -21,7 +21,7 @@ from rheostat.training.evaluation import measure_quality  # noqa: E402
 from rheostat.training.graded import (  # noqa: E402
     GradedConfig,
     GradedLoss,
-    GradedTraining,
+    GradedTask,
     deal,
     graded_ranking,
     prefix_state,
@@ -130,10 +130,10 @@ def test_a_full_width_that_imitates_the_model_it_starts_from_has_no_loss_and_lea
     assert all(parameter.grad is None for parameter in loss.teacher.parameters())
 
 
-def test_the_result_is_anchored_to_the_start_and_training_goes_on_with_what_it_learnt(tmp_path: Path) -> None:
+def test_the_result_is_anchored_to_the_start_and_training_continues_with_what_it_learned(tmp_path: Path) -> None:
     written: list[torch.Tensor] = []
     config = GradedConfig(teacher="start", anchor=0.25)
-    task = GradedTraining(
+    task = GradedTask(
         make_model(),
         0.5,
         config,
@@ -205,7 +205,7 @@ def test_reordering_filters_leaves_the_outputs_as_they_were() -> None:
     assert measure_quality(other, ids).loss == pytest.approx(measure_quality(model, ids).loss, rel=1e-6)
 
 
-def test_a_graded_run_gives_a_continuous_knob_and_goes_on_from_a_ranked_model(
+def test_a_graded_run_gives_a_continuous_knob_and_starts_from_a_ranked_model(
     recipe_file: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:
     first = tmp_path / "first"

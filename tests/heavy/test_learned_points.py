@@ -99,7 +99,7 @@ def test_the_path_takes_a_share_of_the_run() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here")
-def test_gates_are_learnt_and_chosen_on_an_accelerator() -> None:
+def test_gates_are_learned_and_chosen_on_an_accelerator() -> None:
     config, shape = l0.GateConfig(knob=0.7, polish=0.3), ModelShape(9, 4, (12, 4), (2, 1))
     loss = l0.GateLoss(LanguageModel(shape), config, RegularizationConfig(), 2, "fp32").to("cuda")
     ids = torch.randint(9, (7, 2), device="cuda")
@@ -231,7 +231,7 @@ def test_an_update_wins_quality_back_and_costs_its_bytes(model_path: Path, corpu
     assert after["perplexity"] < before["perplexity"]
 
 
-def test_a_taught_update_wins_quality_back_and_goes_on_after_a_stop(
+def test_a_taught_update_wins_quality_back_and_resumes_after_a_stop(
     model_path: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:
     """The teacher's state travels in the checkpoint behind the model's own. An older version began the run."""
@@ -312,7 +312,7 @@ def test_a_run_deletes_only_what_a_run_writes(model_path: Path, tmp_path: Path) 
     assert sorted(path.name for path in folder.rglob("*")) == ["notes.txt", "notes.txt", "tensorboard"]
 
 
-def test_a_killed_recovery_goes_on_and_ends_the_same(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+def test_a_killed_recovery_resumes_and_ends_the_same(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
     schedule = ["--set", "train.steps=60", "--set", "train.batch_size=4", "--set", "train.checkpoint_minutes=0.0"]
 
     def command(out: Path) -> list[object]:
@@ -362,7 +362,7 @@ def other_point(point: OperatingPoint) -> OperatingPoint:
     return replace(point, keep=keep)
 
 
-def test_a_run_asked_for_differently_is_not_gone_on_with(model_path: Path, tmp_path: Path) -> None:
+def test_a_run_asked_for_differently_is_not_resumed(model_path: Path, tmp_path: Path) -> None:
     recovery, gates, texts = tmp_path / "recovery", tmp_path / "gates", Texts(IDS, IDS)
     longer = {"train": {**TABLES["train"], "steps": 3}}
     with open_model(model_path) as file, other_model(file, tmp_path / "other.safetensors") as other:
@@ -380,7 +380,7 @@ def test_a_run_asked_for_differently_is_not_gone_on_with(model_path: Path, tmp_p
                 call()
 
 
-def test_a_run_goes_on_with_the_threads_and_the_precision_that_it_began_with(
+def test_a_run_resumes_with_the_threads_and_the_precision_that_it_started_with(
     model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts, threads = Texts(IDS, IDS), torch.get_num_threads()

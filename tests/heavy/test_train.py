@@ -151,7 +151,7 @@ def whole_and_older(
     return whole, broken
 
 
-def test_a_run_that_an_older_version_began_is_gone_on_with(whole_and_older: tuple[Path, Path]) -> None:
+def test_a_run_that_an_older_version_started_is_resumed(whole_and_older: tuple[Path, Path]) -> None:
     whole, broken = whole_and_older
     assert_same_weights(whole, broken)
     for event in ("train", "valid"):
@@ -264,7 +264,7 @@ def test_each_process_draws_its_own_dropout(corpus_folder: Path, recipe_file: Pa
     ranks = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["ranks"]
     assert len(ranks) == 2
     assert not torch.equal(ranks[0]["random"]["cpu"], ranks[1]["random"]["cpu"])
-    assert ranks[0]["log_loss"] != ranks[1]["log_loss"]  # each goes on with its own
+    assert ranks[0]["log_loss"] != ranks[1]["log_loss"]  # each resumes with its own
 
 
 @pytest.mark.parametrize("cell", ["lstm", "skip-lstm"])
@@ -317,7 +317,7 @@ def test_adaptive_softmax_trains(corpus_folder: Path, recipe_file: Path, tmp_pat
     assert json.loads(answer)["valid_perplexity"] < 4
 
 
-def test_training_goes_on_from_a_model(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+def test_training_starts_from_a_model(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     first = json.loads(rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "a", "--json"))
     model = tmp_path / "a" / "model.safetensors"
     slow = ["--set", "train.learning_rate=1e-6", "--set", "train.epochs=1"]

@@ -12,6 +12,7 @@ from rheostat.cli.console import labelled_share
 from rheostat.cli.learning import print_stored, run_bar
 from rheostat.errors import OperatingPointError
 from rheostat.model.names import check_name
+from rheostat.model.writer import check_target
 from rheostat.recipe import recipe_names
 
 L0 = "l0"
@@ -68,6 +69,7 @@ def prune(
     criteria = criterion or ["taylor"]
     if name is not None:
         check_name(name, "--name")
+    check_target(out)  # before torch is imported, which takes seconds
     if search and not (knob and data):
         raise OperatingPointError("--search needs at least one --knob to search for, and --data to measure on")
     if criteria == [L0]:
