@@ -85,7 +85,7 @@ def test_what_the_system_has_against_a_file_is_one_line_too(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is a Linux thing")
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_a_full_disk_behind_stdout_is_one_line(flags: list[str]) -> None:
-    command = [sys.executable, "-m", "rheostat", "inspect", str(GOLDEN / "golden-float32.safetensors"), *flags]
+    command = [sys.executable, "-m", "rheostat", "inspect", str(GOLDEN / "golden-fp32.safetensors"), *flags]
     with Path("/dev/full").open("w") as full:
         answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert (answer.returncode, answer.stderr) == (1, "error: [Errno 28] No space left on device\n")

@@ -11,8 +11,8 @@ import typer
 from rheostat.cli.console import labelled_share
 from rheostat.cli.learning import print_stored, run_bar
 from rheostat.errors import OperatingPointError
-from rheostat.model.description import check_name
-from rheostat.model.file import check_target
+from rheostat.model.names import check_name
+from rheostat.model.writer import check_target
 from rheostat.recipe import recipe_names
 
 L0 = "l0"
