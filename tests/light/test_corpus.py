@@ -10,6 +10,7 @@ import subprocess
 import sys
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,19 +19,12 @@ from hypothesis import strategies as st
 
 from corpora import data_folder
 from rheostat.errors import CorpusError, MissingExtraError
-from rheostat.text import chat, token_cache
-from rheostat.text import corpus as corpus_module
-from rheostat.text.corpus import (
-    CorpusConfig,
-    default_cache_directory,
-    encode_split,
-    load_corpus,
-    load_split,
-    split_conversations,
-)
+from rheostat.text.chat import clean_message, split_conversations
+from rheostat.text.corpus import CorpusConfig, encode_split, load_corpus, load_split
 from rheostat.text.counts import build_vocabulary, count_words, read_vocabulary_with_counts
 from rheostat.text.reading import read_lines
 from rheostat.text.sources import find_split, find_splits
+from rheostat.text.token_cache import default_cache_directory
 from rheostat.text.tokenizers import split_corpus_line
 from rheostat.text.vocabulary import END, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 
@@ -199,7 +193,7 @@ def test_blocks_make_no_difference(
         expected.pop()
     if tokenizer == "words":
         expected = [line for line in expected if line]
-    monkeypatch.setattr(corpus_module, "_BLOCK_BYTES", block)
+    monkeypatch.setattr("rheostat.text.reading.BLOCK_BYTES", block)
     try:
         found = [line[:-1] for line in read_lines(path, tokenizer)]
     except CorpusError as error:
@@ -424,8 +418,13 @@ def test_ids_are_a_read_only_memory_map(tmp_path: Path, cache: Path) -> None:
 def test_a_second_start_reads_no_text(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = three_texts(tmp_path / "text", "Yes, I see\n")
     first = load_corpus(folder, CorpusConfig(), cache_directory=cache)
-    monkeypatch.setattr(corpus_module, "_read_blocks", None)
-    monkeypatch.setattr(token_cache, "_hash_bytes", None)
+    open_file = Path.open
+
+    def open_no_text(path: Path, *arguments: Any, **options: Any) -> Any:
+        assert folder not in path.parents, f"{path} was opened again"
+        return open_file(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", open_no_text)
     second = load_corpus(folder, CorpusConfig(), cache_directory=cache)
     assert second.vocabulary == first.vocabulary and second.summary() == first.summary()
     assert second.splits["train"].ids.tolist() == first.splits["train"].ids.tolist()
@@ -600,7 +599,7 @@ def test_messages_nobody_typed_are_left_out() -> None:
         "long " * 500,
         "  ",
     ]
-    cleaned = [chat._clean_message([{"text": turn}, {"text": " and\n more "}]) for turn in turns]
+    cleaned = [clean_message([{"text": turn}, {"text": " and\n more "}]) for turn in turns]
     assert cleaned[:5] == [
         "look here and more",
         "aww and more",

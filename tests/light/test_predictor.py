@@ -424,9 +424,7 @@ def test_the_predictor_reads_as_the_engine_does(model: Path) -> None:
     np.testing.assert_allclose(predictor.read([END, *TEXT]), engine.look_up(reading), atol=1e-5)
 
 
-def test_memory_and_answers_stay_the_same_over_many_random_texts(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_and_answers_stay_the_same_over_many_random_texts(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live: weakref.WeakSet[Reading] = weakref.WeakSet()
     read = Engine.read
 

@@ -14,7 +14,7 @@ from rheostat.text.token_cache import Report, reading, stat_text
 from rheostat.text.tokenizers import as_tokenizer, split_at_ascii_white_space, tokenize
 from rheostat.text.vocabulary import END
 
-_BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -93,7 +93,7 @@ def read_blocks(path: Path, report: Report | None = None) -> Iterator[tuple[int,
     line, done, is_first = 1, 0, True
     held: list[bytes] = []  # what follows the last white space read so far
     with reading(path), path.open("rb") as file:
-        while data := file.read(_BLOCK_BYTES):
+        while data := file.read(BLOCK_BYTES):
             cut = max(data.rfind(b"\n"), data.rfind(b" ")) + 1
             if cut:
                 text = _decode_block(path, line, b"".join((*held, data[:cut])), is_first)

@@ -62,12 +62,12 @@ def usable_precision(wanted: str, device: torch.device, *, lstm: bool = False) -
         return wanted
     try:
         if lstm:
-            _try_lstm(device)
-        narrow = _product_seconds(torch.bfloat16, device)
+            try_lstm(device)
+        narrow = product_seconds(torch.bfloat16, device)
     except RuntimeError as error:
         reason = f"this machine refuses bf16 products ({str(error).splitlines()[0]})"
     else:
-        wide = _product_seconds(torch.float32, device)
+        wide = product_seconds(torch.float32, device)
         if narrow <= wide or wanted == "bf16-always":
             return "bf16"
         reason = f"bf16 products take {narrow / wide:.1f} times as long as fp32's here"
@@ -75,7 +75,7 @@ def usable_precision(wanted: str, device: torch.device, *, lstm: bool = False) -
     return "fp32"
 
 
-def _product_seconds(dtype: torch.dtype, device: torch.device, size: int = 1024) -> float:
+def product_seconds(dtype: torch.dtype, device: torch.device, size: int = 1024) -> float:
     """Best of three products of the kind a layer makes, forward and backward."""
     left = torch.randn(size // 2, size, dtype=dtype, device=device, generator=_private_generator(device))
     right = torch.randn(size, size, dtype=dtype, device=device, generator=_private_generator(device))
@@ -88,7 +88,7 @@ def _product_seconds(dtype: torch.dtype, device: torch.device, size: int = 1024)
     return min(seconds)
 
 
-def _try_lstm(device: torch.device) -> None:
+def try_lstm(device: torch.device) -> None:
     """Raises RuntimeError where a step of an LSTM cannot be made in bf16."""
     with torch.random.fork_rng(devices=[]):  # see _private_generator
         layer = LstmLayer(8, 8).to(device)
