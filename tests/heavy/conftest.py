@@ -98,14 +98,3 @@ def stop_at(step: int, *arguments: object) -> None:
         patch.setattr(trainer, "draw_length", stopping)
         result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
     assert result.exit_code == 130, result.stderr
-
-
-def make_older(checkpoint: Path, *keys: str) -> None:
-    """Make a checkpoint one of before these keys of what was asked, and each process's own running loss, were kept."""
-    import torch
-
-    saved = torch.load(checkpoint, weights_only=True)
-    for key in keys:
-        del saved["recipe"][key]
-    saved["log"] = (saved["ranks"][0].pop("log_loss"), saved.pop("log_tokens"))
-    torch.save(saved, checkpoint)

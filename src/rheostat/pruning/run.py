@@ -122,8 +122,7 @@ def _open(folder: Path, asked: Mapping[str, Any], file: ModelFile, texts: Texts,
     asked = {**asked, "model": file.weights_digest(), "text": texts.digest()}
     before = dict(saved.get("recipe", {}))
     settled = before.pop("precision", None)
-    # A run that an older version began says less of itself: what it does not say cannot differ.
-    if others := [name for name in before if before[name] != asked.get(name)]:
+    if others := [name for name in asked if saved and before.get(name) != asked[name]]:
         raise CheckpointError(
             f"{folder} holds a run that was asked for differently, with another {' and '.join(others)}; "
             "remove it to start anew"

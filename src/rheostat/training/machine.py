@@ -20,6 +20,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 LARGEST_INT = 2**31 - 1
 
 SMALL_STEP_FLOPS = 4_000_000_000
+PROBE = 1024  # rows and columns of the products that are timed
 
 
 def keep_freed_memory() -> bool:
@@ -75,10 +76,10 @@ def usable_precision(wanted: str, device: torch.device, *, lstm: bool = False) -
     return "fp32"
 
 
-def product_seconds(dtype: torch.dtype, device: torch.device, size: int = 1024) -> float:
+def product_seconds(dtype: torch.dtype, device: torch.device) -> float:
     """Best of three products of the kind a layer makes, forward and backward."""
-    left = torch.randn(size // 2, size, dtype=dtype, device=device, generator=_private_generator(device))
-    right = torch.randn(size, size, dtype=dtype, device=device, generator=_private_generator(device))
+    left = torch.randn(PROBE // 2, PROBE, dtype=dtype, device=device, generator=_private_generator(device))
+    right = torch.randn(PROBE, PROBE, dtype=dtype, device=device, generator=_private_generator(device))
     seconds = []
     for _ in range(3):
         start = time.perf_counter()

@@ -46,7 +46,7 @@ class Request:
     vocabulary_file: str | None = None
     from_model: str | None = None
     threads: int = 0  # 0: as many as the model keeps busy
-    # What was found or settled on when the run began. Runs of older versions lack the digests.
+    # What was found or settled on when the run began; None before that.
     precision: str | None = None
     from_digest: str | None = None  # of the weights of from_model
     vocabulary_digest: str | None = None  # of the words in their order
