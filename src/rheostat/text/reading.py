@@ -23,23 +23,12 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SPECIAL_WORD = re.compile(r"<(?<!\S<)(?:unk|eos|num)>(?!\S)")  # begins with a sign: the search can run to it
 
 
-def read_lines(path: Path, tokenizer: str) -> Iterator[list[str]]:
-    """The tokens of each line, `<eos>` last.
+def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Iterator[list[str]]:
+    """All tokens of a text with an `<eos>` for every line, in lists of a convenient size.
 
     A blank line of a pre-tokenised corpus is a line (the published token counts have it so); in raw text it
     is only layout, and skipped.
     """
-    line: list[str] = []
-    for tokens in read_tokens(path, tokenizer):
-        for token in tokens:
-            line.append(token)
-            if token == END:
-                yield line
-                line = []
-
-
-def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Iterator[list[str]]:
-    """All tokens of a text with an `<eos>` for every line, in lists of a convenient size."""
     as_tokenizer(tokenizer)
     blocks = read_blocks(path, report)
     has_words = False
