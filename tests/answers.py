@@ -21,7 +21,7 @@ from rheostat.model.operating_point import OperatingPoint, Ranking, Update
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.quantization import PRECISIONS, Precision
 from rheostat.runtime.predictor import Predictor
-from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 
 RECORDED = GOLDEN / "answers.json"
 
@@ -91,7 +91,7 @@ def write_everything(path: Path) -> Path:
     write_model(
         path,
         shape=SHAPE,
-        vocabulary=Vocabulary((UNKNOWN, END, *_words())),
+        vocabulary=Vocabulary((UNKNOWN, END_OF_LINE, *_words())),
         weights=weights,
         text={"tokenizer": "words"},
         casing={"suda": "Suda", "kepo": "KEPO"},

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rheostat.model.file import Precision, write_model
 from rheostat.model.operating_point import OperatingPoint, Ranking, Update
 from rheostat.model.shape import Cell, ModelShape
-from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "data"
@@ -41,7 +41,7 @@ def shared_model(name: str = "ptb-qrnn.safetensors") -> Path:
 
 
 def make_vocabulary(size: int) -> Vocabulary:
-    return Vocabulary((UNKNOWN, END, *(f"word{index}" for index in range(2, size))))
+    return Vocabulary((UNKNOWN, END_OF_LINE, *(f"word{index}" for index in range(2, size))))
 
 
 def make_weights(shape: ModelShape, seed: int = 0, dtype: Any = np.float32) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""Where a result comes from: the facts that every result file and model file says of its making."""
+"""Where a result comes from: the facts that every results file and model file records about how it was made."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import rheostat
 
 
 def provenance() -> dict[str, Any]:
-    """Command, version, commit, date and machine of this very process."""
+    """Command, version, commit, date and machine of this process."""
     return {
         "command": command_line(),
         "rheostat": rheostat.__version__,
@@ -27,13 +27,13 @@ def provenance() -> dict[str, Any]:
 
 
 def command_line() -> str:
-    """The command as a person would type it: the program by its name, not by where it is installed."""
+    """The command as a person would type it: with the program's name, not the path it is installed under."""
     program = Path(sys.argv[0]).name if sys.argv else ""
     return shlex.join(["rheostat" if program in ("__main__.py", "rheostat") else program, *sys.argv[1:]])
 
 
 def machine() -> dict[str, Any]:
-    """What the machine says of itself."""
+    """Processor, cores and system of this machine."""
     return {"processor": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
 
 

@@ -2,11 +2,12 @@
 
 A table fills the frozen dataclass of its stage (`[corpus]`, `[model]`, `[train]`, `[regularization]`); `--set
 table.key=value` changes one value. An unknown key is an error that suggests the nearest one. The resolved recipe
-travels in the checkpoint and in the model file. Knows how to read tables; what a value means is its stage's business.
+is saved in the checkpoint and in the model file. Knows how to read tables; each stage knows what its values mean.
 """
 
 from __future__ import annotations
 
+import copy
 import difflib
 import tomllib
 import types
@@ -29,16 +30,22 @@ def recipe_names(stage: str = "train") -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
-def read_recipe(name_or_path: str, changes: Sequence[str] = (), stage: str = "train") -> dict[str, Any]:
-    """The tables of a recipe by name or path, with `table.key=value` changes applied."""
-    text, origin = _recipe_text(name_or_path, stage)
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{origin} is not valid TOML: {error}") from None
+def read_recipe(
+    recipe: str | Path | Mapping[str, Any], changes: Sequence[str] = (), stage: str = "train"
+) -> dict[str, Any]:
+    """The tables of a recipe, given by name, by path or as tables, with `table.key=value` changes applied."""
+    tables = copy.deepcopy(dict(recipe)) if isinstance(recipe, Mapping) else _parse(str(recipe), stage)
     for change in changes:
         _apply_change(tables, change)
     return tables
+
+
+def _parse(name_or_path: str, stage: str) -> dict[str, Any]:
+    text, origin = _recipe_text(name_or_path, stage)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{origin} is not valid TOML: {error}") from None
 
 
 def _recipe_text(name_or_path: str, stage: str) -> tuple[str, str]:
@@ -127,7 +134,7 @@ def _convert_scalar(value: Any, hint: type, where: str) -> Any:
             return float(value)
         except OverflowError:
             raise RecipeError(f"{where} is a number of {len(str(value))} digits; expected a smaller one") from None
-    # bool is a subclass of int; a recipe that says `epochs = true` is a mistake all the same
+    # bool is a subclass of int, but a recipe that says `epochs = true` is still a mistake
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise RecipeError(f"{where} is {value!r}; expected {KINDS.get(hint, hint.__name__)}")
     return value

@@ -46,7 +46,7 @@ NAMES, VERBS, THINGS = ("ann", "bob", "eve"), ("sees", "hides", "paints"), ("boa
 
 
 def sentence(random: np.random.Generator) -> str:
-    """Predictable enough to be learnt: the thing follows from the verb most of the time."""
+    """Predictable enough to be learned: the thing follows from the verb most of the time."""
     verb = int(random.integers(len(VERBS)))
     thing = verb if random.random() < 0.8 else int(random.integers(len(THINGS)))
     return f"{NAMES[random.integers(len(NAMES))]} {VERBS[verb]} the {THINGS[thing]} ."

@@ -18,11 +18,11 @@ from rheostat.model.file import open_model  # noqa: E402
 from rheostat.model.operating_point import full_point  # noqa: E402
 from rheostat.model.widths import select  # noqa: E402
 from rheostat.training import graded  # noqa: E402
-from rheostat.training.evaluation import evaluate  # noqa: E402
+from rheostat.training.evaluation import measure_quality  # noqa: E402
 from rheostat.training.graded import (  # noqa: E402
     GradedConfig,
     GradedLoss,
-    GradedTraining,
+    GradedTask,
     deal,
     graded_ranking,
     prefix_state,
@@ -137,10 +137,10 @@ def test_a_full_width_that_imitates_the_model_it_starts_from_has_no_loss_and_lea
     assert all(parameter.grad is None for parameter in loss.teacher.parameters())
 
 
-def test_the_result_is_anchored_to_the_start_and_training_goes_on_with_what_it_learnt(tmp_path: Path) -> None:
+def test_the_result_is_anchored_to_the_start_and_training_continues_with_what_it_learned(tmp_path: Path) -> None:
     written: list[torch.Tensor] = []
     config = GradedConfig(teacher="start", anchor=0.25)
-    task = GradedTraining(
+    task = GradedTask(
         make_model(),
         0.5,
         config,
@@ -209,10 +209,10 @@ def test_reordering_filters_leaves_the_outputs_as_they_were() -> None:
     backwards = type(ranking)("back", "x", tuple(-scores for scores in ranking.scores))
     weights = reorder(dict(model.named_parameters()), SHAPE, backwards)
     other = LanguageModel.from_weights(SHAPE, weights)
-    assert evaluate(other, ids).loss == pytest.approx(evaluate(model, ids).loss, rel=1e-6)
+    assert measure_quality(other, ids).loss == pytest.approx(measure_quality(model, ids).loss, rel=1e-6)
 
 
-def test_a_graded_run_gives_a_continuous_knob_and_goes_on_from_a_ranked_model(
+def test_a_graded_run_gives_a_continuous_knob_and_starts_from_a_ranked_model(
     recipe_file: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:
     first = tmp_path / "first"

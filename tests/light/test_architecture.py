@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, str] = {
     "errors": "",
     "durable": "",
     "provenance": "",
-    "metrics": "",
+    "metrics": "errors",
     "recipe": "errors",
     "recipes": "",
     "bundled": "errors",
@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, str] = {
     "report": "errors measure model",
     "keyboard": "errors governor model runtime words",
     "training": "errors metrics model text",
-    "pruning": "errors metrics model training",
+    "pruning": "errors metrics model recipe text training",
     "cli": "bundled errors measure model pruning recipe report runtime text training",
 }
 # What a single module may import beyond that.
@@ -62,15 +62,14 @@ ONE_MODULE: dict[str, str] = {
     "keyboard.governing": "recipe",
     "training.run": "provenance recipe",
     "training.run_folder": "durable",
-    "pruning.run": "recipe text",
     "cli.govern": "governor provenance",
     "cli.keyboard": "governor keyboard",
-    "cli.train": "metrics",
+    "cli.learning": "metrics",
     "cli.typing_screen": "words",
 }
 # Inside a package a module may import those named before it.
 INSIDE: dict[str, str] = {
-    "text": "token_cache vocabulary chat sources tokenizers casing reading counts corpus",
+    "text": "token_cache vocabulary chat sources single_file tokenizers casing reading counts corpus",
     "model": "clusters container flops shape description operating_point precision cut file widths knob",
     "words": "hidden_words writing completion user_words",
     "runtime": "history onnx onnx.format onnx.quantization onnx.operators onnx.graph onnx.export onnx.session"
@@ -83,11 +82,11 @@ INSIDE: dict[str, str] = {
     "report": "document published html kept_filters learned evidence figures figures.day figures.style figures.costs"
     " figures.weights claims paper_tables sweep_page report files demo",
     "keyboard": "browser_runtime governing positions protection exports facts server",
-    "training": "compiled cross_entropy nt_asgd run_folder adaptive_softmax regularization scan lstm qrnn"
-    " language_model machine evaluation task graded configuration batches schedule trainer run",
-    "pruning": "allocation criteria l0 recovery resplit run",
-    "cli": "console keys train bench evaluate export files govern keyboard ngram report resplit typing_screen demo"
-    " learning suggest prune recover",
+    "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan lstm qrnn"
+    " language_model machine evaluation task graded configuration batches optimization trainer session run",
+    "pruning": "allocation criteria l0 recovery resplit run steps",
+    "cli": "console keys bench evaluate export files govern keyboard learning ngram report resplit typing_screen demo"
+    " suggest prune recover train",
 }
 HEAVY = {"training", "pruning"}
 LIGHT = sorted({part.name.removesuffix(".py") for part in PACKAGE.iterdir()} & set(MAY_IMPORT) - HEAVY - {"__main__"})

@@ -32,10 +32,10 @@ from rheostat.model.shape import Cell, ModelShape
 from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.tokenizers import Tokenizer
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 from rheostat.words.writing import context_words
 
-WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees", "we", "to", "a", "and")
+WORDS = (UNKNOWN, END_OF_LINE, "the", "game", "gate", "garden", "boat", "sees", "we", "to", "a", "and")
 SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
 QUICK = BenchConfig(queries=20, warm_up=2, memory=False, threads=1)
 KNOBS = [Position(knob) for knob in (1.0, 0.7, 0.4)]
@@ -70,7 +70,7 @@ def test_a_prepared_text_is_read_word_by_word(tmp_path: Path) -> None:
     path.write_text(" no it was n't black monday \n mr. <unk> said N N of u.s. shares \\/ bonds\n")
     text = read_text(str(path), "ptb", 100)
     read = context_words(list(islice(messages(text.pieces(), ["a"]), len(text.pieces())))[-1], "ptb")
-    assert read[:10] == [END, "a", "no", "it", "was", "n't", "black", "monday", END, "mr."]
+    assert read[:10] == [END_OF_LINE, "a", "no", "it", "was", "n't", "black", "monday", END_OF_LINE, "mr."]
 
 
 def test_no_text_begins_like_one_that_was_read() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from models import shared_model
 from rheostat.model.file import open_model
 from rheostat.text.tokenizers import tokenize
-from rheostat.text.vocabulary import END, NUMBER, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END_OF_LINE, NUMBER, UNKNOWN, Vocabulary
 from rheostat.words.completion import Completion
 from rheostat.words.writing import attaches, matching_form
 
@@ -24,7 +24,7 @@ class WordCompletion(Completion):
     """The completion of a vocabulary of these words, which it shows."""
 
     def __init__(self, words: tuple[str, ...], tokenizer: str) -> None:
-        self.vocabulary = Vocabulary((UNKNOWN, END, *words))
+        self.vocabulary = Vocabulary((UNKNOWN, END_OF_LINE, *words))
         super().__init__(self.vocabulary, tokenizer)
 
 
@@ -63,7 +63,7 @@ def test_what_no_keyboard_would_insert_is_never_suggested() -> None:
 
 
 def test_excluded_words_are_never_suggested() -> None:
-    own = Completion(Vocabulary((UNKNOWN, END, "good", "goods")), "words", excluded=[3])
+    own = Completion(Vocabulary((UNKNOWN, END_OF_LINE, "good", "goods")), "words", excluded=[3])
     assert own.ids_with_prefix("goo").tolist() == [2]
     assert own.allowed_mask().tolist() == [False, False, True, False]
 

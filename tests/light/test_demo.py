@@ -18,9 +18,25 @@ from rheostat.model.shape import ModelShape
 from rheostat.model.widths import select
 from rheostat.report import demo as demo_module
 from rheostat.report.demo import STARTS
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
-WORDS = (UNKNOWN, END, "how", "are", "you", "what", "do", "think", "i", "would", "like", "to", "go", "home", "now")
+WORDS = (
+    UNKNOWN,
+    END_OF_LINE,
+    "how",
+    "are",
+    "you",
+    "what",
+    "do",
+    "think",
+    "i",
+    "would",
+    "like",
+    "to",
+    "go",
+    "home",
+    "now",
+)
 SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
 KNOBS = (1.0, 0.6, 0.3, 0.001)  # the last one is less than any model can be cut to
 CAN_DRAW = all(importlib.util.find_spec(name) for name in ("matplotlib", "jinja2"))

@@ -33,6 +33,7 @@ from rheostat.errors import ModelFileError, OperatingPointError
 from rheostat.model import container
 from rheostat.model.cut import cut
 from rheostat.model.file import PRECISIONS, Precision, open_model, repack, write_model
+from rheostat.model.knob import choose
 from rheostat.model.operating_point import Ranking, full_point
 from rheostat.model.precision import LARGEST_SCALE, all_finite, dequantize, quantize, widen
 from rheostat.model.shape import Cell, ModelShape
@@ -418,12 +419,26 @@ def test_packing_adds_rankings_and_points(tiny: Path) -> None:
         assert file.description.provenance == {"pruned": True}
 
 
-def test_the_first_ranking_added_becomes_the_default(tmp_path: Path) -> None:
+def test_the_first_ranking_added_becomes_the_default_unless_it_is_random(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "m", rankings=[], points=[], default_ranking=None)
+    by_chance = [make_ranking(TINY["qrnn"], seed, f"random-{seed}") for seed in range(2)]
+    assert {ranking.criterion for ranking in by_chance} == {"random"}
     with open_model(path) as file:
-        repack(file, path, add_rankings=[make_ranking(TINY["qrnn"], 0, "first")])
+        repack(file, path, add_rankings=by_chance)
     with open_model(path) as file:
-        assert file.description.default_ranking == "first"
+        assert file.description.default_ranking is None
+        with pytest.raises(OperatingPointError, match="--ranking random-0, or with: pack --default-ranking random-0"):
+            choose(file, 0.5)
+        assert choose(file, 0.5, ranking="random-0").ranking == "random-0"
+        taylor = [
+            replace(ranking, name=name, criterion="taylor") for ranking, name in zip(by_chance, "ab", strict=True)
+        ]
+        repack(file, path, add_rankings=taylor)
+    with open_model(path) as file:
+        assert file.description.default_ranking == "a"
+        repack(file, path, default_ranking="random-1")
+    with open_model(path) as file:
+        assert file.description.default_ranking == "random-1" and choose(file, 0.5).ranking == "random-1"
 
 
 # Writing
@@ -480,7 +495,7 @@ def test_only_qrnn_files_have_rankings_and_points(tmp_path: Path) -> None:
 
 
 def test_a_folder_or_a_missing_folder_is_no_place_to_write(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="found a folder; expected the name of a file"):
+    with pytest.raises(ModelFileError, match="found a folder; expected a regular file, or a name that is free; add"):
         write_tiny(tmp_path)
     with pytest.raises(ModelFileError, match=r"found no folder .*missing; expected one to write to; create it"):
         write_tiny(tmp_path / "missing" / "model")

@@ -27,14 +27,14 @@ from rheostat.model.operating_point import Update
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.session import Engine, Reading
 from rheostat.runtime.predictor import Predictor
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 WORDS = (
     UNKNOWN,
-    END,
+    END_OF_LINE,
     *["i", "am", "the", "game", "gate", "gates", "garden", "sees", "saw", "boat", "paris", ".", ",", "<num>"],
 )
-NEVER_SUGGESTED = {UNKNOWN, END, ".", ",", "<num>"}
+NEVER_SUGGESTED = {UNKNOWN, END_OF_LINE, ".", ",", "<num>"}
 SHAPE = ModelShape(len(WORDS), 8, (24, 20, 8), (2, 1, 1))
 TEXT = ["i", "saw", "the", "boat", ".", "the", "garden", "gate", "sees", "paris", ",", "i", "am", "the", "game"]
 
@@ -70,7 +70,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_suggestions_are_the_most_probable_words_that_a_keyboard_may_offer(model: Path) -> None:
     predictor = rheostat.load(model, precision="fp32")
-    log_probabilities = predictor.read([END, "i", "saw"])
+    log_probabilities = predictor.read([END_OF_LINE, "i", "saw"])
     order = [WORDS[i] for i in np.argsort(-log_probabilities) if WORDS[i] not in NEVER_SUGGESTED]
     found = predictor.suggest("I saw", k=5)
     assert [word.lower() for word in words_of(found)] == order[:5]
@@ -79,7 +79,7 @@ def test_suggestions_are_the_most_probable_words_that_a_keyboard_may_offer(model
 
 def test_a_prefix_ranks_only_the_words_that_begin_with_it_exactly(model: Path) -> None:
     predictor = rheostat.load(model, precision="fp32")
-    log_probabilities = predictor.read([END, "i", "saw", "the"])
+    log_probabilities = predictor.read([END_OF_LINE, "i", "saw", "the"])
     expected = sorted((w for w in WORDS if w.startswith("ga")), key=lambda w: -log_probabilities[WORDS.index(w)])
     assert words_of(predictor.suggest("I saw the", k=9, prefix="ga")) == expected
     assert words_of(predictor.complete("I saw the ga", k=9)) == expected
@@ -417,11 +417,11 @@ def test_the_predictor_reads_as_the_engine_does(model: Path) -> None:
         weights, shape = cut(file.weights(), file.shape, knob_positions.choose(file, 0.6))
     engine = Engine.build(weights, shape, "fp32", 1)
     state = engine.initial_state()
-    for word in (END, *TEXT):
+    for word in (END_OF_LINE, *TEXT):
         reading = engine.read(state, WORDS.index(word))
         state = reading.state
     predictor = rheostat.load(model, knob=0.6, precision="fp32")
-    np.testing.assert_allclose(predictor.read([END, *TEXT]), engine.look_up(reading), atol=1e-5)
+    np.testing.assert_allclose(predictor.read([END_OF_LINE, *TEXT]), engine.look_up(reading), atol=1e-5)
 
 
 def test_memory_and_answers_stay_the_same_over_many_random_texts(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

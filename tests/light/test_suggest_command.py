@@ -17,9 +17,9 @@ from models import write_words
 from rheostat.cli import app
 from rheostat.errors import RheostatError
 from rheostat.model.shape import ModelShape
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
-WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees")
+WORDS = (UNKNOWN, END_OF_LINE, "the", "game", "gate", "garden", "boat", "sees")
 SHAPE = ModelShape(len(WORDS), 4, (8, 4), (2, 1))
 
 

@@ -17,7 +17,7 @@ from rheostat.measure.sweep import Cell, Measured, ResultsFile, sweep
 from rheostat.metrics import Quality
 from rheostat.model.operating_point import full_point
 from rheostat.model.shape import ModelShape
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 SHAPE = ModelShape(5, 2, (3, 2), (1, 1))
 SUBJECT = {"model": "m", "corpus": "c", "flops": SHAPE.flops}
@@ -58,7 +58,7 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_stopped(tmp_path: Path) -> No
 
 def write_subject(folder: Path) -> Path:
     """A model with two rankings, beside three texts."""
-    words = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees")
+    words = (UNKNOWN, END_OF_LINE, "the", "game", "gate", "garden", "boat", "sees")
     shape = ModelShape(len(words), 4, (8, 4), (2, 1))
     rankings = [make_ranking(shape, 1, "random"), make_ranking(shape, 2, "other")]
     for split in ("train", "valid", "test"):

@@ -320,17 +320,25 @@ def _named(fields: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
         raise problem(f"{show(entries)} for {key}", "a list of objects")
     names: set[str] = set()
     for entry in entries:
-        name = _object(entry, f"an entry of {key}").get("name")
-        if type(name) is not str or not _NAME.fullmatch(name):
-            raise problem(
-                f"the name {show(name)} in {key}",
-                "up to 80 letters, digits and signs like . - + and _",
-                "choose such a name",
-            )
+        name = check_name(_object(entry, f"an entry of {key}").get("name"), key)
         if name in names:
             raise problem(f"the name {name} twice in {key}", "each name once", "rename one of them")
         names.add(name)
     return entries
+
+
+def check_name(name: object, where: str) -> str:
+    """The name of a ranking or a point, if it is one that a model file can hold.
+
+    Names become parts of tensor names and of folder names: no path is a name. where: what the message calls its place.
+    """
+    if type(name) is not str or not _NAME.fullmatch(name):
+        raise problem(
+            f"the name {show(name)} in {where}",
+            "up to 80 letters, digits and signs like . - + and _",
+            "choose such a name",
+        )
+    return name
 
 
 def _criterion(entry: Mapping[str, Any]) -> str:

@@ -369,7 +369,8 @@ def repack(
     """Write `source` anew with changes; what is None stays. Weights of the same precision keep their bytes.
 
     points: the stored points to keep, in this order; None for all. Added rankings and points replace those of
-    the same name, and otherwise come last. Without a default ranking before, the first one added becomes it.
+    the same name, and otherwise come last. Without a default ranking before, the first one added that is not random
+    becomes it.
     shape, weights: another shape, and the weights that are other than before. alone: as for `write_model`.
     """
     old = source.description
@@ -500,7 +501,8 @@ def _default_after(source: ModelFile, rankings: Sequence[Ranking], added: Sequen
     """The default ranking of a file that had another set of them."""
     default = source.description.default_ranking
     if default is None:
-        return added[0].name if added else None
+        # A random ranking is for comparison: it cuts only when it is asked for.
+        return next((ranking.name for ranking in added if ranking.criterion != "random"), None)
     if rankings and not _find(default, rankings):
         names = ", ".join(ranking.name for ranking in rankings)
         raise OperatingPointError(

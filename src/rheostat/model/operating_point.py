@@ -80,6 +80,7 @@ class OperatingPoint:
     updates: tuple[Update | None, ...] | None = None
     flops_fraction: float = 1.0
     preferred: bool = False
+    ranking: str | None = None  # the name of the ranking it was cut by; None for the whole model and stored points
 
     @property
     def widths(self) -> tuple[int, ...]:

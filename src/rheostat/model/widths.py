@@ -66,7 +66,8 @@ def affordable(scores: Sequence[Floats], shape: ModelShape, flops_fraction: floa
 def best_of(ranking: Ranking, shape: ModelShape, widths: Sequence[int]) -> OperatingPoint:
     """The point that keeps the best `widths` filters of each layer."""
     keep = tuple(np.sort(ranking.order(layer)[:width]).astype(np.int32) for layer, width in enumerate(widths))
-    return OperatingPoint(ranking.name, ranking.criterion, keep, flops_fraction=shape.flops_fraction(widths))
+    share = shape.flops_fraction(widths)
+    return OperatingPoint(ranking.name, ranking.criterion, keep, flops_fraction=share, ranking=ranking.name)
 
 
 def _uniform_widths(shape: ModelShape, target: float) -> tuple[int, ...]:

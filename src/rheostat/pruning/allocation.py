@@ -1,8 +1,8 @@
 """Widths chosen layer by layer on validation text, instead of one keep fraction for all.
 
-Greedy: from the full model, again and again, try to narrow each layer by a share of its filters, measure what that
-costs in loss on a stretch of text, and take the narrowing that loses least per FLOP saved; the last one is trimmed so
-that the target is met without being exceeded. Knows widths and measured losses; a ranking says which filters go.
+Greedy: starting from the full model, try to narrow each layer by a share of its filters, measure the loss on a stretch
+of text, and take the narrowing that loses least per FLOP saved; repeat. The last one is trimmed so that the target is
+met without being exceeded. Knows widths and measured losses; a ranking says which filters are cut.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def search_allocation(
 ) -> list[OperatingPoint]:
     """A point for each target share of the FLOPs, largest first, found with about `budget` measurements of loss.
 
-    Never worse on the measured text than the uniform allocation: that one is measured too, and kept where it wins.
+    Never worse on the measured text than the uniform allocation: that is measured too, and kept if it is better.
     """
     ordered = sorted(set(targets), reverse=True)
     select(ranking, shape, ordered[-1])  # complains about a target that cannot be met

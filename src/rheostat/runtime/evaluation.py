@@ -1,7 +1,4 @@
-"""Quality of a cut model on a text, on the runtime: the protocol of `rheostat.metrics`, without torch.
-
-One stream, in stretches; the state is carried from stretch to stretch, so that the length of a stretch changes nothing.
-"""
+"""Quality of a cut model on a text, on the runtime: the protocol of `rheostat.metrics`, without torch."""
 
 from __future__ import annotations
 
@@ -12,8 +9,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.errors import CorpusError
-from rheostat.metrics import Quality, QualityCount, Scores
+from rheostat.metrics import Quality, QualityCount, Scores, read_stream
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint
@@ -62,18 +58,14 @@ def evaluate_stream(
 
     size: tokens that are read at once.
     """
-    if len(ids) < 2:
-        raise CorpusError(
-            f"a text of {len(ids)} token has nothing to predict; expected at least two tokens: give more text"
-        )
     count = QualityCount()
-    for first in range(0, len(ids) - 1, size):
-        # The slice of a memory-mapped corpus is copied here: one stretch, never the split.
-        stretch = np.array(ids[first : first + size + 1], np.int64)
-        scores, state = read(state, stretch[:-1])
-        count.add(scores if isinstance(scores, Scores) else Scores(scores), stretch[1:])
-        if progress:
-            progress((first + len(stretch) - 1) / (len(ids) - 1))
+
+    def predict(state: State, tokens: NDArray[np.int64], following: NDArray[np.int64]) -> State:
+        scores, after = read(state, tokens)
+        count.add(scores if isinstance(scores, Scores) else Scores(scores), following)
+        return after
+
+    read_stream(ids, size, state, predict, progress)
     return count.quality()
 
 

@@ -25,7 +25,7 @@ from typing import Literal
 
 from rheostat.text.casing import SENTENCE_ENDS
 from rheostat.text.tokenizers import fold, tokenize
-from rheostat.text.vocabulary import END
+from rheostat.text.vocabulary import END_OF_LINE
 
 DEFAULT_LIMIT = 512  # words
 
@@ -92,7 +92,7 @@ def _read(text: str, end: int, letter: str, tokenizer: str, limit: int) -> list[
     start = _steady_start(end, limit * _CHARACTERS_PER_WORD)
     if start:
         start = _break_behind(text, start, min(end, start + _BLOCK)) or start
-    words = [] if start else [END]
+    words = [] if start else [END_OF_LINE]
     borders = _block_borders(text, start, end)
     for begin, border in pairwise(borders):
         words += _split_lines(text[begin:border], tokenizer)
@@ -135,13 +135,13 @@ def _split_lines(text: str, tokenizer: str) -> tuple[str, ...]:
     first, *others = text.split("\n")
     words = tokenize(first, tokenizer)
     for line in others:
-        words.append(END)
+        words.append(END_OF_LINE)
         words += tokenize(line, tokenizer)
     return tuple(words)
 
 
 def _without_blank_lines(words: list[str]) -> list[str]:
-    return words[:1] + [word for before, word in pairwise(words) if not before == word == END]
+    return words[:1] + [word for before, word in pairwise(words) if not before == word == END_OF_LINE]
 
 
 # --- reading: the word being typed -------------------------------------------------------------------------
