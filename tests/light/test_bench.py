@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from rheostat.measure import latency, machine
 from rheostat.measure.latency import BenchConfig, Position, Typist, bench, median_interval, r_squared, turn_sizes
 from rheostat.measure.machine import parse_cpus, pinned, read_conditions, was_throttled
 from rheostat.measure.memory import resident_memory
-from rheostat.measure.meters import EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
+from rheostat.measure.meters import EnergyPerQuery, EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
 from rheostat.measure.meters.counter import CounterMeter
 from rheostat.measure.meters.meter import Clock
 from rheostat.measure.results import write_results
@@ -239,13 +240,16 @@ def test_energy_is_measured_over_real_queries(model: Path) -> None:
         assert row["energy_mj"] == energy["energy_mj"] == pytest.approx(0, abs=1e-6)  # nothing above idling
 
 
-def test_energy_has_a_fit_only_where_every_point_is_resolved() -> None:
-    energies = [{"estimate": False, "resolved": True, "energy_mj": value} for value in (1.0, 2.0, 3.5)]
-    rows = [{"flops": at, "latency_ms": 1.0, "energy_mj": one["energy_mj"]} for at, one in enumerate(energies)]
-    rows = [{**row, "energy": one} for row, one in zip(rows, energies, strict=True)]
-    assert latency._fit(rows)["energy_r_squared"] == pytest.approx(0.987, abs=1e-3)
-    energies[1]["resolved"] = False
-    assert latency._fit(rows)["energy_r_squared"] is None
+@pytest.mark.parametrize("resolved", [True, False])
+def test_energy_has_a_fit_only_where_every_point_is_resolved(
+    model: Path, resolved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    energies = [EnergyPerQuery("steady", "everything", value, resolved=True) for value in (3.5, 2.0, 1.0)]
+    energies[1] = replace(energies[1], resolved=resolved)
+    monkeypatch.setattr(latency, "measure_energies", lambda *_: energies)
+    found = bench(model, KNOBS, sample(), QUICK, NOTHING)
+    expected = np.corrcoef([row["flops"] for row in found["rows"]], [3.5, 2.0, 1.0])[0, 1] ** 2
+    assert found["fit"]["energy_r_squared"] == (pytest.approx(expected) if resolved else None)
 
 
 def test_a_meter_that_does_not_move_is_not_measured(model: Path, tmp_path: Path) -> None:

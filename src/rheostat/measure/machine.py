@@ -36,10 +36,6 @@ class Conditions:
     slowed_down: bool | None
     load_average: float | None  # processes that wanted a CPU, over the last minute
 
-    @property
-    def hottest_c(self) -> float | None:
-        return max(self.temperatures_c.values(), default=None)
-
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
 

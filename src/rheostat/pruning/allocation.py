@@ -35,7 +35,7 @@ def search_allocation(
     """A point for each target share of the FLOPs, largest first, found with about `budget` measurements of loss.
 
     Never worse on the measured text than the uniform allocation: that is measured too, and kept if it is better.
-    origin: of the points; it links to that of the ranking. tokens: that one measurement reads, if known.
+    origin: of the points; that of the ranking comes before it. tokens: that one measurement reads, to be recorded.
     """
     measured: list[float] = []
 

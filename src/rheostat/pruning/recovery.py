@@ -104,7 +104,7 @@ class UpdateTask:
     ) -> None:
         """origin: of the update, as far as it is known when the run begins."""
         self.file = file
-        # An update links to the origin of the point itself, not to that of an older update.
+        # Before the update comes the origin of the point itself, not that of an earlier update.
         self.origin = origin.after((point.origin.before or UNKNOWN_ORIGIN) if point.updates else point.origin)
         self.bare = replace(point, updates=None)  # recovery starts from the cut itself, without its old update
         self._evaluator, self._valid_ids = PointEvaluator(file), valid_ids

@@ -13,10 +13,13 @@ from rheostat.text.vocabulary import Vocabulary, decode_lines
 SENTENCE_ENDS = frozenset({".", "!", "?", "...", "。", "！", "？", "।", "؟"})
 
 
+_MINIMUM_COUNT = 3  # of a spelling that is believed
+
+
 _SPELLINGS_PER_WORD = 8  # bounds the memory: "LoL" has 2 to the power of its length
 
 
-def collect_casing(lines: Iterable[str], vocabulary: Vocabulary, minimum_count: int = 3) -> dict[str, str]:
+def collect_casing(lines: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
     """The usual spelling of the words in the vocabulary that raw text mostly does not write in lower case.
 
     Words at the start of a line or sentence, and lines in capitals only, prove nothing and are not counted.
@@ -36,7 +39,7 @@ def collect_casing(lines: Iterable[str], vocabulary: Vocabulary, minimum_count: 
     return {
         word: spelling
         for word, spelling in sorted(usual.items())
-        if spelling != word and counts[word][spelling] >= minimum_count
+        if spelling != word and counts[word][spelling] >= _MINIMUM_COUNT
     }
 
 

@@ -68,13 +68,13 @@ def _read_conversations() -> dict[str, list[str]]:
     # Not with the package's own reader, which opens the file in the platform's encoding.
     data = json.loads(resources.files(package).joinpath("dataset.json").read_bytes())
     cleaned = {
-        name: [message for turn in conversation["messages"] if (message := _clean_message(turn))]
+        name: [message for turn in conversation["messages"] if (message := clean_message(turn))]
         for name, conversation in data.items()
     }
     return {name: messages for name, messages in cleaned.items() if messages}
 
 
-def _clean_message(turn: Iterable[Mapping[str, str]]) -> str:
+def clean_message(turn: Iterable[Mapping[str, str]]) -> str:
     """A message as one line; empty if nobody typed it."""
     text = _NOISE.sub(" ", " ".join(utterance["text"] for utterance in turn))
     # Raw text may not contain special tokens.

@@ -14,12 +14,7 @@ from rheostat.errors import CorpusError
 from rheostat.text.reading import read_blocks, read_tokens
 from rheostat.text.token_cache import Progress, hash_text, key, load_json, open_cache, reporter, store_json
 from rheostat.text.tokenizers import split_at_ascii_white_space
-from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
-
-
-def build_vocabulary(counts: Mapping[str, int], vocabulary_size: int = 0, minimum_count: int = 1) -> Vocabulary:
-    """The words of `select_words`."""
-    return Vocabulary(tuple(select_words(counts, vocabulary_size, minimum_count)))
+from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN
 
 
 def select_words(counts: Mapping[str, int], vocabulary_size: int = 0, minimum_count: int = 1) -> dict[str, int]:

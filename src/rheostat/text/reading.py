@@ -14,7 +14,7 @@ from rheostat.text.token_cache import Report, reading, stat_text
 from rheostat.text.tokenizers import as_tokenizer, split_at_ascii_white_space, tokenize
 from rheostat.text.vocabulary import END_OF_LINE
 
-_BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 20
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -23,23 +23,12 @@ _SPECIAL_WORD = re.compile(
 )  # starts with a fixed character, which makes the search fast
 
 
-def read_lines(path: Path, tokenizer: str) -> Iterator[list[str]]:
-    """The tokens of each line, `<eos>` last.
+def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Iterator[list[str]]:
+    """All tokens of a text, with an `<eos>` for every line, in lists of convenient size.
 
     A blank line of a pre-tokenised corpus counts as a line, as in the published token counts. In raw text it is only
     layout, and skipped.
     """
-    line: list[str] = []
-    for tokens in read_tokens(path, tokenizer):
-        for token in tokens:
-            line.append(token)
-            if token == END_OF_LINE:
-                yield line
-                line = []
-
-
-def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Iterator[list[str]]:
-    """All tokens of a text, with an `<eos>` for every line, in lists of convenient size."""
     as_tokenizer(tokenizer)
     blocks = read_blocks(path, report)
     has_words = False
@@ -93,7 +82,7 @@ def read_blocks(path: Path, report: Report | None = None) -> Iterator[tuple[int,
     line, done, is_first = 1, 0, True
     held: list[bytes] = []  # the bytes after the last white space read so far
     with reading(path), path.open("rb") as file:
-        while data := file.read(_BLOCK_BYTES):
+        while data := file.read(BLOCK_BYTES):
             cut = max(data.rfind(b"\n"), data.rfind(b" ")) + 1
             if cut:
                 text = _decode_block(path, line, b"".join((*held, data[:cut])), is_first)

@@ -71,11 +71,6 @@ _WIKITEXT_PARTS = re.compile(r"(?<=\d)[.,](?=\d)|[-/&:,]|'?(?:[^-/&:,'.]|(?<!\d)
 _WIKITEXT_JOINTS = {"-": "@-@", ",": "@,@", ".": "@.@"}
 
 
-def split_corpus_line(line: str, tokenizer: str) -> list[str]:
-    """A line of a corpus as words (no `<eos>`). Prepared text is only split at white space, raw text is tokenised."""
-    return tokenize(line, tokenizer) if tokenizer == "words" else split_at_ascii_white_space(line)
-
-
 def split_at_ascii_white_space(text: str) -> list[str]:
     """Split at spaces, tabs and line ends only; U+00A0, U+2028 and the like are parts of words."""
     if text.isascii() and text.isprintable():

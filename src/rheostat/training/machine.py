@@ -20,6 +20,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 LARGEST_INT = 2**31 - 1
 
 SMALL_STEP_FLOPS = 4_000_000_000
+PROBE = 1024  # rows and columns of the products that are timed
 
 
 def keep_freed_memory() -> bool:
@@ -62,12 +63,12 @@ def usable_precision(wanted: str, device: torch.device, *, lstm: bool = False) -
         return wanted
     try:
         if lstm:
-            _try_lstm(device)
-        narrow = _product_seconds(torch.bfloat16, device)
+            try_lstm(device)
+        narrow = product_seconds(torch.bfloat16, device)
     except RuntimeError as error:
         reason = f"this machine cannot compute bf16 products ({str(error).splitlines()[0]})"
     else:
-        wide = _product_seconds(torch.float32, device)
+        wide = product_seconds(torch.float32, device)
         if narrow <= wide or wanted == "bf16-always":
             return "bf16"
         reason = f"bf16 products take {narrow / wide:.1f} times as long as fp32's here"
@@ -75,10 +76,10 @@ def usable_precision(wanted: str, device: torch.device, *, lstm: bool = False) -
     return "fp32"
 
 
-def _product_seconds(dtype: torch.dtype, device: torch.device, size: int = 1024) -> float:
+def product_seconds(dtype: torch.dtype, device: torch.device) -> float:
     """The best time of three products like those of a layer, forward and backward."""
-    left = torch.randn(size // 2, size, dtype=dtype, device=device, generator=_private_generator(device))
-    right = torch.randn(size, size, dtype=dtype, device=device, generator=_private_generator(device))
+    left = torch.randn(PROBE // 2, PROBE, dtype=dtype, device=device, generator=_private_generator(device))
+    right = torch.randn(PROBE, PROBE, dtype=dtype, device=device, generator=_private_generator(device))
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
@@ -88,7 +89,7 @@ def _product_seconds(dtype: torch.dtype, device: torch.device, size: int = 1024)
     return min(seconds)
 
 
-def _try_lstm(device: torch.device) -> None:
+def try_lstm(device: torch.device) -> None:
     """Raises RuntimeError if a step of an LSTM cannot be computed in bf16."""
     with torch.random.fork_rng(devices=[]):  # see _private_generator
         layer = LstmLayer(8, 8).to(device)

@@ -46,7 +46,7 @@ class TrainingRequest:
     vocabulary_file: str | None = None
     from_model: str | None = None
     threads: int = 0  # 0: as many as the model keeps busy
-    # Found or chosen when the run started. Older checkpoints lack the digests.
+    # Found or chosen when the run started; None before that.
     precision: str | None = None
     from_digest: str | None = None  # of the weights of from_model
     vocabulary_digest: str | None = None  # of the words in their order

@@ -65,10 +65,7 @@ def open_session(folder: RunFolder, saved: Mapping[str, Any] | None = None) -> R
 
 
 def changes_since(started: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names of what was recorded when a run started and has another value now.
-
-    An older checkpoint records less; what it does not record cannot be compared.
-    """
+    """The names of what was recorded when a run started and has another value now. None: not known yet."""
     return [name for name, value in started.items() if value is not None and value != now.get(name)]
 
 
