@@ -12,7 +12,7 @@
     ├── MeterError               a meter that is unknown, missing, or stopped in the middle of a run
     └── MissingExtraError        an optional library is not installed; the message names the extra
 
-    RheostatWarning              something was done differently from what was asked
+    RheostatWarning              something was done differently from what was asked; the message says why
 
 Every message says what was found, what was expected and what to do.
 """
@@ -29,7 +29,7 @@ class CorpusError(RheostatError):
 
 
 class RecipeError(RheostatError):
-    """A recipe, a `--set` on top of it, or a policy that cannot be used."""
+    """A recipe, a change by `--set`, or a policy that is not valid."""
 
 
 class ModelFileError(RheostatError):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 
-from conftest import rheostat
+from conftest import rheostat, stop_at
 
 from rheostat.model.file import open_model
 from rheostat.model.origin import Origin
@@ -159,3 +160,16 @@ def test_pack_keeps_origins_and_inspect_shows_them(ranked: Path, tmp_path: Path)
     shown = rheostat("inspect", out)
     for text in ("ranking filter-norm", "point mean-activation-searched-0.8", "tokens read", "before: tokens read"):
         assert text in shown
+
+
+def test_a_resumed_run_says_what_started_it(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "run"
+    monkeypatch.setattr(sys, "argv", ["rheostat", "train", "small.toml"])
+    stop_at(3, "train", recipe_file, "--data", corpus_folder, "-o", out, *SHORT)
+    monkeypatch.setattr(sys, "argv", ["rheostat", "train", "--resume"])
+    rheostat("train", "--resume", "-o", out)
+    with open_model(out / "model.safetensors") as file:
+        assert file.origin.command == "rheostat train small.toml" and file.origin.steps == 6
+        assert file.description.provenance["command"] == "rheostat train --resume"

@@ -124,8 +124,8 @@ def _checked(
 def add_rankings(contents: Contents, added: Sequence[Ranking]) -> Contents:
     """Rankings replace those of the same name, and otherwise come last.
 
-    If there is no default ranking, the first one added becomes it; but never a random one, which nobody means to cut
-    by for good.
+    If there is no default ranking, the first one added that is not random becomes it: a random ranking is for
+    comparison, and cuts only when it is asked for.
     """
     chosen = next((ranking.name for ranking in added if ranking.criterion != RANDOM), None)
     return replace(

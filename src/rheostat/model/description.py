@@ -22,7 +22,7 @@ from rheostat.text.tokenizers import TOKENIZERS, Tokenizer
 FORMAT_VERSION = 2  # the newest that is read; a file that uses nothing of it is written as version 1
 ORIGIN_VERSION = 2  # the first with origins
 METADATA_KEY = "rheostat"
-DEFAULT_TOKENIZER = "ptb"  # of a file that says nothing about its text
+DEFAULT_TOKENIZER = "ptb"  # of a file that does not state one
 
 _FLOPS_TOLERANCE = 0.01  # between the share that a description states and the share that the widths cost
 _MAXIMUM_DEPTH = 64  # of text, recipe, provenance and origins
@@ -46,7 +46,7 @@ class RankingEntry:
 
 @dataclass(frozen=True)
 class PointEntry:
-    """What can be known of a point without reading it. flops_fraction is counted from the widths."""
+    """What the header says of a point. flops_fraction is counted from the widths."""
 
     name: str
     criterion: str
@@ -60,7 +60,7 @@ class PointEntry:
 
 @dataclass(frozen=True)
 class Description:
-    """All of a model file but its tensors. Keys that a file leaves out are empty here."""
+    """All of a model file except its tensors. Keys that a file leaves out are empty here."""
 
     shape: ModelShape
     text: Mapping[str, Any] = field(default_factory=dict)
@@ -78,12 +78,12 @@ class Description:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """How text becomes words; "ptb" where the file does not say."""
+        """How text becomes words; "ptb" if the file does not say."""
         return cast(Tokenizer, self.text.get("tokenizer", DEFAULT_TOKENIZER))
 
     @property
     def trained(self) -> bool:
-        """False of a file that says it was written before the first step; such a model is for measuring time."""
+        """False if the file says that it was written before the first step; such a model is for measuring time."""
         run = self.provenance.get("run")
         return not (isinstance(run, Mapping) and run.get("steps") == 0)
 
@@ -94,7 +94,7 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
         raise problem(
             f"no '{METADATA_KEY}' in the metadata",
             "the description of a model",
-            "this safetensors file is no model file of Rheostat: choose another, or train one",
+            "this safetensors file is not a Rheostat model: choose another, or train one",
         )
     fields = _object(parse_json(metadata[METADATA_KEY], "a description"), "the description")
     version = _checked_version(fields.get("format_version"))
@@ -209,7 +209,7 @@ def _check_weights(shape: ModelShape, tensors: Tensors) -> set[str]:
     known = {"vocabulary", *sizes}
     for name, size in sizes.items():
         stored = tensors.get(name)
-        # Nearly all pass here; what does not is wrong, or int8.
+        # Nearly all pass here; those that do not are wrong, or int8.
         if stored is None or stored[1] != size or stored[0] not in _VECTOR_TYPES:
             _expect(tensors, name, _MATRIX_TYPES if len(size) == 2 else _VECTOR_TYPES, size)
             known.add(scale := scale_name(name))
@@ -234,7 +234,7 @@ def _expect(tensors: Tensors, name: str, types: Sequence[str], size: tuple[int, 
 
 
 def _expect_list(tensors: Tensors, name: str, dtype: str) -> int:
-    """How long a list of any length is."""
+    """The length of a tensor that must be a list, of any length."""
     stored = tensors.get(name)
     if stored is None:
         raise problem(f"no tensor {name}", f"a list of {dtype}")
@@ -314,7 +314,7 @@ def _check_updates(name: str, cut_shape: ModelShape, tensors: Tensors, known: se
 
 
 def _stranger(name: str) -> ModelFileError:
-    """A tensor that nothing asks for would change what the model computes, if only we knew how: refuse it."""
+    """A tensor that nothing calls for might change what the model computes, so it is refused."""
     return problem(
         f"tensor {show(name)}, which the description does not call for",
         "only the tensors of a model file",
@@ -329,13 +329,13 @@ def _object(value: Any, what: str) -> dict[str, Any]:
 
 
 def _present(fields: Mapping[str, Any], key: str, empty: Any) -> Any:
-    """The value of a key; `empty` where it is absent or null."""
+    """The value of a key; `empty` if it is absent or null."""
     value = fields.get(key)
     return empty if value is None else value
 
 
 def _named(fields: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The entries of a list of objects with names, each name fit to be part of a tensor's, and there once."""
+    """The entries of a list of objects with names; each name must be legal and appear once."""
     entries = fields.get(key)
     if entries is None or entries == []:
         return []
@@ -370,7 +370,7 @@ def _criterion(entry: Mapping[str, Any]) -> str:
 
 
 def _check_plain(values: Iterable[Any], levels: int) -> None:
-    """What can be read can be printed and written again: nothing endless in depth or size."""
+    """Refuse what could not be printed or written again: values nested too deeply, or infinite."""
     for value in values:
         if type(value) is float and math.isinf(value):
             raise problem("a number too large to be one", "finite numbers")

@@ -53,7 +53,7 @@ def open_model(name_or_path: str | Path = DEFAULT_MODEL) -> ModelFile:
 class ModelFile:
     """An open model file. Arrays taken from it are read-only and outlive it.
 
-    It keeps showing what it was opened on when the file is replaced by another, as `write_model` does it.
+    If the file is replaced, as `write_model` does it, an open one still shows the old contents.
     """
 
     def __init__(self, container: Container, description: Description) -> None:
@@ -90,7 +90,7 @@ class ModelFile:
             try:
                 vocabulary = Vocabulary.from_bytes(self._container.array("vocabulary").tobytes())
             except ValueError as error:
-                raise self._problem(str(error), "one word a line") from error
+                raise self._problem(str(error), "one word per line") from error
             if len(vocabulary) != self.shape.vocabulary_size:
                 raise self._problem(f"{len(vocabulary)} words", f"{self.shape.vocabulary_size} by its shape")
             self._vocabulary = vocabulary
@@ -98,12 +98,12 @@ class ModelFile:
 
     @property
     def casing(self) -> Mapping[str, str]:
-        """The usual spelling of words that are not written in lower case; empty where the file has none."""
+        """The usual spelling of words that are not written in lower case; empty if the file has none."""
         if self._casing is None:
             try:
                 self._casing = casing_from_bytes(self.text_tensors().get("casing", np.empty(0)).tobytes())
             except ValueError as error:
-                raise self._problem(str(error), "one spelling a line") from error
+                raise self._problem(str(error), "one spelling per line") from error
         return self._casing
 
     @property
@@ -144,7 +144,7 @@ class ModelFile:
         return digest_of(self.stored_weights())
 
     def text_tensors(self) -> dict[str, NDArray[Any]]:
-        """The bytes of the vocabulary and, where there is one, of the casing."""
+        """The bytes of the vocabulary and, if there is one, of the casing."""
         tensors = self._container.tensors
         return {name: self._container.array(name) for name in ("vocabulary", "casing") if name in tensors}
 
@@ -192,7 +192,7 @@ class ModelFile:
         return {name: end - begin for name, (_, _, begin, end) in self._container.tensors.items()}
 
     def release(self) -> None:
-        """Let what was read leave the memory, as far as no array uses it; it is mapped again when it is needed."""
+        """Free the memory of what was read, unless an array still uses it. It is mapped again when needed."""
         self._container.release()
 
     def close(self) -> None:

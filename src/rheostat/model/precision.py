@@ -64,16 +64,16 @@ def widen(stored: NDArray[Any]) -> Floats:
 
 
 def all_finite(stored: NDArray[Any]) -> bool:
-    """Whether no float is infinite or no number. NumPy takes halves one by one: thirty times as long as their bits."""
+    """Whether every float is finite. Halves are checked by their bits, which is thirty times as fast in NumPy."""
     if stored.dtype != np.float16:
         return bool(np.isfinite(stored).all())
-    # 0x7C00 is infinity and 0xFC00 its negative; beyond them lies what is no number
+    # 0x7C00 is infinity and 0xFC00 its negative; larger bit patterns are NaN
     positive, negative = stored.view(np.int16), stored.view(np.uint16)
     return bool(positive.max(initial=0) < 0x7C00 and negative.max(initial=0) < 0xFC00)
 
 
 def _widen_halves(halves: NDArray[np.float16]) -> Floats:
-    """What `astype` gives, to the bit, in a tenth of the time.
+    """The same bits as `astype` gives, in a tenth of the time.
 
     Exponent and fraction are moved to where float32 has them: the fraction is 13 bits longer there, and the exponent
     counts from 127 instead of 15.
