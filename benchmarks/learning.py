@@ -22,14 +22,14 @@ from rheostat.model.file import open_model
 from rheostat.model.operating_point import Ranking
 from rheostat.model.widths import select
 from rheostat.model.writer import write_model
-from rheostat.pruning.l0 import GateConfig, GateTraining
-from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
+from rheostat.pruning.l0 import GateConfig, GateTask
+from rheostat.pruning.recovery import UpdateConfig, UpdateTask
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 from rheostat.training.configuration import ModelConfig
-from rheostat.training.graded import GradedConfig, GradedTraining
+from rheostat.training.graded import GradedConfig, GradedTask
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory
-from rheostat.training.task import WeightTraining
+from rheostat.training.task import WeightTask
 from training import VOCABULARY, Step, make_ids, make_step, read_fast_recipe
 
 KNOB = 0.8
@@ -57,12 +57,12 @@ def make_steps(folder: Path) -> dict[str, Step]:
         """Results of a benchmark are thrown away."""
 
     tasks = {
-        "weights": WeightTraining(fresh(), regularization, valid, write),
-        "gates": GateTraining(file, GateConfig(knob=KNOB), regularization, 1000, valid),
-        "update": UpdateTraining(file, point, UpdateConfig(), regularization, valid),
-        "update_distilled": UpdateTraining(file, point, UpdateConfig(distill=0.5), regularization, valid),
-        "graded": GradedTraining(fresh(), 0.4, GradedConfig(), regularization, valid, write),
-        "graded_start": GradedTraining(fresh(), 0.4, GradedConfig(teacher="start"), regularization, valid, write),
+        "weights": WeightTask(fresh(), regularization, valid, write),
+        "gates": GateTask(file, GateConfig(knob=KNOB), regularization, 1000, valid),
+        "update": UpdateTask(file, point, UpdateConfig(), regularization, valid),
+        "update_distilled": UpdateTask(file, point, UpdateConfig(distill=0.5), regularization, valid),
+        "graded": GradedTask(fresh(), 0.4, GradedConfig(), regularization, valid, write),
+        "graded_start": GradedTask(fresh(), 0.4, GradedConfig(teacher="start"), regularization, valid, write),
     }
     return {name: make_step(task, folder / name) for name, task in tasks.items()}
 

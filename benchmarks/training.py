@@ -32,7 +32,7 @@ from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory, usable_precision
 from rheostat.training.run_folder import RunFolder
 from rheostat.training.session import make_fabric
-from rheostat.training.task import Task, WeightTraining
+from rheostat.training.task import Task, WeightTask
 from rheostat.training.trainer import Trainer
 
 VOCABULARY = 10_000
@@ -75,7 +75,7 @@ def make_weight_step(model: ModelConfig, precision: str, folder: Path) -> tuple[
     torch.manual_seed(1)
     network = LanguageModel(model.shape(VOCABULARY))
     regularization = read_fast_recipe().regularization
-    task = WeightTraining(network, regularization, make_ids()[:100], lambda *_: None, precision)
+    task = WeightTask(network, regularization, make_ids()[:100], lambda *_: None, precision)
     return make_step(task, folder), network
 
 

@@ -48,10 +48,10 @@ def replacing(path: Path, *, alone: bool = False, mode: int | None = None) -> It
 
 
 def obstacle(path: Path) -> str | None:
-    """What stands where a file is to be written, such as "a folder" or "a device"; None if a file can go there.
+    """What is in the way of a file to be written, such as "a folder" or "a device"; None if nothing is.
 
     A regular file is no obstacle, since it can be replaced. Links are followed. Commands ask this before they start
-    work, so that nobody trains for an hour towards a path that cannot be written.
+    work, so that no hour of training ends at a path that cannot be written.
     """
     try:
         mode = path.stat().st_mode

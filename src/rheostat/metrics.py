@@ -74,7 +74,7 @@ def _never(tail: int, rows: Any) -> Any:
 
 @dataclass(frozen=True)
 class Scores:
-    """log p of the words after each of T tokens; arrays are numpy's or tensors are torch's.
+    """log p of the words after each of T tokens, as numpy arrays or torch tensors.
 
     head: [T, V]; of an adaptive softmax [T, H + C], the words before the first split and then each tail cluster.
     open_tail: log p of the words of a tail cluster, for the tokens that a mask [T] marks.
@@ -89,7 +89,7 @@ class Scores:
         return self.splits[0] if self.splits else int(self.head.shape[1])
 
     def places(self, targets: Any) -> tuple[Any, Any]:
-        """Of each target: 0 if the head has it or its tail, counted from 1; and log p of it, or of that tail."""
+        """For each target: its tail, counted from 1, or 0 for the head; and log p of the target, or of its tail."""
         home = 0 * targets
         for first in self.splits:
             home = home + (targets >= first)
@@ -98,7 +98,7 @@ class Scores:
 
 
 def _pick(rows: Any, columns: Any) -> Any:
-    """One number of each row."""
+    """One element of each row."""
     return rows[list(range(len(rows))), columns]
 
 
@@ -113,13 +113,14 @@ class QualityCount:
         self.hits = dict.fromkeys(RECALL_AT, 0)
 
     def add(self, scores: Scores, targets: Any) -> None:
-        """The tokens [T] that came. A tail cluster is opened for those that lie in it, and where it can change a count:
+        """Count the predictions of the tokens [T] that followed.
 
-        it is more probable than the token, and of others not enough are known to be that would rule the token out.
+        A tail cluster is opened for targets in it, and for others whose rank it can change: it must be more probable
+        than the target, and too few words may be known to rank above the target to rule it out already.
         """
         home, own = scores.places(targets)
         own, above, tails = own + 0, 0 * targets, scores.head[:, scores.head_size :]
-        for tail, first in enumerate(scores.splits):  # its own first: that may settle the matter
+        for tail, first in enumerate(scores.splits):  # the target's own tail first: that may be enough
             inside = home == tail + 1
             if inside.any():
                 words = scores.open_tail(tail, inside)

@@ -16,7 +16,7 @@ from rheostat.model.origin import Origin
 
 
 def provenance() -> dict[str, Any]:
-    """Command, version, commit, date and machine of this very process."""
+    """Command, version, commit, date and machine of this process."""
     return {
         "command": command_line(),
         "rheostat": rheostat.__version__,
@@ -37,13 +37,13 @@ def _now() -> str:
 
 
 def command_line() -> str:
-    """The command as a person would type it: the program by its name, not by where it is installed."""
+    """The command as a person would type it: with the program's name, not the path it is installed under."""
     program = Path(sys.argv[0]).name if sys.argv else ""
     return shlex.join(["rheostat" if program in ("__main__.py", "rheostat") else program, *sys.argv[1:]])
 
 
 def machine() -> dict[str, Any]:
-    """What the machine says of itself."""
+    """Processor, cores and system of this machine."""
     return {"processor": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
 
 

@@ -174,7 +174,7 @@ def test_clusters_can_only_be_split_further(tmp_path: Path) -> None:
         resplit(source, tmp_path / "out.safetensors", 2)
 
 
-def test_the_command_says_what_came_of_it(tmp_path: Path) -> None:
+def test_the_command_prints_the_result(tmp_path: Path) -> None:
     source = write_skewed(tmp_path / "source.safetensors")
     with open_model(source) as file:
         words = [file.vocabulary.words[i] for i in IDS]

@@ -54,6 +54,14 @@ def test_every_help_ends_with_an_example(
         (["prune", "m", "--knob", "0.8", "-o", "x"], "--knob without --search or --criterion l0"),
         (["prune", "m", "--set", "train.steps=1", "--strength", "1", "-o", "x"], "--strength, --set without"),
         (["prune", "m", "-o", "absent/x"], "absent"),
+        (
+            ["prune", "m", "--criterion", "l0", "--name", "n", "--seed", "2", "-o", "x"],
+            "--name, --seed without a criterion",
+        ),
+        (["prune", "m", "--name", "../n", "-o", "x"], "the name"),
+        (["recover", "m", "--name", "../n", "--data", "d", "-o", "x"], "the name"),
+        (["recover", "m", "--data", "d", "-o", "."], "found a folder"),
+        (["resplit", "m", "--data", "d", "-o", "."], "found a folder"),
     ],
 )
 def test_a_careless_call_gets_one_line_and_exit_code_1(

@@ -20,12 +20,20 @@ unhurried = settings(deadline=None)
 WORDS = st.text(st.sampled_from("abAB'’éÉßσςİ1-.@\\"), min_size=1, max_size=4)
 
 
-def completion(*words: str, tokenizer: str = "words") -> Completion:
-    return Completion(Vocabulary((UNKNOWN, END_OF_LINE, *words)), tokenizer)
+class WordCompletion(Completion):
+    """The completion of a vocabulary of these words, which it shows."""
+
+    def __init__(self, words: tuple[str, ...], tokenizer: str) -> None:
+        self.vocabulary = Vocabulary((UNKNOWN, END_OF_LINE, *words))
+        super().__init__(self.vocabulary, tokenizer)
 
 
-def found(own: Completion, prefix: str, attach: bool = False) -> set[str]:
-    return {own._vocabulary.words[place] for place in own.ids_with_prefix(prefix, attach=attach)}
+def completion(*words: str, tokenizer: str = "words") -> WordCompletion:
+    return WordCompletion(words, tokenizer)
+
+
+def found(own: WordCompletion, prefix: str, attach: bool = False) -> set[str]:
+    return {own.vocabulary.words[place] for place in own.ids_with_prefix(prefix, attach=attach)}
 
 
 def test_words_with_a_prefix_are_found() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,15 +19,14 @@ from hypothesis import strategies as st
 
 from corpora import data_folder
 from rheostat.errors import CorpusError, MissingExtraError
-from rheostat.text import chat, counts, reading, single_file, token_cache
-from rheostat.text import corpus as corpus_module
-from rheostat.text.chat import split_conversations
+from rheostat.text import single_file
+from rheostat.text.chat import clean_message, split_conversations
 from rheostat.text.corpus import CorpusConfig, encode_split, load_corpus, load_split, load_training_split
-from rheostat.text.counts import build_vocabulary, count_words, read_vocabulary_with_counts
-from rheostat.text.reading import read_lines
+from rheostat.text.counts import count_words, read_vocabulary_with_counts, select_words
+from rheostat.text.reading import read_tokens
 from rheostat.text.sources import find_split, find_splits, split_names
 from rheostat.text.token_cache import default_cache_directory
-from rheostat.text.tokenizers import split_corpus_line
+from rheostat.text.tokenizers import tokenize
 from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 
 needs_chat = pytest.mark.skipif(
@@ -54,8 +54,24 @@ def three_texts(folder: Path, train: str, valid: str = "a b\n", test: str = "b\n
     return folder
 
 
+def read_lines(path: Path, tokenizer: str) -> list[list[str]]:
+    """The tokens of each line, without its `<eos>`."""
+    lines: list[list[str]] = [[]]
+    for token in chain(*read_tokens(path, tokenizer)):
+        if token == END_OF_LINE:
+            lines.append([])
+        else:
+            lines[-1].append(token)
+    assert lines.pop() == [], "the last line has its <eos> too"
+    return lines
+
+
+def ascii_words(line: str) -> list[str]:
+    return [word.decode() for word in line.encode().split()]
+
+
 def lines_of(path: Path, tokenizer: str) -> list[str]:
-    return [" ".join(line) for line in read_lines(path, tokenizer)]
+    return [" ".join([*line, END_OF_LINE]) for line in read_lines(path, tokenizer)]
 
 
 # --- finding splits
@@ -223,7 +239,7 @@ def test_a_folder_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that opens and cannot be read is a Linux thing")
 def test_a_text_that_cannot_be_read_is_an_error(cache: Path) -> None:
     with pytest.raises(CorpusError, match="cannot be read"):
-        list(read_lines(Path("/proc/self/mem"), "ptb"))
+        list(read_tokens(Path("/proc/self/mem"), "ptb"))
     with pytest.raises(CorpusError, match="cannot be read"):
         count_words(Path("/proc/self/mem"), "ptb", cache)
 
@@ -263,14 +279,15 @@ def test_blocks_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: str, text: str, block: int
 ) -> None:
     path = write(tmp_path / "text", text)
-    expected = [split_corpus_line(line, tokenizer) for line in text.removeprefix("\ufeff").split("\n")]
+    lines = text.removeprefix("\ufeff").split("\n")
+    expected = [tokenize(line, "words") if tokenizer == "words" else ascii_words(line) for line in lines]
     if not text.removeprefix("\ufeff").rpartition("\n")[2]:
         expected.pop()
     if tokenizer == "words":
         expected = [line for line in expected if line]
-    monkeypatch.setattr(reading, "_BLOCK_BYTES", block)
+    monkeypatch.setattr("rheostat.text.reading.BLOCK_BYTES", block)
     try:
-        found = [line[:-1] for line in read_lines(path, tokenizer)]
+        found = read_lines(path, tokenizer)
     except CorpusError as error:
         assert "only white space" in str(error) and not any(expected)
     else:
@@ -282,28 +299,28 @@ def test_blocks_make_no_difference(
 def test_an_empty_text_is_an_error(tmp_path: Path, text: str, tokenizer: str) -> None:
     path = write(tmp_path / "empty.txt", text)
     with pytest.raises(CorpusError, match=r"empty.txt is empty or has only white space"):
-        list(read_lines(path, tokenizer))
+        list(read_tokens(path, tokenizer))
 
 
 @pytest.mark.parametrize("tokenizer", ["ptb", "words"])
 def test_bytes_that_are_not_utf8_are_an_error_with_file_and_line(tmp_path: Path, tokenizer: str) -> None:
     path = write(tmp_path / "latin.txt", "a\nb\ncafé\n".encode("latin-1"))
     with pytest.raises(CorpusError, match=r"latin.txt, line 3: found bytes that are not UTF-8 \(b'\\xe9'\)"):
-        list(read_lines(path, tokenizer))
+        list(read_tokens(path, tokenizer))
 
 
 @pytest.mark.parametrize("token", SPECIAL_TOKENS)
 def test_a_special_token_in_raw_text_is_an_error_with_file_and_line(tmp_path: Path, token: str) -> None:
     path = write(tmp_path / "raw.txt", f"a\n\nb {token} c\n")
     with pytest.raises(CorpusError, match=rf"raw.txt, line 3: found {token} as a word of raw text"):
-        list(read_lines(path, "words"))
+        list(read_tokens(path, "words"))
     assert lines_of(write(path, f"a{token} <{token}>\n"), "words")  # it takes a word to be suspicious
     assert lines_of(write(path, f"a {UNKNOWN} b\n"), "ptb") == [f"a {UNKNOWN} b <eos>"]
 
 
 def test_a_missing_file_is_a_corpus_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="is not a file"):
-        list(read_lines(tmp_path / "absent.txt", "ptb"))
+        list(read_tokens(tmp_path / "absent.txt", "ptb"))
 
 
 # --- vocabularies
@@ -311,20 +328,20 @@ def test_a_missing_file_is_a_corpus_error(tmp_path: Path) -> None:
 
 def test_words_are_sorted_by_count_then_alphabet() -> None:
     counts = {"b": 5, "a": 5, "c": 9, END_OF_LINE: 7, UNKNOWN: 5, "z": 1}
-    assert build_vocabulary(counts).words == ("c", END_OF_LINE, UNKNOWN, "a", "b", "z")
+    assert tuple(select_words(counts)) == ("c", END_OF_LINE, UNKNOWN, "a", "b", "z")
 
 
 def test_what_is_cut_off_counts_as_unknown() -> None:
     counts = {"a": 9, "b": 5, "c": 4, "d": 4, END_OF_LINE: 6, NUMBER: 1}
-    assert build_vocabulary(counts).words == ("a", END_OF_LINE, "b", "c", "d", NUMBER, UNKNOWN)
-    assert build_vocabulary(counts, vocabulary_size=5).words == ("a", UNKNOWN, END_OF_LINE, "b", NUMBER)
-    assert build_vocabulary(counts, minimum_count=5).words == ("a", UNKNOWN, END_OF_LINE, "b", NUMBER)
+    assert tuple(select_words(counts)) == ("a", END_OF_LINE, "b", "c", "d", NUMBER, UNKNOWN)
+    assert tuple(select_words(counts, vocabulary_size=5)) == ("a", UNKNOWN, END_OF_LINE, "b", NUMBER)
+    assert tuple(select_words(counts, minimum_count=5)) == ("a", UNKNOWN, END_OF_LINE, "b", NUMBER)
 
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text("abcdef", min_size=1), st.integers(1, 50)), st.integers(4, 40), st.integers(1, 20))
 def test_the_cap_holds_and_nothing_more_frequent_is_cut(counts: dict[str, int], size: int, least: int) -> None:
-    kept = build_vocabulary({**counts, END_OF_LINE: 3}, size, least).words
+    kept = tuple(select_words({**counts, END_OF_LINE: 3}, size, least))
     assert len(kept) <= size and {END_OF_LINE, UNKNOWN} <= set(kept)
     rarest = min((counts[word] for word in kept if word in counts), default=0)
     for word in set(counts) - set(kept):
@@ -493,9 +510,13 @@ def test_ids_are_a_read_only_memory_map(tmp_path: Path, cache: Path) -> None:
 def test_a_second_start_reads_no_text(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = three_texts(tmp_path / "text", "Yes, I see\n")
     first = load_corpus(folder, CorpusConfig(), cache_directory=cache)
-    for module in (reading, counts, corpus_module):
-        monkeypatch.setattr(module, "read_blocks", None)
-    monkeypatch.setattr(token_cache, "_hash_bytes", None)
+    open_file = Path.open
+
+    def open_no_text(path: Path, *arguments: Any, **options: Any) -> Any:
+        assert folder not in path.parents, f"{path} was opened again"
+        return open_file(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", open_no_text)
     second = load_corpus(folder, CorpusConfig(), cache_directory=cache)
     assert second.vocabulary == first.vocabulary and second.summary() == first.summary()
     assert second.splits["train"].ids.tolist() == first.splits["train"].ids.tolist()
@@ -670,7 +691,7 @@ def test_messages_nobody_typed_are_left_out() -> None:
         "long " * 500,
         "  ",
     ]
-    cleaned = [chat._clean_message([{"text": turn}, {"text": " and\n more "}]) for turn in turns]
+    cleaned = [clean_message([{"text": turn}, {"text": " and\n more "}]) for turn in turns]
     assert cleaned[:5] == [
         "look here and more",
         "aww and more",

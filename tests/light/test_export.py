@@ -25,6 +25,7 @@ from rheostat.runtime.onnx.export import ExportError, export
 from rheostat.runtime.onnx.quantization import Precision, prepare
 from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.predictor import Predictor
+from rheostat.words.completion import Completion
 
 ROOT = Path(__file__).parents[2]
 IDS = [1, 4, 2, 7, 7, 3, 0, 5]
@@ -233,7 +234,7 @@ def test_a_failed_export_leaves_the_earlier_one_and_nothing_else(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rheostat.runtime.onnx.export._write_words", fail)
+    monkeypatch.setattr(Completion, "kinds", fail)  # the last file but the manifest
     with pytest.raises(ExportError, match="No space left on device"):
         export_tiny(tmp_path, precision="fp32")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before

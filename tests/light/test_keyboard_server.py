@@ -406,13 +406,13 @@ def test_a_server_that_exports_nothing_makes_no_folder(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_exports_go_with_the_server(model: Path) -> None:
+def test_the_exports_go_with_the_server(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     service = open_service(model)
     with TestClient(make_app(service), base_url=f"http://{HOST}") as client:
         assert client.get("/api/export/40/step.onnx").status_code == 200
-        folder = service.exports._root
-        assert folder is not None and folder.is_dir()
-    assert not folder.exists()
+        assert list(tmp_path.rglob("step.onnx"))
+    assert not list(tmp_path.iterdir())
 
 
 # The page

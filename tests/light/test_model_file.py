@@ -17,7 +17,6 @@ from safetensors.numpy import load_file
 from models import (
     GOLDEN,
     TINY,
-    JsonObject,
     make_golden,
     make_point,
     make_ranking,
@@ -236,33 +235,6 @@ def test_a_file_of_another_writer_may_be_unaligned_and_in_any_order(tiny: Path) 
         assert len(file.points()) == 2
 
 
-def test_both_ways_of_reading_entries_agree() -> None:
-    """The quick way, for entries as they are usually written, must say what the careful way says."""
-    for precision in PRECISIONS:
-        header, _, _ = parts_of(GOLDEN / f"golden-{precision}.safetensors")
-        entries = {name: tuple(entry.items()) for name, entry in header.items() if name != "__metadata__"}
-        assert container._parse_usual_entries(entries) == container._parse_entries(entries)
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"shape": [2], "dtype": "U8", "data_offsets": [0, 2]},
-        {"dtype": "U8", "shape": [2.0], "data_offsets": [0, 2]},
-        {"dtype": "U8", "shape": [2], "data_offsets": [0, 2.0]},
-        {"dtype": "U8", "shape": [2], "data_offsets": [False, 2]},
-        {"dtype": "U8", "shape": [-2], "data_offsets": [0, -2]},
-        {"dtype": "U8", "shape": [1] * 8 + [2], "data_offsets": [0, 2]},
-        {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]},
-        {"dtype": "U8", "shape": [2], "data_offsets": [0, 2], "more": 1},
-        {"dtype": "U9", "shape": [2], "data_offsets": [0, 2]},
-        {"dtype": ["U8"], "shape": [2], "data_offsets": [0, 2]},
-    ],
-)
-def test_the_quick_way_leaves_what_is_unusual_to_the_careful_one(entry: JsonObject) -> None:
-    assert container._parse_usual_entries({"name": tuple(entry.items())}) is None
-
-
 # Opening
 
 
@@ -271,7 +243,7 @@ def test_large_headers_are_read_whole(tmp_path: Path) -> None:
     weights = make_weights(shape)
     write_file(tmp_path / "deep", shape=shape, vocabulary=make_vocabulary(5), weights=weights, text={})
     with open_model(tmp_path / "deep") as file:
-        assert bytes_by_part(file)["header"] > 2 * container._FIRST_READ_BYTES
+        assert bytes_by_part(file)["header"] > 2 * container.FIRST_READ_BYTES
         assert len(file.weights()) == 402
 
 

@@ -170,20 +170,24 @@ def perplexity(row: PublishedRow, with_update: bool) -> float:
     return row.with_update.test_perplexity
 
 
+def rows_of(table: PublishedTable, criterion: Any) -> list[PublishedRow]:
+    return [row for row in table.pruned() if row.criterion == criterion]
+
+
 def rivals(
     table: PublishedTable, criterion: Any, others: tuple[Any, ...]
 ) -> Iterator[tuple[PublishedRow, PublishedRow]]:
     """Pairs of rows of the two sides at the same share of FLOPs."""
-    for mine in table.pruned(criterion):
+    for mine in rows_of(table, criterion):
         for other in others:
-            for theirs in table.pruned(other):
+            for theirs in rows_of(table, other):
                 assert mine.flops_fraction is not None and theirs.flops_fraction is not None
                 if abs(mine.flops_fraction - theirs.flops_fraction) < SAME_SHARE:
                     yield mine, theirs
 
 
 def row_at(table: PublishedTable, criterion: Any, flops_fraction: float) -> PublishedRow:
-    shares = {row.flops_fraction: row for row in table.pruned(criterion)}
+    shares = {row.flops_fraction: row for row in rows_of(table, criterion)}
     return next(row for share, row in shares.items() if share is not None and abs(share - flops_fraction) < SAME_SHARE)
 
 

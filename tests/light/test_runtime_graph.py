@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import onnx
@@ -16,7 +16,7 @@ from rheostat.errors import PrecisionError
 from rheostat.model.cut import cut
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx import format as onnx_format
-from rheostat.runtime.onnx.graph import FORMS, Form, build_graph, state_sizes
+from rheostat.runtime.onnx.graph import Form, build_graph, state_sizes
 from rheostat.runtime.onnx.quantization import LARGEST, PRECISIONS, Precision, in_blocks, prepare, reduce
 from rheostat.runtime.onnx.session import STEPPED, STRETCH, Engine, Session, State
 
@@ -60,7 +60,7 @@ def assert_same_state(one: State, other: State, tolerance: float = 1e-5) -> None
 # Forms
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", get_args(Form))
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("cell", TINY)
 def test_every_graph_passes_the_checker(cell: Any, precision: Precision, form: Form) -> None:

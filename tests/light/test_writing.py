@@ -258,10 +258,6 @@ def test_the_first_word_of_a_sentence_has_a_capital(word: str, shown: str) -> No
     assert present(word, CASING, tokenizer="words", at_sentence_start=True) == shown
 
 
-def test_only_english_writes_i_with_a_capital() -> None:
-    assert present("i", {}, tokenizer="words", language="pl") == "i"
-
-
 def test_a_model_that_keeps_case_is_shown_as_it_is() -> None:
     assert present("i", {}, tokenizer="wikitext") == "i"
     assert present("Game", {}, tokenizer="wikitext", prefix="ga") == "Game"
@@ -271,7 +267,7 @@ def test_a_model_that_keeps_case_is_shown_as_it_is() -> None:
 @unhurried
 @given(ANYTHING, ANYTHING.filter(bool), st.booleans())
 def test_anything_can_be_shown(prefix: str, word: str, start: bool) -> None:
-    shown = present(word, {}, tokenizer="words", at_sentence_start=start, prefix=prefix, language="")
+    shown = present(word, {}, tokenizer="words", at_sentence_start=start, prefix=prefix)
     assert shown.casefold() == word.casefold() or shown.lower() != word.lower()
     assert shown
 

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from rheostat.cli.learning import print_stored, run_bar
+from rheostat.model.names import check_name
+from rheostat.model.writer import check_target
 from rheostat.recipe import recipe_names
 
 
@@ -43,6 +45,9 @@ def recover(
 
     Example: rheostat recover model.safetensors --knob 0.8 --data DIR -o model.safetensors
     """
+    if name is not None:
+        check_name(name, "--name")
+    check_target(out)  # before torch is imported, which takes seconds
     from rheostat.pruning import steps
 
     with run_bar() as bar:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rheostat.cli.console import labelled_share, print_json
+from rheostat.model.writer import check_target
 
 
 def resplit(
@@ -35,6 +36,7 @@ def resplit(
 
     Example: rheostat resplit model.safetensors --data DIR -o model.safetensors
     """
+    check_target(out)  # before torch is imported, which takes seconds
     from rheostat.pruning import resplit as resplitting
 
     with labelled_share() as progress:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, pairwise
 from typing import Any, Protocol
 
 from rheostat.errors import RheostatError
@@ -169,13 +170,9 @@ def _p95_ms(served: Sequence[Served], queries: int) -> float | None:
     return None
 
 
-def count_turns(knobs: Iterable[float], first: float = 1.0) -> int:
-    """How often the knob changes along the way, from where it is first."""
-    turns = 0
-    for knob in knobs:
-        turns += knob != first
-        first = knob
-    return turns
+def count_turns(knobs: Iterable[float]) -> int:
+    """How often the knob changes along the way; it begins at full."""
+    return sum(knob != before for before, knob in pairwise(chain([1.0], knobs)))
 
 
 class Governed:
@@ -232,14 +229,14 @@ class AlwaysFull:
 class SwitchOff:
     """What a battery saver does: prediction is off at this level and below, unless on the charger."""
 
-    def __init__(self, level: float = SWITCH_OFF_LEVEL) -> None:
-        self.name = f"off at {level:.0%}"
+    name = f"off at {SWITCH_OFF_LEVEL:.0%}"
+
+    def __init__(self) -> None:
         self.knob = 1.0
-        self._level = level
 
     def see(self, row: Row) -> None:
         level, charging = row.battery.level, row.battery.charging
-        self.knob = OFF if level is not None and level <= self._level and not charging else 1.0
+        self.knob = OFF if level is not None and level <= SWITCH_OFF_LEVEL and not charging else 1.0
 
     def serve(self, row: Row, latency_ms: float) -> None:
         pass

@@ -25,17 +25,19 @@ def keystroke_savings(
     predictor: Completes,
     text: Text,
     words: int,
-    k: int = SUGGESTIONS,
     progress: Callable[[float], None] = lambda share: None,
 ) -> KeystrokeCount:
-    """Type the first words of a text with k suggestions. The predictor learns none of them; progress: share done."""
+    """Type the first words of a text with the suggestions of a keyboard; progress: share done.
+
+    The predictor learns none of the words.
+    """
     typed = _first(text.typed_words(), words)
-    return simulate(_with_progress(typed, progress), lambda so_far: offered(predictor, so_far, k))
+    return simulate(_with_progress(typed, progress), lambda so_far: offered(predictor, so_far))
 
 
-def offered(predictor: Completes, text: str, k: int = SUGGESTIONS) -> list[str]:
+def offered(predictor: Completes, text: str) -> list[str]:
     """The word before the cursor after taking each suggestion: "role-playing" if "role-p" is typed."""
-    return [_last_word(suggestion.insert_into(text)) for suggestion in predictor.complete(text, k)]
+    return [_last_word(suggestion.insert_into(text)) for suggestion in predictor.complete(text, SUGGESTIONS)]
 
 
 def _last_word(text: str) -> str:

@@ -49,13 +49,6 @@ def opening_rates(mass_before: Reals, threshold: Reals) -> Reals:
     return np.asarray(opened / len(threshold))
 
 
-def expected_multiplications(counts: Sequence[int] | NDArray[np.integer], width: int, splits: Sequence[int]) -> float:
-    """What the output layer of a query is expected to cost, for counts in falling order."""
-    bounds = np.array([*splits, len(counts)])
-    tails = np.diagonal(_tail_costs(_modelled(counts, bounds), width, bounds), 1)
-    return float(width * bounds[0] + tails.sum())
-
-
 def query_splits(counts: Sequence[int] | NDArray[np.integer], width: int, tails: int) -> tuple[int, ...]:
     """The first word of each of so many tail clusters, such that a query is expected to cost least.
 

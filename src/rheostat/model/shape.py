@@ -160,10 +160,6 @@ class ModelShape:
         matrices = [self.matrix_shape(layer) for layer in range(len(self.hidden_sizes))]
         return [((rows, rank), (rank, columns)) for rows, columns in matrices]
 
-    def update_parameters(self, rank: int = 1) -> int:
-        """Numbers that a point of this, already cut, shape stores for its update."""
-        return sum(math.prod(u) + math.prod(v) for u, v in self.update_shapes(rank))
-
 
 def _check_sizes(name: str, sizes: Sequence[int]) -> None:
     for size in sizes:

@@ -1,8 +1,8 @@
 """Widths chosen layer by layer on validation text, instead of one keep fraction for all.
 
-Greedy: from the full model, again and again, try to narrow each layer by a share of its filters, measure what that
-costs in loss on a stretch of text, and take the narrowing that loses least per FLOP saved; the last one is trimmed so
-that the target is met without being exceeded. Knows widths and measured losses; a ranking says which filters go.
+Greedy: starting from the full model, try to narrow each layer by a share of its filters, measure the loss on a stretch
+of text, and take the narrowing that loses least per FLOP saved; repeat. The last one is trimmed so that the target is
+met without being exceeded. Knows widths and measured losses; a ranking says which filters are cut.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def search_allocation(
 ) -> list[OperatingPoint]:
     """A point for each target share of the FLOPs, largest first, found with about `budget` measurements of loss.
 
-    Never worse on the measured text than the uniform allocation: that one is measured too, and kept where it wins.
-    origin: of the points; the ranking's stands behind it. tokens: that one measurement reads, if it is to be recorded.
+    Never worse on the measured text than the uniform allocation: that is measured too, and kept if it is better.
+    origin: of the points; that of the ranking comes before it. tokens: that one measurement reads, to be recorded.
     """
     measured: list[float] = []
 

@@ -1,7 +1,7 @@
 """One run that learns one operating point of a model file, its gates or its update, and can be killed and resumed.
 
 Puts file, texts, task and session together. The run's folder is given, and resumed if it holds the same run; `steps`
-says where it lies, and stores the result.
+chooses the folder, and stores the result.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.origin import Origin
 from rheostat.provenance import new_origin
-from rheostat.pruning.l0 import GateConfig, GateTraining
-from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
+from rheostat.pruning.l0 import GateConfig, GateTask
+from rheostat.pruning.recovery import UpdateConfig, UpdateTask
 from rheostat.tables import fill
 from rheostat.text.corpus import CorpusConfig, load_training_split
 from rheostat.training.configuration import TrainConfig
 from rheostat.training.regularization import RegularizationConfig
 from rheostat.training.run_folder import RunFolder
-from rheostat.training.session import Session, changes_since, open_session
+from rheostat.training.session import RunSession, changes_since, open_session
 from rheostat.training.trainer import Reporter
 
 
@@ -89,7 +89,7 @@ def learn_update(
     asked: dict[str, Any] = {"point": point.name, "filters": filters, "recipe": asdict(recipe)}
     asked, session = _begin(folder, asked, file, texts, recipe.train)
     origin = _origin(file, texts, recipe)
-    task = UpdateTraining(file, point, recipe.update, recipe.regularization, texts.valid, asked["precision"], origin)
+    task = UpdateTask(file, point, recipe.update, recipe.regularization, texts.valid, asked["precision"], origin)
     session.train(task, texts.train, recipe.train, reporter, asked)
     return _result(folder, point.name)
 
@@ -101,7 +101,7 @@ def learn_gates(file: ModelFile, tables: Mapping[str, Any], texts: Texts, folder
         raise CheckpointError("the recipe has no train.steps; gates are closed over a known number of steps")
     asked, session = _begin(folder, {"recipe": asdict(recipe)}, file, texts, recipe.train)
     origin, steps = _origin(file, texts, recipe), recipe.train.steps
-    task = GateTraining(file, recipe.gates, recipe.regularization, steps, texts.valid, asked["precision"], origin)
+    task = GateTask(file, recipe.gates, recipe.regularization, steps, texts.valid, asked["precision"], origin)
     session.train(task, texts.train, recipe.train, reporter, asked)
     return _result(folder, task.point().name, task.ranking().name)
 
@@ -120,7 +120,7 @@ def _origin(file: ModelFile, texts: Texts, recipe: RecoveryRecipe | GateRecipe) 
 
 def _begin(
     folder: Path, asked: Mapping[str, Any], file: ModelFile, texts: Texts, config: TrainConfig
-) -> tuple[dict[str, Any], Session]:
+) -> tuple[dict[str, Any], RunSession]:
     """What the checkpoint will say was asked for, and the session, with threads and seed set.
 
     The run in this folder is resumed if it was asked for the same; if there is none, a new one starts.

@@ -227,8 +227,8 @@ def _learn_and_store(
 ) -> Stored:
     """Learn each point in a folder of its own beside `out`, write `out` with all of them, and remove the folders.
 
-    After an interruption, the same call resumes: finished runs are found finished. Folders of other calls that write to
-    `out` may lie beside them, and are left alone.
+    After an interruption, the same call resumes, and finished runs are not repeated. Folders of other calls that write
+    to `out` are left alone.
     """
     for name in jobs:
         check_name(name, "the points to store")

@@ -90,9 +90,9 @@ class PublishedTable:
         """Whether a model of ours is named after a baseline."""
         return any(row.is_baseline and row.is_name_of(model) for row in self.rows)
 
-    def pruned(self, criterion: Criterion | None = None) -> tuple[PublishedRow, ...]:
-        """The pruned rows, of one criterion or of all."""
-        return tuple(row for row in self.rows if row.criterion and criterion in (None, row.criterion))
+    def pruned(self) -> tuple[PublishedRow, ...]:
+        """The pruned rows, of all criteria."""
+        return tuple(row for row in self.rows if row.criterion)
 
 
 @dataclass(frozen=True)

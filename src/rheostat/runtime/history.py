@@ -73,7 +73,7 @@ class History(Generic[State]):
     def longest(self, ids: TokenIds) -> Found[State]:
         """The longest beginning of a text (all of it, perhaps) whose state is known."""
         array = _as_array(ids)
-        hashes, data = _prefix_hashes(array).tolist(), array.tobytes()
+        hashes, data = prefix_hashes(array).tolist(), array.tobytes()
         with self._lock:
             length = self._longest(hashes, data, len(hashes))
             if not length:
@@ -88,7 +88,7 @@ class History(Generic[State]):
         array = _as_array(ids)
         if not len(array):
             return
-        hashes, data = _prefix_hashes(array).tolist(), array.tobytes()
+        hashes, data = prefix_hashes(array).tolist(), array.tobytes()
         size_bytes += len(data) + ENTRY_BYTES
         with self._lock:
             self._puts += 1
@@ -155,7 +155,7 @@ def _as_array(ids: TokenIds) -> NDArray[np.int32]:
 _multipliers = np.empty(0, np.uint64)
 
 
-def _prefix_hashes(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
+def prefix_hashes(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
     """[n] a hash of the first 1, 2, … n ids: the sum, modulo 2**64, of each id times a number of its place."""
     # An id of 0 has to count too.
     return np.cumsum((ids.astype(np.uint64) + np.uint64(1)) * _multipliers_of(len(ids)), dtype=np.uint64)

@@ -1,11 +1,11 @@
 """Text as streams of ids: finding the splits of a corpus, reading, counting and encoding them.
 
-Knows text files, splits and counts of words; knows nothing of models, batches or training, nor how the files
-of the cache are laid out (`token_cache`) or where chat comes from (`chat`). It is in the light half, not in
-`training/`, because evaluation and benchmarks read corpora without torch.
+Knows text files, splits and word counts. Knows nothing of models, batches or training; `token_cache` knows the layout
+of the cache, `chat` where chat comes from. It is not in `training/` because evaluation and benchmarks read corpora
+without torch.
 
-A corpus is never in memory as a whole: text is read in blocks, ids are memory-mapped. In memory are the
-vocabulary and, while a training text is counted, all of its different words.
+A corpus is never in memory as a whole: text is read in blocks, and ids are memory-mapped. Only the vocabulary is in
+memory and, while a training text is counted, all of its different words.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ from rheostat.text.vocabulary import END_OF_LINE, SPECIAL_TOKENS, UNKNOWN, Vocab
 class CorpusConfig:
     """The `[corpus]` table of a recipe.
 
-    vocabulary_size: most words to keep, special tokens included, frequent ones first; 0 keeps all.
-    minimum_count: rarer words become `<unk>`. Raw text of which no word is cut off has none to learn from.
-    conversations, seed: of the chat corpus only: how many conversations (0: all) of which shuffled order.
+    vocabulary_size: the number of words to keep, special tokens included, the most frequent first; 0 = all.
+    minimum_count: rarer words become `<unk>`. If no word of raw text is cut off, there is no `<unk>` to learn from.
+    conversations, seed: of the chat corpus only: how many conversations (0 = all), and the seed of their order.
     special_counts: counts of `<eos>` and `<unk>`, for a vocabulary file that has counts but not theirs.
     """
 
@@ -82,7 +82,7 @@ class CorpusConfig:
 
 @dataclass(frozen=True)
 class Split:
-    """A split as ids, `<eos>` after every line. words: tokens but `<eos>`; unknown: how many are `<unk>`.
+    """A split as ids, with `<eos>` after every line. words: tokens except `<eos>`; unknown: how many are `<unk>`.
 
     corpus: the name of the corpus. digest: of the bytes of the text.
     """
@@ -100,18 +100,18 @@ class Split:
 
     @property
     def unknown_rate(self) -> float:
-        """Share of `<unk>` among words; `<eos>` is no word."""
+        """Share of `<unk>` among words, not counting `<eos>`."""
         return self.unknown / self.words if self.words else 0.0
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """All that training needs to know of a text.
+    """Everything that training needs to know about a text.
 
-    source: bare names of the folder or files; where they lie is nobody's business but this machine's.
-    counts: how often the words of the vocabulary occur, by id; empty where the vocabulary is that of a model.
-    casing: usual spelling of words not written lower-case.
-    split_rule: how one file was divided into the splits; empty where they were given. divided_in: where its parts are.
+    source: names of the folder or files, without their paths, which would mean nothing on another machine.
+    counts: how often the words of the vocabulary occur, by id; empty if the vocabulary is that of a model.
+    casing: the usual spelling of words not written in lower case.
+    split_rule: how one file was divided into the splits; empty if they were given. divided_in: where its parts are.
     """
 
     name: str
@@ -125,7 +125,7 @@ class Corpus:
     divided_in: Path | None = None
 
     def summary(self) -> dict[str, Any]:
-        """What a result file says of its corpus."""
+        """What a model file or results file records about its corpus."""
         return {
             "name": self.name,
             "source": self.source,
@@ -226,7 +226,7 @@ def load_training_split(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """The same, to learn from: one file is divided, so that the training text has nothing of the other splits."""
+    """The same, to learn from: one file is divided, so that training text and other splits do not overlap."""
     divided = _divide(source, cache_directory, progress)
     if divided is None:
         return load_split(source, name, config, vocabulary, cache_directory=cache_directory, progress=progress)
@@ -235,7 +235,7 @@ def load_training_split(
 
 
 def locate_splits(source: Source, config: CorpusConfig, cache_directory: Path | None = None) -> dict[str, Path]:
-    """The three text files of any source; the chat corpus is written into the cache if it is not there."""
+    """The three text files of a source; the chat corpus is written into the cache if it is missing."""
     if is_chat(source):
         if config.tokenizer != "words":
             raise CorpusError(f"chat is raw text; found corpus.tokenizer = {config.tokenizer!r}; set it to 'words'")
@@ -269,7 +269,7 @@ def encode_split(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """A text as ids, from the cache where it is there and whole."""
+    """A text as ids, read from the cache if it is there and complete."""
     cache = open_cache(cache_directory)
     digest = hash_text(path, cache, progress)
     file = cache / f"{key(digest, tokenizer, vocabulary.to_bytes())}.ids"
@@ -290,7 +290,7 @@ def _encode(token_lists: Iterable[list[str]], vocabulary: Vocabulary) -> Iterato
 def read_casing(
     path: Path, vocabulary: Vocabulary, cache_directory: Path | None = None, progress: Progress | None = None
 ) -> dict[str, str]:
-    """The usual spelling of words in a raw text; from the cache where it is there."""
+    """The usual spelling of words in a raw text, read from the cache if it is there."""
     cache = open_cache(cache_directory)
     file = cache / f"{key(hash_text(path, cache, progress), 'words', vocabulary.to_bytes())}.casing.json"
     if (stored := load_json(file)) is not None:

@@ -1,6 +1,6 @@
 """Finding the texts of a corpus: which file is the training, the validation and the test text.
 
-Knows names of files and folders; knows nothing of what is in them.
+Knows the names of files and folders, not their contents.
 """
 
 from __future__ import annotations
@@ -13,13 +13,8 @@ from rheostat.errors import CorpusError
 from rheostat.text.token_cache import reading
 
 SPLITS = ("train", "valid", "test")
-
-
 CHAT = "chat"
-
-
 Source = str | Path | Sequence[Path]
-
 
 _SPLIT_NAMES = {
     "train": "train", "training": "train",
@@ -27,9 +22,7 @@ _SPLIT_NAMES = {
     "test": "test",
 }  # fmt: skip
 
-
 _SPLIT_FILE = re.compile(rf"(?:.*[._-])?({'|'.join(_SPLIT_NAMES)})(?:\.(?:txt|text|tokens|raw))?", re.IGNORECASE)
-
 
 _EXPECTED_FILES = "one file each for train, valid and test, named like train.txt, ptb.valid.txt or wiki.test.tokens"
 

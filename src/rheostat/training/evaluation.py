@@ -23,7 +23,7 @@ STRETCH = 1024  # tokens
 
 
 def measure_quality(model: LanguageModel, ids: np.ndarray, progress: Callable[[float], None] | None = None) -> Quality:
-    """Perplexity and recall on a stream of token ids; progress is told the share done."""
+    """Perplexity and recall of a model on a stream of token ids; progress is told the share done."""
     count = QualityCount()
     count_predictions(model, ids, count, progress)
     return count.quality()

@@ -1,6 +1,6 @@
 """One QRNN layer: a masked convolution over time, then pooling (note the forget gate).
 
-The state is a value: it goes in and comes out, and nothing is remembered between calls. Knows nothing of words.
+The state is a value: it goes in and comes out, and the layer keeps nothing between calls. Knows nothing of words.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class QrnnLayer(nn.Module):
         """Hidden outputs [T, B, m] of inputs [T, B, D], and the state after them."""
         windows, last_inputs = self._windows(inputs, state.inputs)
         gates = F.linear(windows, weight_drop(self.weight, drop), self.bias)  # [T, B, 3m]
-        if update is not None:  # two thin products, so that a frozen W needs no gradient of its own size
+        if update is not None:  # two thin products, so that a frozen W needs no full-size gradient
             gates = gates + F.linear(F.linear(windows, update.v), update.u)
         hidden, cell = pool(gates, state.cell, self.scan)
         return hidden, LayerState(cell, last_inputs)

@@ -29,11 +29,11 @@ from rheostat.recipe import read_recipe
 from rheostat.tables import fill
 from rheostat.text.corpus import Corpus, load_corpus
 from rheostat.training.configuration import TrainingRecipe
-from rheostat.training.graded import GradedTraining, validated_shares
+from rheostat.training.graded import GradedTask, validated_shares
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.run_folder import RunFolder
-from rheostat.training.session import Session, changes_since, open_session
-from rheostat.training.task import Task, WeightTraining, after_run
+from rheostat.training.session import RunSession, changes_since, open_session
+from rheostat.training.task import Task, WeightTask, after_run
 from rheostat.training.trainer import SILENT, Reporter, RunProgress
 
 
@@ -46,7 +46,7 @@ class TrainingRequest:
     vocabulary_file: str | None = None
     from_model: str | None = None
     threads: int = 0  # 0: as many as the model keeps busy
-    # Found or chosen when the run started. Older checkpoints lack the digests.
+    # Found or chosen when the run started; None before that.
     precision: str | None = None
     from_digest: str | None = None  # of the weights of from_model
     vocabulary_digest: str | None = None  # of the words in their order
@@ -174,7 +174,7 @@ def _check_taught(request: TrainingRequest, recipe: TrainingRecipe) -> None:
             )
 
 
-def _run(request: TrainingRequest, recipe: TrainingRecipe, session: Session, reporter: Reporter) -> TrainingResult:
+def _run(request: TrainingRequest, recipe: TrainingRecipe, session: RunSession, reporter: Reporter) -> TrainingResult:
     _check_dealing(recipe, session.fabric.world_size)
     corpus = _load_corpus_once(session.fabric, request, recipe, reporter)
     request = _with_digests(request, corpus)
@@ -233,10 +233,10 @@ def _make_task(
     assert request.precision
     valid, precision = corpus.splits["valid"].ids, request.precision
     if not recipe.train.graded:
-        return WeightTraining(model, recipe.regularization, valid, write, precision)
+        return WeightTask(model, recipe.regularization, valid, write, precision)
     smallest = recipe.train.graded
     try:
-        return GradedTraining(model, smallest, recipe.graded, recipe.regularization, valid, write, precision, order)
+        return GradedTask(model, smallest, recipe.graded, recipe.regularization, valid, write, precision, order)
     except ValueError as error:
         raise RecipeError(f"graded: {error}") from None
 

@@ -3,14 +3,14 @@
     z = tanh(·)   f = σ(·)   o = σ(·)        the three row blocks of a layer's product, `gates`
     c_t = f_t ⊙ c_{t-1} + (1 - f_t) ⊙ z_t    h_t = o_t ⊙ c_t
 
-Going back, with g_t = ∂L/∂h_t and s_t = ∂L/∂c_t in all:
+In the backward pass, with g_t = ∂L/∂h_t and the total gradient s_t = ∂L/∂c_t:
 
     s_t = o_t ⊙ g_t + f_{t+1} ⊙ s_{t+1}
     ∂z = (1 - f) ⊙ s    ∂f = (c_{t-1} - z) ⊙ s    ∂o = c ⊙ g    ∂c_0 = f_1 ⊙ s_1
 
-Both directions are one first-order linear recurrence over time, run either by a compiled loop (numba; processors, where
-time is cheap to walk) or in ⌈log₂ T⌉ whole-array steps (any device). The textbook loop, differentiated by torch, is
-what both are held against. Knows nothing of layers, windows or weights.
+Both directions are one first-order linear recurrence over time, computed either by a compiled loop (numba, on the
+processor) or in ⌈log₂ T⌉ whole-array steps (on any device). Both are tested against the textbook loop, differentiated
+by torch. Knows nothing of layers, windows or weights.
 
 Shapes: T steps, B texts, m filters; gates [T, B, 3m], cell [B, m], hidden [T, B, m].
 """
@@ -40,7 +40,7 @@ def pool(gates: Tensor, cell: Tensor, method: Method = "auto") -> tuple[Tensor, 
 
 
 def textbook_pool(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence as it is written in papers: one step after the other."""
+    """The recurrence as it is written in papers, one step after another."""
     hidden = []
     for step in gates:
         z, f, o = step.chunk(QRNN_GATES, dim=-1)
@@ -51,13 +51,13 @@ def textbook_pool(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Pool(torch.autograd.Function):
-    """Saves the activated gates and all cells: what going back needs, and nothing else."""
+    """Saves only what the backward pass needs: the activated gates and all cells."""
 
     @staticmethod
     def forward(ctx: Any, gates: Tensor, cell: Tensor, method: Method) -> tuple[Tensor, Tensor]:
         steps, batch, _ = gates.shape
         filters = cell.shape[-1]
-        # Reduced precision ends at the product: a recurrence over 70 steps wants all the digits.
+        # Reduced precision ends at the product: a recurrence over 70 steps needs full precision.
         wide = torch.float32 if gates.dtype in (torch.bfloat16, torch.float16) else gates.dtype
         activated = torch.empty(gates.shape, dtype=wide, device=gates.device)
         _activate(gates, activated, filters)
@@ -88,7 +88,7 @@ class _Pool(torch.autograd.Function):
         if ctx.method == "compiled":
             from rheostat.training import compiled
 
-            # Walked backwards in place: enters as ∂L/∂c_T, leaves as ∂L/∂c_0.
+            # Changed in place: ∂L/∂c_T before, ∂L/∂c_0 after.
             cell_gradient = last.clone(memory_format=torch.contiguous_format)
             compiled.backward(activated, cells, g, cell_gradient, gates_gradient)
         else:

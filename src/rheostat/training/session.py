@@ -24,7 +24,7 @@ from rheostat.training.trainer import Reporter, RunProgress, Trainer
 
 
 @dataclass(frozen=True)
-class Session:
+class RunSession:
     """A run from its start, or from its last checkpoint, to its end or the next interruption."""
 
     folder: RunFolder
@@ -56,19 +56,16 @@ class Session:
         return Trainer(task, ids, config, self.folder, self.fabric, reporter, asked).run(resume=bool(self.saved))
 
 
-def open_session(folder: RunFolder, saved: Mapping[str, Any] | None = None) -> Session:
+def open_session(folder: RunFolder, saved: Mapping[str, Any] | None = None) -> RunSession:
     """The session of a new run, or of one that resumes from the checkpoint `saved`."""
     keep_freed_memory()
     fabric = make_fabric()
     fabric.launch()
-    return Session(folder, fabric, saved or {})
+    return RunSession(folder, fabric, saved or {})
 
 
 def changes_since(started: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names of what was recorded when a run started and has another value now.
-
-    An older checkpoint records less; what it does not record cannot be compared.
-    """
+    """The names of what was recorded when a run started and has another value now. None: not known yet."""
     return [name for name, value in started.items() if value is not None and value != now.get(name)]
 
 

@@ -312,20 +312,15 @@ class Trainer:
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 stored = saved["parameters"][name]
-                if stored.shape != parameter.shape:
-                    raise CheckpointError(
-                        f"the checkpoint has {name} of {tuple(stored.shape)} where the model has "
-                        f"{tuple(parameter.shape)}: the corpus has changed; restore it, or start a new run"
-                    )
+                # The words, the weights and the recipe have been compared with the checkpoint's already.
+                assert stored.shape == parameter.shape, name
                 parameter.copy_(stored)
         self._optimizer.load_state_dict(saved["optimizer"])
         self._average.load_state_dict(saved["average"])
         self.progress = RunProgress(**saved["progress"])
         mine = ranks[self.fabric.global_rank]
-        # Older checkpoints have one "log" for all processes: the first one's running loss, and the tokens.
-        log_loss, log_tokens = saved["log"] if "log" in saved else (mine["log_loss"], saved["log_tokens"])
-        self._log_loss.fill_(log_loss)
-        self._log_tokens = log_tokens
+        self._log_loss.fill_(mine["log_loss"])
+        self._log_tokens = saved["log_tokens"]
         layers = zip(self._state, mine["state"], strict=True)
         self._state = tuple(
             type(empty)(*(tensor.to(self.fabric.device) for tensor in layer)) for empty, layer in layers

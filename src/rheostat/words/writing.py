@@ -278,11 +278,10 @@ def present(
     tokenizer: str,
     at_sentence_start: bool = False,
     prefix: str = "",
-    language: str = "en",
 ) -> str:
     """A word of the model as it is shown. casing: the usual spelling of words, as in the model file."""
     if tokenizer != "wikitext":  # that one keeps capitals itself
-        word = casing.get(word) or _as_first_person(word, language)
+        word = casing.get(word) or _as_first_person(word)
     if at_sentence_start and word == word.lower():
         word = word[:1].title() + word[1:]  # not upper(): that is another letter in some scripts
     return _with_capitals_of(fold(prefix), word)
@@ -295,13 +294,12 @@ def compose(
     casing: Mapping[str, str],
     *,
     tokenizer: str,
-    language: str = "en",
 ) -> Suggestion:
     """A word of the model as a suggestion for a text."""
     if typed.attaches and attaches(word, tokenizer):
         stem = typed.word[: len(typed.word) - len(typed.prefix)]
         ending = word.upper() if len(stem) > 1 and stem.isupper() and tokenizer == "ptb" else word
-        shown = _as_first_person(stem + ending, language)
+        shown = _as_first_person(stem + ending)
         replaces = len(typed.word) + typed.space
     else:
         shown = present(
@@ -310,7 +308,6 @@ def compose(
             tokenizer=tokenizer,
             at_sentence_start=typed.starts_sentence,
             prefix=typed.prefix,
-            language=language,
         )
         replaces = len(typed.prefix)
     if "’" in typed.prefix:
@@ -329,10 +326,10 @@ def distinct(suggestions: Iterable[Suggestion], k: int) -> list[Suggestion]:
     return sorted(merged.values(), key=lambda suggestion: -suggestion.probability)[:k]
 
 
-def _as_first_person(word: str, language: str) -> str:
+def _as_first_person(word: str) -> str:
     """English "i" and "i'm" with their capital."""
     is_first_person = word[:1] == "i" and (len(word) == 1 or word[1] in _APOSTROPHES)
-    return f"I{word[1:]}" if is_first_person and language.startswith("en") else word
+    return f"I{word[1:]}" if is_first_person else word
 
 
 def _with_capitals_of(prefix: str, word: str) -> str:

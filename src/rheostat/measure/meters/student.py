@@ -6,12 +6,14 @@ import math
 import statistics
 from collections.abc import Sequence
 
+LEVEL = 0.95  # of every interval: the probability that it holds the mean
 
-def confidence_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+
+def confidence_interval(values: Sequence[float]) -> tuple[float, float]:
     """Of the mean of at least two independent values."""
     mean = statistics.fmean(values)
     error = statistics.stdev(values) / math.sqrt(len(values))
-    reach = quantile((1 + level) / 2, len(values) - 1) * error
+    reach = quantile((1 + LEVEL) / 2, len(values) - 1) * error
     return mean - reach, mean + reach
 
 

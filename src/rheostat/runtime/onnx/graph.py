@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     import onnx
 
 Form = Literal["step", "read", "choose", "sequence", "replay", "hidden", "cluster"]
-FORMS: tuple[Form, ...] = get_args(Form)
 
 END = 2**63 - 1  # of a slice that goes to the end
 SMALL = 32  # numbers of a constant that is not worth sharing; shape inference reads such ones
