@@ -28,7 +28,7 @@ def facts(file: ModelFile) -> Table:
         ["file", f"{file.file_bytes / 1e6:.2f} MB, weights in {file.precision}"],
         ["shape", f"{shape.cell}, layers {', '.join(map(str, shape.hidden_sizes))}, embedding {shape.embedding_size}"],
         ["vocabulary", f"{shape.vocabulary_size:,} words"],
-        ["parameters, FLOPs a query", f"{shape.parameters:,}, {shape.flops:,}"],
+        ["parameters, FLOPs per query", f"{shape.parameters:,}, {shape.flops:,}"],
         ["text", ", ".join(f"{name} {split['tokens']:,} tokens" for name, split in texts.items())],
         ["words of the test text that it does not know", f"{texts['test']['unknown_rate']:.1%}"],
         ["seeds", f"text {recipe['corpus']['seed']}, training {recipe['train']['seed']}"],

@@ -1,8 +1,8 @@
 """WikiText-103 across processes: one against two as measured, and what eight GPUs would do, computed.
 
-Measured: tokens a second of the `wikitext103` recipe's trainer with one process and with two (`torchrun`, DDP), in
-turns. Computed: tokens a second, bytes exchanged a step and hours an epoch on GPUs, from the shape, the counts of the
-words and the assumptions below. The page docs/scale.md is written from both.
+Measured: tokens per second of the `wikitext103` recipe's trainer with one process and with two (`torchrun`, DDP),
+interleaved. Computed: tokens per second, bytes exchanged per step and hours per epoch on GPUs, from the shape, the word
+counts and the assumptions below. The page docs/scale.md is written from both.
 
     python benchmarks/scale.py --data DIR --vocabulary FILE --json -o results/scale.json --page docs/scale.md
     python benchmarks/scale.py --results results/scale.json --page docs/scale.md
@@ -50,10 +50,10 @@ class Machine:
 
     name: str
     gpus: int
-    peak: float  # FLOPs a second of one GPU in bf16, without sparsity
+    peak: float  # FLOPs per second of one GPU in bf16, without sparsity
     utilization: float  # share of the peak that products of this shape reach
-    memory: float  # bytes a second that a GPU reads or writes
-    bandwidth: float  # bytes a second that each GPU can send while it receives as many
+    memory: float  # bytes per second that a GPU reads or writes
+    bandwidth: float  # bytes per second that each GPU can send while it receives as many
 
 
 MACHINES = (
@@ -80,7 +80,7 @@ class Projection:
 
 
 def training_flops_per_token(shape: ModelShape, counts: Sequence[int]) -> float:
-    """Forward, and two as much going back; a cluster of the output layer is opened for its own words only."""
+    """Forward, and twice as much backward; a cluster of the output layer is opened for its own words only."""
     total, parts = sum(counts), flops_by_part(shape)
     splits = (*shape.softmax_splits, shape.vocabulary_size)
     rows = splits[0] + len(shape.softmax_splits) + 0.0

@@ -22,14 +22,14 @@ from rheostat.cli import app
 from rheostat.errors import CorpusError, OperatingPointError, RheostatError
 from rheostat.measure import bench as bench_module
 from rheostat.measure import machine
-from rheostat.measure.bench import BenchConfig, bench_positions_of, fit_of, r_squared
+from rheostat.measure.bench import BenchConfig, bench_positions_of, r_squared
 from rheostat.measure.latency import BenchPosition, Typist, median_interval, turn_sizes
 from rheostat.measure.machine import parse_cpus, pinned, read_conditions, was_throttled
 from rheostat.measure.memory import resident_memory
-from rheostat.measure.meters import EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
+from rheostat.measure.meters import EnergyPerQuery, EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
 from rheostat.measure.meters.counter import CounterMeter
 from rheostat.measure.meters.meter import Clock
-from rheostat.measure.results import BenchResults, BenchRow, read_results, write_results
+from rheostat.measure.results import BenchRow, read_results, write_results
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.runtime.onnx.session import Engine
@@ -247,13 +247,16 @@ def test_energy_is_measured_over_real_queries(model: Path) -> None:
         assert row.energy_mj == pytest.approx(0, abs=1e-6)  # nothing above idling
 
 
-def test_energy_has_a_fit_only_where_every_point_is_resolved(tmp_path: Path) -> None:
-    costs = [bench_row(at / 10, 1.0, energy_mj) for at, energy_mj in enumerate((1.0, 2.0, 3.5), 1)]
-    found = read_results(write_bench(tmp_path / "b.json", costs))
-    assert isinstance(found, BenchResults)
-    assert fit_of(found.rows).energy_r_squared == pytest.approx(0.987, abs=1e-3)
-    lost = replace(found.rows[1], energy=replace(found.rows[1].energy, resolved=False))
-    assert fit_of([found.rows[0], lost, found.rows[2]]).energy_r_squared is None
+@pytest.mark.parametrize("resolved", [True, False])
+def test_energy_has_a_fit_only_where_every_point_is_resolved(
+    model: Path, resolved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    energies = [EnergyPerQuery("steady", "everything", value, resolved=True) for value in (3.5, 2.0, 1.0)]
+    energies[1] = replace(energies[1], resolved=resolved)
+    monkeypatch.setattr(bench_module, "measure_energies", lambda *_: energies)
+    found = bench_positions_of(model, KNOBS, sample(), QUICK, NOTHING)
+    expected = np.corrcoef([row.flops for row in found.rows], [3.5, 2.0, 1.0])[0, 1] ** 2
+    assert found.fit.energy_r_squared == (pytest.approx(expected) if resolved else None)
 
 
 def test_a_meter_that_does_not_move_is_not_measured(model: Path, tmp_path: Path) -> None:

@@ -342,7 +342,7 @@ def fit_of(rows: Sequence[BenchRow]) -> Fit:
 
 
 def r_squared(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Pearson's, of three or more different x; None where it has no meaning."""
+    """Pearson's, of three or more different x; None if it has no meaning."""
     if len(set(xs)) < FEWEST_TO_FIT or len(set(ys)) < 2:
         return None
     return float(np.corrcoef(xs, ys)[0, 1] ** 2)

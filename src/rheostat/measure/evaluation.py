@@ -33,7 +33,7 @@ Progress = Callable[[str, float], None]
 class Evaluation:
     """Quality at one point. ranking: that the point was cut by; None for the whole model and a stored point.
 
-    split: "text" for a single file. keystrokes: None where no typing was simulated.
+    split: "text" for a single file. keystrokes: None if no typing was simulated.
     """
 
     model: str

@@ -36,7 +36,7 @@ def keystroke_savings(
 
 
 def offered(predictor: Completes, text: str) -> list[str]:
-    """The word before the cursor after taking each suggestion: "role-playing" where "role-p" is typed."""
+    """The word before the cursor after taking each suggestion: "role-playing" if "role-p" is typed."""
     return [_last_word(suggestion.insert_into(text)) for suggestion in predictor.complete(text, SUGGESTIONS)]
 
 

@@ -73,7 +73,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellResult:
-    """What was found at a cell's point. keystrokes: None where nothing was typed."""
+    """What was found at a cell's point. keystrokes: None if nothing was typed."""
 
     point: OperatingPoint
     quality: Quality

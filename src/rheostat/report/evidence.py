@@ -176,7 +176,7 @@ class Evidence:
         return next((bench for bench in benches if bench.has_measured_energy), None)
 
     def on(self, corpus: str) -> CorpusEvidence:
-        """What was measured on a corpus of the paper; empty where nothing was."""
+        """What was measured on a corpus of the paper; empty if nothing was."""
         for one in self.corpora:
             if is_corpus(one.corpus, corpus):
                 return one

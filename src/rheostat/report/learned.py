@@ -59,7 +59,7 @@ class Recovery:
 
     @property
     def won_back(self) -> float | None:
-        """None where cutting lost nothing."""
+        """None if cutting lost nothing."""
         lost = self.bare - self.full
         return (self.bare - self.updated) / lost if lost > 0 else None
 

@@ -5,7 +5,7 @@ them types. It knows nothing of our own results and does no arithmetic: the repo
 
 It also says which table and which row a model and a share of ours are compared with.
 
-Units as everywhere: fractions 0–1, ms and mJ a query (the paper's second table is in s and J).
+Units as everywhere: fractions 0–1, ms and mJ per query (the paper's second table is in s and J).
 A figure that a source does not give is None.
 """
 

@@ -16,7 +16,7 @@ from rheostat.tables import not_stored
 class BenchSubject:
     """What was measured, and how. trained: whether the model's weights are worth more than their time.
 
-    cpus: those that the program could use; None where the system does not say. pinned: whether it was kept on them.
+    cpus: those that the program could use; None if the system does not say. pinned: whether it was kept on them.
     """
 
     model: str
@@ -46,7 +46,7 @@ class BenchRow(LatencyFigures):
     """What a query costs at one point. label: of the position that was asked for.
 
     point: name of the operating point. ranking: that it was cut by, None of the whole model and of a stored point.
-    resident_bytes: of a process that serves this point, model_bytes: what the model added to it; None where that was
+    resident_bytes: of a process that serves this point, model_bytes: what the model added to it; None if that was
     not measured.
     """
 

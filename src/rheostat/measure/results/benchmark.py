@@ -43,7 +43,7 @@ def _numbers(value: Any, place: str = "") -> dict[str, float]:
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """recipe, run: as the model file has them. test: None where the test text was not measured."""
+    """recipe, run: as the model file has them. test: None if the test text was not measured."""
 
     recipe: Mapping[str, Any]
     run: Mapping[str, Any]

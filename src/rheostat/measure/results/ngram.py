@@ -35,7 +35,7 @@ class SplitQuality(QualityFigures):
 
 @dataclass(frozen=True)
 class NGramResults:
-    """kenlm_perplexity: of the test text, by an independent program; None where it was not asked."""
+    """kenlm_perplexity: of the test text, by an independent program; None if it was not asked."""
 
     kind: ClassVar[str] = "ngram"
 

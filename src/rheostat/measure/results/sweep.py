@@ -22,7 +22,7 @@ TEXT = "text"  # the split of a single file, which is measured as it is
 class SweepSubject:
     """What was measured. weights: digest of the model's; empty in files of before it was recorded.
 
-    typed_words: how many words of the test text were typed; None where no typing was simulated. Subjects are the same
+    typed_words: how many words of the test text were typed; None if no typing was simulated. Subjects are the same
     whatever the origins say: a point may be learned again.
     """
 
@@ -68,7 +68,7 @@ class SweepRow(QualityFigures):
 
 @dataclass(frozen=True)
 class TestFigures:
-    """What the test text says of one point. keystrokes_saved_share: None where nothing was typed."""
+    """What the test text says of one point. keystrokes_saved_share: None if nothing was typed."""
 
     __test__: ClassVar[bool] = False  # for pytest: these are no tests
 
@@ -93,7 +93,7 @@ class SweptPoint:
         return [getattr(row, figure) for row in self.rows if row.split in wanted]
 
     def mean(self, split: str, figure: Figure) -> float | None:
-        """Over seeds; None where the split was not measured."""
+        """Over seeds; None if the split was not measured."""
         values = self.values(split, figure)
         return statistics.fmean(values) if values else None
 
@@ -111,12 +111,12 @@ class SweptPoint:
 
     @property
     def keystrokes_saved_share(self) -> float | None:
-        """Of typing the test text, mean over seeds; None where it was not typed."""
+        """Of typing the test text, mean over seeds; None if it was not typed."""
         shares = [row.keystrokes.keystrokes_saved_share for row in self.rows if row.keystrokes]
         return statistics.fmean(shares) if shares else None
 
     def keystrokes_saved_per_joule(self, query_mj: float) -> float | None:
-        """Of typing the test text, if a query costs this; mean over seeds, None where it was not typed."""
+        """Of typing the test text, if a query costs this; mean over seeds, None if it was not typed."""
         counts = [row.keystrokes.count for row in self.rows if row.keystrokes]
         return statistics.fmean(count.saved_per_joule(query_mj) for count in counts) if counts else None
 
