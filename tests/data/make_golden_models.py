@@ -1,4 +1,4 @@
-"""Writes the golden model files anew. Only for a new format version: what is here must stay readable for good.
+"""Regenerates the golden model files. Only for a new format version: what is here must stay readable for good.
 
 PYTHONPATH=src python tests/data/make_golden_models.py
 """

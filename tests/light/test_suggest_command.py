@@ -40,7 +40,7 @@ def test_json_holds_words_probabilities_and_what_was_spent(model: Path) -> None:
     assert answer["flops_fraction"] <= 0.6 == answer["knob"]
 
 
-def test_words_are_printed_one_a_line(model: Path) -> None:
+def test_words_are_printed_one_per_line(model: Path) -> None:
     lines = suggest("the boat", "--model", model, "-k", "2").splitlines()
     assert len(lines) == 2
     assert all(float(line.split("\t")[1]) <= 1 for line in lines)

@@ -42,7 +42,7 @@ def measure(measured: list[Cell], stop_at: int = 99):  # type: ignore[no-untyped
     return run
 
 
-def test_a_sweep_that_was_stopped_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_sweep_that_was_stopped_resumes(tmp_path: Path) -> None:
     path, measured = tmp_path / "results" / "r.json", []
     with pytest.raises(KilledError):
         list(sweep(CELLS, measure(measured, 3), ResultsFile(path, SUBJECT), skip))
@@ -114,7 +114,7 @@ def test_a_file_that_is_no_results_file_is_refused(tmp_path: Path, content: str)
     assert path.read_text() == content
 
 
-def test_a_point_that_was_learned_anew_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+def test_a_point_that_was_learned_again_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     old = [Cell("l0-0.8", "l0", None, 0.8, split, "stored", digest="old") for split in ("valid", "test")]
     other = Cell("l0-0.6", "l0", None, 0.6, "test", "stored", digest="same")
