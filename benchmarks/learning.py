@@ -17,9 +17,11 @@ import numpy as np
 import torch
 
 from measuring import hand_over, interleaved_seconds, make_parser
-from rheostat.model.file import open_model, write_model
+from rheostat.model.contents import add_rankings, new_contents
+from rheostat.model.file import open_model
 from rheostat.model.operating_point import Ranking
 from rheostat.model.widths import select
+from rheostat.model.writer import write_model
 from rheostat.pruning.l0 import GateConfig, GateTask
 from rheostat.pruning.recovery import UpdateConfig, UpdateTask
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
@@ -43,7 +45,8 @@ def make_steps(folder: Path) -> dict[str, Step]:
     ranking = Ranking("random", "random", tuple(random.random(m).astype(np.float32) for m in shape.hidden_sizes))
     path = folder / "model.safetensors"
     weights = LanguageModel(shape).state_dict()
-    write_model(path, shape=shape, vocabulary=words, weights=weights, text={"tokenizer": "ptb"}, rankings=[ranking])
+    contents = new_contents(shape, words, weights, {"tokenizer": "ptb"})
+    write_model(path, add_rankings(contents, [ranking]))
     file = open_model(path)
     point = select(ranking, shape, KNOB)
 

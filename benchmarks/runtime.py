@@ -27,10 +27,12 @@ import numpy as np
 import psutil
 
 from measuring import hand_over, interleaved, interleaved_seconds, make_parser
+from rheostat.model.contents import add_rankings, set_default_ranking
 from rheostat.model.cut import cut
-from rheostat.model.file import ModelFile, open_model, repack
+from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import choose
 from rheostat.model.operating_point import Ranking
+from rheostat.model.writer import write_model
 from rheostat.runtime.onnx.quantization import Precision, prepare
 from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.predictor import Predictor
@@ -63,7 +65,8 @@ def with_ranking(path: Path) -> Iterator[Path]:
         random = np.random.default_rng(1)
         scores = tuple(random.permutation(m).astype(np.float32) for m in file.shape.hidden_sizes)
         ranked = Path(folder) / "ranked.safetensors"
-        repack(file, ranked, add_rankings=[Ranking("random", "random", scores, 1)])
+        contents = add_rankings(file.contents(), [Ranking("random", "random", scores, 1)])
+        write_model(ranked, set_default_ranking(contents, "random"))
         yield ranked
 
 

@@ -30,7 +30,8 @@ import torch
 from measuring import hand_over, make_parser
 from rheostat.model.flops import flops_by_part
 from rheostat.model.shape import ModelShape
-from rheostat.recipe import fill, read_recipe
+from rheostat.recipe import read_recipe
+from rheostat.tables import fill
 from rheostat.training.configuration import TrainingRecipe
 
 TRAINING_TOKENS = 103_227_021  # of WikiText-103

@@ -25,7 +25,8 @@ import torch
 
 from measuring import hand_over, interleaved_seconds, make_parser
 from rheostat.model.shape import ModelShape
-from rheostat.recipe import fill, read_recipe
+from rheostat.recipe import read_recipe
+from rheostat.tables import fill
 from rheostat.training.configuration import ModelConfig, TrainingRecipe
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory, usable_precision

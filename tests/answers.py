@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rheostat
-from models import GOLDEN
-from rheostat.model.file import write_model
+from models import GOLDEN, write_file
 from rheostat.model.operating_point import OperatingPoint, Ranking, Update
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.quantization import PRECISIONS, Precision
@@ -88,7 +87,7 @@ def write_everything(path: Path) -> Path:
     sizes = SHAPE.tensor_shapes()
     weights = {name: _signed(size, seed) for seed, (name, size) in enumerate(sizes.items())}
     weights["embedding.weight"] *= 4  # so that some words are far more probable than others
-    write_model(
+    write_file(
         path,
         shape=SHAPE,
         vocabulary=Vocabulary((UNKNOWN, END_OF_LINE, *_words())),

@@ -11,8 +11,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from models import make_ranking, make_weights
-from rheostat.model.file import write_model
+from models import make_ranking, make_weights, write_file
 from rheostat.model.shape import ModelShape
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 
@@ -29,7 +28,7 @@ PATIENCE_S = 60
 
 
 def write_small(path: Path) -> Path:
-    write_model(
+    write_file(
         path,
         shape=SHAPE,
         vocabulary=Vocabulary(WORDS),

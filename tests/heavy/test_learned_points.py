@@ -19,8 +19,9 @@ torch = pytest.importorskip("torch")
 
 from conftest import rheostat, stop_at  # noqa: E402
 
+from models import write_file  # noqa: E402
 from rheostat.errors import CheckpointError, ModelFileError, OperatingPointError  # noqa: E402
-from rheostat.model.file import ModelFile, open_model, write_model  # noqa: E402
+from rheostat.model.file import ModelFile, open_model  # noqa: E402
 from rheostat.model.knob import choose  # noqa: E402
 from rheostat.model.operating_point import OperatingPoint  # noqa: E402
 from rheostat.model.shape import ModelShape  # noqa: E402
@@ -350,7 +351,7 @@ TABLES = {"train": {"steps": 2, "batch_size": 2, "sequence_length": 10, "optimiz
 def other_model(file: ModelFile, path: Path) -> ModelFile:
     """One of the same shape and words, with other weights."""
     weights = {name: 0.9 * weight for name, weight in file.weights().items()}
-    write_model(path, shape=file.shape, vocabulary=file.vocabulary, weights=weights, text=file.description.text)
+    write_file(path, shape=file.shape, vocabulary=file.vocabulary, weights=weights, text=file.description.text)
     return open_model(path)
 
 

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from rheostat.errors import CorpusError, RecipeError, RheostatWarning  # noqa: E402
-from rheostat.recipe import fill  # noqa: E402
+from rheostat.tables import fill  # noqa: E402
 from rheostat.training import machine  # noqa: E402
 from rheostat.training.batches import Batches, draw_length  # noqa: E402
 from rheostat.training.configuration import ModelConfig, TrainConfig, TrainingRecipe  # noqa: E402

@@ -50,7 +50,9 @@ def test_commands_and_options_named_in_passing_exist(page: Path) -> None:
         assert set(re.findall(r"--[a-z-]+", arguments)) <= known | {"--help"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/default-model.md", "docs/runtime.md", "docs/governor.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/default-model.md", "docs/runtime.md", "docs/governor.md", "docs/file-format.md"]
+)
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tiny(tmp_path / "model.safetensors")
     write_tiny(tmp_path / f"{bundled.DEFAULT_MODEL}.safetensors")

@@ -13,7 +13,8 @@ from models import write_tiny
 from rheostat.durable import obstacle, replacing
 from rheostat.errors import ModelFileError, RheostatError
 from rheostat.measure.results import write_results
-from rheostat.model.file import check_target, open_model, repack
+from rheostat.model.file import open_model
+from rheostat.model.writer import check_target, write_model
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -89,7 +90,7 @@ def test_a_device_is_refused_and_stays(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(FileExistsError, match="it is a device"), replacing(device) as file:
         file.write(b"replaced")
     with open_model(model) as source, pytest.raises(ModelFileError, match="found a device; expected a regular file"):
-        repack(source, device)
+        write_model(device, source.contents())
     assert device.read_bytes() == b"of a device"
 
 

@@ -18,7 +18,7 @@ from rheostat.model.knob import choose
 from rheostat.report.published import load_published
 
 DAY = str(Path(__file__).parents[1] / "data" / "traces" / "ordinary-day.csv")
-MODEL = GOLDEN / "golden-float32.safetensors"
+MODEL = GOLDEN / "golden-fp32.safetensors"
 FULL = load_published().table("ptb").full
 
 app = typer.Typer()

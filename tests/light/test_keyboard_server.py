@@ -20,7 +20,7 @@ pytest.importorskip("httpx2", reason="starlette's test client needs httpx2, of t
 
 from starlette.testclient import TestClient
 
-from models import make_ranking, make_vocabulary, make_weights, write_tiny
+from models import make_ranking, make_vocabulary, make_weights, write_file, write_tiny
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.keyboard import browser_runtime
 from rheostat.keyboard.exports import Exports
@@ -28,7 +28,6 @@ from rheostat.keyboard.facts import Energy
 from rheostat.keyboard.positions import HISTORY_BYTES, Positions
 from rheostat.keyboard.protection import Hosts
 from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, STATIC, Service, make_app, open_service, serve
-from rheostat.model.file import write_model
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.predictor import Predictor
 
@@ -49,7 +48,7 @@ def write_small(path: Path, **changes: Any) -> Path:
         "rankings": [make_ranking(SHAPE, 3, "random-3")],
         "default_ranking": "random-3",
     }
-    write_model(path, **(everything | changes))
+    write_file(path, **(everything | changes))
     return path
 
 

@@ -20,11 +20,13 @@ import rheostat
 from models import make_weights, write_words
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model import knob as knob_positions
+from rheostat.model.contents import add_points
 from rheostat.model.cut import cut
-from rheostat.model.file import open_model, repack
+from rheostat.model.file import open_model
 from rheostat.model.knob import choose
 from rheostat.model.operating_point import Update
 from rheostat.model.shape import ModelShape
+from rheostat.model.writer import write_model
 from rheostat.runtime.onnx.session import Engine, Reading
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
@@ -166,7 +168,7 @@ def test_a_new_point_is_built_in_the_background_while_the_old_one_serves(
     assert predictor.knob == 0.6
 
 
-@pytest.mark.parametrize("stored", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("stored", ["fp32", "fp16", "int8"])
 def test_weights_are_held_beside_the_sessions_only_from_the_first_turn_on(tmp_path: Path, stored: Any) -> None:
     shape = ModelShape(len(WORDS), 8, (600, 600, 8), (2, 1, 1))
     path = write_words(tmp_path / "wide.safetensors", WORDS, shape, precision=stored)
@@ -267,7 +269,7 @@ def updated(model: Path, tmp_path: Path) -> tuple[Path, float, str]:
         sizes = [plain.cut_shape(file.shape).matrix_shape(layer) for layer in range(len(plain.keep))]
         updates = tuple(Update(np.ones((r, 1), np.float32), np.ones((1, c), np.float32)) for r, c in sizes)
         path = tmp_path / "updated.safetensors"
-        repack(file, path, add_points=[replace(plain, updates=updates)])
+        write_model(path, add_points(file.contents(), [replace(plain, updates=updates)]))
         return path, float(knob), plain.name
 
 

@@ -9,7 +9,8 @@ import typer
 
 from rheostat.cli.console import labelled_share, print_json
 from rheostat.errors import RecipeError
-from rheostat.recipe import fill, read_recipe, recipe_names
+from rheostat.recipe import read_recipe, recipe_names
+from rheostat.tables import fill
 from rheostat.text.corpus import CorpusConfig, load_corpus
 
 

@@ -11,8 +11,8 @@ import typer
 from rheostat.cli.console import labelled_share
 from rheostat.cli.learning import print_stored, run_bar
 from rheostat.errors import OperatingPointError
-from rheostat.model.description import check_name
-from rheostat.model.file import check_target
+from rheostat.model.names import check_name
+from rheostat.model.writer import check_target
 from rheostat.recipe import recipe_names
 
 L0 = "l0"
@@ -73,7 +73,8 @@ def prune(
     if search and not (knob and data):
         raise OperatingPointError("--search needs at least one --knob to search for, and --data to measure on")
     if criteria == [L0]:
-        _refuse_unused({"--name": name, "--search": search}, "a criterion that ranks")
+        ignored = {"--name": name, "--search": search, "--share": share != 1, "--seed": seed != 1}
+        _refuse_unused(ignored, "a criterion that ranks")
         if not data:
             raise OperatingPointError("l0 learns a point for each --knob (or --strength) and needs --data to learn on")
         from rheostat.pruning.steps import learn_point

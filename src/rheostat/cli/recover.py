@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from rheostat.cli.learning import print_stored, run_bar
-from rheostat.model.description import check_name
-from rheostat.model.file import check_target
+from rheostat.model.names import check_name
+from rheostat.model.writer import check_target
 from rheostat.recipe import recipe_names
 
 

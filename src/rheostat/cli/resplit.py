@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from rheostat.cli.console import labelled_share, print_json
-from rheostat.model.file import check_target
+from rheostat.model.writer import check_target
 
 
 def resplit(

@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from rheostat.errors import RecipeError
-from rheostat.recipe import fill
+from rheostat.tables import fill
 
 DEFAULT = "default"
 SMALLEST_WINDOW = 20  # with fewer queries the 95th percentile is the slowest one

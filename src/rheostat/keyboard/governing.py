@@ -15,7 +15,7 @@ from rheostat.errors import RheostatError
 from rheostat.governor.battery import Battery
 from rheostat.governor.decision import Decision, Situation, decide
 from rheostat.governor.policy import Policy
-from rheostat.recipe import fill
+from rheostat.tables import from_json
 
 Json = dict[str, Any]
 
@@ -39,12 +39,7 @@ def govern(policy: Policy, smallest_knob: float, time_s: float, asked: Mapping[s
 def _previous(stored: Any) -> Decision:
     if stored is None:
         return Decision(1.0)
-    if not isinstance(stored, Mapping):
-        raise RheostatError("previous is no object; expected what the last answer gave, or nothing")
-    known = {key: value for key, value in stored.items() if value is not None}
-    if isinstance(known.get("limit"), Mapping):
-        known["limit"] = {key: value for key, value in known["limit"].items() if value is not None}
-    return fill(Decision, known, "previous")
+    return from_json(Decision, stored, "previous")
 
 
 def _without_infinities(stored: Json) -> Json:

@@ -50,7 +50,7 @@ def opening_rates(mass_before: Reals, threshold: Reals) -> Reals:
 
 
 def query_splits(counts: Sequence[int] | NDArray[np.integer], width: int, tails: int) -> tuple[int, ...]:
-    """The first word of each tail cluster, such that a query is expected to cost least.
+    """The first word of each of `tails` tail clusters, chosen so that a query is expected to cost least.
 
     counts: how often each word occurs, in falling order. width: columns of the output layer.
     """

@@ -107,7 +107,7 @@ class Container:
 
 
 def problem(found: str, expected: str, remedy: str = FETCH_AGAIN) -> ModelFileError:
-    """The one form of message: found, expected, what to do. Who knows the path puts it in front."""
+    """The one form of message: found, expected, what to do. Callers that know the path put it in front."""
     return ModelFileError(f"found {found}; expected {expected}; {remedy}")
 
 
@@ -121,7 +121,7 @@ def show(value: object) -> str:
 
 
 def parse_json(text: str, what: str, decoder: json.JSONDecoder | None = None) -> Any:
-    """JSON without the liberties of Python's reader: no doubled keys, no NaN, no half characters."""
+    """JSON read strictly, unlike Python's reader: no doubled keys, no NaN, no half characters."""
     try:
         value, end = (decoder or _DECODER).raw_decode(text)
         if text[end:].strip(" "):
@@ -183,7 +183,7 @@ def _read_header(descriptor: int, size: int) -> bytes:
         raise problem(
             f"a header length of {length} in a file of {size} bytes",
             f"2 to {max(longest, 2)}",
-            "this is no safetensors file, or only the beginning of one: fetch it again",
+            "this is not a safetensors file, or only the beginning of one: fetch it again",
         )
     end = LENGTH_BYTES + length
     if end > len(start):
@@ -193,7 +193,7 @@ def _read_header(descriptor: int, size: int) -> bytes:
 
 def _read_bytes(descriptor: int, count: int) -> bytes:
     try:
-        return os.read(descriptor, count)  # a regular file gives all of it, or what there is
+        return os.read(descriptor, count)  # a regular file gives all of it, or up to its end
     except OSError as error:
         raise problem(reason(error), "a model file that can be read", "check the disk") from error
 
@@ -201,7 +201,7 @@ def _read_bytes(descriptor: int, count: int) -> bytes:
 def parse_header(header: bytes) -> tuple[dict[str, str], dict[str, Stored], int]:
     """Metadata, tensors, and how many bytes the tensors take; they must lie one after another."""
     if header[:1] != b"{":
-        raise problem(f"a header that starts with {show(header[:8])}", "'{'", "this is no safetensors file")
+        raise problem(f"a header that starts with {show(header[:8])}", "'{'", "this is not a safetensors file")
     try:
         text = header.decode()
     except UnicodeDecodeError as error:
@@ -310,7 +310,7 @@ def _replacing(path: Path, alone: bool) -> Iterator[BinaryIO]:
 
 
 def check_target(path: Path) -> Path:
-    """Where a file of that name would be written; an error where it is clear that it cannot be."""
+    """Where a file of that name would be written; an error if it clearly cannot be."""
     with _writing():
         target = Path(os.path.realpath(path))
         if found := obstacle(target):

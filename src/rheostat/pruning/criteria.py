@@ -12,7 +12,7 @@ knob position keeps, and `steps.rank` stores a ranking in a model file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model.operating_point import Ranking
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import QRNN_GATES
 from rheostat.training.batches import Batches
 from rheostat.training.language_model import LanguageModel, detach
@@ -44,6 +45,8 @@ class Subject:
     share: float = 1.0  # of the text that is read, from its beginning
     seed: int = 1
     progress: Callable[[float], None] = field(default=_ignore)
+    origin: Origin = UNKNOWN_ORIGIN  # what is known of the command, the corpus and the weights
+    tokens_read: list[int] = field(default_factory=list)  # of each batch that was read
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and targets [T, B] of one pass over the share of the text, in order."""
@@ -53,6 +56,7 @@ class Subject:
         device, position = self.model.embedding.weight.device, 0
         while batches.has(position):
             inputs, targets = batches.batch(position, LENGTH)
+            self.tokens_read.append(inputs.numel())
             yield inputs.to(device), targets.to(device)
             position += len(inputs)
             self.progress(min(position / (batches.rows - 1), 1.0))
@@ -98,7 +102,16 @@ def score(subject: Subject, criterion_name: str, name: str | None = None) -> Ran
     _check_scores(scores, criterion_name, subject.model.shape.hidden_sizes)
     arrays = tuple(layer.detach().cpu().numpy().astype(np.float32) for layer in scores)
     seed = subject.seed if criterion_name == "random" else None
-    return Ranking(name=name or criterion_name, criterion=criterion_name, scores=arrays, seed=seed)
+    origin = _origin(subject, criterion_name, seed)
+    return Ranking(name or criterion_name, criterion_name, arrays, seed, origin=origin)
+
+
+def _origin(subject: Subject, criterion_name: str, seed: int | None) -> Origin:
+    """The origin of a ranking that was just made; it names no corpus if none was read."""
+    recipe = {"criterion": criterion_name, "share": subject.share}
+    read = sum(subject.tokens_read)
+    origin = replace(subject.origin, recipe=recipe, steps=0, tokens_read=read, seed=seed)
+    return origin if read else replace(origin, corpus="", corpus_digest="")
 
 
 def _check_scores(scores: object, criterion_name: str, sizes: Sequence[int]) -> None:

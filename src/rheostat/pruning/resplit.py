@@ -26,10 +26,14 @@ from torch import Tensor
 from rheostat.errors import CorpusError, OperatingPointError
 from rheostat.model import knob as knob_positions
 from rheostat.model.clusters import MOST_TAILS, cheapest_splits, opening_rates, split_places
-from rheostat.model.file import ModelFile, check_target, open_model, repack
+from rheostat.model.contents import replace_weights
+from rheostat.model.file import ModelFile, open_model
 from rheostat.model.flops import executed_flops, flops_by_part
 from rheostat.model.operating_point import Floats, OperatingPoint
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
+from rheostat.model.writer import check_target, write_model
+from rheostat.provenance import new_origin
 from rheostat.text.corpus import CorpusConfig, load_training_split
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import LanguageModel
@@ -74,6 +78,7 @@ class NewClusters:
     divergence: float  # KL from the old distribution over head words and clusters, in nats
     perplexity_ratio: float  # new over old
     multiplications: tuple[float, float]  # of the output layer per query, on average: before and after
+    tokens_read: int | None = None
 
 
 def resplit(
@@ -96,14 +101,21 @@ def resplit(
         check_tails(file.shape, tails)
         config = CorpusConfig(tokenizer=file.tokenizer)
         train, valid = (
-            load_training_split(data, split, config, file.vocabulary, progress=progress).ids
-            for split in ("train", "valid")
+            load_training_split(data, split, config, file.vocabulary, progress=progress) for split in ("train", "valid")
         )
         positions = [knob_positions.choose(file, position) for position in (1.0, *knob)]
         points = {point.digest: point for point in (*positions, *file.points())}
         show = partial(progress, "sampling answers")
-        found = find_clusters(file, list(points.values()), train, valid, tokens, tails, show)
-        store(file, found, Path(out))
+        found = find_clusters(file, list(points.values()), train.ids, valid.ids, tokens, tails, show)
+        origin = replace(
+            new_origin(),
+            recipe={"resplit": {"tails": tails, "knob": list(knob), "tokens": tokens}},
+            steps=0,
+            corpus=train.corpus,
+            corpus_digest=train.digest,
+            made_from=file.weights_digest(),
+        )
+        store(file, found, Path(out), origin)
     return found
 
 
@@ -127,11 +139,13 @@ def find_clusters(
     evaluator = PointEvaluator(file)
     samples: list[Sample] = []
     judged: list[Sample] = []
+    read_tokens = 0  # of the training text
     for number, point in enumerate(points):
         model, read = evaluator.model(point), partial(take_sample, point=point, shape=shape, places=places)
         if not judged:
             judged = [read(model, texts) for texts in stretches(valid, tokens // JUDGED)]
         stretched = stretches(train, tokens // len(points))
+        read_tokens += sum(texts[:-1].numel() for texts in stretched)
         for done, texts in enumerate(stretched):
             samples.append(read(model, texts))
             progress((number + (done + 1) / len(stretched)) / len(points))
@@ -140,7 +154,8 @@ def find_clusters(
     splits = cheapest_splits(places, opened, shape.output_size, tails, shape.softmax_splits, least_head=BEST)
     if splits == shape.softmax_splits:
         raise OperatingPointError(f"{file.path}: no other clusters make a query cheaper: use it as it is")
-    return _judge(shape, _joined(judged), splits, places, fit_clusters(file, sample, splits, places))
+    found = _judge(shape, _joined(judged), splits, places, fit_clusters(file, sample, splits, places))
+    return replace(found, tokens_read=read_tokens)
 
 
 def check_tails(shape: ModelShape, tails: int | None) -> None:
@@ -157,17 +172,21 @@ def check_tails(shape: ModelShape, tails: int | None) -> None:
         )
 
 
-def store(file: ModelFile, found: NewClusters, path: Path) -> None:
-    """Write the model with its new clusters, without the figures that were measured with the old ones."""
+def store(file: ModelFile, found: NewClusters, path: Path, origin: Origin = UNKNOWN_ORIGIN) -> None:
+    """Write the model with its new clusters, without the figures that were measured with the old ones.
+
+    origin: of the new weights; it links to that of the old ones.
+    """
     provenance = {name: value for name, value in file.description.provenance.items() if name != "curve"}
     earlier = provenance.get("softmax_splits_before", [])
-    repack(
-        file,
-        path,
-        shape=replace(file.shape, softmax_splits=found.splits),
-        weights={"clusters.weight": found.weight, "clusters.bias": found.bias},
+    shape = replace(file.shape, softmax_splits=found.splits)
+    weights = {"clusters.weight": found.weight, "clusters.bias": found.bias}
+    contents = replace(
+        replace_weights(file.contents(), shape, weights),
         provenance={**provenance, "softmax_splits_before": [*earlier, list(file.shape.softmax_splits)]},
+        origin=replace(origin, tokens_read=found.tokens_read).after(file.origin),
     )
+    write_model(path, contents)
 
 
 @torch.inference_mode()
@@ -241,7 +260,7 @@ def fit_clusters(
 
 def _typical_rows(file: ModelFile, splits: Sequence[int]) -> Reals:
     """[C, D + 1] where the fit starts: the mean row of each cluster, with a bias as if all its words had that row."""
-    weight = file.tensor("output.weight" if file.shape.is_cut else "embedding.weight")
+    weight = file.tensor(file.shape.output_name)
     bias = file.tensor("output.bias")
     shape = replace(file.shape, softmax_splits=tuple(splits))
     return np.stack(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,14 @@ import numpy as np
 import torch
 
 from rheostat.errors import CheckpointError
+from rheostat.model.digest import digest_of
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.origin import Origin
+from rheostat.provenance import new_origin
 from rheostat.pruning.l0 import GateConfig, GateTask
 from rheostat.pruning.recovery import UpdateConfig, UpdateTask
-from rheostat.recipe import fill
+from rheostat.tables import fill
 from rheostat.text.corpus import CorpusConfig, load_training_split
 from rheostat.training.configuration import TrainConfig
 from rheostat.training.regularization import RegularizationConfig
@@ -61,23 +63,21 @@ class Texts:
 
     train: np.ndarray
     valid: np.ndarray
+    corpus: str | None = None  # the name of the corpus
+    corpus_digest: str | None = None  # of the bytes of the training text
 
     def digest(self) -> str:
         """Of the ids, whatever the files were called."""
-        hash = blake2b(digest_size=8)
-        for ids in (self.train, self.valid):
-            hash.update(f"{ids.dtype.str} {ids.shape} ".encode())
-            hash.update(np.ascontiguousarray(ids).data)
-        return hash.hexdigest()
+        return digest_of([self.train, self.valid])
 
 
 def read_texts(file: ModelFile, data: str | Path, progress: Callable[[str, float], None]) -> Texts:
     """The training and validation text of a corpus in the words of a model."""
     config = CorpusConfig(tokenizer=file.tokenizer)
     train, valid = (
-        load_training_split(data, name, config, file.vocabulary, progress=progress).ids for name in ("train", "valid")
+        load_training_split(data, name, config, file.vocabulary, progress=progress) for name in ("train", "valid")
     )
-    return Texts(train, valid)
+    return Texts(train.ids, valid.ids, train.corpus, train.digest)
 
 
 def learn_update(
@@ -88,7 +88,8 @@ def learn_update(
     filters = replace(point, updates=None).digest  # recovery starts from the cut itself, without its old update
     asked: dict[str, Any] = {"point": point.name, "filters": filters, "recipe": asdict(recipe)}
     asked, session = _begin(folder, asked, file, texts, recipe.train)
-    task = UpdateTask(file, point, recipe.update, recipe.regularization, texts.valid, asked["precision"])
+    origin = _origin(file, texts, recipe)
+    task = UpdateTask(file, point, recipe.update, recipe.regularization, texts.valid, asked["precision"], origin)
     session.train(task, texts.train, recipe.train, reporter, asked)
     return _result(folder, point.name)
 
@@ -99,9 +100,22 @@ def learn_gates(file: ModelFile, tables: Mapping[str, Any], texts: Texts, folder
     if not recipe.train.steps:
         raise CheckpointError("the recipe has no train.steps; gates are closed over a known number of steps")
     asked, session = _begin(folder, {"recipe": asdict(recipe)}, file, texts, recipe.train)
-    task = GateTask(file, recipe.gates, recipe.regularization, recipe.train.steps, texts.valid, asked["precision"])
+    origin, steps = _origin(file, texts, recipe), recipe.train.steps
+    task = GateTask(file, recipe.gates, recipe.regularization, steps, texts.valid, asked["precision"], origin)
     session.train(task, texts.train, recipe.train, reporter, asked)
     return _result(folder, task.point().name, task.ranking().name)
+
+
+def _origin(file: ModelFile, texts: Texts, recipe: RecoveryRecipe | GateRecipe) -> Origin:
+    """The origin of a point that is about to be learned."""
+    return replace(
+        new_origin(),
+        recipe=asdict(recipe),
+        seed=recipe.train.seed,
+        corpus=texts.corpus,
+        corpus_digest=texts.corpus_digest,
+        made_from=file.weights_digest(),
+    )
 
 
 def _begin(

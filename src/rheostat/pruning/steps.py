@@ -19,14 +19,18 @@ import numpy as np
 
 from rheostat.errors import OperatingPointError
 from rheostat.model import knob as knob_positions
-from rheostat.model.description import check_name
-from rheostat.model.file import ModelFile, check_target, open_model, repack
+from rheostat.model.contents import add_points, add_rankings
+from rheostat.model.file import ModelFile, open_model
+from rheostat.model.names import check_name
 from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.origin import Origin
+from rheostat.model.writer import check_target, write_model
+from rheostat.provenance import new_origin
 from rheostat.pruning.allocation import search_allocation
 from rheostat.pruning.criteria import L0, Subject, check_criterion, score
 from rheostat.pruning.run import Learned, Texts, learn_gates, learn_update, read_texts
 from rheostat.recipe import read_recipe
-from rheostat.text.corpus import CorpusConfig, load_training_split
+from rheostat.text.corpus import CorpusConfig, Split, load_training_split
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.run_folder import RunFolder
@@ -80,17 +84,18 @@ def rank(
         check_target(out)
     with open_model(model) as file:
         network = LanguageModel.from_weights(file.shape, file.weights())
-        ids = None if data is None else _read(file, data, "train", progress)
+        train = None if data is None else _read(file, data, "train", progress)
+        ids, origin = None if train is None else train.ids, _origin(file, train)
         rankings = [
-            score(Subject(network, ids, share, seed, partial(progress, f"scoring by {one}")), one, its_name)
+            score(Subject(network, ids, share, seed, partial(progress, f"scoring by {one}"), origin), one, its_name)
             for one, its_name in zip(criteria, names, strict=True)
         ]
         points: list[OperatingPoint] = []
         if search and data is not None:
-            valid = _read(file, data, "valid", progress)[: search_tokens + 1]
-            points = [
-                point for ranking in rankings for point in _search(file, ranking, search, valid, budget, progress)
-            ]
+            valid = _read(file, data, "valid", progress)
+            ids, origin = valid.ids[: search_tokens + 1], _origin(file, valid)
+            for ranking in rankings:
+                points += _search(file, ranking, search, ids, budget, progress, origin)
         return _store(file, out, rankings, points)
 
 
@@ -187,17 +192,34 @@ def _ranking_names(criteria: Sequence[str], name: str | None) -> list[str]:
     return [name]
 
 
-def _read(file: ModelFile, data: str | Path, split: str, progress: LabelledProgress) -> np.ndarray:
+def _read(file: ModelFile, data: str | Path, split: str, progress: LabelledProgress) -> Split:
     config = CorpusConfig(tokenizer=file.tokenizer)
-    return load_training_split(data, split, config, file.vocabulary, progress=progress).ids
+    return load_training_split(data, split, config, file.vocabulary, progress=progress)
+
+
+def _origin(file: ModelFile, text: Split | None) -> Origin:
+    """The origin of what is made from a model and, if there is one, a text."""
+    origin = replace(new_origin(), made_from=file.weights_digest())
+    return origin if text is None else replace(origin, corpus=text.corpus, corpus_digest=text.digest)
 
 
 def _search(
-    file: ModelFile, ranking: Ranking, knobs: Sequence[float], ids: np.ndarray, budget: int, progress: LabelledProgress
+    file: ModelFile,
+    ranking: Ranking,
+    knobs: Sequence[float],
+    ids: np.ndarray,
+    budget: int,
+    progress: LabelledProgress,
+    origin: Origin,
 ) -> list[OperatingPoint]:
-    evaluator = PointEvaluator(file)
+    evaluator, tokens = PointEvaluator(file), len(ids) - 1
     show = partial(progress, f"searching widths for {ranking.name}")
-    return search_allocation(ranking, file.shape, knobs, lambda point: evaluator.quality(point, ids).loss, budget, show)
+    origin = replace(origin, recipe={"search": {"knob": list(knobs), "budget": budget, "tokens": tokens}}, steps=0)
+
+    def loss(point: OperatingPoint) -> float:
+        return evaluator.quality(point, ids).loss
+
+    return search_allocation(ranking, file.shape, knobs, loss, budget, show, origin, tokens)
 
 
 def _learn_and_store(
@@ -228,6 +250,6 @@ def _store(
 ) -> Stored:
     if out is None:
         return Stored(None, tuple(rankings), tuple(points), file.description.default_ranking)
-    repack(file, out, add_rankings=rankings, add_points=points)
+    write_model(out, add_points(add_rankings(file.contents(), rankings), points))
     with open_model(out) as written:
         return Stored(Path(out), tuple(rankings), tuple(points), written.description.default_ranking)

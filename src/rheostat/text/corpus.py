@@ -11,7 +11,7 @@ memory and, while a training text is counted, all of its different words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -82,12 +82,17 @@ class CorpusConfig:
 
 @dataclass(frozen=True)
 class Split:
-    """A split as ids, with `<eos>` after every line. words: tokens except `<eos>`; unknown: how many are `<unk>`."""
+    """A split as ids, with `<eos>` after every line. words: tokens except `<eos>`; unknown: how many are `<unk>`.
+
+    corpus: the name of the corpus. digest: of the bytes of the text.
+    """
 
     name: str
     ids: Ids
     words: int
     unknown: int
+    corpus: str | None = None
+    digest: str | None = None
 
     @property
     def tokens(self) -> int:
@@ -166,23 +171,25 @@ def load_corpus(
     casing = {}
     if config.tokenizer == "words":
         casing = read_casing(paths["train"], vocabulary, cache_directory, progress)
+    name = corpus_name(source, paths["train"])
     return Corpus(
-        _name(source, paths["train"]),
+        name,
         bare_names(source),
         config.tokenizer,
         vocabulary,
         tuple(counts.values()),
-        splits,
+        {key: replace(split, corpus=name) for key, split in splits.items()},
         casing,
         split_rule=divided.rule if divided else "",
         divided_in=divided.folder if divided else None,
     )
 
 
-def _name(source: Source, training_text: Path) -> str:
+def corpus_name(source: Source, text: Path) -> str:
+    """What a corpus is called: "chat", the name of its only file, or that of the folder of one of its texts."""
     if is_chat(source):
         return CHAT
-    return Path(str(source)).stem if is_one_file(source) else training_text.resolve().parent.name
+    return Path(str(source)).stem if is_one_file(source) else text.resolve().parent.name
 
 
 def _divide(source: Source, cache_directory: Path | None, progress: Progress | None) -> DividedText | None:
@@ -204,9 +211,10 @@ def load_split(
     check_split_name(name)
     chat = is_chat(source)
     path = locate_splits(source, config, cache_directory)[name] if chat else find_split(source, name)
-    return encode_split(
+    split = encode_split(
         path, vocabulary, config.tokenizer, name=name, cache_directory=cache_directory, progress=progress
     )
+    return replace(split, corpus=corpus_name(source, path))
 
 
 def load_training_split(
@@ -220,8 +228,10 @@ def load_training_split(
 ) -> Split:
     """The same, to learn from: one file is divided, so that training text and other splits do not overlap."""
     divided = _divide(source, cache_directory, progress)
-    within = divided.folder if divided else source
-    return load_split(within, name, config, vocabulary, cache_directory=cache_directory, progress=progress)
+    if divided is None:
+        return load_split(source, name, config, vocabulary, cache_directory=cache_directory, progress=progress)
+    part = load_split(divided.folder, name, config, vocabulary, cache_directory=cache_directory, progress=progress)
+    return replace(part, corpus=corpus_name(source, divided.folder))
 
 
 def locate_splits(source: Source, config: CorpusConfig, cache_directory: Path | None = None) -> dict[str, Path]:
@@ -261,13 +271,14 @@ def encode_split(
 ) -> Split:
     """A text as ids, read from the cache if it is there and complete."""
     cache = open_cache(cache_directory)
-    file = cache / f"{key(hash_text(path, cache, progress), tokenizer, vocabulary.to_bytes())}.ids"
+    digest = hash_text(path, cache, progress)
+    file = cache / f"{key(digest, tokenizer, vocabulary.to_bytes())}.ids"
     if (stored := open_ids(file)) is None:
         tokens = read_tokens(path, tokenizer, reporter(progress, f"encoding {path.name}"))
         write_ids(file, _encode(tokens, vocabulary), end_id=vocabulary.end_id, unknown_id=vocabulary.unknown_id)
         stored = open_ids(file)
     assert stored is not None, f"{file} was just written"
-    return Split(name or path.name, *stored)
+    return Split(name or path.name, *stored, digest=digest)
 
 
 def _encode(token_lists: Iterable[list[str]], vocabulary: Vocabulary) -> Iterator[Ids]:

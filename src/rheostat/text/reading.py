@@ -24,7 +24,7 @@ _SPECIAL_WORD = re.compile(
 
 
 def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Iterator[list[str]]:
-    """All tokens of a text with an `<eos>` for every line, in lists of a convenient size.
+    """All tokens of a text, with an `<eos>` for every line, in lists of convenient size.
 
     A blank line of a pre-tokenised corpus counts as a line, as in the published token counts. In raw text it is only
     layout, and skipped.

@@ -17,19 +17,23 @@ from lightning_fabric import Fabric
 
 from rheostat.errors import CheckpointError, RecipeError
 from rheostat.metrics import perplexity
+from rheostat.model.contents import new_contents
 from rheostat.model.cut import reorder
-from rheostat.model.file import open_model, write_model
+from rheostat.model.file import open_model
 from rheostat.model.operating_point import Ranking
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
-from rheostat.provenance import provenance
-from rheostat.recipe import fill, read_recipe
+from rheostat.model.writer import write_model
+from rheostat.provenance import command_line, new_origin, provenance
+from rheostat.recipe import read_recipe
+from rheostat.tables import fill
 from rheostat.text.corpus import Corpus, load_corpus
 from rheostat.training.configuration import TrainingRecipe
 from rheostat.training.graded import GradedTask, validated_shares
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.run_folder import RunFolder
 from rheostat.training.session import RunSession, changes_since, open_session
-from rheostat.training.task import Task, WeightTask
+from rheostat.training.task import Task, WeightTask, after_run
 from rheostat.training.trainer import SILENT, Reporter, RunProgress
 
 
@@ -46,6 +50,7 @@ class TrainingRequest:
     precision: str | None = None
     from_digest: str | None = None  # of the weights of from_model
     vocabulary_digest: str | None = None  # of the words in their order
+    command: str | None = None  # that started the run
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,8 @@ def write_untrained(
     torch.manual_seed(filled.train.seed)
     model, _ = _make_model(request, filled, corpus)
     if fabric.is_global_zero:
-        _write(model, folder.model, request, filled, corpus, {"epochs": 0, "steps": 0}, ())
+        run = {"epochs": 0, "steps": 0}
+        _write(model, folder.model, request, filled, corpus, run, (), after_run(_origin(request, filled, corpus), run))
     return folder.model
 
 
@@ -138,6 +144,7 @@ def _request(
         vocabulary_file=str(vocabulary) if vocabulary else None,
         from_model=str(from_model) if from_model else None,
         threads=threads,
+        command=command_line(),
     )
 
 
@@ -218,8 +225,11 @@ def _make_task(
     model: LanguageModel, request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus, order: Ranking | None
 ) -> Task:
     def write(model: LanguageModel, path: Path, run: Mapping[str, object], rankings: Sequence[Ranking]) -> None:
-        _write(model, path, request, recipe, corpus, run, rankings)
+        made = after_run(origin, run)
+        ranked = [replace(ranking, origin=made.after(behind)) for ranking in rankings]
+        _write(model, path, request, recipe, corpus, run, ranked, made)
 
+    origin, behind = _origin(request, recipe, corpus), order.origin if order else UNKNOWN_ORIGIN
     assert request.precision
     valid, precision = corpus.splits["valid"].ids, request.precision
     if not recipe.train.graded:
@@ -293,6 +303,31 @@ def _describe(corpus: Corpus, shape: ModelShape, recipe: TrainingRecipe) -> str:
     )
 
 
+def _origin(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) -> Origin:
+    """The origin of a run's weights, as far as it is known when the run starts."""
+    before = UNKNOWN_ORIGIN
+    if request.from_model:
+        with open_model(Path(request.from_model)) as file:
+            before = file.origin
+    return replace(
+        new_origin(),
+        command=request.command,  # not that of `train --resume`
+        recipe=_resolved(request, recipe),
+        seed=recipe.train.seed,
+        corpus=corpus.name,
+        corpus_digest=corpus.splits["train"].digest,
+        made_from=request.from_digest if request.from_model else "",
+    ).after(before)
+
+
+def _resolved(request: TrainingRequest, recipe: TrainingRecipe) -> dict[str, Any]:
+    """The recipe as it was followed."""
+    tables = asdict(recipe)
+    if request.from_model:
+        del tables["model"]  # the shape is that of the model it started from
+    return tables
+
+
 def _write(
     model: LanguageModel,
     path: Path,
@@ -301,23 +336,18 @@ def _write(
     corpus: Corpus,
     run: Mapping[str, object],
     rankings: Sequence[Ranking],
+    origin: Origin,
 ) -> None:
-    tables = asdict(recipe)
-    if request.from_model:
-        del tables["model"]  # it had no effect
     asked = {"from": request.from_model, "vocabulary": request.vocabulary_file}
     given = {"data": list(_data(request, recipe))} | {name: value for name, value in asked.items() if value}
-    write_model(
-        path,
-        shape=model.shape,
-        vocabulary=corpus.vocabulary,
-        weights=model.state_dict(),
-        text={"tokenizer": corpus.tokenizer},
-        casing=corpus.casing,
-        rankings=rankings,
+    text, weights = {"tokenizer": corpus.tokenizer}, model.state_dict()
+    contents = replace(
+        new_contents(model.shape, corpus.vocabulary, weights, text, corpus.casing),
+        rankings=tuple(rankings),
         default_ranking=rankings[0].name if rankings else None,
-        recipe=tables,
+        recipe=_resolved(request, recipe),
         # The command of a resumed run is only `train --resume`, so what was asked for is recorded too.
         provenance={**provenance(), "asked": given, "corpus": corpus.summary(), "run": dict(run)},
-        alone=True,
+        origin=origin,
     )
+    write_model(path, contents, alone=True)

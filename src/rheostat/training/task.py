@@ -6,8 +6,9 @@ The trainer knows only this interface. Training all weights is defined here; gat
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -15,6 +16,8 @@ from torch import Tensor, nn
 
 from rheostat.metrics import Quality
 from rheostat.model.operating_point import Ranking
+from rheostat.model.origin import Origin
+from rheostat.provenance import new_origin
 from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.evaluation import measure_quality
 from rheostat.training.language_model import UNADJUSTED, Adjustment, LanguageModel, Outputs, State
@@ -48,6 +51,11 @@ class Task(Protocol):
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
         """Write the result so far; `run` is what the file records about the run."""
+
+
+def after_run(origin: Origin, run: Mapping[str, Any]) -> Origin:
+    """The origin of what a run has made by now: how many steps it took and how many tokens it read."""
+    return replace(origin, steps=run.get("steps"), tokens_read=run.get("training_tokens"), date=new_origin().date)
 
 
 class LanguageModelLoss(nn.Module):

@@ -21,7 +21,6 @@ from rheostat.errors import ExportError
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint
-from rheostat.model.shape import ModelShape
 from rheostat.provenance import provenance
 from rheostat.runtime.onnx.graph import Form, build_graph
 from rheostat.runtime.onnx.quantization import Precision, check_precision, prepare
@@ -136,7 +135,7 @@ def _manifest(file: ModelFile, point: OperatingPoint, precision: Precision, grap
         "operating_point": {"name": point.name, "criterion": point.criterion, "hidden_sizes": list(point.widths)},
         "flops": shape.flops,
         "flops_fraction": point.flops_fraction,
-        "shape": _shape(shape),
+        "shape": {"cell": shape.cell, **shape.as_json()},
         "model": {"file": file.path.name, "provenance": dict(file.description.provenance)},
         "provenance": provenance(),
     }
@@ -149,17 +148,6 @@ def _state(step: Json) -> list[Json]:
         {"input": port["name"], "output": port["name"].replace("state.", "next.", 1), "shape": port["shape"]}
         for port in inputs
     ]
-
-
-def _shape(shape: ModelShape) -> Json:
-    return {
-        "cell": shape.cell,
-        "vocabulary_size": shape.vocabulary_size,
-        "embedding_size": shape.embedding_size,
-        "hidden_sizes": list(shape.hidden_sizes),
-        "windows": list(shape.windows),
-        "softmax_splits": list(shape.softmax_splits),
-    }
 
 
 # The folder itself

@@ -153,7 +153,7 @@ class _ModelWriter:
         self.writer = Writer()
         self.one_row = form in ("step", "read", "choose")
         self.reads, self.chooses = form not in ("choose", "cluster"), form in ("step", "choose")
-        self.output_name = "output.weight" if shape.is_cut else "embedding.weight"
+        self.output_name = shape.output_name
 
     def graph(self) -> Graph:
         hidden = self._layers(self._embedding()) if self.reads else "hidden"
