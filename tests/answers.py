@@ -57,7 +57,7 @@ class Answer:
 
 
 def questions(length: int) -> Iterator[Question]:
-    """No end of them, each with another text of so many words."""
+    """No end of them, each with another text of that many words."""
     words = _words()
     for start in itertools.count(length):
         chosen = _scattered((length + 1,), start, len(words)).astype(int).tolist()

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("torch")
 
 from conftest import rheostat, stop_at
 
 from models import TINY, make_weights, write_tiny
-from rheostat.cli import main
+from rheostat.cli import app, main
 from rheostat.errors import CheckpointError, RheostatError
 from rheostat.model.file import open_model
 from rheostat.training.run import resume, train
@@ -29,14 +30,11 @@ TRAIN = [sys.executable, "-m", "rheostat", "train"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
 
-def run(*arguments: object, check: bool = True, processes: int = 1) -> subprocess.CompletedProcess[str]:
-    command = [*TRAIN, *map(str, arguments)]
-    if processes > 1:
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-        command = [sys.executable, *torchrun, *command[1:]]
+def run_in_two_processes(*arguments: object) -> None:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [sys.executable, *torchrun, *TRAIN[1:], *map(str, arguments)]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=240, env=ENVIRONMENT)
-    assert not check or answer.returncode == 0, answer.stderr
-    return answer
+    assert answer.returncode == 0, answer.stderr
 
 
 def weights(folder: Path) -> dict[str, np.ndarray]:
@@ -101,7 +99,7 @@ def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(
     corpus_folder: Path, recipe_file: Path, tmp_path: Path
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    run(recipe_file, "--data", corpus_folder, "-o", whole)
+    rheostat("train", recipe_file, "--data", corpus_folder, "-o", whole)
     kills = 0
     command = [*TRAIN, str(recipe_file), "--data", str(corpus_folder), "-o", str(broken)]
     for steps in (1, 20, 90):  # a checkpoint is written at every step, so each kill hits another phase
@@ -111,7 +109,7 @@ def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(
         kills += process.wait() == -signal.SIGKILL
         command = [*TRAIN, "--resume", "-o", str(broken)]
     assert kills == 3
-    run("--resume", "-o", broken)
+    rheostat("train", "--resume", "-o", broken)
     assert_same_weights(whole, broken)
     steps = [entry["step"] for entry in log(broken, "train")]
     assert steps == sorted(set(steps)) == [entry["step"] for entry in log(whole, "train")]
@@ -245,8 +243,8 @@ def test_two_processes_give_the_loss_curve_of_one(
     off = ["dropout_embedding", "dropout_input", "dropout_hidden", "dropout_output", "weight_drop"]
     changes = [part for key in off for part in ("--set", f"regularization.{key}=0.0")]
     changes += ["--set", f"model.softmax_splits={splits}"]
-    for processes in (1, 2):
-        run(recipe_file, "--data", corpus_folder, "-o", tmp_path / f"{processes}", *changes, processes=processes)
+    rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "1", *changes)
+    run_in_two_processes(recipe_file, "--data", corpus_folder, "-o", tmp_path / "2", *changes)
     one, two = (log(tmp_path / name, "train") for name in ("1", "2"))
     assert len(one) > 3
     assert [entry["loss"] for entry in two] == pytest.approx([entry["loss"] for entry in one], rel=1e-4)
@@ -255,7 +253,7 @@ def test_two_processes_give_the_loss_curve_of_one(
 
 
 def test_each_process_draws_its_own_dropout(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
-    run(recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=3", processes=2)
+    run_in_two_processes(recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=3")
     import torch
 
     ranks = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["ranks"]
@@ -285,6 +283,8 @@ def test_an_lstm_trains_also_where_its_kernel_lacks_the_precision(
     changes = ["model.cell=lstm", "model.windows=[]", "train.precision=bf16-always", "train.steps=2"]
     options = [part for change in changes for part in ("--set", change)]
     rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *options)
+    with open_model(tmp_path / "run" / "model.safetensors") as file:
+        assert file.shape.cell == "lstm" and file.description.provenance["run"]["steps"] == 2
 
 
 def test_splits_are_chosen_from_the_counts_of_the_corpus(
@@ -332,13 +332,16 @@ def test_three_files_are_a_corpus_too(corpus_folder: Path, recipe_file: Path, tm
 
 
 def test_a_folder_with_a_run_is_not_written_over(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
-    arguments = (recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=2")
-    run(*arguments)
-    again = run(*arguments, check=False)
-    assert again.returncode == 1
-    assert again.stderr.count("\n") == 1 and "--resume" in again.stderr
-    finished = run("--resume", "-o", tmp_path / "run")
-    assert "finished" in finished.stderr
+    arguments = ("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=2")
+    rheostat(*arguments)
+    before = weights(tmp_path / "run")
+    with pytest.raises(CheckpointError, match="--resume") as refused:
+        rheostat(*arguments)
+    assert "\n" not in str(refused.value)
+    finished = CliRunner().invoke(app, ["train", "--resume", "-o", str(tmp_path / "run")], catch_exceptions=False)
+    assert finished.exit_code == 0 and "finished" in finished.stderr
+    for name, array in weights(tmp_path / "run").items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 @pytest.mark.parametrize(

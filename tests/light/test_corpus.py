@@ -460,7 +460,7 @@ def test_a_corpus_of_raw_text_has_casing(tmp_path: Path, cache: Path) -> None:
     assert load_corpus(folder, config, cache_directory=cache).casing == corpus.casing
 
 
-def test_a_model_goes_on_with_its_own_vocabulary(tmp_path: Path, cache: Path) -> None:
+def test_a_model_keeps_its_own_vocabulary(tmp_path: Path, cache: Path) -> None:
     vocabulary = Vocabulary(("b", UNKNOWN, END_OF_LINE))
     folder = three_texts(tmp_path / "text", "a b\n")
     corpus = load_corpus(folder, CorpusConfig("ptb"), vocabulary=vocabulary, cache_directory=cache)

@@ -66,8 +66,10 @@ class ExactCounter(CounterMeter):
     covers = "everything"
     period_s = 0.001
 
-    def __init__(self, time: Time, dies_after: int | None = None) -> None:
+    def __init__(self, time: Time, dies_after: int | None = None, moves_every_s: float | None = None) -> None:
+        """moves_every_s: if not at every full period."""
         self._time, self.clock, self._left = time, time.clock, dies_after
+        self._moves_every_s = moves_every_s
 
     def available(self) -> str | None:
         return None
@@ -81,7 +83,8 @@ class ExactCounter(CounterMeter):
             self._left -= 1
             if self._left < 0:
                 raise MeterError("the counter file is gone")
-        moved = math.floor(self._time.moment / self.period_s + 1e-6) * self.period_s
+        period_s = self._moves_every_s or self.period_s
+        moved = math.floor(self._time.moment / period_s + 1e-6) * period_s
         return float(np.interp(moved, *zip(*self._time.passed, strict=True)))
 
 
@@ -408,10 +411,7 @@ def test_blocks_last_as_long_as_was_asked_for_however_many_points_there_are() ->
 
 def test_a_counter_that_moves_less_often_than_it_should_is_not_resolved() -> None:
     time = Time()
-    meter = ExactCounter(time)
-    meter.period_s = 1.0
-    slow = ExactCounter(time)
-    slow._read, slow.period_s = meter._read, 0.001  # type: ignore[method-assign]
+    slow = ExactCounter(time, moves_every_s=1.0)
     result = measure_energy(slow, time.work(seconds=0.05), PLAN)
     assert not result.resolved and "readings in a window of" in (result.reason or "")
 

@@ -95,7 +95,7 @@ def test_an_answer_says_what_a_query_costs(client: TestClient, service: Service)
     answer = suggest(client, text=TEXT, knob=0.5)
     assert answer["flops"] == approx(answer["flops_fraction"] * SHAPE.flops)
     assert answer["query_ms"] > 0 and answer["answer_ms"] > 0
-    assert answer["energy_mj"] == answer["flops"] // 2  # of this service, the bytes read: one a weight, two FLOPs each
+    assert answer["energy_mj"] == answer["flops"] // 2  # here, the bytes read: one per weight, two FLOPs each
     assert answer["point"] == "random-3-0.5"
 
 
@@ -131,7 +131,7 @@ def test_words_that_are_never_to_be_suggested_are_not(model: Path) -> None:
     assert found and [found.contents[i] for i in (0, 1, place, place + 1)] == [0, 0, 0, 1]
 
 
-def test_only_so_many_positions_are_kept_and_they_answer_alike(model: Path) -> None:
+def test_a_limited_number_of_positions_is_kept_and_they_answer_alike(model: Path) -> None:
     positions = Positions(model, limit_bytes=5 * HISTORY_BYTES // 2)
     before = positions.open(80).complete(TEXT, 3)
     for percent in (60, 50, 40):

@@ -332,7 +332,7 @@ def test_threads_get_the_answers_they_would_get_alone(model: Path) -> None:
     assert not wrong
 
 
-def test_learnt_words_are_suggested_at_once_listed_and_forgotten(model: Path, tmp_path: Path) -> None:
+def test_learned_words_are_suggested_at_once_listed_and_forgotten(model: Path, tmp_path: Path) -> None:
     predictor = rheostat.load(model, user_words=tmp_path / "words.json")
     assert "Rheostat" not in words_of(predictor.complete("the Rhe"))
     predictor.learn("Rheostat")
@@ -350,7 +350,7 @@ def test_words_that_are_never_to_be_suggested_are_not(model: Path) -> None:
     assert set(words_of(predictor.suggest("i saw the", k=9, prefix="ga"))) == {"gate", "garden"}
 
 
-def test_a_hidden_word_is_suggested_once_the_user_has_learnt_it(model: Path) -> None:
+def test_a_hidden_word_is_suggested_once_the_user_has_learned_it(model: Path) -> None:
     predictor = rheostat.load(model, hidden_words=["game"])
     predictor.learn("Game")
     assert [s.source for s in predictor.suggest("i saw the", k=9, prefix="ga") if s.word == "Game"] == ["user"]

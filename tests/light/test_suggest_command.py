@@ -71,7 +71,7 @@ def test_complete_needs_a_text(model: Path) -> None:
     assert CliRunner().invoke(app, ["complete", "--model", str(model)]).exit_code == 2
 
 
-def test_words_are_printed_one_a_line(model: Path) -> None:
+def test_words_are_printed_one_per_line(model: Path) -> None:
     lines = suggest("the boat", "--model", model, "-k", "2").splitlines()
     assert len(lines) == 2
     assert all(float(line.split("\t")[1]) <= 1 for line in lines)

@@ -44,7 +44,7 @@ def measure(measured: list[Cell], stop_at: int = 99):  # type: ignore[no-untyped
     return run
 
 
-def test_a_sweep_that_was_stopped_is_resumed(tmp_path: Path) -> None:
+def test_a_sweep_that_was_stopped_resumes(tmp_path: Path) -> None:
     path, measured = tmp_path / "results" / "r.json", []
     with pytest.raises(KilledError):
         list(measure_cells(CELLS, measure(measured, 3), SweepFile(path, SUBJECT), skip))

@@ -21,9 +21,9 @@ from rheostat.training import trainer as trainer_module  # noqa: E402
 from rheostat.training.configuration import TrainConfig  # noqa: E402
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 from rheostat.training.regularization import RegularizationConfig  # noqa: E402
-from rheostat.training.run import make_fabric  # noqa: E402
 from rheostat.training.run_folder import RunFolder  # noqa: E402
-from rheostat.training.task import WeightTraining  # noqa: E402
+from rheostat.training.session import make_fabric  # noqa: E402
+from rheostat.training.task import WeightTask  # noqa: E402
 from rheostat.training.trainer import Trainer  # noqa: E402
 
 SHAPE = ModelShape(13, 4, (7, 6, 4), (2, 1, 1))
@@ -124,7 +124,7 @@ def test_ten_steps_are_those_of_the_paper(clip: float, tmp_path: Path, monkeypat
     )  # fmt: skip
     penalties = RegularizationConfig(activation=ACTIVATION, temporal_activation=TEMPORAL_ACTIVATION)
     model = LanguageModel.from_weights(SHAPE, start_weights())
-    task = WeightTraining(model, penalties, IDS[:30], lambda *_: None)
+    task = WeightTask(model, penalties, IDS[:30], lambda *_: None)
     folder = RunFolder(tmp_path)
     Trainer(task, IDS, config, folder, make_fabric(), Silence(), {}).run()
     saved = folder.load()

@@ -68,7 +68,7 @@ def cheapest_splits(
     bounds: Sequence[int] = (),
     least_head: int = 1,
 ) -> tuple[int, ...]:
-    """The first word of each of so many tail clusters, or of as many as make a query cheapest: of none, if it is that.
+    """The first word of each tail cluster. Without `tails`, as many clusters as make a query cheapest; perhaps none.
 
     opened: how probably a query opens a cluster between two of the places. bounds: places that no cluster, and not the
     head, may lie across. least_head: words that the head has at least.
