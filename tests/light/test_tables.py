@@ -1,4 +1,4 @@
-"""Plain tables into frozen dataclasses and back: what is read is what was written, and a wrong value names its place."""
+"""Plain tables into frozen dataclasses and back: what is written is read again, a wrong value names its place."""
 
 from __future__ import annotations
 
