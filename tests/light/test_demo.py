@@ -17,7 +17,7 @@ from rheostat.measure.results import read_all
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import select
 from rheostat.report import demo as demo_module
-from rheostat.report.demo import STARTS
+from rheostat.report.demo import STARTS, run_demo
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 WORDS = (
@@ -106,3 +106,21 @@ def test_a_model_without_a_ranking_has_no_knob_to_show(arguments: list[str], tmp
     write_words(tmp_path / "small.safetensors", WORDS, SHAPE, rankings=[], default_ranking=None)
     with pytest.raises(OperatingPointError, match="no default ranking"):
         run(*arguments)
+
+
+@pytest.mark.skipif(not CAN_DRAW, reason="the report extra is not installed")
+def test_from_python_it_is_one_call(arguments: list[str], tmp_path: Path) -> None:
+    text, labels = str(tmp_path / "messages.txt"), set[str]()
+    demo = run_demo(
+        tmp_path / "small.safetensors",
+        out=tmp_path / "demo",
+        data=text,
+        meter="none",
+        queries=4,
+        progress=lambda label, share: labels.add(label),
+    )
+    assert [step.quality.split for step in demo.steps] == ["text"] * 3 and "drawing" in labels
+    assert [step.cost.ranking for step in demo.steps if step.cost] == [None, "random", "random"]
+    assert (
+        (tmp_path / "demo" / "report.md").read_text(encoding="utf-8").splitlines()[2].startswith("* Measured: 3 points")
+    )
