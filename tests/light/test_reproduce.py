@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -19,7 +20,7 @@ from typer.main import get_command
 from rheostat.cli import app
 
 pytest.importorskip("fcntl")
-from reproduce.__main__ import main
+from reproduce.__main__ import Lines, main
 from reproduce.plan import Judge, Status
 from reproduce.records import State
 from reproduce.steps import MODULE, ReproduceError, Workflow, read_workflow
@@ -434,6 +435,23 @@ def test_each_step_has_one_line_and_a_summary_follows(project: Project, capsys: 
     assert lines[0] == "[1/4] first up to date"
     assert re.fullmatch(r"\[2/4\] middle \(no b\.txt\) … done in \d:\d\d", lines[1])
     assert re.fullmatch(r"3 made, 1 up to date; \d:\d\d", lines[4])
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_the_running_step_shows_its_time_and_last_line(project: Project) -> None:
+    (step, *_) = steps = read_workflow(project.folder / "reproduce.toml").chosen([])
+    lines = Lines(screen := Terminal(), steps)
+    lines.begin(step, "no a.txt")
+    lines.running(723.2, "epoch 3 " + 200 * "=")
+    lines.end(step, "done in 12:04")
+    begun, shown, ended = screen.getvalue().split("\r\x1b[K")
+    assert begun == "[1/4] first (no a.txt) …"
+    assert shown.startswith("[1/4] first (no a.txt) … 12:03  epoch 3 ===") and len(shown) < 200  # never two rows
+    assert ended == "[1/4] first (no a.txt) … done in 12:04\n"
 
 
 CORPORA = """
