@@ -87,7 +87,7 @@ def main() -> None:
     }
     print(f"evaluation: {figures['evaluation_over_product_rate']:.0%} of the rate of plain products", file=sys.stderr)
     print(f"opening: {figures['open_over_safe_open']:.2f} times safe_open", file=sys.stderr)
-    hand_over(figures, arguments)
+    hand_over("evaluation", figures, arguments)
 
 
 if __name__ == "__main__":

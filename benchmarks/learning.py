@@ -71,7 +71,6 @@ def measure(repeats: int, folder: Path) -> dict[str, Any]:
     seconds = interleaved_seconds(make_steps(folder), repeats)
     names = [name for name in seconds if name != "weights"]
     return {
-        "kind": "benchmark-learning",
         "knob": KNOB,
         "step_seconds": seconds,
         "step_over_full_training": {name: seconds[name] / seconds["weights"] for name in names},
@@ -86,7 +85,7 @@ def main() -> None:
         figures = measure(arguments.repeats, Path(folder))
     for name, ratio in figures["step_over_full_training"].items():
         print(f"{name}: {ratio:.2f} of a step of full training")
-    hand_over(figures, arguments)
+    hand_over("learning", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """WikiText-103 across processes: one against two as measured, and what eight GPUs would do, computed.
 
-Measured: tokens a second of the `wikitext103` recipe's trainer with one process and with two (`torchrun`, DDP), in
-turns. Computed: tokens a second, bytes exchanged a step and hours an epoch on GPUs, from the shape, the counts of the
-words and the assumptions below. The page docs/scale.md is written from both.
+Measured: tokens per second of the `wikitext103` recipe's trainer with one process and with two (`torchrun`, DDP),
+interleaved. Computed: tokens per second, bytes exchanged per step and hours per epoch on GPUs, from the shape, the word
+counts and the assumptions below. The page docs/scale.md is written from both.
 
     python benchmarks/scale.py --data DIR --vocabulary FILE --json -o results/scale.json --page docs/scale.md
     python benchmarks/scale.py --results results/scale.json --page docs/scale.md
@@ -28,6 +28,7 @@ import psutil
 import torch
 
 from measuring import hand_over, make_parser
+from rheostat.measure.results import BenchmarkResults, read_results
 from rheostat.model.flops import flops_by_part
 from rheostat.model.shape import ModelShape
 from rheostat.recipe import read_recipe
@@ -49,10 +50,10 @@ class Machine:
 
     name: str
     gpus: int
-    peak: float  # FLOPs a second of one GPU in bf16, without sparsity
+    peak: float  # FLOPs per second of one GPU in bf16, without sparsity
     utilization: float  # share of the peak that products of this shape reach
-    memory: float  # bytes a second that a GPU reads or writes
-    bandwidth: float  # bytes a second that each GPU can send while it receives as many
+    memory: float  # bytes per second that a GPU reads or writes
+    bandwidth: float  # bytes per second that each GPU can send while it receives as many
 
 
 MACHINES = (
@@ -79,7 +80,7 @@ class Projection:
 
 
 def training_flops_per_token(shape: ModelShape, counts: Sequence[int]) -> float:
-    """Forward, and two as much going back; a cluster of the output layer is opened for its own words only."""
+    """Forward, and twice as much backward; a cluster of the output layer is opened for its own words only."""
     total, parts = sum(counts), flops_by_part(shape)
     splits = (*shape.softmax_splits, shape.vocabulary_size)
     rows = splits[0] + len(shape.softmax_splits) + 0.0
@@ -90,7 +91,7 @@ def training_flops_per_token(shape: ModelShape, counts: Sequence[int]) -> float:
 
 
 def project(shape: ModelShape, per_token: float, machine: Machine, texts: int, length: int) -> Projection:
-    """Nothing overlaps: DDP sends while it goes back, so that the truth lies between this and the larger of the two."""
+    """Without overlap. DDP sends during the backward pass, so the truth is between this and the larger of the two."""
     flops = per_token * texts * length
     compute = flops / (machine.peak * machine.utilization)
     update = UPDATE_BYTES * shape.parameters / machine.memory
@@ -118,7 +119,7 @@ class Measured:
 
 
 def measure(processes: int, arguments: argparse.Namespace, changes: Sequence[str], lines: int) -> Measured:
-    """A run that is stopped when it has logged so many times ten steps; of several, the first does not count."""
+    """A run that is stopped after some log lines of ten steps each; if there are several, the first is a warm-up."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *(launch if processes > 1 else []), "-m", "rheostat", "train", "wikitext103"]
@@ -336,10 +337,13 @@ def main() -> None:
     recipe = fill(TrainingRecipe, read_recipe("wikitext103", []))
     shape = recipe.model.shape(VOCABULARY_SIZE)
     if arguments.results:
-        figures = json.loads(arguments.results.read_text())
+        results = read_results(arguments.results)
+        if not isinstance(results, BenchmarkResults):
+            parser.error(f"{arguments.results} is of the kind {results.kind}; expected a benchmark")
+        figures = dict(results.figures)
     elif arguments.data and arguments.vocabulary:
         figures = measure_all(arguments, recipe, shape)
-        hand_over(figures, arguments)
+        hand_over("scale", figures, arguments)
     else:
         parser.error("--data and --vocabulary are needed to measure")
     if arguments.page:

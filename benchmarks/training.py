@@ -180,7 +180,7 @@ def main() -> None:
         f"AWD-LSTM, {figures['parameters']['awd-lstm']:,} parameters: {figures['awd_lstm_over_step']:.2f} steps of ours"
     )
     print(f"peak memory of a process that trains: {memory:,.0f} MB")
-    hand_over(figures, arguments)
+    hand_over("training", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -34,12 +34,12 @@ MAY_IMPORT: dict[str, str] = {
     "words": "errors text",
     "runtime": "errors model text words",
     "governor": "errors",
-    "measure": "errors model provenance runtime text words",
+    "measure": "errors metrics model runtime tables text words",
     "report": "errors measure model",
     "keyboard": "errors governor model runtime words",
     "training": "errors metrics model text",
     "pruning": "errors metrics model provenance text training",
-    "cli": "bundled errors measure model pruning recipe report runtime text training",
+    "cli": "bundled errors measure model pruning recipe report runtime training",
 }
 # What a single module may import beyond that.
 ONE_MODULE: dict[str, str] = {
@@ -54,23 +54,25 @@ ONE_MODULE: dict[str, str] = {
     "runtime.predictor": "bundled",
     "governor.policy": "tables",
     "measure.ngram": "durable",
-    "measure.ngram_baseline": "metrics",
-    "measure.results": "durable governor",
-    "measure.sweep": "metrics",
-    "report.demo": "bundled runtime text",
+    "measure.ngram_baseline": "recipe",
+    "measure.results.files": "durable",
+    "measure.results.govern": "governor",
+    "measure.results.shared": "provenance",
+    "report.cost_sections": "governor",
+    "report.demo": "bundled runtime tables",
     "report.figures.day": "governor",
-    "report.learned": "recipe",
-    "report.report": "governor",
+    "report.govern": "governor",
+    "report.published": "tables",
     "keyboard.governing": "tables",
     "training.run": "provenance recipe tables",
     "training.run_folder": "durable",
     "training.task": "provenance",
     "pruning.run": "tables",
     "pruning.steps": "recipe",
-    "cli.govern": "governor provenance",
+    "cli.evaluate": "tables",
+    "cli.govern": "governor",
     "cli.keyboard": "governor keyboard",
     "cli.learning": "metrics",
-    "cli.ngram": "tables",
     "cli.typing_screen": "words",
 }
 # Inside a package a module may import those named before it.
@@ -82,12 +84,14 @@ INSIDE: dict[str, str] = {
     "runtime": "history onnx onnx.format onnx.quantization onnx.operators onnx.graph onnx.export onnx.session"
     " evaluation points predictor",
     "governor": "battery policy decision trace governor replay",
-    "measure": "machine memory ngram texts turns typing_simulator keystrokes results sweep"
+    "measure": "machine memory ngram texts typing_simulator keystrokes"
     " meters.estimate meters.series meters.student meters.sysfs meters.meter meters.counter meters.sampler meters.trace"
     " meters.battery meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
-    " meters.energy meters latency ngram_baseline",
-    "report": "document published html kept_filters learned evidence figures figures.day figures.style figures.costs"
-    " figures.weights claims paper_tables sweep_page report files demo",
+    " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
+    " results.files results evaluation sweep latency bench ngram_baseline",
+    "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
+    " figures.style figures.costs figures.weights govern claims paper_tables sweep_page summary cost_sections sections"
+    " writer demo",
     "keyboard": "browser_runtime governing positions protection exports facts server",
     "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan lstm qrnn"
     " language_model machine evaluation task graded configuration batches optimization trainer session run",

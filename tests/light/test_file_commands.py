@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from models import GOLDEN, TINY, write_tiny
-from results_files import full, row, write_sweep
+from results_files import full, row, typed, write_sweep
 from rheostat.cli.files import inspect, pack
 from rheostat.model.file import open_model
 
@@ -62,9 +62,8 @@ def test_pack_changes_precision_and_points(tmp_path: Path) -> None:
 
 
 def test_pack_stores_the_curve_of_a_sweep(tmp_path: Path) -> None:
-    saved = {"keystrokes_saved_share": 0.25}
     rows = [
-        full(70.0, keystrokes=saved),
+        full(70.0, **typed(0.25)),
         row("norm", "filter-norm", 0.5, "test", 80.0),
         row("norm", "filter-norm", 0.5, "valid", 1.0),
         row("random-0", "random", 0.5, "test", 99.0),

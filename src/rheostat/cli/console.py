@@ -44,6 +44,8 @@ def progress_bar() -> Progress:
         TimeRemainingColumn(),
         console=messages,
         transient=True,
+        disable=not messages.is_terminal,
+        redirect_stdout=False,  # results are printed to stdout, even while a bar is shown
     )
 
 

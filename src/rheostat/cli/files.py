@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -90,7 +90,7 @@ def _with_curve(file: ModelFile, results: Path) -> dict[str, Any]:
 
     criteria = {entry.name: entry.criterion for entry in file.description.rankings}
     curve = read_sweep(results).test_figures(criteria.get(file.description.default_ranking or "", ""))
-    return {**file.description.provenance, "curve": curve}
+    return {**file.description.provenance, "curve": [asdict(one) for one in curve]}
 
 
 def _in_one_line(file: ModelFile) -> str:

@@ -100,21 +100,6 @@ class Comparison:
             "behaviours": [{"name": replay.name, **asdict(replay.totals)} for replay in self.replays],
         }
 
-    def as_json(self) -> dict[str, Any]:
-        """The summary with the policy and every moment; a list per quantity, one value per row of the trace."""
-        battery = [row.battery for row in self.trace.rows]
-        series: dict[str, Any] = {
-            "time_s": [row.time_s for row in self.trace.rows],
-            "level": [reading.level for reading in battery],
-            "charging": [reading.charging for reading in battery],
-        }
-        for replay in self.replays:
-            series[replay.name] = {
-                name: [getattr(moment, name) for moment in replay.moments]
-                for name in ("knob", "latency_ms", "energy_j")
-            }
-        return {**self.summary(), "policy": asdict(self.policy), "series": series}
-
 
 class Behaviour(Protocol):
     """What decides over the knob of a day."""

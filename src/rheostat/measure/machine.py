@@ -1,6 +1,7 @@
-"""The machine during a measurement: what it says of its clock, its temperature and its load; and staying on some CPUs.
+"""The machine during a measurement: its clock, temperature and load, and staying on chosen CPUs.
 
-Knows the kernel's files and nothing of what is measured. What a system does not tell is None or empty, never a guess.
+Knows the kernel's files and nothing about what is measured. What a system does not report is None or empty, never a
+guess.
 """
 
 from __future__ import annotations
@@ -8,9 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rheostat.errors import RheostatError
 
@@ -22,10 +22,10 @@ RASPBERRY_PI_NOW = 0b1111
 
 @dataclass(frozen=True)
 class Conditions:
-    """One moment of a machine.
+    """The state of a machine at one moment.
 
-    governors: what decides on the clock of the CPUs, such as "performance". frequencies_mhz: slowest and fastest CPU.
-    temperatures_c: by sensor. throttle_events: counted since the machine was started, over all CPUs.
+    governors: the CPU frequency governors, such as "performance". frequencies_mhz: slowest and fastest CPU.
+    temperatures_c: by sensor. throttle_events: since the machine was started, over all CPUs.
     slowed_down: whether heat or lack of power holds the clock down at this moment.
     """
 
@@ -35,9 +35,6 @@ class Conditions:
     throttle_events: int | None
     slowed_down: bool | None
     load_average: float | None  # processes that wanted a CPU, over the last minute
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def read_conditions(system_root: Path = SYSTEM_ROOT) -> Conditions:
@@ -54,7 +51,7 @@ def read_conditions(system_root: Path = SYSTEM_ROOT) -> Conditions:
 
 
 def was_throttled(before: Conditions, after: Conditions) -> bool | None:
-    """Whether the clock was held down between two moments; None if the machine tells nothing of it."""
+    """Whether the clock was held down between two moments; None if the machine does not report it."""
     signs = [before.slowed_down, after.slowed_down]
     if before.throttle_events is not None and after.throttle_events is not None:
         signs.append(after.throttle_events > before.throttle_events)
@@ -64,7 +61,7 @@ def was_throttled(before: Conditions, after: Conditions) -> bool | None:
 
 @contextmanager
 def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
-    """Stay on these CPUs; threads that are started meanwhile do so too. None: wherever the system likes."""
+    """Stay on these CPUs, with all threads that are started meanwhile. None: leave it to the system."""
     if cpus is None:
         yield
         return
@@ -83,7 +80,7 @@ def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
 
 
 def usable_cpus() -> list[int] | None:
-    """The CPUs that this program may use, where the system says so."""
+    """The CPUs that this program may use; None if the system does not say."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
@@ -97,7 +94,7 @@ def parse_cpus(text: str) -> list[int]:
 
 
 def _temperatures(system_root: Path) -> dict[str, float]:
-    """Thermal zones, and the processor's own sensors where there are no zones."""
+    """Thermal zones, or the processor's own sensors if there are no zones."""
     zones = sorted((system_root / "class" / "thermal").glob("thermal_zone*"))
     found = {f"{_word(zone / 'type') or 'zone'}/{zone.name}": _integer(zone / "temp") for zone in zones}
     if not found:

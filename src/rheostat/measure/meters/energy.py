@@ -17,7 +17,6 @@ from rheostat.measure.meters.estimate import Estimate
 from rheostat.measure.meters.meter import Meter, Recording
 from rheostat.measure.meters.series import Reading
 from rheostat.measure.meters.student import confidence_interval
-from rheostat.measure.turns import rotated
 
 SHORTEST_IDLE_S, SHORTEST_BLOCK_S = 10.0, 2.0  # where nothing else is asked for
 IDLE_LOOKS = 40  # at a counter, spread over an idle window
@@ -161,7 +160,7 @@ def run(meter: Meter, recording: Recording, works: Sequence[Work], plan: Plan) -
         work.run()  # clocks up, caches warm: the first block is then like the others
     blocks: list[list[Window]] = [[] for _ in works]
     for turn in range(plan.blocks):
-        for number in rotated(len(works), turn):
+        for number in interleaved_order(len(works), turn):
             blocks[number].append(_block(meter, recording, works[number], block_s, guard_s))
     return Windows(idle_before, _idle(meter, recording, idle_s, period_s), blocks)
 
@@ -254,3 +253,8 @@ def shortcomings(
             f"the work does not stand out from idling, {idle[0].power_w:.3g} W before and {idle[1].power_w:.3g} W after"
         )
     return reasons
+
+
+def interleaved_order(count: int, turn: int) -> list[int]:
+    """0 … count - 1 starting at another one each turn, so that none always comes after the largest point."""
+    return [(turn + number) % count for number in range(count)]
