@@ -19,7 +19,8 @@ COMMANDS = get_command(app)
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [block for name, block in fenced if name == language]
 
 
 def commands() -> list[tuple[str, str]]:
