@@ -92,6 +92,19 @@ def test_links_to_headings_find_them(page: Path) -> None:
         assert anchor in anchors(page.parent / target if target else page), f"{page.name} links to {target}#{anchor}"
 
 
+PACKAGE = ROOT / "src" / "rheostat"
+ROOMS = "|".join(sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"))
+MODULE = rf"`((?:{ROOMS})/[\w/]+(?:\.\w+)?)"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_modules_named_in_passing_exist(page: Path) -> None:
+    for name in re.findall(MODULE, page.read_text(encoding="utf-8")):
+        module = PACKAGE / name.partition(".")[0]
+        found = (PACKAGE / name).exists() or module.is_dir() or module.with_suffix(".py").exists()
+        assert found, f"{page.name} names {name}; there is no such module"
+
+
 def shown_modules() -> set[str]:
     """Paths in the tree of docs/pipeline.md; a folder ends with a slash."""
     tree = next(block for block in blocks(ROOT / "docs" / "pipeline.md", "") if block.startswith("src/rheostat/\n"))
