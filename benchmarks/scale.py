@@ -200,9 +200,10 @@ in [training](training.md#several-processes-and-machines).
   is the output layer, and a softmax gives a gradient to every row of a cluster that the batch opens. A batch of {batch}
   tokens opens all of them, so the gradient is dense. Clipping and Adam process {embedding:,} numbers, which took
   {dense:.2f} s here, {dense_share:.1%} of a step of the recipe.
-* **Memory.** Weights, gradient and Adam's two moments take {memory:.1f} GB in fp32. The full logits of a batch are never
-  stored (`training/cross_entropy.py`). In its first steps the unchanged recipe took {peak_recipe:.1f} GB here, Python and
-  torch included. It fits a computer with 24 GB, and the same tensors fit a GPU with {gpu} GB. We had no GPU to check.
+* **Memory.** Weights, gradient and Adam's two moments take {memory:.1f} GB in fp32. The full logits of a batch are
+  never stored (`training/cross_entropy.py`). In its first steps the unchanged recipe took {peak_recipe:.1f} GB here,
+  Python and torch included. It fits a computer with 24 GB, and the same tensors fit a GPU with {gpu} GB. We had no GPU
+  to check.
 
 ## Measured: one process and two
 
@@ -228,8 +229,8 @@ Assumptions:
 
 * Products in bf16 reach {utilization:.0%} of a GPU's {peak:.0f} TFLOPs, with {texts} texts per GPU and with {few}. The
   recipe's own precision is fp32, which an A100 computes at a sixteenth of that peak.
-* Clipping and Adam move {update_bytes} bytes per weight at {gpu_memory:.1f} TB/s. Pooling, softmax and reading the corpus
-  cost nothing compared with the products.
+* Clipping and Adam move {update_bytes} bytes per weight at {gpu_memory:.1f} TB/s. Pooling, softmax and reading the
+  corpus cost nothing compared with the products.
 * Gradients are exchanged in fp32 by a ring all-reduce: each of n GPUs sends 2 (n - 1) / n times their bytes. All
   gradients are dense (see the embedding above).
 * NVLink sends 200 GB/s from each GPU. On Ethernet each GPU has 100 Gb/s of its own, of which 10 GB/s are used.
