@@ -71,15 +71,6 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-def test_the_glossary_gives_each_word_one_meaning() -> None:
-    rows = re.findall(
-        r"^\| \*\*(.+?)\*\*(.*?) \|", (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
-    terms = [term.strip().casefold() for word, others in rows for term in (word, *others.split(",")[1:])]
-    assert len(rows) > 50
-    assert sorted(terms) == sorted(set(terms))
-
-
 def anchors(page: Path) -> set[str]:
     """Names that links may use for the headings of a page, made as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
