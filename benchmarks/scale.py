@@ -28,9 +28,11 @@ import psutil
 import torch
 
 from measuring import hand_over, make_parser
+from rheostat.measure.results import BenchmarkResults, read_results
 from rheostat.model.flops import flops_by_part
 from rheostat.model.shape import ModelShape
-from rheostat.recipe import fill, read_recipe
+from rheostat.recipe import read_recipe
+from rheostat.tables import fill
 from rheostat.training.configuration import TrainingRecipe
 
 TRAINING_TOKENS = 103_227_021  # of WikiText-103
@@ -89,7 +91,7 @@ def training_flops_per_token(shape: ModelShape, counts: Sequence[int]) -> float:
 
 
 def project(shape: ModelShape, per_token: float, machine: Machine, texts: int, length: int) -> Projection:
-    """Nothing overlaps: DDP sends while it goes back, so that the truth lies between this and the larger of the two."""
+    """Without overlap. DDP sends during the backward pass, so the truth is between this and the larger of the two."""
     flops = per_token * texts * length
     compute = flops / (machine.peak * machine.utilization)
     update = UPDATE_BYTES * shape.parameters / machine.memory
@@ -117,7 +119,7 @@ class Measured:
 
 
 def measure(processes: int, arguments: argparse.Namespace, changes: Sequence[str], lines: int) -> Measured:
-    """A run that is stopped when it has logged so many times ten steps; of several, the first does not count."""
+    """A run that is stopped after some log lines of ten steps each; if there are several, the first is a warm-up."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *(launch if processes > 1 else []), "-m", "rheostat", "train", "wikitext103"]
@@ -344,10 +346,13 @@ def main() -> None:
     recipe = fill(TrainingRecipe, read_recipe("wikitext103", []))
     shape = recipe.model.shape(VOCABULARY_SIZE)
     if arguments.results:
-        figures = json.loads(arguments.results.read_text())
+        results = read_results(arguments.results)
+        if not isinstance(results, BenchmarkResults):
+            parser.error(f"{arguments.results} is of the kind {results.kind}; expected a benchmark")
+        figures = dict(results.figures)
     elif arguments.data and arguments.vocabulary:
         figures = measure_all(arguments, recipe, shape)
-        hand_over(figures, arguments)
+        hand_over("scale", figures, arguments)
     else:
         parser.error("--data and --vocabulary are needed to measure")
     if arguments.page:

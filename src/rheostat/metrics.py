@@ -1,8 +1,8 @@
 """Perplexity and recall: what a quality figure means.
 
 A split is one stream of tokens with an `<eos>` per line; the state starts at zero and is carried through; the first
-token is given and every following one is predicted once. Knows counts; knows nothing of models. Keystrokes:
-`measure.typing_simulator`.
+token is given and every following one is predicted once. Owns that loop (`read_stream`) and the counting; the models
+are given as functions. Keystrokes are counted in `measure.typing_simulator`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,45 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.errors import CorpusError
+
+State = TypeVar("State")
 
 RECALL_AT = (1, 3, 5)
 
 
 def perplexity(loss: float) -> float:
-    """exp of the mean negative log-likelihood in nats; infinite where a float has no room for it."""
+    """exp of the mean negative log-likelihood in nats; infinite if a float cannot hold it."""
     return math.exp(loss) if loss < 700 else math.inf
+
+
+def read_stream(
+    ids: NDArray[np.integer],
+    size: int,
+    state: State,
+    predict: Callable[[State, NDArray[np.int64], NDArray[np.int64]], State],
+    progress: Callable[[float], None] | None = None,
+) -> None:
+    """Have every token of a stream but the first predicted, in stretches of `size` tokens.
+
+    predict: takes the state, the tokens of a stretch and those that follow them; returns the next state. It is carried
+    from stretch to stretch, so that their size changes nothing. progress is told the share done.
+    """
+    if len(ids) < 2:
+        raise CorpusError(
+            f"a text of {len(ids)} token has nothing to predict; expected at least two tokens: give more text"
+        )
+    for first in range(0, len(ids) - 1, size):
+        # The slice of a memory-mapped corpus is copied here: one stretch, never the whole split.
+        stretch = np.array(ids[first : first + size + 1], np.int64)
+        state = predict(state, stretch[:-1], stretch[1:])
+        if progress:
+            progress((first + len(stretch) - 1) / (len(ids) - 1))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where a result comes from: the facts that every result file and model file says of its making."""
+"""Where a result comes from: what this process knows about itself, for results files, model files and origins."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import rheostat
+from rheostat.model.origin import Origin
 
 
 def provenance() -> dict[str, Any]:
@@ -20,10 +21,19 @@ def provenance() -> dict[str, Any]:
         "command": command_line(),
         "rheostat": rheostat.__version__,
         "commit": commit(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": _now(),
         "python": platform.python_version(),
         "machine": machine(),
     }
+
+
+def new_origin() -> Origin:
+    """The origin of something that this process makes: command, version and date. Its maker adds what else it knows."""
+    return Origin(command=command_line(), version=rheostat.__version__, date=_now())
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def command_line() -> str:

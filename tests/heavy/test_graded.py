@@ -17,7 +17,7 @@ from rheostat.model.cut import cut, reorder  # noqa: E402
 from rheostat.model.file import open_model  # noqa: E402
 from rheostat.model.operating_point import full_point  # noqa: E402
 from rheostat.model.widths import select  # noqa: E402
-from rheostat.training.evaluation import evaluate  # noqa: E402
+from rheostat.training.evaluation import measure_quality  # noqa: E402
 from rheostat.training.graded import (  # noqa: E402
     GradedConfig,
     GradedLoss,
@@ -202,7 +202,7 @@ def test_reordering_filters_leaves_the_outputs_as_they_were() -> None:
     backwards = type(ranking)("back", "x", tuple(-scores for scores in ranking.scores))
     weights = reorder(dict(model.named_parameters()), SHAPE, backwards)
     other = LanguageModel.from_weights(SHAPE, weights)
-    assert evaluate(other, ids).loss == pytest.approx(evaluate(model, ids).loss, rel=1e-6)
+    assert measure_quality(other, ids).loss == pytest.approx(measure_quality(model, ids).loss, rel=1e-6)
 
 
 def test_a_graded_run_gives_a_continuous_knob_and_goes_on_from_a_ranked_model(

@@ -10,12 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from rheostat.errors import CorpusError, RecipeError, RheostatWarning  # noqa: E402
-from rheostat.recipe import fill  # noqa: E402
+from rheostat.tables import fill  # noqa: E402
 from rheostat.training import machine  # noqa: E402
 from rheostat.training.batches import Batches, draw_length  # noqa: E402
 from rheostat.training.configuration import ModelConfig, TrainConfig, TrainingRecipe  # noqa: E402
-from rheostat.training.nt_asgd import WeightAverage, has_stalled  # noqa: E402
-from rheostat.training.schedule import make_optimizer, rate_at  # noqa: E402
+from rheostat.training.optimization import WeightAverage, has_stalled, make_optimizer, rate_at  # noqa: E402
 
 
 def merity_would_switch(losses: list[float], interval: int) -> bool:

@@ -22,6 +22,8 @@ from models import TINY, make_weights, write_tiny
 from rheostat.cli import main
 from rheostat.errors import CheckpointError, RheostatError
 from rheostat.model.file import open_model
+from rheostat.training.run import resume, train
+from rheostat.training.trainer import SILENT
 
 TRAIN = [sys.executable, "-m", "rheostat", "train"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
@@ -67,6 +69,32 @@ def test_a_run_learns_and_leaves_a_model(corpus_folder: Path, recipe_file: Path,
         assert file.description.provenance["run"]["steps"] > 10
     assert [entry["epoch"] for entry in log(out, "valid")] == [1, 2]
     assert list((out / "tensorboard").iterdir())
+
+
+def test_a_run_from_python_on_one_file_says_how_it_was_divided(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    reporter = Watching(told)
+    text = corpus_folder / "train.txt"
+    result = train(recipe_file, data=text, out=tmp_path / "run", changes=["train.epochs=1"], reporter=reporter)
+    assert result.model == tmp_path / "run" / "model.safetensors" and (result.epochs, result.steps > 5) == (1, True)
+    rule = "blocks of 3 lines: of every 20, one is for valid and one for test (seed 1)"
+    assert told[0].startswith(f"train.txt is one file, divided by {rule}; its parts are in ")
+    with open_model(result.model) as file:
+        assert file.description.provenance["corpus"]["split_rule"] == rule
+        assert file.description.provenance["run"]["valid"]["perplexity"] == result.valid_perplexity
+    assert resume(tmp_path / "run") == result
+
+
+class Watching(type(SILENT)):  # type: ignore[misc]
+    """Keeps the messages."""
+
+    def __init__(self, told: list[str]) -> None:
+        self.told = told
+
+    def message(self, text: str) -> None:
+        self.told.append(text)
 
 
 def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(
@@ -158,11 +186,13 @@ def test_a_resumed_run_wants_the_words_that_it_began_with(
     more, other_order = text + "two newcomers .\n", text + "eve hides the doors .\n" * 500
     for changed in (more, other_order):
         (data / "train.txt").write_text(changed)
-        with pytest.raises(CheckpointError, match="other words, or in another order, than when the run began"):
+        with pytest.raises(
+            CheckpointError, match="the words of the corpus, or their order, have changed since the run started"
+        ):
             rheostat("train", "--resume", "-o", out)
     make_older(out / "checkpoint.pt", "from_digest", "vocabulary_digest")
     (data / "train.txt").write_text(more)
-    with pytest.raises(CheckpointError, match="its corpus is another now"):
+    with pytest.raises(CheckpointError, match="the corpus has changed"):
         rheostat("train", "--resume", "-o", out)
     (data / "train.txt").write_text(text)
     rheostat("train", "--resume", "-o", out)
@@ -174,7 +204,9 @@ def test_a_resumed_run_wants_the_weights_that_it_began_with(
     start, out = write_tiny(tmp_path / "start.safetensors"), tmp_path / "run"
     stop_at(2, "train", recipe_file, "--data", corpus_folder, "--from", start, "-o", out, "--set", "train.steps=4")
     write_tiny(start, weights=make_weights(TINY["qrnn"], seed=1))
-    with pytest.raises(CheckpointError, match=r"start\.safetensors has other weights than when the run began"):
+    with pytest.raises(
+        CheckpointError, match=r"the weights in .*start\.safetensors have changed since the run started"
+    ):
         rheostat("train", "--resume", "-o", out)
     write_tiny(start)
     rheostat("train", "--resume", "-o", out)
@@ -192,7 +224,7 @@ def test_a_run_that_diverges_is_an_error_and_leaves_neither_checkpoint_nor_model
 ) -> None:
     always = ["train.steps=5", "train.optimizer=sgd", "train.schedule=constant", "train.learning_rate=1e38"]
     options = [part for change in always + changes for part in ("--set", change)]
-    with pytest.raises(RheostatError, match=r"became .*; start anew with a lower train\.learning_rate"):
+    with pytest.raises(RheostatError, match=r"became .*; start again with a lower train\.learning_rate"):
         rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *options)
     assert {path.name for path in (tmp_path / "run").iterdir()} <= {"log.jsonl", "tensorboard"}
 

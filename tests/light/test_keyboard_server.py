@@ -20,15 +20,14 @@ pytest.importorskip("httpx2", reason="starlette's test client needs httpx2, of t
 
 from starlette.testclient import TestClient
 
-from models import make_ranking, make_vocabulary, make_weights, write_tiny
+from models import make_ranking, make_vocabulary, make_weights, write_file, write_tiny
 from rheostat.errors import OperatingPointError, RheostatError
-from rheostat.keyboard import browser_runtime
+from rheostat.keyboard import browser_runtime, page_tables
 from rheostat.keyboard.exports import Exports
 from rheostat.keyboard.facts import Energy
 from rheostat.keyboard.positions import HISTORY_BYTES, Positions
 from rheostat.keyboard.protection import Hosts
 from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, STATIC, Service, make_app, open_service, serve
-from rheostat.model.file import write_model
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.predictor import Predictor
 
@@ -49,7 +48,7 @@ def write_small(path: Path, **changes: Any) -> Path:
         "rankings": [make_ranking(SHAPE, 3, "random-3")],
         "default_ranking": "random-3",
     }
-    write_model(path, **(everything | changes))
+    write_file(path, **(everything | changes))
     return path
 
 
@@ -171,19 +170,19 @@ def test_a_model_of_points_alone_is_served_down_to_the_smallest(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("asked", "status", "message"),
     [
-        ({}, 422, "no text"),
-        ({"text": 3}, 422, "no text"),
+        ({}, 422, "there is no text"),
+        ({"text": 3}, 422, "there is no text"),
         ({"text": "x" * (LONGEST_TEXT + 1)}, 413, "expected at most"),
-        ({"text": "", "knob": "half"}, 422, "no number"),
-        ({"text": "", "knob": True}, 422, "no number"),
-        ({"text": "", "knob": 0}, 422, "can be turned from"),
-        ({"text": "", "knob": 1.5}, 422, "can be turned from"),
-        ({"text": "", "knob": 1e400}, 422, "can be turned from"),
-        ({"text": "", "knob": 10**401}, 422, "can be turned from"),
+        ({"text": "", "knob": "half"}, 422, "not a number"),
+        ({"text": "", "knob": True}, 422, "not a number"),
+        ({"text": "", "knob": 0}, 422, "expected one from"),
+        ({"text": "", "knob": 1.5}, 422, "expected one from"),
+        ({"text": "", "knob": 1e400}, 422, "expected one from"),
+        ({"text": "", "knob": 10**401}, 422, "expected one from"),
         ({"text": "", "k": 0}, 422, "1 to 10"),
         ({"text": "", "k": 11}, 422, "1 to 10"),
         ({"text": "", "k": 1.5}, 422, "1 to 10"),
-        ([], 400, "another kind"),
+        ([], 400, "not a JSON object"),
     ],
 )
 def test_a_careless_request_gets_one_line(client: TestClient, asked: Any, status: int, message: str) -> None:
@@ -434,6 +433,18 @@ def test_the_service_worker_keeps_every_file_of_the_page(client: TestClient) -> 
     kept = set(re.findall(r'"([^"]+)"', worker.partition("[")[2].partition("]")[0]))
     files = {path.name for path in STATIC.iterdir() if path.is_file()} - {"index.html", "service-worker.js"}
     assert kept == files | {"./", "api/model"}
+
+
+def test_the_tables_of_the_page_are_those_of_python() -> None:
+    remedy = "run: python -m rheostat.keyboard.page_tables"
+    assert page_tables.PATH.read_text(encoding="utf-8") == page_tables.script(), remedy
+
+
+def test_the_scripts_repeat_no_table() -> None:
+    """What tables.js exports is imported from it: no other script defines a constant of that name."""
+    for script in STATIC.glob("*.js"):
+        defined = set(re.findall(r"^(?:export )?const ([A-Z_]+) =", script.read_text(encoding="utf-8"), re.MULTILINE))
+        assert script == page_tables.PATH or not defined & page_tables.tables().keys(), script.name
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:

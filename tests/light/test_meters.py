@@ -28,13 +28,13 @@ from rheostat.measure.meters import (
     find_meter,
     measure_energy,
 )
-from rheostat.measure.meters.battery import BatteryMeter
 from rheostat.measure.meters.hwmon import HwmonMeter
 from rheostat.measure.meters.meter import Clock
 from rheostat.measure.meters.pmic import PmicMeter, parse_rails
+from rheostat.measure.meters.power_supply import BatteryMeter
+from rheostat.measure.meters.power_trace import TraceMeter
 from rheostat.measure.meters.rapl import RaplMeter
 from rheostat.measure.meters.sampler import SamplerMeter
-from rheostat.measure.meters.trace import TraceMeter
 from rheostat.measure.meters.watts_up import WattsUpMeter, parse_record
 from rheostat.measure.meters.zeus_monitor import PROCESSOR, ZeusMeter
 
@@ -143,7 +143,7 @@ def test_rapl_that_does_not_count_is_not_measured(tmp_path: Path) -> None:
     meter = RaplMeter(tmp_path)
     meter.clock = Clock(iter(range(10_000)).__next__, lambda seconds: None)
     result = measure_energy(meter, Work(lambda: 1), QUICK)
-    assert result.energy_mj is None and "does not move" in (result.reason or "")
+    assert result.energy_mj is None and "does not change" in (result.reason or "")
 
 
 @linux_only
@@ -405,7 +405,7 @@ def test_a_discharging_battery_is_measured(tmp_path: Path) -> None:
     meter.period_s = 0.005  # type: ignore[misc]
     result = measure_device(meter, show)
     check_net_power(result)
-    # The value changes twice in all: a gauge that does not move tells nothing, however often it is read.
+    # The value changes twice in all: a gauge that does not change tells nothing, however often it is read.
     assert not result.resolved and "readings in a window" in (result.reason or "")
     assert result.covers == "the whole device, from BAT0"
 
@@ -622,7 +622,7 @@ def test_a_watts_up_that_is_gone_before_its_first_record_is_not_measured() -> No
 def test_a_watts_up_that_leaves_watts_out_is_not_measured(speaker: Speaker) -> None:
     speaker.record = "#d,-,18,_,2301,8,0,0,0,0,_,_,_,_,_,_,100,0,0,500,_;"
     result = measure_energy(watts_up(speaker.port), Work(lambda: 1), QUICK)
-    assert result.energy_mj is None and "records leave watts out" in (result.reason or "")
+    assert result.energy_mj is None and "records have no watts" in (result.reason or "")
 
 
 @linux_only
@@ -708,11 +708,11 @@ def test_none_is_no_meter() -> None:
         ("watts-up:/dev/none", "rheostat[energy]"),
         (
             "estimate:foo",
-            "the meter estimate takes nothing after its name, but there is ':foo'; expected estimate alone",
+            "the meter estimate takes no argument, but ':foo' was given; expected estimate alone",
         ),
-        ("none:x", "the meter none takes nothing after its name"),
-        ("auto:rapl", "the meter auto takes nothing after its name"),
-        ("rapl:package-0", "the meter rapl takes nothing after its name"),
+        ("none:x", "the meter none takes no argument"),
+        ("auto:rapl", "the meter auto takes no argument"),
+        ("rapl:package-0", "the meter rapl takes no argument"),
         ("nothing:x", "there is no meter 'nothing'"),
     ],
 )

@@ -233,3 +233,12 @@ def test_weights_of_another_shape_are_refused() -> None:
         cut({name: array for name, array in weights.items() if name != "layers.1.bias"}, shape, point)
     with pytest.raises(OperatingPointError, match=r"\(2, 3\) for embedding\.weight; expected \(11, 4\)"):
         cut(weights | {"embedding.weight": np.zeros((2, 3), np.float32)}, shape, point)
+
+
+def test_a_point_and_a_ranking_print_as_one_line() -> None:
+    shape = TINY["qrnn"]
+    ranking, point = make_ranking(PTB_QRNN), make_point(shape)
+    cut_by_it = select(ranking, PTB_QRNN, 0.8)
+    assert repr(cut_by_it) == "OperatingPoint('random-0.8', 79.9 % of the FLOPs, widths 1355 1355 1355 349)"
+    assert repr(point) == "OperatingPoint('l0-0.5', 37.4 % of the FLOPs, widths 3 3 2, gates, rank-2 update)"
+    assert repr(ranking) == "Ranking('random', 'random', filters 1550 1550 1550 400)"

@@ -18,19 +18,21 @@ import rheostat
 from models import make_weights, write_words
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model import knob as knob_positions
+from rheostat.model.contents import add_points
 from rheostat.model.cut import cut
-from rheostat.model.file import open_model, repack
+from rheostat.model.file import open_model
 from rheostat.model.knob import choose
 from rheostat.model.operating_point import Update
 from rheostat.model.shape import ModelShape
+from rheostat.model.writer import write_model
 from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.points import Serving
 from rheostat.runtime.predictor import Predictor
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 WORDS = (
     UNKNOWN,
-    END,
+    END_OF_LINE,
     *["i", "am", "the", "game", "gate", "gates", "garden", "sees", "saw", "boat", "paris", ".", ",", "<num>"],
 )
 SHAPE = ModelShape(len(WORDS), 8, (24, 20, 8), (2, 1, 1))
@@ -68,8 +70,10 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_suggestions_are_the_most_probable_words_that_a_keyboard_may_offer(model: Path) -> None:
     predictor = rheostat.load(model, precision="fp32")
-    log_probabilities = predictor.read([END, "i", "saw"])
-    order = [WORDS[i] for i in np.argsort(-log_probabilities) if WORDS[i] not in (UNKNOWN, END, ".", ",", "<num>")]
+    log_probabilities = predictor.log_probabilities_after([END_OF_LINE, "i", "saw"])
+    order = [
+        WORDS[i] for i in np.argsort(-log_probabilities) if WORDS[i] not in (UNKNOWN, END_OF_LINE, ".", ",", "<num>")
+    ]
     found = predictor.suggest("I saw", k=5)
     assert [word.lower() for word in words_of(found)] == order[:5]
     assert found[0].probability == pytest.approx(float(np.exp(log_probabilities[WORDS.index(order[0])])), rel=1e-5)
@@ -77,7 +81,7 @@ def test_suggestions_are_the_most_probable_words_that_a_keyboard_may_offer(model
 
 def test_a_prefix_ranks_only_the_words_that_begin_with_it_exactly(model: Path) -> None:
     predictor = rheostat.load(model, precision="fp32")
-    log_probabilities = predictor.read([END, "i", "saw", "the"])
+    log_probabilities = predictor.log_probabilities_after([END_OF_LINE, "i", "saw", "the"])
     expected = sorted((w for w in WORDS if w.startswith("ga")), key=lambda w: -log_probabilities[WORDS.index(w)])
     assert words_of(predictor.suggest("I saw the", k=9, prefix="ga")) == expected
     assert words_of(predictor.complete("I saw the ga", k=9)) == expected
@@ -152,7 +156,7 @@ def test_a_new_point_is_built_in_the_background_while_the_old_one_serves(
         may_build.wait(10)
         return cut(*arguments)
 
-    monkeypatch.setattr("rheostat.runtime.points.cut", slow)
+    monkeypatch.setattr("rheostat.runtime.onnx.weights.cut", slow)
     predictor.turn(0.6, wait=False)
     assert predictor.flops_fraction == 1
     assert predictor.suggest("i saw the")
@@ -164,7 +168,7 @@ def test_a_new_point_is_built_in_the_background_while_the_old_one_serves(
     assert predictor.knob == 0.6
 
 
-@pytest.mark.parametrize("stored", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("stored", ["fp32", "fp16", "int8"])
 def test_weights_are_held_beside_the_sessions_only_from_the_first_turn_on(tmp_path: Path, stored: Any) -> None:
     shape = ModelShape(len(WORDS), 8, (600, 600, 8), (2, 1, 1))
     path = write_words(tmp_path / "wide.safetensors", WORDS, shape, precision=stored)
@@ -209,7 +213,7 @@ def test_a_latency_is_met_by_the_largest_point_that_was_measured_to_fit(model: P
     predictor = rheostat.load(model)
     predictor.turn(latency_ms=1000)
     assert predictor.flops_fraction == 1
-    with pytest.raises(OperatingPointError, match="ms a query were asked for"):
+    with pytest.raises(OperatingPointError, match="ms per query was asked for"):
         predictor.turn(latency_ms=1e-9)
 
 
@@ -236,7 +240,7 @@ def updated(model: Path, tmp_path: Path) -> tuple[Path, float, str]:
         sizes = [plain.cut_shape(file.shape).matrix_shape(layer) for layer in range(len(plain.keep))]
         updates = tuple(Update(np.ones((r, 1), np.float32), np.ones((1, c), np.float32)) for r, c in sizes)
         path = tmp_path / "updated.safetensors"
-        repack(file, path, add_points=[replace(plain, updates=updates)])
+        write_model(path, add_points(file.contents(), [replace(plain, updates=updates)]))
         return path, float(knob), plain.name
 
 
@@ -252,15 +256,15 @@ def test_an_update_is_never_taken_for_the_plain_cut_of_the_same_name(updated: tu
     predictor, fresh = rheostat.load(path, knob), rheostat.load(path, point=name)
     assert predictor.point.name == fresh.point.name and predictor.point.updates is None
     predictor.turn(point=name)
-    np.testing.assert_array_equal(predictor.read(TEXT), fresh.read(TEXT))
+    np.testing.assert_array_equal(predictor.log_probabilities_after(TEXT), fresh.log_probabilities_after(TEXT))
 
 
 def test_what_was_read_is_the_callers_own(model: Path) -> None:
     predictor = rheostat.load(model)
     words = list(predictor.vocabulary.words[2:5])
-    before = predictor.read(words).copy()
-    predictor.read(words)[:] = 0
-    np.testing.assert_array_equal(predictor.read(words), before)
+    before = predictor.log_probabilities_after(words).copy()
+    predictor.log_probabilities_after(words)[:] = 0
+    np.testing.assert_array_equal(predictor.log_probabilities_after(words), before)
 
 
 def test_the_cache_of_points_is_bounded_and_the_one_in_use_stays(model: Path) -> None:
@@ -268,8 +272,8 @@ def test_the_cache_of_points_is_bounded_and_the_one_in_use_stays(model: Path) ->
     for knob in (0.9, 0.8, 0.7):
         predictor.turn(knob)
         assert predictor.suggest("i saw")
-    assert predictor._points.visited(0.7, None)
-    assert not predictor._points.visited(0.9, None)
+    assert predictor._model.points.visited(0.7, None)
+    assert not predictor._model.points.visited(0.9, None)
 
 
 def test_threads_get_the_answers_they_would_get_alone(model: Path) -> None:
@@ -329,7 +333,7 @@ def test_a_predictor_at_another_point_leaves_the_first_where_it_was(model: Path)
 
 def test_special_tokens_and_punctuation_are_never_suggested(model: Path) -> None:
     found = words_of(rheostat.load(model).suggest("i", k=50))
-    assert not set(found) & {UNKNOWN, END, "<num>", ".", ","}
+    assert not set(found) & {UNKNOWN, END_OF_LINE, "<num>", ".", ","}
 
 
 @pytest.mark.parametrize(
@@ -360,7 +364,7 @@ def test_long_texts_are_read_within_the_bound(model: Path) -> None:
 
 @pytest.mark.parametrize("k", [0, -1, 1000])
 def test_an_impossible_number_of_suggestions_is_refused(model: Path, k: int) -> None:
-    with pytest.raises(RheostatError, match="suggestions were asked for"):
+    with pytest.raises(RheostatError, match=r"k is .*; expected a whole number from 1 to 100"):
         rheostat.load(model).suggest("i", k=k)
 
 
@@ -369,11 +373,13 @@ def test_the_predictor_reads_as_the_engine_does(model: Path) -> None:
         weights, shape = cut(file.weights(), file.shape, knob_positions.choose(file, 0.6))
     engine = Engine.build(weights, shape, "fp32", 1)
     state = engine.initial_state()
-    for word in (END, *TEXT):
+    for word in (END_OF_LINE, *TEXT):
         reading = engine.read(state, WORDS.index(word))
         state = reading.state
     predictor = rheostat.load(model, knob=0.6, precision="fp32")
-    np.testing.assert_allclose(predictor.read([END, *TEXT]), engine.look_up(reading), atol=1e-5)
+    np.testing.assert_allclose(
+        predictor.log_probabilities_after([END_OF_LINE, *TEXT]), engine.look_up(reading), atol=1e-5
+    )
 
 
 def test_memory_and_answers_stay_the_same_over_many_random_texts(model: Path) -> None:

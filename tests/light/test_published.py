@@ -11,8 +11,18 @@ from typing import Any
 
 import pytest
 
+from rheostat.errors import RheostatError
 from rheostat.report import published
-from rheostat.report.published import SAME_SHARE, Published, Row, Table, Updated, build, is_corpus, load_published
+from rheostat.report.published import (
+    SAME_SHARE,
+    Published,
+    PublishedRow,
+    PublishedTable,
+    Updated,
+    is_corpus,
+    load_published,
+)
+from rheostat.tables import from_json
 
 ROOT = Path(__file__).parents[2]
 CRITERIA = ("l0", "random", "filter-norm", "mean-activation")
@@ -129,20 +139,20 @@ def test_other_sources_say_where_they_are_from() -> None:
 
 def test_an_unknown_or_missing_key_is_named() -> None:
     value = {"figure_test_perplexity": 100, "table_perplexity": 75}
-    with pytest.raises(ValueError, match=r"CutOffs has .*table_perplexity.*expected .*table_test_perplexity"):
-        build(published.CutOffs, value)
+    with pytest.raises(RheostatError, match=r"cut-offs has .*table_perplexity.*expected .*table_test_perplexity"):
+        from_json(published.CutOffs, value, "cut-offs")
 
 
 @pytest.mark.parametrize("wrong", ["56.8", None, True, [56.8]])
 def test_a_value_of_the_wrong_type_is_named(wrong: object) -> None:
-    with pytest.raises(ValueError, match=r"Updated\.test_perplexity"):
-        build(Updated, {"test_perplexity": wrong, "recall_at_3": 0.4})
+    with pytest.raises(RheostatError, match=r"updated.*test_perplexity"):
+        from_json(Updated, {"test_perplexity": wrong, "recall_at_3": 0.4}, "updated")
 
 
 def test_a_claim_of_an_unknown_kind_is_refused() -> None:
     claim = {"id": "x", "sentence": "x.", "where": "x", "own_tables": "silent", "checks": [{"kind": "nicer"}]}
-    with pytest.raises(ValueError, match="nicer"):
-        build(published.Claim, claim)
+    with pytest.raises(RheostatError, match="nicer"):
+        from_json(published.Claim, claim, "claim")
 
 
 def test_the_file_is_loaded_once() -> None:
@@ -152,14 +162,16 @@ def test_the_file_is_loaded_once() -> None:
 # -------------------------------------------------------------- the paper's claims on the paper's own tables
 
 
-def perplexity(row: Row, with_update: bool) -> float:
+def perplexity(row: PublishedRow, with_update: bool) -> float:
     if not with_update:
         return row.test_perplexity
     assert row.with_update is not None
     return row.with_update.test_perplexity
 
 
-def rivals(table: Table, criterion: Any, others: tuple[Any, ...]) -> Iterator[tuple[Row, Row]]:
+def rivals(
+    table: PublishedTable, criterion: Any, others: tuple[Any, ...]
+) -> Iterator[tuple[PublishedRow, PublishedRow]]:
     """Pairs of rows of the two sides at the same share of FLOPs."""
     for mine in table.pruned(criterion):
         for other in others:
@@ -169,7 +181,7 @@ def rivals(table: Table, criterion: Any, others: tuple[Any, ...]) -> Iterator[tu
                     yield mine, theirs
 
 
-def row_at(table: Table, criterion: Any, flops_fraction: float) -> Row:
+def row_at(table: PublishedTable, criterion: Any, flops_fraction: float) -> PublishedRow:
     shares = {row.flops_fraction: row for row in table.pruned(criterion)}
     return next(row for share, row in shares.items() if share is not None and abs(share - flops_fraction) < SAME_SHARE)
 
@@ -285,7 +297,7 @@ def as_ours(cells: list[str], scale: float) -> list[Any]:
 
 
 @pytest.mark.parametrize("table", load_published().tables, ids=lambda table: table.corpus)
-def test_every_number_of_a_table_is_the_printed_one(latex: str, table: Table) -> None:
+def test_every_number_of_a_table_is_the_printed_one(latex: str, table: PublishedTable) -> None:
     scale = 1 if table.corpus == "ptb" else 1000  # the second table is in s and J
     printed = [as_ours(cells, scale) for cells in printed_rows(latex, table.label)]
     ours = [

@@ -64,7 +64,7 @@ def assert_same_state(one: State, other: State, tolerance: float = 1e-5) -> None
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("cell", TINY)
 def test_every_graph_passes_the_checker(cell: Any, precision: Precision, form: Form) -> None:
-    model = build_graph(make_weights(TINY[cell]), TINY[cell], precision, form).complete()
+    model = build_graph(prepare(make_weights(TINY[cell]), precision), TINY[cell], precision, form).complete()
     onnx.checker.check_model(model)
     assert {opset.domain: opset.version for opset in model.opset_import}[""] <= 17
 
@@ -85,12 +85,12 @@ def test_messages_have_the_bytes_that_the_onnx_package_gives_them() -> None:
 
 def test_graph_says_what_goes_in_and_out() -> None:
     shape = TINY["qrnn"]
-    graph = build_graph(make_weights(shape), shape, "fp32", "step")
+    graph = build_graph(prepare(make_weights(shape), "fp32"), shape, "fp32", "step")
     assert [port.name for port in graph.inputs] == [
         "token", "k", "allowed", "state.0.c", "state.0.inputs", "state.1.c", "state.2.c", "state.2.inputs",
     ]  # fmt: skip
     assert [port.name for port in graph.outputs][:3] == ["top_words", "top_probabilities", "opened"]
-    plain = build_graph(make_weights(TINY["lstm"]), TINY["lstm"], "fp32", "step")
+    plain = build_graph(prepare(make_weights(TINY["lstm"]), "fp32"), TINY["lstm"], "fp32", "step")
     assert [port.name for port in plain.outputs][:3] == ["top_words", "top_probabilities", "log_probabilities"]
     assert state_sizes(shape) == {"0.c": 5, "0.inputs": 4, "1.c": 6, "2.c": 4, "2.inputs": 12}
 

@@ -19,7 +19,7 @@ BUNDLED = Path(DEFAULT_MODEL)  # where no model is named
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
 HiddenWordsFile: TypeAlias = Annotated[
     Path | None,
-    typer.Option(help="Your changes to the words that are never suggested.", envvar="RHEOSTAT_HIDDEN_WORDS"),
+    typer.Option(help="A file of changes to the words that are never suggested.", envvar="RHEOSTAT_HIDDEN_WORDS"),
 ]
 
 results = Console()
@@ -28,7 +28,7 @@ messages = Console(stderr=True)
 
 def print_json(value: Any) -> None:
     """One JSON object on one line of stdout."""
-    print(json.dumps(value))  # in ASCII: whatever stdout can encode
+    print(json.dumps(value))  # in ASCII, so that any stdout can encode it
 
 
 def one_line(error: BaseException) -> str:
@@ -44,12 +44,14 @@ def progress_bar() -> Progress:
         TimeRemainingColumn(),
         console=messages,
         transient=True,
+        disable=not messages.is_terminal,
+        redirect_stdout=False,  # results are printed to stdout, even while a bar is shown
     )
 
 
 @contextmanager
 def labelled_share() -> Iterator[Callable[[str, float], None]]:
-    """One bar whose label changes as the work goes on."""
+    """One bar whose label changes during the work."""
     with progress_bar() as bar:
         task = bar.add_task("", total=1.0)
         yield lambda label, share: bar.update(task, description=label, completed=share)
@@ -57,7 +59,7 @@ def labelled_share() -> Iterator[Callable[[str, float], None]]:
 
 @contextmanager
 def shares(label: str) -> Iterator[Callable[[float], None]]:
-    """A bar that is told the share done."""
+    """A bar that is set to the share done."""
     with progress_bar() as bar:
         task = bar.add_task(label, total=1.0)
         yield lambda share: bar.update(task, completed=share)

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.durable import replacing
+from rheostat.durable import obstacle, replacing
 from rheostat.errors import ModelFileError
 
 LENGTH_BYTES = 8
@@ -336,8 +336,9 @@ def check_target(path: Path) -> Path:
     """Where a file of that name would be written; an error where it is clear that it cannot be."""
     with _writing():
         target = Path(os.path.realpath(path))
-        if target.is_dir():
-            raise problem("a folder", "the name of a file to write", "add a file name")
+        if found := obstacle(target):
+            remedy = "add a file name" if found == "a folder" else "choose another name"
+            raise problem(found, "a regular file, or a name that is free", remedy)
         if not target.parent.is_dir():
             raise problem(f"no folder {target.parent}", "one to write to", "create it first")
         return target

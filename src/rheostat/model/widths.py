@@ -71,7 +71,14 @@ def affordable(scores: Sequence[Floats], shape: ModelShape, flops_fraction: floa
 def best_of(ranking: Ranking, shape: ModelShape, widths: Sequence[int]) -> OperatingPoint:
     """The point that keeps the best `widths` filters of each layer."""
     keep = tuple(np.sort(ranking.order(layer)[:width]).astype(np.int32) for layer, width in enumerate(widths))
-    return OperatingPoint(ranking.name, ranking.criterion, keep, flops_fraction=shape.flops_fraction(widths))
+    return OperatingPoint(
+        ranking.name,
+        ranking.criterion,
+        keep,
+        flops_fraction=shape.flops_fraction(widths),
+        ranking=ranking.name,
+        origin=ranking.origin,
+    )
 
 
 def _uniform_widths(shape: ModelShape, target: float, align: int) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +21,17 @@ import torch
 from torch import Tensor, nn
 
 from rheostat.metrics import Quality
-from rheostat.model.file import ModelFile, repack
+from rheostat.model.contents import add_points, add_rankings
+from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import Floats, Indices, OperatingPoint, Ranking
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import affordable
+from rheostat.model.writer import write_model
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
 from rheostat.training.regularization import RegularizationConfig
-from rheostat.training.task import LanguageModelLoss
+from rheostat.training.task import LanguageModelLoss, after_run
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 2 / 3
 SMALLEST_GATE = 1e-3  # of a kept filter whose test-time gate is closed: it was kept to fill the share, not to be heard
@@ -228,8 +231,10 @@ class GateTraining:
         steps: int,
         valid_ids: np.ndarray,
         precision: str = "fp32",
+        origin: Origin = UNKNOWN_ORIGIN,
     ) -> None:
-        self.file, self.config = file, config
+        """origin: of the point and the ranking, as far as it is known when the run begins."""
+        self.file, self.config, self.origin = file, config, origin
         self._evaluator, self._valid_ids = PointEvaluator(file), valid_ids
         model = LanguageModel.from_weights(file.shape, file.weights())
         self.module = GateLoss(model, config, regularization, steps, precision)
@@ -258,7 +263,9 @@ class GateTraining:
         return self._evaluator.quality(self.point(), self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        repack(self.file, path, add_rankings=[self.ranking()], add_points=[self.point()], alone=True)
+        origin = after_run(self.origin, run)
+        ranking, point = replace(self.ranking(), origin=origin), replace(self.point(), origin=origin)
+        write_model(path, add_points(add_rankings(self.file.contents(), [ranking]), [point]), alone=True)
 
     def ranking(self) -> Ranking:
         return self.module.ranking(f"gates-{self.position}")

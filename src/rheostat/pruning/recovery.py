@@ -16,14 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from rheostat.metrics import Quality
-from rheostat.model.file import ModelFile, repack
+from rheostat.model.contents import add_points
+from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Update, full_point
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
+from rheostat.model.writer import write_model
 from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
 from rheostat.training.qrnn import LowRank
 from rheostat.training.regularization import RegularizationConfig
-from rheostat.training.task import LanguageModelLoss
+from rheostat.training.task import LanguageModelLoss, after_run
 
 DEVIATION = 0.1  # of the paper's start
 
@@ -97,8 +100,12 @@ class UpdateTraining:
         regularization: RegularizationConfig,
         valid_ids: np.ndarray,
         precision: str = "fp32",
+        origin: Origin = UNKNOWN_ORIGIN,
     ) -> None:
+        """origin: of the update, as far as it is known when the run begins."""
         self.file = file
+        # Behind an update stands the origin of the point itself, whichever update it had before.
+        self.origin = origin.after((point.origin.before or UNKNOWN_ORIGIN) if point.updates else point.origin)
         self.bare = replace(point, updates=None)  # recovery starts from the cut itself, whatever the point had
         self._evaluator, self._valid_ids = PointEvaluator(file), valid_ids
         teacher = self._evaluator.model(full_point(file.shape)) if config.distill else None
@@ -119,7 +126,8 @@ class UpdateTraining:
         return self._evaluator.quality(self.point(), self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        repack(self.file, path, add_points=[self.point()], alone=True)
+        point = replace(self.point(), origin=after_run(self.origin, run))
+        write_model(path, add_points(self.file.contents(), [point]), alone=True)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

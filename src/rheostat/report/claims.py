@@ -1,6 +1,6 @@
 """The paper's claims, judged by our results: one small function for each kind of check.
 
-Every function gives facts: a comparison that holds, fails, or could not be made, with the numbers that decide it and
+Every function returns facts: a comparison that holds, fails or could not be made, with the numbers that decide it and
 the files they come from. Claims are data (`published`); numbers come from `evidence`. Estimates decide nothing.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from rheostat.report import published
-from rheostat.report.document import NOT_MEASURED, Row, Table, files
+from rheostat.report.document import NOT_MEASURED, Table, TableRow, files
 from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
 from rheostat.report.published import Claim, load_published
 
@@ -27,7 +27,7 @@ TOO_FEW_TO_FIT = "measured at fewer than three points"
 
 @dataclass(frozen=True)
 class Fact:
-    """holds: None where it was not measured. topic: facts in a row with the same one are shown together."""
+    """holds: None if it was not measured. topic: consecutive facts with the same topic are shown together."""
 
     holds: bool | None
     text: str
@@ -62,7 +62,7 @@ def verdict_of(facts: Sequence[Fact]) -> Verdict:
 
 
 def claims_table(judgements: Sequence[Judgement]) -> Table:
-    rows = [Row(tuple(_cells(one)), one.verdict) for one in judgements]
+    rows = [TableRow(tuple(_cells(one)), one.verdict) for one in judgements]
     header = ("verdict", "claim", "where in the paper", "the numbers that decide it", "its own tables", "from")
     return Table(header, "llllll", tuple(rows), judged=True)
 
@@ -79,7 +79,7 @@ def _cells(judgement: Judgement) -> Iterator[str]:
 
 
 def _lines(facts: Sequence[Fact]) -> Iterator[str]:
-    """A line a fact, or one for all facts of a topic."""
+    """One line per fact, or one for all facts of a topic."""
     for topic, group in groupby(facts, key=lambda fact: fact.topic):
         texts = [f"{SIGNS[fact.holds]} {fact.text}" for fact in group]
         yield from [f"{topic}: {', '.join(texts)}"] if topic else texts
@@ -89,7 +89,7 @@ def _lines(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def _absent(corpus: str) -> Fact:
-    """One line for all that would have been asked of a corpus."""
+    """One line for a corpus that was not measured at all."""
     return Fact(None, f"{corpus}: {NOT_MEASURED}")
 
 
@@ -113,7 +113,7 @@ def _(check: published.Better, evidence: Evidence) -> list[Fact]:
 def _rival_facts(
     check: published.Better, on: CorpusEvidence, corpus: str, other: str, with_update: bool
 ) -> Iterator[Fact]:
-    """One fact for each share where both were measured and at least one would be in the paper's figure."""
+    """One fact for each share at which both were measured and at least one would be in the paper's figure."""
     limit = math.inf if on.cut_off is None else on.cut_off
     if not on.comparable:
         yield _absent(corpus)
@@ -258,8 +258,8 @@ def _(check: published.Linear, evidence: Evidence) -> list[Fact]:
     facts = []
     name = {"latency_ms": "latency", "energy_mj": "energy"}[check.metric]
     for bench in (one for one in evidence.collection.benches if not one.is_beside):
-        found = bench.latency_r_squared if check.metric == "latency_ms" else bench.energy_r_squared
-        where = f"{bench.subject['model']} on {bench.provenance['machine']['processor']}"
+        found = bench.fit.latency_r_squared if check.metric == "latency_ms" else bench.fit.energy_r_squared
+        where = f"{bench.subject.model} on {bench.provenance.machine.processor}"
         if found is None:
             facts.append(Fact(None, f"{name} of {where}: {TOO_FEW_TO_FIT}", (bench.path,)))
         else:
@@ -282,12 +282,12 @@ def _(check: published.LatencyAbove, evidence: Evidence) -> list[Fact]:
 
 @check_facts.register
 def _(check: published.FullModelBetter, evidence: Evidence) -> list[Fact]:
-    """Against models that we have trained ourselves: published figures had another training."""
+    """Against models that we measured ourselves: published figures come from other training."""
     on, rows = evidence.on(check.corpus), load_published().table(check.corpus).rows
     return [_against_baseline(check.corpus, on, row) for row in rows if row.row in check.than_rows]
 
 
-def _against_baseline(corpus: str, on: CorpusEvidence, row: published.Row) -> Fact:
+def _against_baseline(corpus: str, on: CorpusEvidence, row: published.PublishedRow) -> Fact:
     full, theirs = on.full, on.baseline(row)
     if full is None or theirs is None:
         return Fact(None, f"{corpus}, {row.method} (published {row.test_perplexity:g}): ours {NOT_MEASURED}")
@@ -305,7 +305,7 @@ def _(check: published.WithinCutOff, evidence: Evidence) -> list[Fact]:
     ]
 
 
-def _within(limit: float, corpus: str, on: CorpusEvidence, row: published.Row) -> Fact:
+def _within(limit: float, corpus: str, on: CorpusEvidence, row: published.PublishedRow) -> Fact:
     assert row.criterion is not None and row.flops_fraction is not None  # a pruned row has both
     what = f"{corpus}, {row.criterion} at {row.flops_fraction:.0%}"
     mine, full = on.at(row.criterion, row.flops_fraction), on.full

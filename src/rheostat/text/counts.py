@@ -14,7 +14,7 @@ from rheostat.errors import CorpusError
 from rheostat.text.reading import read_blocks, read_tokens
 from rheostat.text.token_cache import Progress, hash_text, key, load_json, open_cache, reporter, store_json
 from rheostat.text.tokenizers import split_at_ascii_white_space
-from rheostat.text.vocabulary import END, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 
 
 def build_vocabulary(counts: Mapping[str, int], vocabulary_size: int = 0, minimum_count: int = 1) -> Vocabulary:
@@ -65,7 +65,7 @@ def read_vocabulary_with_counts(
     """
     counts = _parse_counts(path)
     total = sum(counts.values())
-    missing = [word for word in (END, UNKNOWN) if word not in counts]
+    missing = [word for word in (END_OF_LINE, UNKNOWN) if word not in counts]
     counts |= {word: (special_counts or {})[word] for word in missing if word in (special_counts or {})}
     missing = [word for word in missing if word not in counts]
     if missing:
@@ -97,9 +97,9 @@ def _parse_counts(path: Path) -> dict[str, int]:
 def _estimate_special_counts(
     path: Path, counts: Mapping[str, int], total: int, missing: Iterable[str], training: Mapping[str, int]
 ) -> dict[str, int]:
-    known = sum(count for word, count in training.items() if word in counts and word not in (END, UNKNOWN))
+    known = sum(count for word, count in training.items() if word in counts and word not in (END_OF_LINE, UNKNOWN))
     if not known:
         raise CorpusError(f"{path} has no word of the training text; expected the vocabulary of the same corpus")
-    ends = training.get(END, 0)
-    occurrences = {END: ends, UNKNOWN: sum(training.values()) - known - ends}
+    ends = training.get(END_OF_LINE, 0)
+    occurrences = {END_OF_LINE: ends, UNKNOWN: sum(training.values()) - known - ends}
     return {word: round(occurrences[word] * total / known) for word in missing}

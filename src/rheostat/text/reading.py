@@ -12,7 +12,7 @@ from pathlib import Path
 from rheostat.errors import CorpusError
 from rheostat.text.token_cache import Report, reading, stat_text
 from rheostat.text.tokenizers import as_tokenizer, split_at_ascii_white_space, tokenize
-from rheostat.text.vocabulary import END
+from rheostat.text.vocabulary import END_OF_LINE
 
 _BLOCK_BYTES = 1 << 20
 
@@ -33,7 +33,7 @@ def read_lines(path: Path, tokenizer: str) -> Iterator[list[str]]:
     for tokens in read_tokens(path, tokenizer):
         for token in tokens:
             line.append(token)
-            if token == END:
+            if token == END_OF_LINE:
                 yield line
                 line = []
 
@@ -44,7 +44,7 @@ def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Ite
     blocks = read_blocks(path, report)
     has_words = False
     for tokens in _raw_tokens(path, blocks) if tokenizer == "words" else _prepared_tokens(blocks):
-        has_words = has_words or tokens.count(END) < len(tokens)
+        has_words = has_words or tokens.count(END_OF_LINE) < len(tokens)
         yield tokens
     if not has_words:
         raise CorpusError(f"{path} is empty or has only white space; expected text: give another file")
@@ -53,9 +53,9 @@ def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Ite
 def _prepared_tokens(blocks: Iterable[tuple[int, str]]) -> Iterator[list[str]]:
     text = ""
     for _, text in blocks:
-        yield split_at_ascii_white_space(text.replace("\n", f" {END} "))
+        yield split_at_ascii_white_space(text.replace("\n", f" {END_OF_LINE} "))
     if text and not text.endswith("\n"):
-        yield [END]
+        yield [END_OF_LINE]
 
 
 def _raw_tokens(path: Path, blocks: Iterable[tuple[int, str]]) -> Iterator[list[str]]:
@@ -68,14 +68,14 @@ def _raw_tokens(path: Path, blocks: Iterable[tuple[int, str]]) -> Iterator[list[
             words = tokenize(line, "words")
             tokens += words
             if words or line_has_words:
-                tokens.append(END)
+                tokens.append(END_OF_LINE)
             line_has_words = False
         words = tokenize(unfinished, "words")
         tokens += words
         line_has_words = line_has_words or bool(words)
         yield tokens
     if line_has_words:
-        yield [END]
+        yield [END_OF_LINE]
 
 
 def _refuse_special_words(path: Path, first_line: int, text: str) -> None:

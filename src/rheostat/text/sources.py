@@ -47,8 +47,25 @@ def find_splits(source: Source) -> dict[str, Path]:
     return {name: paths[0] for name, paths in candidates.items()}
 
 
+def is_one_file(source: Source) -> bool:
+    """Whether a source is a single text file: divided for training (`single_file`), taken whole for evaluation."""
+    if not isinstance(source, str | Path) or is_chat(source):
+        return False
+    with reading(Path(source)):
+        return Path(source).is_file()
+
+
+def split_names(source: Source) -> tuple[str, ...]:
+    """The splits that a source can be evaluated on. One file has one, which is reported as test."""
+    if is_one_file(source):
+        return ("test",)
+    if is_chat(source) or not isinstance(source, str | Path):
+        return SPLITS
+    return tuple(name for name, paths in _candidates(Path(source)).items() if paths)
+
+
 def find_split(source: Source, name: str) -> Path:
-    """The text of one split; a single file is taken as it is."""
+    """The text of one split; one file is taken whole."""
     check_split_name(name)
     if not isinstance(source, str | Path):
         return _three_files(source)[name]

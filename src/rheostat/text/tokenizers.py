@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Literal, cast, get_args
 
+from rheostat.text.clitics import AFTER_APOSTROPHE, ptb_clitic
 from rheostat.text.vocabulary import NUMBER
 
 Tokenizer = Literal["ptb", "wikitext", "words"]
@@ -49,15 +50,14 @@ _BETWEEN_ASCII_WHITE_SPACE = re.compile(r"[^ \t\n\r\v\f]+")
 _DOTS = re.compile(r"\.\.+")
 
 
-_FOLDED_CHARACTERS = str.maketrans(
-    {
-        "’": "'", "ʼ": "'", "＇": "'", "…": "...",
-        "\u00ad": None, "\u200b": None, "\u2060": None, "\ufeff": None,  # invisible: no part of any word
-    }
-)  # fmt: skip
+FOLDED_CHARACTERS = {
+    "’": "'", "ʼ": "'", "＇": "'", "…": "...",
+    "\u00ad": "", "\u200b": "", "\u2060": "", "\ufeff": "",  # invisible: no part of any word
+}  # fmt: skip
+_FOLDING = str.maketrans(FOLDED_CHARACTERS)
 
 
-_ABBREVIATIONS = frozenset([
+ABBREVIATIONS = frozenset([
     "mr", "mrs", "ms", "dr", "st", "jr", "sr", "prof", "rev", "gen", "col", "lt", "sgt", "capt", "adm", "gov",
     "rep", "sen", "sens", "messrs", "inc", "corp", "co", "cos", "ltd", "bros", "cie", "vs", "etc", "nos",
     "jan", "feb", "aug", "sept", "oct", "nov", "dec", "ala", "ariz", "calif", "colo", "conn", "fla", "ga",
@@ -67,10 +67,7 @@ _ABBREVIATIONS = frozenset([
 
 
 # There, "5 %" is "N N" and "£ 5" is "# N".
-_PTB_SIGNS = {"$": "$", "#": "#", "&": "&", "£": "#", "%": PTB_NUMBER}
-
-
-_PTB_CLITICS = ("n't", "'s", "'re", "'ve", "'ll", "'d", "'m")
+PTB_SIGNS = {"$": "$", "#": "#", "&": "&", "£": "#", "%": PTB_NUMBER}
 
 
 _PTB_NUMERIC = re.compile(r"[\d.,:/-]+")
@@ -79,7 +76,7 @@ _PTB_NUMERIC = re.compile(r"[\d.,:/-]+")
 _WIKITEXT_PARTS = re.compile(r"(?<=\d)[.,](?=\d)|[-/&:,]|'?(?:[^-/&:,'.]|(?<!\d)\.|\.(?!\d))+")
 
 
-_WIKITEXT_JOINTS = {"-": "@-@", ",": "@,@", ".": "@.@"}
+WIKITEXT_JOINTS = {"-": "@-@", ",": "@,@", ".": "@.@"}
 
 
 def split_corpus_line(line: str, tokenizer: str) -> list[str]:
@@ -114,7 +111,7 @@ def spellings(text: str) -> list[str]:
 
 def fold(text: str) -> str:
     """Typographic apostrophes and the ellipsis as plain ones, invisible characters gone."""
-    return text if text.isascii() else text.translate(_FOLDED_CHARACTERS)
+    return text if text.isascii() else text.translate(_FOLDING)
 
 
 def _tokenize_raw(text: str) -> list[str]:
@@ -134,8 +131,8 @@ def _tokenize_ptb(text: str) -> list[str]:
             tokens += _ptb_words(word, stop)
         elif part:
             tokens.append(part.lower())
-        elif sign in _PTB_SIGNS:
-            tokens.append(_PTB_SIGNS[sign])
+        elif sign in PTB_SIGNS:
+            tokens.append(PTB_SIGNS[sign])
     return tokens
 
 
@@ -147,7 +144,7 @@ def _ptb_words(word: str, stop: str) -> Iterator[str]:
     if word == "cannot":
         yield from ("can", "not")
         return
-    clitic = next((clitic for clitic in _PTB_CLITICS if word.endswith(clitic)), "")
+    clitic = ptb_clitic(word)
     if stem := word.removesuffix(clitic):
         yield stem.replace("\\", "").replace("/", "\\/") + (stop if _is_abbreviation(stem) and not clitic else "")
     if clitic:
@@ -161,7 +158,7 @@ def _tokenize_wikitext(text: str) -> list[str]:
             tokens.append(part or sign)
             continue
         pieces = _WIKITEXT_PARTS.findall(word)
-        tokens += [_WIKITEXT_JOINTS.get(piece, piece) for piece in pieces]
+        tokens += [WIKITEXT_JOINTS.get(piece, piece) for piece in pieces]
         if stop and _is_abbreviation(pieces[-1]):
             tokens[-1] += stop
         elif stop:
@@ -173,7 +170,7 @@ def _is_abbreviation(word: str) -> bool:
     """Whether a full stop after a word is part of it: "Mr", "U.S", an initial; not "I": it ends sentences."""
     if len(word) == 1:
         return word.isalpha() and word not in "iI"
-    return word.lower() in _ABBREVIATIONS or all(len(letter) == 1 for letter in word.split("."))
+    return word.lower() in ABBREVIATIONS or all(len(letter) == 1 for letter in word.split("."))
 
 
 _TOKENIZE: Mapping[str, Callable[[str], list[str]]] = {
@@ -206,7 +203,7 @@ def _prepared_pattern(marks: str) -> re.Pattern[str]:
     """(part of a word that stands alone, word, full stop after it, sign) of the text of prepared corpora."""
     letter = rf"[\w{marks}]"
     joint = r"(?:[.'&-]|\\?/|(?<=\d)[,:](?=\d))"
-    clitic = r"(?<!\w)'(?:(?i:s|t|re|ve|ll|d|m|n)|\d\ds)(?!\w)|(?:(?<=s)|(?<!\S))'(?!\S)"
+    clitic = rf"(?<!\w)'(?:(?i:{'|'.join(AFTER_APOSTROPHE)})|\d\ds)(?!\w)|(?:(?<=s)|(?<!\S))'(?!\S)"
     number = r"(?<!\w)[Nn]o\.(?=\s?[\dN])"
     return re.compile(
         rf"(<unk>|{clitic}|{number})"

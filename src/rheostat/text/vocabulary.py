@@ -12,13 +12,13 @@ from itertools import repeat
 UNKNOWN = "<unk>"
 
 
-END = "<eos>"
+END_OF_LINE = "<eos>"
 
 
 NUMBER = "<num>"
 
 
-SPECIAL_TOKENS = (UNKNOWN, END, NUMBER)
+SPECIAL_TOKENS = (UNKNOWN, END_OF_LINE, NUMBER)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Vocabulary:
         _check_words(self.words, index)
         object.__setattr__(self, "index", index)
         object.__setattr__(self, "unknown_id", index[UNKNOWN])
-        object.__setattr__(self, "end_id", index[END])
+        object.__setattr__(self, "end_id", index[END_OF_LINE])
 
     def __len__(self) -> int:
         return len(self.words)
@@ -63,7 +63,7 @@ def _check_words(words: Sequence[str], index: Mapping[str, int]) -> None:
         raise ValueError(
             f"the vocabulary has {words[place]!r} twice, at lines {place + 1} and {index[words[place]] + 1}"
         )
-    for special in (UNKNOWN, END):
+    for special in (UNKNOWN, END_OF_LINE):
         if special not in index:
             raise ValueError(f"the vocabulary of {len(words)} words lacks {special}; every model needs it")
     if any("\n" in word for word in words):

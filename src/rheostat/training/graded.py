@@ -205,12 +205,12 @@ class GradedTraining(WeightTraining):
         valid_ids: np.ndarray,
         write: Callable[[LanguageModel, Path, Mapping[str, object], Sequence[Ranking]], None],
         precision: str = "fp32",
-        origin: Ranking | None = None,
+        order: Ranking | None = None,
     ) -> None:
-        """origin: the ranking that the filters stand in the order of, if there is one."""
+        """order: the ranking that the filters stand in the order of, if there is one."""
         self._smallest = smallest
-        follows = origin is not None and origin.comparable and not config.taper
-        self._ranking = sorted_ranking(origin) if origin and follows else graded_ranking(model.shape, config.taper)
+        follows = order is not None and order.comparable and not config.taper
+        self._ranking = sorted_ranking(order) if order and follows else graded_ranking(model.shape, config.taper)
         select(self._ranking, model.shape, smallest)  # complains now about a share that there is no model for
         super().__init__(model, regularization, valid_ids, write, precision)
         self.module: GradedLoss = GradedLoss(model, self._ranking, smallest, config, regularization, precision)

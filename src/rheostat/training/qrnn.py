@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from rheostat.model.shape import QRNN_GATES
 from rheostat.training.regularization import weight_drop
-from rheostat.training.scan import Path, pool
+from rheostat.training.scan import Method, pool
 
 
 class LowRank(NamedTuple):
@@ -33,9 +33,9 @@ class LayerState(NamedTuple):
 class QrnnLayer(nn.Module):
     """z, f, o as one product of W [3m, r·D] with X_t = x_{t-r+1} ⊕ … ⊕ x_t, oldest input first."""
 
-    def __init__(self, input_size: int, hidden_size: int, window: int = 1, path: Path = "auto") -> None:
+    def __init__(self, input_size: int, hidden_size: int, window: int = 1, scan: Method = "auto") -> None:
         super().__init__()
-        self.input_size, self.hidden_size, self.window, self.path = input_size, hidden_size, window, path
+        self.input_size, self.hidden_size, self.window, self.scan = input_size, hidden_size, window, scan
         columns = window * input_size
         bound = columns**-0.5
         self.weight = nn.Parameter(torch.empty(QRNN_GATES * hidden_size, columns).uniform_(-bound, bound))
@@ -57,7 +57,7 @@ class QrnnLayer(nn.Module):
         gates = F.linear(windows, weight_drop(self.weight, drop), self.bias)  # [T, B, 3m]
         if update is not None:  # two thin products, so that a frozen W needs no gradient of its own size
             gates = gates + F.linear(F.linear(windows, update.v), update.u)
-        hidden, cell = pool(gates, state.cell, self.path)
+        hidden, cell = pool(gates, state.cell, self.scan)
         return hidden, LayerState(cell, last_inputs)
 
     def _windows(self, inputs: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,6 +6,7 @@ is cut back to the checkpoint when a run is resumed, so that no step stands in i
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,17 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot create {self.path}: {error.strerror}") from None
+
+    def remove(self) -> None:
+        """Delete what a run writes here, and the folder if that leaves it empty. Nothing else is deleted."""
+        partial = (file.with_name(f".{file.name}.partial") for file in (self.checkpoint, self.log, self.model))
+        events = (self.path / "tensorboard").glob("events.out.tfevents.*")
+        with contextlib.suppress(OSError):  # a folder that holds something else stays
+            for file in (self.checkpoint, self.log, self.model, *partial, *events):
+                file.unlink(missing_ok=True)
+            if (self.path / "tensorboard").is_dir():
+                (self.path / "tensorboard").rmdir()
+            self.path.rmdir()
 
     def save(self, contents: dict[str, Any]) -> None:
         """Replace the checkpoint, all or nothing."""

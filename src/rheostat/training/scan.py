@@ -24,18 +24,18 @@ from torch import Tensor
 
 from rheostat.model.shape import QRNN_GATES
 
-Path = Literal["auto", "compiled", "logarithmic", "textbook"]
+Method = Literal["auto", "compiled", "logarithmic", "textbook"]
 
 
-def pool(gates: Tensor, cell: Tensor, path: Path = "auto") -> tuple[Tensor, Tensor]:
+def pool(gates: Tensor, cell: Tensor, method: Method = "auto") -> tuple[Tensor, Tensor]:
     """Hidden outputs [T, B, m] and the last cell [B, m], from pre-activation gates [T, B, 3m] and the cell before."""
     if gates.shape[0] == 0 or gates.shape[-1] != QRNN_GATES * cell.shape[-1]:
         raise ValueError(f"gates {tuple(gates.shape)} do not fit a cell {tuple(cell.shape)}")
-    if path == "auto":
-        path = "compiled" if gates.device.type == "cpu" else "logarithmic"
-    if path == "textbook":
+    if method == "auto":
+        method = "compiled" if gates.device.type == "cpu" else "logarithmic"
+    if method == "textbook":
         return textbook_pool(gates, cell)
-    hidden, last_cell = _Pool.apply(gates, cell, path)  # type: ignore[no-untyped-call]
+    hidden, last_cell = _Pool.apply(gates, cell, method)  # type: ignore[no-untyped-call]
     return hidden, last_cell
 
 
@@ -54,7 +54,7 @@ class _Pool(torch.autograd.Function):
     """Saves the activated gates and all cells: what going back needs, and nothing else."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, cell: Tensor, path: Path) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, gates: Tensor, cell: Tensor, method: Method) -> tuple[Tensor, Tensor]:
         steps, batch, _ = gates.shape
         filters = cell.shape[-1]
         # Reduced precision ends at the product: a recurrence over 70 steps wants all the digits.
@@ -64,7 +64,7 @@ class _Pool(torch.autograd.Function):
         # cells[t] is the cell *before* step t, so that a step reads row t and writes row t + 1.
         cells = torch.empty(steps + 1, batch, filters, dtype=wide, device=gates.device)
         cells[0] = cell
-        if path == "compiled":
+        if method == "compiled":
             hidden = torch.empty(steps, batch, filters, dtype=wide)
             from rheostat.training import compiled
 
@@ -74,7 +74,7 @@ class _Pool(torch.autograd.Function):
             cells[1:] = linear_recurrence(f, (1 - f) * z, cells[0])
             hidden = o * cells[1:]
         ctx.save_for_backward(activated, cells)
-        ctx.path, ctx.gates_dtype, ctx.cell_dtype = path, gates.dtype, cell.dtype
+        ctx.method, ctx.gates_dtype, ctx.cell_dtype = method, gates.dtype, cell.dtype
         ctx.set_materialize_grads(False)
         return hidden, cells[-1].to(cell.dtype, copy=True)
 
@@ -85,7 +85,7 @@ class _Pool(torch.autograd.Function):
         g = torch.zeros_like(cells[1:]) if hidden_gradient is None else hidden_gradient.to(cells.dtype).contiguous()
         last = torch.zeros_like(cells[0]) if last_cell_gradient is None else last_cell_gradient.to(cells.dtype)
         gates_gradient = torch.empty_like(activated)
-        if ctx.path == "compiled":
+        if ctx.method == "compiled":
             from rheostat.training import compiled
 
             # Walked backwards in place: enters as ∂L/∂c_T, leaves as ∂L/∂c_0.

@@ -6,8 +6,9 @@ The trainer knows only this interface; training all weights is its first case, g
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -15,8 +16,10 @@ from torch import Tensor, nn
 
 from rheostat.metrics import Quality
 from rheostat.model.operating_point import Ranking
+from rheostat.model.origin import Origin
+from rheostat.provenance import new_origin
 from rheostat.training.adaptive_softmax import Taught
-from rheostat.training.evaluation import evaluate
+from rheostat.training.evaluation import measure_quality
 from rheostat.training.language_model import UNADJUSTED, Adjustment, LanguageModel, Outputs, State
 from rheostat.training.regularization import RegularizationConfig, activation_penalty
 
@@ -48,6 +51,11 @@ class Task(Protocol):
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
         """Write the result so far; `run` is what the file should say of the run behind it."""
+
+
+def after_run(origin: Origin, run: Mapping[str, Any]) -> Origin:
+    """The origin of what a run has made by now: how many steps it took and how many tokens it read."""
+    return replace(origin, steps=run.get("steps"), tokens_read=run.get("training_tokens"), date=new_origin().date)
 
 
 class LanguageModelLoss(nn.Module):
@@ -125,7 +133,7 @@ class WeightTraining:
         return self.model.initial_state(batch_size)
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
-        return evaluate(self.model, self._valid_ids, progress)
+        return measure_quality(self.model, self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
         self._write(self.model, path, run, ())

@@ -1,4 +1,4 @@
-"""Student's t distribution, as far as a confidence interval of a mean needs it."""
+"""Student's t distribution, as far as needed for the confidence interval of a mean."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def confidence_interval(values: Sequence[float], level: float = 0.95) -> tuple[f
 
 
 def quantile(probability: float, degrees: int) -> float:
-    """The t that a variable with so many degrees of freedom stays below with this probability (above one half)."""
+    """The quantile of the t distribution with these degrees of freedom, for a probability above one half."""
     low, high = 0.0, 1.0
     while central(high, degrees) < 2 * probability - 1:
         high *= 2
@@ -27,7 +27,7 @@ def quantile(probability: float, degrees: int) -> float:
 
 
 def central(t: float, degrees: int) -> float:
-    """P(|T| < t), the finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4."""
+    """P(|T| < t), by the finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4."""
     theta = math.atan(t / math.sqrt(degrees))
     cosine, odd = math.cos(theta), degrees % 2
     term, total = (cosine if odd else 1.0), 0.0
