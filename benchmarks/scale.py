@@ -186,64 +186,73 @@ PAGE = """# Training at the scale of WikiText-103
 
 <!-- Written by benchmarks/scale.py. -->
 
+```sh
+rheostat train wikitext103 --data DIR --vocabulary FILE -o runs/wt103
+```
+
 The recipe `wikitext103` is the paper's second model: {layers} filters, {parameters:,} parameters, {vocabulary:,}
-words under a tied adaptive softmax. `rheostat train wikitext103 --data DIR --vocabulary FILE -o runs/wt103` trains it
-in one process; [training.md](training.md#several-processes-and-machines) has the `torchrun` commands for several.
+words under a tied adaptive softmax. The command above trains it in one process. The `torchrun` commands for several are
+in [training](training.md#several-processes-and-machines).
 
 ## What a step costs
 
-* **Products.** {per_token:.0f} MFLOPs a token, forward and back. A tail cluster is opened only for the tokens that
-  lie in it; opening all of them for every token would be {all_open:.0f} MFLOPs.
-* **The embedding.** Looking words up gives a gradient to the rows of the words in the batch and to no others. The same
-  matrix is the output layer, though, and a softmax gives a gradient to every row of a cluster that a batch opens; a
-  batch of {batch} tokens opens all of them. That part is dense by its nature: clipping and Adam go over {embedding:,}
-  numbers, which took {dense:.2f} s here, {dense_share:.1%} of a step of the recipe.
-* **Memory.** Weights, gradient and Adam's two moments take {memory:.1f} GB in float32. The logits of a batch never
-  exist as a whole (`training/cross_entropy.py`). The recipe as it is was seen to take {peak_recipe:.1f} GB here in its
-  first steps, Python and torch included: it fits a computer of 24 GB, and the same tensors fit a GPU of
-  {gpu} GB. No GPU was at hand to see it.
+* **Products.** {per_token:.0f} MFLOPs per token, forward and backward. A tail cluster is opened only for the tokens in
+  it; opening all clusters for every token would take {all_open:.0f} MFLOPs.
+* **The embedding.** Looking up words gives a gradient only to the rows of the words in the batch. But the same matrix
+  is the output layer, and a softmax gives a gradient to every row of a cluster that the batch opens. A batch of {batch}
+  tokens opens all of them, so the gradient is dense. Clipping and Adam process {embedding:,} numbers, which took
+  {dense:.2f} s here, {dense_share:.1%} of a step of the recipe.
+* **Memory.** Weights, gradient and Adam's two moments take {memory:.1f} GB in fp32. The full logits of a batch are
+  never stored (`training/cross_entropy.py`). In its first steps the unchanged recipe took {peak_recipe:.1f} GB here,
+  Python and torch included. It fits a computer with 24 GB, and the same tensors fit a GPU with {gpu} GB. We had no GPU
+  to check.
 
 ## Measured: one process and two
 
-Two processes on the same cores as one, with half the texts and half the threads each, take turns with it ({rounds}
-rounds; `{options}`). Two reach {ratio:.2f} times the tokens a second of one: what DDP costs where there is nothing to
-gain. Each clips and updates all weights, and {gradients:.2f} GB of gradients go between them for every {small} tokens,
-{rarer:.0f} times as often for a token as with the recipe's own batch. They take {peak_two:.1f} GB of memory together,
-one takes {peak_one:.1f} GB. One process reached {speed:,.0f} tokens/s, and {speed_recipe:,.0f} with the recipe's own
-batch. More machines than one were not measured.
+Two processes ran on the same cores as one, with half the texts and half the threads each. The two set-ups were
+interleaved ({rounds} rounds; `{options}`).
+
+* Two processes reach {ratio:.2f} times the tokens per second of one. This is the cost of DDP without any gain: each
+  process clips and updates all weights, and {gradients:.2f} GB of gradients are exchanged for every {small} tokens,
+  {rarer:.0f} times as often per token as with the recipe's own batch.
+* Two processes take {peak_two:.1f} GB of memory together, one takes {peak_one:.1f} GB.
+* One process reached {speed:,.0f} tokens/s, and {speed_recipe:,.0f} with the recipe's own batch.
+
+Several machines were not measured.
 
 ## Computed: eight GPUs
 
-With `--set train.precision=bf16` and, for eight GPUs, `--set train.batch_size=` the texts of all of them together (it
-must be a multiple of the processes; the recipe has {texts}):
+These rows assume `--set train.precision=bf16` and, for eight GPUs, `--set train.batch_size=` the number of texts of all
+GPUs together. It must be a multiple of the number of processes; the recipe has {texts}.
 
 {table}
 
 Assumptions:
 
-* Products in bf16 reach {utilization:.0%} of a GPU's {peak:.0f} TFLOPs, with {texts} texts a GPU as with {few}. The
+* Products in bf16 reach {utilization:.0%} of a GPU's {peak:.0f} TFLOPs, with {texts} texts per GPU and with {few}. The
   recipe's own precision is fp32, which an A100 computes at a sixteenth of that peak.
-* Clipping and Adam move {update_bytes} bytes a weight at {gpu_memory:.1f} TB/s. Pooling, softmax and reading the corpus
-  cost nothing beside the products.
-* Gradients are exchanged in float32 by a ring all-reduce, in which each of n GPUs sends 2 (n - 1) / n times their
-  bytes. All of them are dense: see the embedding above.
-* NVLink sends 200 GB/s from each GPU; on Ethernet each GPU has 100 Gb/s of its own, of which 10 GB/s are used.
-* Nothing overlaps, although DDP sends while it goes back: the truth lies between this and the larger of the two.
-* An epoch is the {tokens:,} tokens of the whole training text. More texts a step need a learning rate found anew.
+* Clipping and Adam move {update_bytes} bytes per weight at {gpu_memory:.1f} TB/s. Pooling, softmax and reading the
+  corpus cost nothing compared with the products.
+* Gradients are exchanged in fp32 by a ring all-reduce: each of n GPUs sends 2 (n - 1) / n times their bytes. All
+  gradients are dense (see the embedding above).
+* NVLink sends 200 GB/s from each GPU. On Ethernet each GPU has 100 Gb/s of its own, of which 10 GB/s are used.
+* Computation and exchange do not overlap. In fact DDP sends during the backward pass, so the true time lies between
+  this sum and the larger of the two.
+* An epoch is the {tokens:,} tokens of the whole training text. More texts per step need a newly tuned learning rate.
 """
 
 
 def page(figures: dict[str, Any], shape: ModelShape) -> str:
     heads = (
         "machine",
-        "texts a GPU",
-        "together",
+        "texts per GPU",
+        "texts in all",
         "compute",
         "update",
-        "bytes a GPU sends",
+        "bytes sent per GPU",
         "exchange",
         "tokens/s",
-        "hours an epoch",
+        "hours per epoch",
     )
     rows = [
         (

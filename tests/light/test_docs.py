@@ -21,7 +21,8 @@ COMMANDS = get_command(app)
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [block for name, block in fenced if name == language]
 
 
 def commands() -> list[tuple[str, str]]:
@@ -110,6 +111,31 @@ def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Names that links may use for the headings of a page, made as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_headings_find_them(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+        assert anchor in anchors(page.parent / target if target else page), f"{page.name} links to {target}#{anchor}"
+
+
+PACKAGE = ROOT / "src" / "rheostat"
+ROOMS = "|".join(sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"))
+MODULE = rf"`((?:{ROOMS})/[\w/]+(?:\.\w+)?)"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_modules_named_in_passing_exist(page: Path) -> None:
+    for name in re.findall(MODULE, page.read_text(encoding="utf-8")):
+        module = PACKAGE / name.partition(".")[0]
+        found = (PACKAGE / name).exists() or module.is_dir() or module.with_suffix(".py").exists()
+        assert found, f"{page.name} names {name}; there is no such module"
 
 
 def shown_modules() -> set[str]:
