@@ -1,9 +1,9 @@
-"""The figures of the bundled model's card, from its file and from results files: nothing on the card is typed.
+"""The figures of the bundled model's card, from its file and from results files; none is typed by hand.
 
 python benchmarks/card.py src/rheostat/bundled/chat.safetensors results/chat.json [results of baselines …]
 
-Replaces what stands between the two marks of the card beside the model file. Baselines are n-grams of the same text,
-whose rows are set below the model's.
+Replaces what is between the two marks of the card beside the model file. Baselines are n-grams of the same text; their
+rows come below the model's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def facts(file: ModelFile) -> Table:
         ["file", f"{file.file_bytes / 1e6:.2f} MB, weights in {file.precision}"],
         ["shape", f"{shape.cell}, layers {', '.join(map(str, shape.hidden_sizes))}, embedding {shape.embedding_size}"],
         ["vocabulary", f"{shape.vocabulary_size:,} words"],
-        ["parameters, FLOPs a query", f"{shape.parameters:,}, {shape.flops:,}"],
+        ["parameters, FLOPs per query", f"{shape.parameters:,}, {shape.flops:,}"],
         ["text", ", ".join(f"{name} {split['tokens']:,} tokens" for name, split in texts.items())],
         ["words of the test text that it does not know", f"{texts['test']['unknown_rate']:.1%}"],
         ["seeds", f"text {recipe['corpus']['seed']}, training {recipe['train']['seed']}"],
@@ -42,10 +42,12 @@ def facts(file: ModelFile) -> Table:
 def figures(sweep: SweepResults, ngrams: Sequence[NGramResults]) -> Table:
     """Quality on the whole test text at every position, and of the n-grams."""
     measured = [
-        (f"knob at {p['flops_fraction']:.0%}", p["perplexity"], p["recall_at_3"], p["keystrokes_saved_share"])
+        (f"knob at {p.flops_fraction:.0%}", p.perplexity, p.recall_at_3, p.keystrokes_saved_share)
         for p in sweep.test_figures(sweep.criteria[0])
     ]
-    measured += [(one.name, one.test_perplexity, one.recall_at_3, one.keystrokes_saved_share) for one in ngrams]
+    measured += [
+        (one.name, one.test_perplexity, one.test_recall, one.keystrokes.keystrokes_saved_share) for one in ngrams
+    ]
     cells = [
         [name, f"{perplexity:.1f}", f"{recall:.1%}", "" if saved is None else f"{saved:.1%}"]
         for name, perplexity, recall, saved in measured
@@ -56,9 +58,9 @@ def figures(sweep: SweepResults, ngrams: Sequence[NGramResults]) -> Table:
 def section(file: ModelFile, sweep: SweepResults, ngrams: Sequence[NGramResults]) -> Iterator[str]:
     yield table_markdown(facts(file))
     yield table_markdown(figures(sweep, ngrams))
-    typed = sweep.subject.get("typed_words")
+    typed = sweep.subject.typed_words
     yield (
-        f"On the test text of {sweep.subject['corpus']}, in {sweep.subject.get('precision', 'fp32')}"
+        f"On the test text of {sweep.subject.corpus}, in {sweep.precision}"
         + (f"; keystrokes over its first {typed:,} words." if typed else ".")
         + f" From {', '.join(f'`results/{one.path.name}`' for one in (sweep, *ngrams))}."
     )

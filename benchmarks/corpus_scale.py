@@ -2,8 +2,8 @@
 
 Makes a text of 1 million and one of 100 million tokens (words of a Zipf distribution), fills the token cache
 with each, then opens each from the cache in a fresh process and takes 20 batches [70, 40] as a trainer does.
-Prints a table; with `--json` one JSON object as the last line. Every stage is a process of its own, so that
-its peak memory is its own. What one stage writes, the next finds in the file cache of the system.
+Prints a table; with `--json` one JSON object as the last line. Every stage runs in its own process, so that
+peak memory is per stage. What one stage writes is in the system's file cache for the next.
 
     python benchmarks/corpus_scale.py --tokens 2000000 --json
 """
@@ -38,19 +38,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder or None) as folder:
         rows = [measure(Path(folder) / str(tokens), tokens) for tokens in sizes]
     print_table(rows)
-    from rheostat.provenance import provenance
+    from measuring import hand_over
 
-    result = {"benchmark": "corpus-scale", "sizes": rows, "provenance": provenance()}
-    if options.out:
-        Path(options.out).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    if options.json:
-        print(json.dumps(result))
+    hand_over("corpus-scale", {"sizes": rows}, options)
 
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=100_000_000, help="tokens of the large corpus")
-    parser.add_argument("--folder", default="", help="where to put it for the time being: 10 bytes a token")
+    parser.add_argument("--folder", default="", help="where to put it temporarily: 10 bytes per token")
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("-o", "--out", help="write the JSON object to this file")
     parser.add_argument("--stage", help=argparse.SUPPRESS)

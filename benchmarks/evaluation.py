@@ -16,7 +16,7 @@ import torch
 from measuring import hand_over, interleaved_seconds, make_parser
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
-from rheostat.training.evaluation import STRETCH, PointEvaluator, evaluate
+from rheostat.training.evaluation import STRETCH, PointEvaluator, measure_quality
 from rheostat.training.machine import keep_freed_memory
 
 
@@ -63,7 +63,7 @@ def measure_evaluation(path: Path, repeats: int) -> dict[str, float]:
             torch.mm(inputs, weight.t(), out=outputs)
 
     def run() -> None:
-        evaluate(model, ids)
+        measure_quality(model, ids)
 
     seconds = interleaved_seconds({"evaluation": run, "products": multiply}, repeats)
     rate = tokens * shape.flops / seconds["evaluation"]
@@ -87,7 +87,7 @@ def main() -> None:
     }
     print(f"evaluation: {figures['evaluation_over_product_rate']:.0%} of the rate of plain products", file=sys.stderr)
     print(f"opening: {figures['open_over_safe_open']:.2f} times safe_open", file=sys.stderr)
-    hand_over(figures, arguments)
+    hand_over("evaluation", figures, arguments)
 
 
 if __name__ == "__main__":

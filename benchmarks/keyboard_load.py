@@ -1,12 +1,12 @@
-"""The keyboard's server with 200 typists at once, beside the rate that it reaches on an endpoint that does nothing.
+"""The keyboard's server with 200 typists at once, compared with its rate on an endpoint that does nothing.
 
     python benchmarks/keyboard_load.py --model FILE --json -o results/benchmark-keyboard.json
 
-The server is one process, `rheostat keyboard`; the typists are another, this one, over real HTTP with a connection
-each. Every typist writes texts of its own, letter by letter, at one of three positions of the knob, and asks again as
-soon as it is answered. Turns alternate, so that a busy machine slows all alike: typing; the same requests to an
-endpoint that drops them; and requests without a body. Every answer is compared with that of a predictor here that
-never saw another typist's text.
+The server is one process, `rheostat keyboard`; the typists are this process, over real HTTP with one connection each.
+Every typist writes its own texts letter by letter, at one of three positions of the knob, and asks again as soon as it
+is answered. Three kinds of requests are interleaved, so load affects them all equally: typing; the same requests to an
+endpoint that drops them; and requests without a body. Every answer is compared with that of a predictor here that never
+saw another typist's text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COMMON = 500  # words that texts are made of: those that a vocabulary lists firs
 PATIENCE_S = 60
 TARGETS = {
     "suggest_over_empty": "at least 0.5",
-    "suggest_over_get": "beside it: an empty endpoint asked without a body",
+    "suggest_over_get": "for comparison: an empty endpoint, requests without a body",
     "lost": "0",
     "wrong": "0",
     "memory_growth_mb": "flat",
@@ -218,7 +218,6 @@ def main() -> None:
 
         measured = asyncio.run(run(port, typists, arguments.repeats, arguments.seconds, arguments.warm_up, memory))
     figures = {
-        "kind": "benchmark-keyboard",
         "model": arguments.model.name,
         "typists": arguments.typists,
         "targets": TARGETS,
@@ -232,7 +231,7 @@ def main() -> None:
     }
     for name, target in TARGETS.items():
         print(f"{name}: {figures[name]:.3g} ({target})")
-    hand_over(figures, arguments)
+    hand_over("keyboard", figures, arguments)
 
 
 if __name__ == "__main__":

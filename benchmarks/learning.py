@@ -17,17 +17,19 @@ import numpy as np
 import torch
 
 from measuring import hand_over, interleaved_seconds, make_parser
-from rheostat.model.file import open_model, write_model
+from rheostat.model.contents import add_rankings, new_contents
+from rheostat.model.file import open_model
 from rheostat.model.operating_point import Ranking
 from rheostat.model.widths import select
-from rheostat.pruning.l0 import GateConfig, GateTraining
-from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
-from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.model.writer import write_model
+from rheostat.pruning.l0 import GateConfig, GateTask
+from rheostat.pruning.recovery import UpdateConfig, UpdateTask
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 from rheostat.training.configuration import ModelConfig
-from rheostat.training.graded import GradedConfig, GradedTraining
+from rheostat.training.graded import GradedConfig, GradedTask
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory
-from rheostat.training.task import WeightTraining
+from rheostat.training.task import WeightTask
 from training import VOCABULARY, Step, make_ids, make_step, read_fast_recipe
 
 KNOB = 0.8
@@ -38,12 +40,13 @@ def make_steps(folder: Path) -> dict[str, Step]:
     regularization, valid = read_fast_recipe().regularization, make_ids()[:100]
     torch.manual_seed(1)
     shape = ModelConfig().shape(VOCABULARY)
-    words = Vocabulary((UNKNOWN, END, *(f"w{i}" for i in range(2, VOCABULARY))))
+    words = Vocabulary((UNKNOWN, END_OF_LINE, *(f"w{i}" for i in range(2, VOCABULARY))))
     random = np.random.default_rng(1)
     ranking = Ranking("random", "random", tuple(random.random(m).astype(np.float32) for m in shape.hidden_sizes))
     path = folder / "model.safetensors"
     weights = LanguageModel(shape).state_dict()
-    write_model(path, shape=shape, vocabulary=words, weights=weights, text={"tokenizer": "ptb"}, rankings=[ranking])
+    contents = new_contents(shape, words, weights, {"tokenizer": "ptb"})
+    write_model(path, add_rankings(contents, [ranking]))
     file = open_model(path)
     point = select(ranking, shape, KNOB)
 
@@ -54,12 +57,12 @@ def make_steps(folder: Path) -> dict[str, Step]:
         """Results of a benchmark are thrown away."""
 
     tasks = {
-        "weights": WeightTraining(fresh(), regularization, valid, write),
-        "gates": GateTraining(file, GateConfig(knob=KNOB), regularization, 1000, valid),
-        "update": UpdateTraining(file, point, UpdateConfig(), regularization, valid),
-        "update_distilled": UpdateTraining(file, point, UpdateConfig(distill=0.5), regularization, valid),
-        "graded": GradedTraining(fresh(), 0.4, GradedConfig(), regularization, valid, write),
-        "graded_start": GradedTraining(fresh(), 0.4, GradedConfig(teacher="start"), regularization, valid, write),
+        "weights": WeightTask(fresh(), regularization, valid, write),
+        "gates": GateTask(file, GateConfig(knob=KNOB), regularization, 1000, valid),
+        "update": UpdateTask(file, point, UpdateConfig(), regularization, valid),
+        "update_distilled": UpdateTask(file, point, UpdateConfig(distill=0.5), regularization, valid),
+        "graded": GradedTask(fresh(), 0.4, GradedConfig(), regularization, valid, write),
+        "graded_start": GradedTask(fresh(), 0.4, GradedConfig(teacher="start"), regularization, valid, write),
     }
     return {name: make_step(task, folder / name) for name, task in tasks.items()}
 
@@ -68,7 +71,6 @@ def measure(repeats: int, folder: Path) -> dict[str, Any]:
     seconds = interleaved_seconds(make_steps(folder), repeats)
     names = [name for name in seconds if name != "weights"]
     return {
-        "kind": "benchmark-learning",
         "knob": KNOB,
         "step_seconds": seconds,
         "step_over_full_training": {name: seconds[name] / seconds["weights"] for name in names},
@@ -83,7 +85,7 @@ def main() -> None:
         figures = measure(arguments.repeats, Path(folder))
     for name, ratio in figures["step_over_full_training"].items():
         print(f"{name}: {ratio:.2f} of a step of full training")
-    hand_over(figures, arguments)
+    hand_over("learning", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What benchmarks share: timing on shared machines, their options, and how figures are handed over."""
+"""What benchmarks share: timing on shared machines, their options, and writing their results."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from rheostat.provenance import provenance
+from rheostat.measure.results import BenchmarkResults, Provenance, results_json, write_results
 
 
 def interleaved_seconds(
     functions: Mapping[str, Callable[[], object]], repeats: int, quiet: bool = False
 ) -> dict[str, float]:
-    """Median seconds of each function; they take turns, so that a busy machine slows all alike."""
+    """Median seconds of each function; they are interleaved, so load affects them all equally."""
     return {name: statistics.median(values) for name, values in interleaved(functions, repeats, quiet).items()}
 
 
 def interleaved(
     functions: Mapping[str, Callable[[], object]], repeats: int, quiet: bool = False
 ) -> dict[str, list[float]]:
-    """Seconds of every turn of each function. The first turn of each does not count."""
+    """Seconds of every turn of each function. The first turn of each is a warm-up."""
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for turn in range(repeats + 1):
         for name, function in functions.items():
@@ -41,15 +41,15 @@ def interleaved(
 def make_parser(documentation: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(documentation or "").partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=9)
-    parser.add_argument("--json", action="store_true", help="print all figures as one JSON object on the last line")
-    parser.add_argument("-o", "--out", type=Path, help="write them to this file too")
+    parser.add_argument("--json", action="store_true", help="print the results as one JSON object on the last line")
+    parser.add_argument("-o", "--out", type=Path, help="also write the results to this file")
     return parser
 
 
-def hand_over(figures: Mapping[str, Any], arguments: argparse.Namespace) -> None:
-    """Write and print figures as the options say, with where they come from."""
-    everything = {**figures, "provenance": provenance()}
+def hand_over(name: str, figures: Mapping[str, Any], arguments: argparse.Namespace) -> None:
+    """Write and print the results of a benchmark, as the options say."""
+    results = BenchmarkResults(Provenance.of_this_process(), name, figures)
     if arguments.out:
-        arguments.out.write_text(json.dumps(everything, indent=1) + "\n")
+        write_results(Path(arguments.out), results)
     if arguments.json:
-        print(json.dumps(everything))
+        print(json.dumps(results_json(results)))

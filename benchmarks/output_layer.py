@@ -3,11 +3,11 @@
     python benchmarks/output_layer.py --model FILE --data DIR --json -o results/benchmark-output-layer.json
 
 Every word of a split is a query: the lazy output layer chooses the three best of all words. First the times: for one
-query in forty, evenly spread, the lazy output layer and the whole one, which is the same graph with every cluster
-opened, answer one after the other, taking turns at going first; their answers must be the same bit by bit. Beside them,
-the lazy one chooses among the words that a keyboard may suggest. Ratios are of means, as few queries may take most of
-the time. Then all answers of the lazy one are compared, bit by bit too, with the three best of the whole softmax,
-computed for many queries at once. At the end, whole processes: memory at int8, the first suggestion.
+query in forty, evenly spread, the lazy output layer and the whole one (the same graph with every cluster opened) answer
+one after the other, and alternate in going first. Their answers must agree bit by bit. The lazy one also chooses among
+the words that a keyboard may suggest. Ratios are of means, since few queries may take most of the time. Then all
+answers of the lazy one are compared bit by bit with the three best of the whole softmax, computed for many queries at
+once. Finally, whole processes: memory at int8, and the first suggestion.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from numpy.typing import NDArray
 
 from measuring import hand_over, make_parser
@@ -36,7 +35,7 @@ from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import build_graph, state_sizes
 from rheostat.runtime.onnx.operators import IR_VERSION, OPSET
 from rheostat.runtime.onnx.quantization import Precision, prepare
-from rheostat.runtime.onnx.session import Engine, Session
+from rheostat.runtime.onnx.session import Engine, Session, onnxruntime
 from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.words.completion import Completion
 from runtime import measure_processes
@@ -44,7 +43,7 @@ from runtime import measure_processes
 K = 3
 ANSWER = ["top_words", "top_probabilities", "opened"]
 WARM_UP = 3  # queries that are not timed
-TIMED = 40  # one query in so many
+TIMED = 40  # one query in this number is timed
 TOGETHER = 60  # queries whose layers, and whose whole softmax, are computed at once
 LINE_CHUNKS = 100  # between lines of progress
 PRECISIONS: tuple[Precision, ...] = ("int8", "fp32")
@@ -53,7 +52,7 @@ TARGETS = {"int8": "at least 4", "fp32": "at least 4"}
 
 @dataclass
 class Kind:
-    """What was seen of one way to compute the output layer."""
+    """Measurements of one way to compute the output layer."""
 
     seconds: list[float] = field(default_factory=list)
     opened: list[tuple[int, ...]] = field(default_factory=list)
@@ -68,7 +67,7 @@ class Kind:
         return [words.tobytes(), probabilities.tobytes()]
 
     def work(self, shape: ModelShape) -> dict[str, Any]:
-        """What was executed, beside the static count."""
+        """What was executed, to compare with the static count."""
         flops = [executed_flops(shape, opened) for opened in self.opened]
         clusters = Counter(sum(opened) for opened in self.opened)
         return {
@@ -108,14 +107,14 @@ class OutputLayers:
         self._exp = onnxruntime.InferenceSession(model.SerializeToString())
 
     def hidden(self, ids: NDArray[np.integer]) -> NDArray[np.float32]:
-        """What the output layer is asked with, for every query of a text [T, D]."""
+        """The inputs of the output layer, for every query of a text [T, D]."""
         state, rows = self.engine.initial_state(), np.empty((len(ids), self.shape.output_size), np.float32)
         for chunk in chunks(len(ids)):
             rows[chunk], state = self.engine.hidden(state, np.array(ids[chunk], np.int64))
         return rows
 
     def seconds_to_read(self, token: int) -> float:
-        """Of the layers, for one token; how long that takes does not hang on the state."""
+        """Of the layers, for one token; the time does not depend on the state."""
         names = [f"state.{name}" for name in state_sizes(self.shape)]
         feeds = {"token": np.array([token]), **dict(zip(names, self.engine.initial_state(), strict=True))}
         start = time.perf_counter()
@@ -210,7 +209,7 @@ def main() -> None:
     parser.add_argument("--packed", type=Path, help="the same packed to int8, for memory and the first suggestion")
     parser.add_argument("--data", type=Path, required=True, help="its corpus")
     parser.add_argument("--split", default="test")
-    parser.add_argument("--tokens", type=int, default=0, help="only so many queries; without it, the whole split")
+    parser.add_argument("--tokens", type=int, default=0, help="number of queries; 0 = the whole split")
     parser.add_argument("--threads", type=int, default=1)
     arguments: argparse.Namespace = parser.parse_args()
     with open_model(arguments.model) as file:
@@ -222,7 +221,6 @@ def main() -> None:
         if len(ids) <= WARM_UP * TIMED:
             parser.error(f"{len(ids)} queries; expected more than {WARM_UP * TIMED}, of which one in {TIMED} is timed")
         figures: dict[str, Any] = {
-            "kind": "benchmark-output-layer",
             "model": arguments.model.name,
             "corpus": arguments.data.resolve().name,
             "split": arguments.split,
@@ -240,7 +238,7 @@ def main() -> None:
         differing = found["differing_answers"] + found["differing_timed_answers"]
         print(f"{precision}: the whole output layer takes {ratio:.2f} times as long ({TARGETS[precision]}); ", end="")
         print(f"{differing} of {found['queries']:,} answers differ (none)")
-    hand_over(figures, arguments)
+    hand_over("output-layer", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""docs/results/benchmarks.md from the benchmark results: every figure that has a target, beside it.
+"""docs/results/benchmarks.md from the benchmark results: every figure, with its target if it has one.
 
 python benchmarks/page.py results -o docs/results/benchmarks.md
 """
@@ -6,15 +6,16 @@ python benchmarks/page.py results -o docs/results/benchmarks.md
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from rheostat.measure.results import BenchmarkResults, Results, SweepResults, TrainingResults, read_results
 
 Row = tuple[str, str, str]  # what, measured, target
 
 
-def training_rows(figures: dict[str, Any]) -> Iterator[Row]:
+def training_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
     for precision, ratio in sorted(figures["step_over_products"].items(), reverse=True):
         target = f"at most {figures['target'][precision]}"
         if ratio is None:
@@ -29,7 +30,7 @@ def training_rows(figures: dict[str, Any]) -> Iterator[Row]:
     yield "peak memory of a process that makes full-size training steps", f"{figures['peak_memory_mb']:,.0f} MB", ""
 
 
-def evaluation_rows(figures: dict[str, Any]) -> Iterator[Row]:
+def evaluation_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
     share = figures["evaluation_over_product_rate"]
     yield "evaluation, share of the fp32 product rate", f"{share:.0%}", "at least 60 %"
     yield "opening the model file, over safe_open and its keys", f"{figures['open_over_safe_open']:.2f}", "at most 2"
@@ -37,7 +38,7 @@ def evaluation_rows(figures: dict[str, Any]) -> Iterator[Row]:
     yield f"resident memory that opening a file of {size:,} bytes adds", f"{resident:,} bytes", "no weights"
 
 
-def corpus_rows(figures: dict[str, Any]) -> Iterator[Row]:
+def corpus_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
     for size in figures["sizes"]:
         what = f"a corpus of {size['tokens']:,} tokens, token cache in place"
         seconds, memory = size["first_batch_seconds"], size["open_peak_mb"]
@@ -45,21 +46,20 @@ def corpus_rows(figures: dict[str, Any]) -> Iterator[Row]:
         yield f"{what}: peak resident memory", f"{memory:.0f} MB", "does not grow"
 
 
-def curve_rows(figures: dict[str, Any]) -> Iterator[Row]:
-    progress, model = figures["progress"], figures["model"]
-    recipe = model["recipe"]["train"]
-    state = "finished" if progress["finished"] else f"stopped, of {recipe['epochs']} epochs"
-    done = f"{progress['step']:,} steps, {progress['tokens']:,} tokens, {progress['seconds'] / 3600:.2f} h ({state})"
-    best = f"best valid perplexity {model['valid']['perplexity']:.1f}"
-    if test := model.get("test"):
-        recall = " and ".join(f"{quality['recall_at_3']:.1%}" for quality in (model["valid"], test))
-        best += f", test {test['perplexity']:.1f}; R@3 {recall}"
-    shape = model["recipe"].get("model", {})
+def curve_rows(results: TrainingResults) -> Iterator[Row]:
+    progress, model = results.progress, results.model
+    state = "finished" if progress.finished else f"stopped, of {model.recipe['train']['epochs']} epochs"
+    done = f"{progress.step:,} steps, {progress.tokens:,} tokens, {progress.seconds / 3600:.2f} h ({state})"
+    best = f"best valid perplexity {model.valid.perplexity:.1f}"
+    if test := model.test:
+        recall = " and ".join(f"{quality.recall_at_3:.1%}" for quality in (model.valid, test))
+        best += f", test {test.perplexity:.1f}; R@3 {recall}"
+    shape = model.recipe.get("model", {})
     size = f" of {shape['layers']} layers of {shape['hidden_size']} filters" if shape else ""
-    yield f"training run{size} on {model['recipe']['corpus']['tokenizer']} text: {done}", best, ""
+    yield f"training run{size} on {model.recipe['corpus']['tokenizer']} text: {done}", best, ""
 
 
-def learning_rows(figures: dict[str, Any]) -> Iterator[Row]:
+def learning_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
     names = {
         "gates": "a step that trains L0 gates",
         "update": f"a step that trains the update of a point at {figures['knob']:.0%}",
@@ -72,7 +72,7 @@ def learning_rows(figures: dict[str, Any]) -> Iterator[Row]:
         yield f"{names[name]}, over a step of full training", f"{ratio:.2f}", target
 
 
-def runtime_rows(figures: dict[str, Any]) -> Iterator[Row]:
+def runtime_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
     names = {
         "torch_over_int8": "a query of the torch model, word by word, over one in int8",
         "fp32_over_int8": "a query in fp32 over one in int8",
@@ -87,7 +87,7 @@ def runtime_rows(figures: dict[str, Any]) -> Iterator[Row]:
     for name, what in names.items():
         yield what, f"{figures[name]:.3f}" if name.endswith("r2") else f"{figures[name]:.2f}", figures["targets"][name]
     for queries, found in figures.get("by_queries_in_a_row", {}).items():
-        what = f"where each position answers {queries} queries before the next has its turn: r², and 50 % over 100 %"
+        what = f"with {queries} queries per position before the next has its turn: r², and 50 % over 100 %"
         yield what, f"{found['latency_flops_r2']:.3f} and {found['half_point_share']:.2f}", ""
     if first := figures.get("first_turn_over_query"):
         yield "the first turn of a process to a new point, over a query", f"{first:.0f}", ""
@@ -99,7 +99,7 @@ def runtime_rows(figures: dict[str, Any]) -> Iterator[Row]:
         yield "the same: largest difference of log p from a fresh run", f"{drift:.1e}", "none"
 
 
-def keyboard_rows(figures: dict[str, Any]) -> Iterator[Row]:
+def keyboard_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
     targets = figures["targets"]
     what = f"the keyboard's server, {figures['typists']} typists at once"
     ratios = {
@@ -114,7 +114,7 @@ def keyboard_rows(figures: dict[str, Any]) -> Iterator[Row]:
     yield f"{what}: memory it grew by", f"{figures['memory_growth_mb']:.1f} MB", targets["memory_growth_mb"]
 
 
-def opened_rows(what: str, executed: dict[str, Any], static_flops: int) -> Iterator[Row]:
+def opened_rows(what: str, executed: Mapping[str, Any], static_flops: int) -> Iterator[Row]:
     mean, worst = executed["mean_flops"] / static_flops, executed["worst_flops"] / static_flops
     yield f"{what}: FLOPs executed over the static count, mean and worst", f"{mean:.0%} and {worst:.0%}", ""
     shares = executed["share_of_queries_by_clusters_opened"]
@@ -122,7 +122,7 @@ def opened_rows(what: str, executed: dict[str, Any], static_flops: int) -> Itera
     yield f"{what}: share of queries that open {', '.join(shares)} tail clusters", opened, ""
 
 
-def output_layer_rows(figures: dict[str, Any]) -> Iterator[Row]:
+def output_layer_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
     for precision, found in figures["precisions"].items():
         what = f"{precision}, {found['queries']:,} queries of {figures['corpus']} {figures['split']}"
         ratio, target = found["output_layer_whole_over_lazy"], figures["targets"][precision]
@@ -139,37 +139,44 @@ def output_layer_rows(figures: dict[str, Any]) -> Iterator[Row]:
     yield "its first suggestion, from process start", f"{figures['first_suggestion_s']:.1f} s", ""
 
 
-def quality_rows(model: str) -> Callable[[dict[str, Any]], Iterator[Row]]:
-    """Of a sweep: what became of that model."""
-
-    def rows(figures: dict[str, Any]) -> Iterator[Row]:
-        for row in figures["rows"]:
-            what = f"{model}, at {row['knob']:.0%}, {row['split']} text: perplexity; R@3"
-            yield what, f"{row['perplexity']:.1f}; {row['recall_at_3']:.1%}", ""
-
-    return rows
+def quality_rows(results: SweepResults) -> Iterator[Row]:
+    for row in results.rows:
+        what = f"`{results.subject.model}` at {row.knob:.0%} ({row.served_by}), {row.split} text: perplexity; R@3"
+        yield what, f"{row.perplexity:.1f}; {row.recall_at_3:.1%}", ""
 
 
-def scale_rows(figures: dict[str, Any]) -> Iterator[Row]:
+def scale_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
     yield "training wikitext103: two processes over one, tokens/s", f"{figures['two_processes_over_one']:.2f}", ""
     yield "the recipe as it is, in one process: peak memory", f"{figures['peak_memory_gb']['recipe']:.1f} GB", "24 GB"
 
 
-FILES = {
-    "benchmark-training.json": training_rows,
-    "benchmark-learning.json": learning_rows,
-    "benchmark-evaluation.json": evaluation_rows,
-    "benchmark-runtime.json": runtime_rows,
-    "benchmark-output-layer.json": output_layer_rows,
-    "benchmark-keyboard.json": keyboard_rows,
-    "benchmark-corpus-scale.json": corpus_rows,
-    "ptb-fast.json": curve_rows,
-    "wikitext2-smoke.json": curve_rows,
-    "wt103-training.json": curve_rows,
-    "wt103-split.json": quality_rows("that model after `rheostat resplit`"),
-    "wt103-graded.json": quality_rows("that model after a short graded training"),
-    "scale.json": scale_rows,
+Figures = Mapping[str, Any]
+BENCHMARKS: dict[str, Callable[[Figures], Iterator[Row]]] = {
+    "training": training_rows,
+    "learning": learning_rows,
+    "evaluation": evaluation_rows,
+    "runtime": runtime_rows,
+    "output-layer": output_layer_rows,
+    "keyboard": keyboard_rows,
+    "corpus-scale": corpus_rows,
+    "scale": scale_rows,
 }
+FILES = (
+    *("benchmark-training", "benchmark-learning", "benchmark-evaluation", "benchmark-runtime"),
+    *("benchmark-output-layer", "benchmark-keyboard", "benchmark-corpus-scale"),
+    *("ptb-fast", "wikitext2-smoke", "wt103-training", "wt103-split", "wt103-graded", "scale"),
+)
+
+
+def rows_of(results: Results) -> Iterator[Row]:
+    match results:
+        case BenchmarkResults():
+            return BENCHMARKS[results.name](results.figures)
+        case TrainingResults():
+            return curve_rows(results)
+        case SweepResults():
+            return quality_rows(results)
+    raise SystemExit(f"{results.path} is of the kind {results.kind}, which has no rows here")
 
 
 def main() -> None:
@@ -180,21 +187,22 @@ def main() -> None:
     lines = [
         "# Benchmarks",
         "",
-        "Generated by `benchmarks/page.py` from the files named. Machines are shared and noisy: ratios are of medians",
-        "within one run, what is compared taking turns; where queries differ in what they compute (the lazy output",
-        "layer), of means.",
+        "Generated by `benchmarks/page.py` from the files named. Machines are shared and noisy, so ratios are of",
+        "medians within one run, in which both sides are interleaved. Where queries differ in what they compute (the",
+        "lazy output layer), ratios are of means.",
         "",
         "| what | measured | target | file |",
         "|---|---:|---:|---|",
     ]
     machines = set()
-    for name, rows in FILES.items():
-        path = arguments.results / name
+    for name in FILES:
+        path = arguments.results / f"{name}.json"
         if path.exists():
-            figures = json.loads(path.read_text())
-            lines += [f"| {what} | {measured} | {target} | `{name}` |" for what, measured, target in rows(figures)]
-            machine = figures["provenance"]["machine"]
-            machines.add(f"{machine['processor']}, {machine['cores']} cores, {machine['system']}")
+            results = read_results(path)
+            rows = rows_of(results)
+            lines += [f"| {what} | {measured} | {target} | `{path.name}` |" for what, measured, target in rows]
+            machine = results.provenance.machine
+            machines.add(f"{machine.processor}, {machine.cores} cores, {machine.system}")
     lines += ["", f"Measured on: {'; '.join(sorted(machines))}."]
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -2,9 +2,9 @@
 
     python benchmarks/runtime.py --model FILE --json -o results/benchmark-runtime.json
 
-A query is one step of an engine: one more word read, the three best next words found. What is compared takes turns, so
-that a busy machine slows all alike, and medians are taken. With --steps, that many words of random text are read in one
-process, to see memory stay flat and the state stay right.
+A query is one step of an engine: one more word read, the three best next words found. The sides of a comparison are
+interleaved, so load affects them all equally, and medians are taken. With --steps, that many words of random text are
+read in one process, to check that memory stays flat and the state stays right.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ import numpy as np
 import psutil
 
 from measuring import hand_over, interleaved, interleaved_seconds, make_parser
+from rheostat.model.contents import add_rankings, set_default_ranking
 from rheostat.model.cut import cut
-from rheostat.model.file import ModelFile, open_model, repack
+from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import choose
 from rheostat.model.operating_point import Ranking
+from rheostat.model.writer import write_model
 from rheostat.runtime.onnx.quantization import Precision, prepare
 from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.predictor import Predictor
@@ -38,7 +40,7 @@ from rheostat.runtime.predictor import Predictor
 KNOBS = [round(0.1 * tenth, 1) for tenth in range(1, 11)]
 QUERIES = 20  # a turn of the interleaving
 KNOB_QUERIES = 4  # the same for positions of the knob
-KNOB_ROUNDS = 2  # times the repeats: ten positions on one line need more turns than two sides of a ratio
+KNOB_ROUNDS = 2  # times the repeats: ten positions on a line need more turns than the two sides of a ratio
 TEXT = "the company said it expects to report a loss for the third quarter"
 TARGETS = {
     "torch_over_int8": "at least 5",
@@ -63,7 +65,8 @@ def with_ranking(path: Path) -> Iterator[Path]:
         random = np.random.default_rng(1)
         scores = tuple(random.permutation(m).astype(np.float32) for m in file.shape.hidden_sizes)
         ranked = Path(folder) / "ranked.safetensors"
-        repack(file, ranked, add_rankings=[Ranking("random", "random", scores, 1)])
+        contents = add_rankings(file.contents(), [Ranking("random", "random", scores, 1)])
+        write_model(ranked, set_default_ranking(contents, "random"))
         yield ranked
 
 
@@ -105,7 +108,7 @@ def make_torch_queries(file: ModelFile, threads: int, queries: int = QUERIES) ->
 
 
 def make_read(size_bytes: int, threads: int, repeats: int = QUERIES) -> Callable[[], None]:
-    """Read so many bytes once, with as many threads, as fast as NumPy adds: what a query cannot be quicker than."""
+    """Read this number of bytes once with several threads, as fast as NumPy adds: the lower bound of a query."""
     parts = np.array_split(np.ones(size_bytes // 8, np.int64), threads)
     pool = ThreadPoolExecutor(threads)
 
@@ -145,10 +148,10 @@ def product_bytes(engine: Engine) -> int:
 
 
 def measure_knob(file: ModelFile, threads: int, repeats: int) -> dict[str, Any]:
-    """Ten positions of the knob, taking turns; the figures are those of turns of KNOB_QUERIES queries.
+    """Ten positions of the knob, interleaved; the main figures are from turns of KNOB_QUERIES queries.
 
-    Between its turns the others' weights pass through the processor's cache, as other programs do between the words of
-    somebody who types. The longer a turn, the less of that is seen, and of small points less than of large ones.
+    Between the turns of a position, the weights of the others pass through the processor's cache, as other programs do
+    between a typist's words. The longer a turn, the smaller this effect, and it is smaller for small points.
     """
     engines = {f"{knob:g}": make_engine(file, "int8", knob, threads) for knob in KNOBS}
     flops = np.array([engine.shape.flops for engine in engines.values()], float)
@@ -174,7 +177,7 @@ def measure_knob(file: ModelFile, threads: int, repeats: int) -> dict[str, Any]:
 
 
 def measure_turning(path: Path, threads: int, repeats: int) -> dict[str, Any]:
-    """Turning to points never seen and back to one that was, against a query; the replay of the text not counted."""
+    """Turning to new points and back to a visited one, compared with a query; replaying the text is not counted."""
     predictor = Predictor(path, threads=threads)
     predictor.suggest(TEXT)
     query = statistics.median(predictor.query_ms() for _ in range(repeats)) / 1000
@@ -253,13 +256,13 @@ def measure_endurance(path: Path, steps: int, knob: float) -> dict[str, Any]:
     while read < steps:
         text = text[-400:-2] if len(text) > 500 else text
         text.extend(words[i] for i in random.integers(0, len(words), 5))
-        predictor.read(text)
+        predictor.log_probabilities_after(text)
         read += 5
         if read % (steps // 20) < 5:
             memory.append(process.memory_info().rss / 1e6)
             print(f"{read:,} of {steps:,} words: {memory[-1]:.0f} MB", file=sys.stderr)
     fresh = Predictor(path, knob, threads=1)
-    drift = float(np.abs(fresh.read(text) - predictor.read(text)).max())
+    drift = float(np.abs(fresh.log_probabilities_after(text) - predictor.log_probabilities_after(text)).max())
     return {"steps": read, "knob": knob, "memory_mb": memory, "largest_drift_of_log_probabilities": drift}
 
 
@@ -267,13 +270,12 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--model", type=Path, required=True, help="a model file; ptb-qrnn for the figures on record")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=0, help="also read so many words of random text")
+    parser.add_argument("--steps", type=int, default=0, help="also read this number of words of random text")
     parser.add_argument("--steps-knob", type=float, default=0.2, help="at this position of the knob")
     arguments: argparse.Namespace = parser.parse_args()
     threads, repeats = arguments.threads, arguments.repeats
     with with_ranking(arguments.model) as path, open_model(path) as file:
         figures: dict[str, Any] = {
-            "kind": "benchmark-runtime",
             "model": arguments.model.name,
             "threads": threads,
             "targets": TARGETS,
@@ -286,7 +288,7 @@ def main() -> None:
             figures["endurance"] = measure_endurance(path, arguments.steps, arguments.steps_knob)
     for name, target in TARGETS.items():
         print(f"{name}: {figures[name]:.3f} ({target})")
-    hand_over(figures, arguments)
+    hand_over("runtime", figures, arguments)
 
 
 if __name__ == "__main__":

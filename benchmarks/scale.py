@@ -1,8 +1,8 @@
 """WikiText-103 across processes: one against two as measured, and what eight GPUs would do, computed.
 
-Measured: tokens a second of the `wikitext103` recipe's trainer with one process and with two (`torchrun`, DDP), in
-turns. Computed: tokens a second, bytes exchanged a step and hours an epoch on GPUs, from the shape, the counts of the
-words and the assumptions below. The page docs/scale.md is written from both.
+Measured: tokens per second of the `wikitext103` recipe's trainer with one process and with two (`torchrun`, DDP),
+interleaved. Computed: tokens per second, bytes exchanged per step and hours per epoch on GPUs, from the shape, the word
+counts and the assumptions below. The page docs/scale.md is written from both.
 
     python benchmarks/scale.py --data DIR --vocabulary FILE --json -o results/scale.json --page docs/scale.md
     python benchmarks/scale.py --results results/scale.json --page docs/scale.md
@@ -28,9 +28,11 @@ import psutil
 import torch
 
 from measuring import hand_over, make_parser
+from rheostat.measure.results import BenchmarkResults, read_results
 from rheostat.model.flops import flops_by_part
 from rheostat.model.shape import ModelShape
-from rheostat.recipe import fill, read_recipe
+from rheostat.recipe import read_recipe
+from rheostat.tables import fill
 from rheostat.training.configuration import TrainingRecipe
 
 TRAINING_TOKENS = 103_227_021  # of WikiText-103
@@ -48,10 +50,10 @@ class Machine:
 
     name: str
     gpus: int
-    peak: float  # FLOPs a second of one GPU in bf16, without sparsity
+    peak: float  # FLOPs per second of one GPU in bf16, without sparsity
     utilization: float  # share of the peak that products of this shape reach
-    memory: float  # bytes a second that a GPU reads or writes
-    bandwidth: float  # bytes a second that each GPU can send while it receives as many
+    memory: float  # bytes per second that a GPU reads or writes
+    bandwidth: float  # bytes per second that each GPU can send while it receives as many
 
 
 MACHINES = (
@@ -78,7 +80,7 @@ class Projection:
 
 
 def training_flops_per_token(shape: ModelShape, counts: Sequence[int]) -> float:
-    """Forward, and two as much going back; a cluster of the output layer is opened for its own words only."""
+    """Forward, and twice as much backward; a cluster of the output layer is opened for its own words only."""
     total, parts = sum(counts), flops_by_part(shape)
     splits = (*shape.softmax_splits, shape.vocabulary_size)
     rows = splits[0] + len(shape.softmax_splits) + 0.0
@@ -89,7 +91,7 @@ def training_flops_per_token(shape: ModelShape, counts: Sequence[int]) -> float:
 
 
 def project(shape: ModelShape, per_token: float, machine: Machine, texts: int, length: int) -> Projection:
-    """Nothing overlaps: DDP sends while it goes back, so that the truth lies between this and the larger of the two."""
+    """Without overlap. DDP sends during the backward pass, so the truth is between this and the larger of the two."""
     flops = per_token * texts * length
     compute = flops / (machine.peak * machine.utilization)
     update = UPDATE_BYTES * shape.parameters / machine.memory
@@ -117,7 +119,7 @@ class Measured:
 
 
 def measure(processes: int, arguments: argparse.Namespace, changes: Sequence[str], lines: int) -> Measured:
-    """A run that is stopped when it has logged so many times ten steps; of several, the first does not count."""
+    """A run that is stopped after some log lines of ten steps each; if there are several, the first is a warm-up."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *(launch if processes > 1 else []), "-m", "rheostat", "train", "wikitext103"]
@@ -184,64 +186,73 @@ PAGE = """# Training at the scale of WikiText-103
 
 <!-- Written by benchmarks/scale.py. -->
 
+```sh
+rheostat train wikitext103 --data DIR --vocabulary FILE -o runs/wt103
+```
+
 The recipe `wikitext103` is the paper's second model: {layers} filters, {parameters:,} parameters, {vocabulary:,}
-words under a tied adaptive softmax. `rheostat train wikitext103 --data DIR --vocabulary FILE -o runs/wt103` trains it
-in one process; [training.md](training.md#several-processes-and-machines) has the `torchrun` commands for several.
+words under a tied adaptive softmax. The command above trains it in one process. The `torchrun` commands for several are
+in [training](training.md#several-processes-and-machines).
 
 ## What a step costs
 
-* **Products.** {per_token:.0f} MFLOPs a token, forward and back. A tail cluster is opened only for the tokens that
-  lie in it; opening all of them for every token would be {all_open:.0f} MFLOPs.
-* **The embedding.** Looking words up gives a gradient to the rows of the words in the batch and to no others. The same
-  matrix is the output layer, though, and a softmax gives a gradient to every row of a cluster that a batch opens; a
-  batch of {batch} tokens opens all of them. That part is dense by its nature: clipping and Adam go over {embedding:,}
-  numbers, which took {dense:.2f} s here, {dense_share:.1%} of a step of the recipe.
-* **Memory.** Weights, gradient and Adam's two moments take {memory:.1f} GB in float32. The logits of a batch never
-  exist as a whole (`training/cross_entropy.py`). The recipe as it is was seen to take {peak_recipe:.1f} GB here in its
-  first steps, Python and torch included: it fits a computer of 24 GB, and the same tensors fit a GPU of
-  {gpu} GB. No GPU was at hand to see it.
+* **Products.** {per_token:.0f} MFLOPs per token, forward and backward. A tail cluster is opened only for the tokens in
+  it; opening all clusters for every token would take {all_open:.0f} MFLOPs.
+* **The embedding.** Looking up words gives a gradient only to the rows of the words in the batch. But the same matrix
+  is the output layer, and a softmax gives a gradient to every row of a cluster that the batch opens. A batch of {batch}
+  tokens opens all of them, so the gradient is dense. Clipping and Adam process {embedding:,} numbers, which took
+  {dense:.2f} s here, {dense_share:.1%} of a step of the recipe.
+* **Memory.** Weights, gradient and Adam's two moments take {memory:.1f} GB in fp32. The full logits of a batch are
+  never stored (`training/cross_entropy.py`). In its first steps the unchanged recipe took {peak_recipe:.1f} GB here,
+  Python and torch included. It fits a computer with 24 GB, and the same tensors fit a GPU with {gpu} GB. We had no GPU
+  to check.
 
 ## Measured: one process and two
 
-Two processes on the same cores as one, with half the texts and half the threads each, take turns with it ({rounds}
-rounds; `{options}`). Two reach {ratio:.2f} times the tokens a second of one: what DDP costs where there is nothing to
-gain. Each clips and updates all weights, and {gradients:.2f} GB of gradients go between them for every {small} tokens,
-{rarer:.0f} times as often for a token as with the recipe's own batch. They take {peak_two:.1f} GB of memory together,
-one takes {peak_one:.1f} GB. One process reached {speed:,.0f} tokens/s, and {speed_recipe:,.0f} with the recipe's own
-batch. More machines than one were not measured.
+Two processes ran on the same cores as one, with half the texts and half the threads each. The two set-ups were
+interleaved ({rounds} rounds; `{options}`).
+
+* Two processes reach {ratio:.2f} times the tokens per second of one. This is the cost of DDP without any gain: each
+  process clips and updates all weights, and {gradients:.2f} GB of gradients are exchanged for every {small} tokens,
+  {rarer:.0f} times as often per token as with the recipe's own batch.
+* Two processes take {peak_two:.1f} GB of memory together, one takes {peak_one:.1f} GB.
+* One process reached {speed:,.0f} tokens/s, and {speed_recipe:,.0f} with the recipe's own batch.
+
+Several machines were not measured.
 
 ## Computed: eight GPUs
 
-With `--set train.precision=bf16` and, for eight GPUs, `--set train.batch_size=` the texts of all of them together (it
-must be a multiple of the processes; the recipe has {texts}):
+These rows assume `--set train.precision=bf16` and, for eight GPUs, `--set train.batch_size=` the number of texts of all
+GPUs together. It must be a multiple of the number of processes; the recipe has {texts}.
 
 {table}
 
 Assumptions:
 
-* Products in bf16 reach {utilization:.0%} of a GPU's {peak:.0f} TFLOPs, with {texts} texts a GPU as with {few}. The
+* Products in bf16 reach {utilization:.0%} of a GPU's {peak:.0f} TFLOPs, with {texts} texts per GPU and with {few}. The
   recipe's own precision is fp32, which an A100 computes at a sixteenth of that peak.
-* Clipping and Adam move {update_bytes} bytes a weight at {gpu_memory:.1f} TB/s. Pooling, softmax and reading the corpus
-  cost nothing beside the products.
-* Gradients are exchanged in float32 by a ring all-reduce, in which each of n GPUs sends 2 (n - 1) / n times their
-  bytes. All of them are dense: see the embedding above.
-* NVLink sends 200 GB/s from each GPU; on Ethernet each GPU has 100 Gb/s of its own, of which 10 GB/s are used.
-* Nothing overlaps, although DDP sends while it goes back: the truth lies between this and the larger of the two.
-* An epoch is the {tokens:,} tokens of the whole training text. More texts a step need a learning rate found anew.
+* Clipping and Adam move {update_bytes} bytes per weight at {gpu_memory:.1f} TB/s. Pooling, softmax and reading the
+  corpus cost nothing compared with the products.
+* Gradients are exchanged in fp32 by a ring all-reduce: each of n GPUs sends 2 (n - 1) / n times their bytes. All
+  gradients are dense (see the embedding above).
+* NVLink sends 200 GB/s from each GPU. On Ethernet each GPU has 100 Gb/s of its own, of which 10 GB/s are used.
+* Computation and exchange do not overlap. In fact DDP sends during the backward pass, so the true time lies between
+  this sum and the larger of the two.
+* An epoch is the {tokens:,} tokens of the whole training text. More texts per step need a newly tuned learning rate.
 """
 
 
 def page(figures: dict[str, Any], shape: ModelShape) -> str:
     heads = (
         "machine",
-        "texts a GPU",
-        "together",
+        "texts per GPU",
+        "texts in all",
         "compute",
         "update",
-        "bytes a GPU sends",
+        "bytes sent per GPU",
         "exchange",
         "tokens/s",
-        "hours an epoch",
+        "hours per epoch",
     )
     rows = [
         (
@@ -335,10 +346,13 @@ def main() -> None:
     recipe = fill(TrainingRecipe, read_recipe("wikitext103", []))
     shape = recipe.model.shape(VOCABULARY_SIZE)
     if arguments.results:
-        figures = json.loads(arguments.results.read_text())
+        results = read_results(arguments.results)
+        if not isinstance(results, BenchmarkResults):
+            parser.error(f"{arguments.results} is of the kind {results.kind}; expected a benchmark")
+        figures = dict(results.figures)
     elif arguments.data and arguments.vocabulary:
         figures = measure_all(arguments, recipe, shape)
-        hand_over(figures, arguments)
+        hand_over("scale", figures, arguments)
     else:
         parser.error("--data and --vocabulary are needed to measure")
     if arguments.page:

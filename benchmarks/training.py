@@ -25,13 +25,14 @@ import torch
 
 from measuring import hand_over, interleaved_seconds, make_parser
 from rheostat.model.shape import ModelShape
-from rheostat.recipe import fill, read_recipe
+from rheostat.recipe import read_recipe
+from rheostat.tables import fill
 from rheostat.training.configuration import ModelConfig, TrainingRecipe
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.machine import keep_freed_memory, usable_precision
-from rheostat.training.run import make_fabric
 from rheostat.training.run_folder import RunFolder
-from rheostat.training.task import Task, WeightTraining
+from rheostat.training.session import make_fabric
+from rheostat.training.task import Task, WeightTask
 from rheostat.training.trainer import Trainer
 
 VOCABULARY = 10_000
@@ -74,7 +75,7 @@ def make_weight_step(model: ModelConfig, precision: str, folder: Path) -> tuple[
     torch.manual_seed(1)
     network = LanguageModel(model.shape(VOCABULARY))
     regularization = read_fast_recipe().regularization
-    task = WeightTraining(network, regularization, make_ids()[:100], lambda *_: None, precision)
+    task = WeightTask(network, regularization, make_ids()[:100], lambda *_: None, precision)
     return make_step(task, folder), network
 
 
@@ -102,12 +103,12 @@ def textbook(step: Callable[[], None], network: LanguageModel) -> Callable[[], N
 
     def run() -> None:
         for layer in network.layers:
-            layer.path = "textbook"
+            layer.scan = "textbook"
         try:
             step()
         finally:
             for layer in network.layers:
-                layer.path = "auto"
+                layer.scan = "auto"
 
     return run
 
@@ -179,7 +180,7 @@ def main() -> None:
         f"AWD-LSTM, {figures['parameters']['awd-lstm']:,} parameters: {figures['awd_lstm_over_step']:.2f} steps of ours"
     )
     print(f"peak memory of a process that trains: {memory:,.0f} MB")
-    hand_over(figures, arguments)
+    hand_over("training", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The curve of a training run as a results file: every log line, the model's figures, and its making.
+"""The curve of a training run as a results file: every log line, the model's quality, and its recipe.
 
 python benchmarks/training_curve.py runs/ptb-fast --data DIR -o results/ptb-fast.json
 """
@@ -10,9 +10,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rheostat.measure.results import Provenance, QualityFigures, TrainingResults, write_results
+from rheostat.measure.results.benchmark import TrainingLine, TrainingOutcome, TrainingProgress, ValidationLine
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
-from rheostat.provenance import provenance
+from rheostat.tables import from_json, to_json
 from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.machine import keep_freed_memory
@@ -28,11 +30,11 @@ def curve(folder: RunFolder) -> dict[str, list[dict[str, Any]]]:
     return lines
 
 
-def test_quality(folder: RunFolder, data: str) -> dict[str, Any]:
+def test_quality(folder: RunFolder, data: str) -> QualityFigures:
     keep_freed_memory()
     with open_model(folder.model) as file:
         text = load_split(data, "test", CorpusConfig(tokenizer=file.tokenizer), file.vocabulary)
-        return PointEvaluator(file).quality(full_point(file.shape), text.ids).as_json()
+        return QualityFigures.of(PointEvaluator(file).quality(full_point(file.shape), text.ids))
 
 
 def main() -> None:
@@ -43,15 +45,21 @@ def main() -> None:
     arguments = parser.parse_args()
     folder = RunFolder(arguments.run)
     with open_model(folder.model) as file:
-        making = file.description.provenance["run"]
-        model = {"recipe": file.description.recipe, "run": making, "valid": making["valid"]}
-    if arguments.data:
-        model["test"] = test_quality(folder, arguments.data)
-    finished = folder.load()["progress"]
-    progress = {key: finished[key] for key in ("epoch", "step", "tokens", "seconds", "finished")}
-    contents = {"kind": "training", "provenance": provenance(), "model": model, "progress": progress, **curve(folder)}
-    arguments.out.write_text(json.dumps(contents, indent=1) + "\n")
-    print(json.dumps({**progress, "valid": model["valid"], "test": model.get("test")}))
+        recipe, run = file.description.recipe, file.description.provenance["run"]
+    tested = test_quality(folder, arguments.data) if arguments.data else None
+    model = TrainingOutcome(recipe, run, from_json(QualityFigures, run["valid"], "valid"), tested)
+    lines, state = curve(folder), folder.load()["progress"]
+    known = ("epoch", "step", "tokens", "seconds", "finished")
+    progress = from_json(TrainingProgress, {key: state[key] for key in known}, "progress")
+    results = TrainingResults(
+        Provenance.of_this_process(),
+        model,
+        progress,
+        tuple(from_json(TrainingLine, line, "train") for line in lines.get("train", ())),
+        tuple(from_json(ValidationLine, line, "valid") for line in lines.get("valid", ())),
+    )
+    write_results(arguments.out, results)
+    print(json.dumps({**to_json(progress), "valid": to_json(model.valid), "test": to_json(model.test)}))
 
 
 if __name__ == "__main__":

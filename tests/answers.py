@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rheostat
-from models import GOLDEN
-from rheostat.model.file import write_model
+from models import GOLDEN, write_file
 from rheostat.model.operating_point import OperatingPoint, Ranking, Update
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.quantization import PRECISIONS, Precision
 from rheostat.runtime.predictor import Predictor
-from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 
 RECORDED = GOLDEN / "answers.json"
 
@@ -58,7 +57,7 @@ class Answer:
 
 
 def questions(length: int) -> Iterator[Question]:
-    """No end of them, each with another text of so many words."""
+    """No end of them, each with another text of that many words."""
     words = _words()
     for start in itertools.count(length):
         chosen = _scattered((length + 1,), start, len(words)).astype(int).tolist()
@@ -76,7 +75,7 @@ def ask(predictor: Predictor, question: Question) -> Answer:
     lists = [predictor.suggest(question.text, K + 1, prefix) for prefix in ("", question.prefix)]
     gaps = [-np.diff(np.log([each.probability for each in some])) for some in lists]
     suggestions, completions = ([each.word for each in some[:K]] for some in lists)
-    log_probabilities = predictor.read(question.text.split())
+    log_probabilities = predictor.log_probabilities_after(question.text.split())
     return Answer(suggestions, completions, log_probabilities, float(np.concatenate(gaps).min()))
 
 
@@ -88,10 +87,10 @@ def write_everything(path: Path) -> Path:
     sizes = SHAPE.tensor_shapes()
     weights = {name: _signed(size, seed) for seed, (name, size) in enumerate(sizes.items())}
     weights["embedding.weight"] *= 4  # so that some words are far more probable than others
-    write_model(
+    write_file(
         path,
         shape=SHAPE,
-        vocabulary=Vocabulary((UNKNOWN, END, *_words())),
+        vocabulary=Vocabulary((UNKNOWN, END_OF_LINE, *_words())),
         weights=weights,
         text={"tokenizer": "words"},
         casing={"suda": "Suda", "kepo": "KEPO"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rheostat.model.file import Precision, write_model
+from rheostat.model.contents import new_contents
 from rheostat.model.operating_point import OperatingPoint, Ranking, Update
+from rheostat.model.origin import Origin
+from rheostat.model.precision import Precision
 from rheostat.model.shape import Cell, ModelShape
-from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.model.writer import write_model
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "data"
@@ -41,7 +45,7 @@ def shared_model(name: str = "ptb-qrnn.safetensors") -> Path:
 
 
 def make_vocabulary(size: int) -> Vocabulary:
-    return Vocabulary((UNKNOWN, END, *(f"word{index}" for index in range(2, size))))
+    return Vocabulary((UNKNOWN, END_OF_LINE, *(f"word{index}" for index in range(2, size))))
 
 
 def make_weights(shape: ModelShape, seed: int = 0, dtype: Any = np.float32) -> dict[str, NDArray[Any]]:
@@ -50,7 +54,17 @@ def make_weights(shape: ModelShape, seed: int = 0, dtype: Any = np.float32) -> d
     return {name: (random.integers(-31, 32, size) / 64).astype(dtype) for name, size in shape.tensor_shapes().items()}
 
 
-def make_golden(path: Path, precision: Precision) -> None:
+def write_file(path: Path, **everything: Any) -> None:
+    """A model file of new weights. everything: what `new_contents` takes, and fields of `Contents`."""
+    new = {"shape", "vocabulary", "weights", "text", "casing", "precision"}
+    contents = new_contents(**{name: value for name, value in everything.items() if name in new})
+    rest = {name: value for name, value in everything.items() if name not in new}
+    for name in {"rankings", "points"} & set(rest):
+        rest[name] = tuple(rest[name])
+    write_model(path, replace(contents, **rest))
+
+
+def make_golden(path: Path, precision: Precision, version: int = 1) -> None:
     """A model with everything that a file can hold, from arithmetic alone: the same bytes on every machine."""
     shape = TINY["qrnn"]
     keep = tuple(np.arange(0, size, 2, dtype=np.int32) for size in shape.hidden_sizes)
@@ -59,7 +73,8 @@ def make_golden(path: Path, precision: Precision) -> None:
     updates = tuple(
         Update(_steps(u, 3), _steps(v, 5)) for u, v in shape.with_hidden_sizes(widths).update_shapes(rank=2)
     )
-    write_model(
+    trained, ranked, learned = golden_origins() if version == 2 else (Origin(), Origin(), Origin())
+    write_file(
         path,
         shape=shape,
         vocabulary=make_vocabulary(shape.vocabulary_size),
@@ -68,17 +83,37 @@ def make_golden(path: Path, precision: Precision) -> None:
         casing={"word3": "Word3", "word5": "WORD5"},
         rankings=[
             Ranking("random-0", "random", tuple(_steps((size,), 3) for size in shape.hidden_sizes), 0),
-            Ranking("norm", "filter-norm", tuple(_steps((size,), 5) for size in shape.hidden_sizes)),
+            Ranking("norm", "filter-norm", tuple(_steps((size,), 5) for size in shape.hidden_sizes), origin=ranked),
         ],
         points=[
-            OperatingPoint("l0-0.5", "l0", keep, gates, updates, preferred=True),
+            OperatingPoint("l0-0.5", "l0", keep, gates, updates, preferred=True, origin=learned),
             OperatingPoint("plain", "random", keep, flops_fraction=0.5),
         ],
         default_ranking="norm",
         recipe={"train": {"epochs": 2, "rates": [0.1, 30]}},
         provenance={"corpus": 'a Ümlaut, "quoted"', "seed": 1},
+        origin=trained,
         precision=precision,
     )
+
+
+def golden_origins() -> tuple[Origin, Origin, Origin]:
+    """Of the weights, of a ranking that knows little, and of a point with the ranking's behind it."""
+    recipe = {"train": {"epochs": 2, "rates": [0.1, 30]}}
+    trained = Origin(
+        "rheostat train ptb",
+        recipe,
+        1400,
+        3_802_440,
+        0,
+        "ptb",
+        "00ff",
+        "1234abcd",
+        "0.1.0",
+        "2026-11-16T05:54:38+00:00",
+    )
+    ranked = Origin(command='rheostat prune "ä"', steps=0)
+    return trained, ranked, Origin("rheostat recover", {"update": {"rank": 2}}, 200, seed=1).after(ranked)
 
 
 def _steps(size: tuple[int, ...], stride: int) -> NDArray[np.float32]:
@@ -126,7 +161,7 @@ def write_tiny(path: Path, cell: Cell = "qrnn", **changes: Any) -> Path:
         everything["rankings"] = [make_ranking(shape, 3, "random-3"), make_ranking(shape, 4, "other")]
         everything["points"] = [make_point(shape), make_point(shape, "second", rank=1, seed=5)]
         everything["default_ranking"] = "random-3"
-    write_model(path, **(everything | changes))
+    write_file(path, **(everything | changes))
     return path
 
 

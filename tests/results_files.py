@@ -7,28 +7,47 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-ORIGIN = {"command": "rheostat", "commit": None, "date": "now", "machine": {"processor": "p", "cores": 2}}
+MACHINE = {"processor": "p", "cores": 2, "system": "s"}
+SOURCE = {"command": "rheostat", "rheostat": "0", "commit": None, "date": "now", "python": "3", "machine": MACHINE}
 FLOPS = 47_990_000  # of the paper's model of Penn Treebank
 WIKITEXT_FLOPS = 307_190_400
 UPDATE = {"update_rank": 1, "update_bytes": 72_428}
+SILENT = {
+    "governors": [],
+    "frequencies_mhz": None,
+    "temperatures_c": {},
+    "throttle_events": None,
+    "slowed_down": None,
+    "load_average": None,
+}
 
 JsonObject = dict[str, Any]
 
 
+def write_results_json(path: Path, kind: str, contents: JsonObject) -> Path:
+    """A file of a kind, in the current version."""
+    path.write_text(json.dumps({"kind": kind, "version": 1, "provenance": SOURCE, **contents}))
+    return path
+
+
 def row(label: str, criterion: str, knob: float, split: str, perplexity: float, **more: Any) -> JsonObject:
     figures = {"flops_fraction": knob - 0.001, "widths": [1], "perplexity": perplexity, "recall_at_3": 0.4}
-    return (
-        {"label": label, "criterion": criterion, "knob": knob, "split": split, "allocation": "uniform"} | figures | more
-    )
+    figures |= {"recall_at_1": 0.2, "recall_at_5": 0.5, "tokens": 100}
+    names = {"label": label, "criterion": criterion, "seed": None, "knob": knob, "split": split}
+    return names | {"allocation": "uniform"} | figures | more
+
+
+def typed(saved_share: float, needed: int = 100, words: int = 20) -> JsonObject:
+    """Keystrokes of a row."""
+    counts = {"keystrokes_typed": round((1 - saved_share) * needed), "keystrokes_needed": needed}
+    return {"keystrokes": counts | {"keystrokes_saved_share": saved_share, "words": words, "taken": 9}}
 
 
 def write_sweep(
     path: Path, rows: Sequence[JsonObject], model: str = "m", flops: int = FLOPS, corpus: str = "ptb", **more: Any
 ) -> Path:
     subject = {"model": model, "corpus": corpus, "flops": flops, **more}
-    contents = {"kind": "sweep", "subject": subject, "provenance": ORIGIN, "rows": list(rows)}
-    path.write_text(json.dumps(contents))
-    return path
+    return write_results_json(path, "sweep", {"subject": subject, "rows": list(rows)})
 
 
 def full(perplexity: float = 70.0, **more: Any) -> JsonObject:
@@ -49,20 +68,38 @@ def recovered(criterion: str, knob: float, before: float, after: float, **more: 
 
 
 def bench_row(share: float, latency_ms: float, energy_mj: float | None = None, **more: Any) -> JsonObject:
-    energy = {"estimate": False, "resolved": True, "interval_mj": energy_mj and [energy_mj, energy_mj]}
+    energy = {"meter": "m", "covers": "c", "energy_mj": energy_mj, "estimate": False, "resolved": True}
+    energy["interval_mj"] = None if energy_mj is None else [energy_mj, energy_mj]
     return {
         "label": f"{share:g}",
-        "criterion": "",
+        "knob": share,
+        "point": "full" if share == 1 else f"random-{share:g}",
+        "ranking": None if share == 1 else "random",
+        "criterion": "" if share == 1 else "random",
         "flops": round(share * FLOPS),
+        "executed_flops": {"mean": share * FLOPS, "worst": round(share * FLOPS)},
         "flops_fraction": share,
         "widths": [int(100 * share)],
         "bytes_read": 10,
         "latency_ms": latency_ms,
         "interval_ms": [latency_ms, latency_ms],
         "p95_ms": latency_ms,
-        "energy_mj": energy_mj,
+        "queries": 9,
+        "resident_bytes": None,
+        "model_bytes": None,
         "energy": energy | more.pop("energy", {}),
     } | more
+
+
+def bench_subject(model: str = "m", flops: int = FLOPS, corpus: str = "ptb", trained: bool = True) -> JsonObject:
+    made = {"precision": "int8", "threads": 1, "queries": 9, "warm_up": 1, "cpus": None, "pinned": False}
+    return {"model": model, "corpus": corpus, "flops": flops, "trained": trained, "meter": "none", **made}
+
+
+def bench_part(subject: JsonObject, rows: Sequence[JsonObject], *r_squared: float | None) -> JsonObject:
+    """What a bench found about one model."""
+    latency, energy = r_squared or (None, None)
+    return {"subject": subject, "fit": {"latency_r_squared": latency, "energy_r_squared": energy}, "rows": list(rows)}
 
 
 def write_bench(
@@ -74,9 +111,6 @@ def write_bench(
     corpus: str = "ptb",
     **more: Any,
 ) -> Path:
-    subject = {"model": model, "corpus": corpus, "flops": flops, "precision": "int8", "threads": 1, "queries": 9}
-    fit = {"latency_r_squared": r_squared[0], "energy_r_squared": r_squared[1]}
-    subject["meter"] = "none"
-    contents = {"kind": "bench", "subject": subject, "provenance": ORIGIN, "fit": fit, "rows": list(rows), **more}
-    path.write_text(json.dumps(contents))
-    return path
+    machine = {"before": SILENT, "after": SILENT, "throttled": None}
+    part = bench_part(bench_subject(model, flops, corpus), rows, *r_squared)
+    return write_results_json(path, "bench", {"interval": "95 %", "machine": machine, **part, **more})

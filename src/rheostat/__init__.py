@@ -4,8 +4,8 @@
     predictor.suggest("see you at the")
 
 One trained model file serves any operating point from 100 % down to about 10 % of its compute, chosen at inference
-time. This module is the light half's public face: importing it needs no torch and stays fast, since what it offers is
-imported when it is first used.
+time. Everything a command does is one call from here; docs/api.md documents every name. Importing this module is
+fast and needs no torch: what it offers is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -13,14 +13,39 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from rheostat.errors import RheostatError, RheostatWarning
+from rheostat.errors import (
+    CheckpointError,
+    CorpusError,
+    ExportError,
+    MeterError,
+    MissingExtraError,
+    ModelFileError,
+    OperatingPointError,
+    PrecisionError,
+    RecipeError,
+    RheostatError,
+    RheostatWarning,
+    UserWordsError,
+)
 
 if TYPE_CHECKING:
     from rheostat.governor.battery import Battery
     from rheostat.governor.governor import Governor
     from rheostat.governor.policy import Policy
+    from rheostat.measure.bench import bench
+    from rheostat.measure.evaluation import evaluate
+    from rheostat.measure.ngram_baseline import measure_ngram
+    from rheostat.measure.sweep import sweep
+    from rheostat.model.file import ModelFile, open_model
     from rheostat.model.operating_point import OperatingPoint
+    from rheostat.model.summary import summarize
+    from rheostat.pruning.resplit import resplit
+    from rheostat.pruning.steps import learn_point, rank, recover
+    from rheostat.report.govern import replay_day
+    from rheostat.report.writer import write_report
+    from rheostat.runtime.onnx.export import export
     from rheostat.runtime.predictor import Predictor, load
+    from rheostat.training.run import resume, train
     from rheostat.words.user_words import UserWords
     from rheostat.words.writing import Suggestion
 
@@ -28,27 +53,70 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Battery",
+    "CheckpointError",
+    "CorpusError",
+    "ExportError",
     "Governor",
+    "MeterError",
+    "MissingExtraError",
+    "ModelFile",
+    "ModelFileError",
     "OperatingPoint",
+    "OperatingPointError",
     "Policy",
+    "PrecisionError",
     "Predictor",
+    "RecipeError",
     "RheostatError",
     "RheostatWarning",
     "Suggestion",
     "UserWords",
+    "UserWordsError",
     "__version__",
+    "bench",
+    "evaluate",
+    "export",
+    "learn_point",
     "load",
+    "measure_ngram",
+    "open_model",
+    "rank",
+    "recover",
+    "replay_day",
+    "resplit",
+    "resume",
+    "summarize",
+    "sweep",
+    "train",
+    "write_report",
 ]
 
+# Where each name is defined; imported when it is first used.
 _WHERE = {
     "Battery": "rheostat.governor.battery",
     "Governor": "rheostat.governor.governor",
+    "ModelFile": "rheostat.model.file",
     "OperatingPoint": "rheostat.model.operating_point",
     "Policy": "rheostat.governor.policy",
     "Predictor": "rheostat.runtime.predictor",
     "Suggestion": "rheostat.words.writing",
     "UserWords": "rheostat.words.user_words",
+    "bench": "rheostat.measure.bench",
+    "evaluate": "rheostat.measure.evaluation",
+    "export": "rheostat.runtime.onnx.export",
+    "learn_point": "rheostat.pruning.steps",
     "load": "rheostat.runtime.predictor",
+    "measure_ngram": "rheostat.measure.ngram_baseline",
+    "open_model": "rheostat.model.file",
+    "rank": "rheostat.pruning.steps",
+    "recover": "rheostat.pruning.steps",
+    "replay_day": "rheostat.report.govern",
+    "resplit": "rheostat.pruning.resplit",
+    "resume": "rheostat.training.run",
+    "summarize": "rheostat.model.summary",
+    "sweep": "rheostat.measure.sweep",
+    "train": "rheostat.training.run",
+    "write_report": "rheostat.report.writer",
 }
 
 
@@ -58,3 +126,7 @@ def __getattr__(name: str) -> Any:
     value = getattr(import_module(_WHERE[name]), name)
     globals()[name] = value
     return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

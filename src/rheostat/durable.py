@@ -1,23 +1,35 @@
-"""Files that survive a power cut. Knows names and bytes; what is written is the business of others."""
+"""Files that survive a power cut. Knows names and bytes, not what they mean."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
 
 @contextlib.contextmanager
 def replacing(path: Path, *, alone: bool = False, mode: int | None = None) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when the block ends; when it fails, what was there stays.
+    """A file that replaces `path` when the block ends. If the block fails, the old file stays as it was.
 
-    alone: nobody else writes this file meanwhile, so that what a crash left half-written is found and overwritten.
-    mode: permissions; as they were, or as new files have them, if not given.
+    Only a regular file is ever replaced; anything else (see `obstacle`) is an OSError.
+    alone: no other process writes this file, so a half-written one left by a crash is overwritten.
+    mode: permissions. By default those of the file that is replaced, or the usual ones of a new file.
     """
     target = Path(os.path.realpath(path))
+    if found := obstacle(target):
+        raise FileExistsError(errno.EEXIST, f"it is {found}, not a regular file", str(path))
     temporary = target.with_name(f".{target.name if alone else os.urandom(8).hex()}.partial")
     try:
         if alone:
@@ -35,8 +47,21 @@ def replacing(path: Path, *, alone: bool = False, mode: int | None = None) -> It
             temporary.unlink(missing_ok=True)
 
 
+def obstacle(path: Path) -> str | None:
+    """What is in the way of a file to be written, such as "a folder" or "a device"; None if nothing is.
+
+    A regular file is no obstacle, since it can be replaced. Links are followed. Commands ask this before they start
+    work, so that no hour of training ends at a path that cannot be written.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    return None if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "something else")
+
+
 def sync_folder(folder: Path) -> None:
-    """Make a new name in a folder last, where the system lets a folder be opened for that."""
+    """Flush a folder's entries to disk, so that a new name lasts. Does nothing where folders cannot be opened."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree.
+"""The errors of the package, as one tree.
 
     RheostatError                everything a caller may want to catch; the command line prints it in one line
     ├── CorpusError              text that cannot be used: missing split, empty file, not UTF-8, …
@@ -8,11 +8,11 @@
     ├── CheckpointError          a run that cannot be resumed
     ├── ExportError              a folder that an export cannot be written to
     ├── PrecisionError           a precision that the runtime does not have
-    ├── UserWordsError           a word that cannot be learnt, or a file of words that cannot be used
+    ├── UserWordsError           a word that cannot be learned, or a file of words that cannot be used
     ├── MeterError               a meter that is unknown, missing, or stopped in the middle of a run
     └── MissingExtraError        an optional library is not installed; the message names the extra
 
-    RheostatWarning              something was done differently from what was asked, and why
+    RheostatWarning              something was done differently from what was asked; the message says why
 
 Every message says what was found, what was expected and what to do.
 """
@@ -29,7 +29,7 @@ class CorpusError(RheostatError):
 
 
 class RecipeError(RheostatError):
-    """A recipe, a `--set` on top of it, or a policy that makes no sense."""
+    """A recipe, a change by `--set`, or a policy that is not valid."""
 
 
 class ModelFileError(RheostatError):
@@ -53,7 +53,7 @@ class PrecisionError(RheostatError):
 
 
 class UserWordsError(RheostatError):
-    """A word that cannot be learnt, or a file of words that cannot be used."""
+    """A word that cannot be learned, or a file of words that cannot be used."""
 
 
 class MeterError(RheostatError):

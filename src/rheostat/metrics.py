@@ -1,8 +1,8 @@
 """Perplexity and recall: what a quality figure means.
 
 A split is one stream of tokens with an `<eos>` per line; the state starts at zero and is carried through; the first
-token is given and every following one is predicted once. Knows counts; knows nothing of models. Keystrokes:
-`measure.typing_simulator`.
+token is given and every following one is predicted once. Owns that loop (`read_stream`) and the counting; the models
+are given as functions. Keystrokes are counted in `measure.typing_simulator`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,45 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.errors import CorpusError
+
+State = TypeVar("State")
 
 RECALL_AT = (1, 3, 5)
 
 
 def perplexity(loss: float) -> float:
-    """exp of the mean negative log-likelihood in nats; infinite where a float has no room for it."""
+    """exp of the mean negative log-likelihood in nats; infinite if a float cannot hold it."""
     return math.exp(loss) if loss < 700 else math.inf
+
+
+def read_stream(
+    ids: NDArray[np.integer],
+    size: int,
+    state: State,
+    predict: Callable[[State, NDArray[np.int64], NDArray[np.int64]], State],
+    progress: Callable[[float], None] | None = None,
+) -> None:
+    """Have every token of a stream but the first predicted, in stretches of `size` tokens.
+
+    predict: takes the state, the tokens of a stretch and those that follow them; returns the next state. It is carried
+    from stretch to stretch, so that their size changes nothing. progress is told the share done.
+    """
+    if len(ids) < 2:
+        raise CorpusError(
+            f"a text of {len(ids)} token has nothing to predict; expected at least two tokens: give more text"
+        )
+    for first in range(0, len(ids) - 1, size):
+        # The slice of a memory-mapped corpus is copied here: one stretch, never the whole split.
+        stretch = np.array(ids[first : first + size + 1], np.int64)
+        state = predict(state, stretch[:-1], stretch[1:])
+        if progress:
+            progress((first + len(stretch) - 1) / (len(ids) - 1))
 
 
 @dataclass(frozen=True)
@@ -43,7 +74,7 @@ def _never(tail: int, rows: Any) -> Any:
 
 @dataclass(frozen=True)
 class Scores:
-    """log p of the words after each of T tokens; arrays are numpy's or tensors are torch's.
+    """log p of the words after each of T tokens, as numpy arrays or torch tensors.
 
     head: [T, V]; of an adaptive softmax [T, H + C], the words before the first split and then each tail cluster.
     open_tail: log p of the words of a tail cluster, for the tokens that a mask [T] marks.
@@ -58,7 +89,7 @@ class Scores:
         return self.splits[0] if self.splits else int(self.head.shape[1])
 
     def places(self, targets: Any) -> tuple[Any, Any]:
-        """Of each target: 0 if the head has it or its tail, counted from 1; and log p of it, or of that tail."""
+        """For each target: its tail, counted from 1, or 0 for the head; and log p of the target, or of its tail."""
         home = 0 * targets
         for first in self.splits:
             home = home + (targets >= first)
@@ -67,7 +98,7 @@ class Scores:
 
 
 def _pick(rows: Any, columns: Any) -> Any:
-    """One number of each row."""
+    """One element of each row."""
     return rows[list(range(len(rows))), columns]
 
 
@@ -82,13 +113,14 @@ class QualityCount:
         self.hits = dict.fromkeys(RECALL_AT, 0)
 
     def add(self, scores: Scores, targets: Any) -> None:
-        """The tokens [T] that came. A tail cluster is opened for those that lie in it, and where it can change a count:
+        """Count the predictions of the tokens [T] that followed.
 
-        it is more probable than the token, and of others not enough are known to be that would rule the token out.
+        A tail cluster is opened for targets in it, and for others whose rank it can change: it must be more probable
+        than the target, and too few words may be known to rank above the target to rule it out already.
         """
         home, own = scores.places(targets)
         own, above, tails = own + 0, 0 * targets, scores.head[:, scores.head_size :]
-        for tail, first in enumerate(scores.splits):  # its own first: that may settle the matter
+        for tail, first in enumerate(scores.splits):  # the target's own tail first: that may be enough
             inside = home == tail + 1
             if inside.any():
                 words = scores.open_tail(tail, inside)

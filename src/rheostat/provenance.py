@@ -1,4 +1,4 @@
-"""Where a result comes from: the facts that every result file and model file says of its making."""
+"""Where a result comes from: what this process knows about itself, for results files, model files and origins."""
 
 from __future__ import annotations
 
@@ -12,28 +12,38 @@ from pathlib import Path
 from typing import Any
 
 import rheostat
+from rheostat.model.origin import Origin
 
 
 def provenance() -> dict[str, Any]:
-    """Command, version, commit, date and machine of this very process."""
+    """Command, version, commit, date and machine of this process."""
     return {
         "command": command_line(),
         "rheostat": rheostat.__version__,
         "commit": commit(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "date": _now(),
         "python": platform.python_version(),
         "machine": machine(),
     }
 
 
+def new_origin() -> Origin:
+    """The origin of something that this process makes: command, version and date. Its maker adds what else it knows."""
+    return Origin(command=command_line(), version=rheostat.__version__, date=_now())
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
 def command_line() -> str:
-    """The command as a person would type it: the program by its name, not by where it is installed."""
+    """The command as a person would type it: with the program's name, not the path it is installed under."""
     program = Path(sys.argv[0]).name if sys.argv else ""
     return shlex.join(["rheostat" if program in ("__main__.py", "rheostat") else program, *sys.argv[1:]])
 
 
 def machine() -> dict[str, Any]:
-    """What the machine says of itself."""
+    """Processor, cores and system of this machine."""
     return {"processor": _processor(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
 
 

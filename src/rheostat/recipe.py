@@ -1,26 +1,21 @@
 """Recipes: every choice of a run, as a TOML file.
 
-A table fills the frozen dataclass of its stage (`[corpus]`, `[model]`, `[train]`, `[regularization]`); `--set
-table.key=value` changes one value. An unknown key is an error that suggests the nearest one. The resolved recipe
-travels in the checkpoint and in the model file. Knows how to read tables; what a value means is its stage's business.
+Each table fills the frozen dataclass of its stage (`[corpus]`, `[model]`, `[train]`, `[regularization]`) through
+`tables.fill`; `--set table.key=value` changes one value. The resolved recipe is stored in the checkpoint and in the
+model file. Knows where recipes are and how to read them; what a value means is checked by its stage.
 """
 
 from __future__ import annotations
 
-import difflib
+import copy
 import tomllib
-import types
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, fields, is_dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from rheostat.errors import RecipeError
-
-T = TypeVar("T")
-
-KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
+from rheostat.tables import suggestion
 
 
 def recipe_names(stage: str = "train") -> list[str]:
@@ -29,16 +24,22 @@ def recipe_names(stage: str = "train") -> list[str]:
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
 
-def read_recipe(name_or_path: str, changes: Sequence[str] = (), stage: str = "train") -> dict[str, Any]:
-    """The tables of a recipe by name or path, with `table.key=value` changes applied."""
-    text, origin = _recipe_text(name_or_path, stage)
-    try:
-        tables = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{origin} is not valid TOML: {error}") from None
+def read_recipe(
+    recipe: str | Path | Mapping[str, Any], changes: Sequence[str] = (), stage: str = "train"
+) -> dict[str, Any]:
+    """The tables of a recipe, given by name, by path or as tables, with `table.key=value` changes applied."""
+    tables = copy.deepcopy(dict(recipe)) if isinstance(recipe, Mapping) else _parse(str(recipe), stage)
     for change in changes:
         _apply_change(tables, change)
     return tables
+
+
+def _parse(name_or_path: str, stage: str) -> dict[str, Any]:
+    text, origin = _recipe_text(name_or_path, stage)
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{origin} is not valid TOML: {error}") from None
 
 
 def _recipe_text(name_or_path: str, stage: str) -> tuple[str, str]:
@@ -53,7 +54,7 @@ def _recipe_text(name_or_path: str, stage: str) -> tuple[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(f"cannot read the recipe {path}: {error}") from None
     raise RecipeError(
-        f"no recipe '{name_or_path}'{_suggestion(name_or_path, names)}; expected one of {', '.join(names)}, "
+        f"no recipe '{name_or_path}'{suggestion(name_or_path, names)}; expected one of {', '.join(names)}, "
         "or the path of a .toml file"
     )
 
@@ -70,69 +71,3 @@ def _apply_change(tables: dict[str, Any], change: str) -> None:
     if not isinstance(tables.setdefault(table, {}), dict):
         raise RecipeError(f"--set {change}: '{table}' is not a table of the recipe")
     tables[table][name] = parsed
-
-
-def fill(config: type[T], tables: Mapping[str, Any], where: str = "the recipe") -> T:
-    """An instance of a (nested) configuration dataclass from tables of plain values."""
-    known = {item.name: item for item in fields(config)}  # type: ignore[arg-type]
-    hints = get_type_hints(config)
-    for key in tables:
-        if key not in known:
-            kind = "table" if where == "the recipe" else "key"
-            raise RecipeError(
-                f"{where} has an unknown {kind} '{key}'{_suggestion(key, known)}; expected {', '.join(known)}"
-            )
-    values: dict[str, Any] = {}
-    for name, item in known.items():
-        if name in tables:
-            values[name] = _convert(tables[name], hints[name], f"{where.removeprefix('the recipe')}.{name}".lstrip("."))
-        elif item.default is MISSING and item.default_factory is MISSING:
-            raise RecipeError(f"{where} lacks '{name}', which has no default")
-    try:
-        return config(**values)
-    except ValueError as error:
-        raise RecipeError(f"{where}: {error}") from None
-
-
-def _convert(value: Any, hint: Any, where: str) -> Any:
-    """Check a TOML value against a type annotation; lists become tuples."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if is_dataclass(hint) and isinstance(hint, type):
-        if not isinstance(value, Mapping):
-            raise RecipeError(f"{where} is {value!r}; expected a table")
-        return fill(hint, value, where)
-    if origin is Literal:
-        if value not in arguments:
-            expected = ", ".join(repr(a) for a in arguments)
-            raise RecipeError(
-                f"{where} is {value!r}{_suggestion(str(value), map(str, arguments))}; expected one of {expected}"
-            )
-        return value
-    if origin is tuple:
-        if not isinstance(value, (list, tuple)):
-            raise RecipeError(f"{where} is {value!r}; expected a list")
-        return tuple(_convert(entry, arguments[0], f"{where}[{index}]") for index, entry in enumerate(value))
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        if not isinstance(value, Mapping):
-            raise RecipeError(f"{where} is {value!r}; expected a table")
-        return {str(key): _convert(entry, arguments[1], f"{where}.{key}") for key, entry in value.items()}
-    if origin in (Union, types.UnionType):
-        return None if value is None else _convert(value, next(a for a in arguments if a is not type(None)), where)
-    return _convert_scalar(value, hint, where)
-
-
-def _convert_scalar(value: Any, hint: type, where: str) -> Any:
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        try:
-            return float(value)
-        except OverflowError:
-            raise RecipeError(f"{where} is a number of {len(str(value))} digits; expected a smaller one") from None
-    # bool is a subclass of int; a recipe that says `epochs = true` is a mistake all the same
-    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise RecipeError(f"{where} is {value!r}; expected {KINDS.get(hint, hint.__name__)}")
-    return value
-
-
-def _suggestion(found: str, known: Any) -> str:
-    nearest = difflib.get_close_matches(found, list(known), n=1)
-    return f" (did you mean '{nearest[0]}'?)" if nearest else ""

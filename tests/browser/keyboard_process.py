@@ -11,10 +11,9 @@ import time
 import urllib.request
 from pathlib import Path
 
-from models import make_ranking, make_weights
-from rheostat.model.file import write_model
+from models import make_ranking, make_weights, write_file
 from rheostat.model.shape import ModelShape
-from rheostat.text.vocabulary import END, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 
 TEXT = """
     <num> , . ? ! i you he she we they the a an and or but not no yes is are am was were be been have has had do does
@@ -22,14 +21,14 @@ TEXT = """
     about like want would could should will go going come see say said think know make take give good great fine well
     nice day night morning week monday paris time people way thing home work thanks hello
 """
-WORDS = (UNKNOWN, END, *TEXT.split())
+WORDS = (UNKNOWN, END_OF_LINE, *TEXT.split())
 CASING = {"monday": "Monday", "paris": "Paris"}
 SHAPE = ModelShape(len(WORDS), 16, (48, 16), (2, 1))
 PATIENCE_S = 60
 
 
 def write_small(path: Path) -> Path:
-    write_model(
+    write_file(
         path,
         shape=SHAPE,
         vocabulary=Vocabulary(WORDS),

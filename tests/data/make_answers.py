@@ -12,11 +12,10 @@ import json
 import platform
 import sys
 import tempfile
+from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import onnxruntime
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -61,7 +60,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         model = write_everything(Path(folder) / "model.safetensors")
         cases = [answers_of(model, precision, position) for precision, position in CASES]
-    machine = {"processor": platform.machine(), "onnxruntime": onnxruntime.__version__}
+    machine = {"processor": platform.machine(), "onnxruntime": version("onnxruntime")}
     lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases)
     RECORDED.write_text(f'{{"machine": {json.dumps(machine)},\n"cases": [\n{lines}\n]}}\n', encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Writes the golden model files anew. Only for a new format version: what is here must stay readable for good.
+"""Writes the golden model files again. Only for a new format version: what is here must stay readable forever.
 
 PYTHONPATH=src python tests/data/make_golden_models.py
 """
@@ -12,7 +12,8 @@ FOLDER = Path(__file__).parent
 sys.path.append(str(FOLDER.parent))
 
 from models import make_golden  # noqa: E402
-from rheostat.model.file import PRECISIONS  # noqa: E402
+from rheostat.model.precision import PRECISIONS  # noqa: E402
 
 for precision in PRECISIONS:
     make_golden(FOLDER / f"golden-{precision}.safetensors", precision)
+make_golden(FOLDER / "golden-version-2.safetensors", "int8", version=2)

@@ -46,7 +46,7 @@ NAMES, VERBS, THINGS = ("ann", "bob", "eve"), ("sees", "hides", "paints"), ("boa
 
 
 def sentence(random: np.random.Generator) -> str:
-    """Predictable enough to be learnt: the thing follows from the verb most of the time."""
+    """Predictable enough to be learned: the thing follows from the verb most of the time."""
     verb = int(random.integers(len(VERBS)))
     thing = verb if random.random() < 0.8 else int(random.integers(len(THINGS)))
     return f"{NAMES[random.integers(len(NAMES))]} {VERBS[verb]} the {THINGS[thing]} ."
@@ -85,27 +85,16 @@ def rheostat(*arguments: object) -> str:
 
 def stop_at(step: int, *arguments: object) -> None:
     """Run a command that a signal stops at this step of its training."""
-    from rheostat.training.trainer import Trainer
+    from rheostat.training import trainer
 
-    take_step = Trainer._step
+    draw_length = trainer.draw_length
 
-    def stopping(self: Trainer) -> None:
-        take_step(self)
-        if self.progress.step == step:
+    def stopping(config: trainer.TrainConfig, steps_done: int) -> int:
+        if steps_done == step - 1:  # drawn as a step begins; the run stops when that step has ended
             os.kill(os.getpid(), signal.SIGTERM)
+        return draw_length(config, steps_done)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Trainer, "_step", stopping)
+        patch.setattr(trainer, "draw_length", stopping)
         result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
     assert result.exit_code == 130, result.stderr
-
-
-def make_older(checkpoint: Path, *keys: str) -> None:
-    """Make a checkpoint one of before these keys of what was asked, and each process's own running loss, were kept."""
-    import torch
-
-    saved = torch.load(checkpoint, weights_only=True)
-    for key in keys:
-        del saved["recipe"][key]
-    saved["log"] = (saved["ranks"][0].pop("log_loss"), saved.pop("log_tokens"))
-    torch.save(saved, checkpoint)

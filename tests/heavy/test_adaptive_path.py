@@ -16,7 +16,7 @@ from rheostat.model.file import ModelFile, open_model  # noqa: E402
 from rheostat.model.knob import choose  # noqa: E402
 from rheostat.model.operating_point import OperatingPoint  # noqa: E402
 from rheostat.runtime.evaluation import RuntimeEvaluator  # noqa: E402
-from rheostat.training.evaluation import evaluate  # noqa: E402
+from rheostat.training.evaluation import measure_quality  # noqa: E402
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 
 SPLITS = ("--set", "model.softmax_splits=[5, 9]")
@@ -28,7 +28,7 @@ def both_engines(file: ModelFile, point: OperatingPoint, ids: np.ndarray) -> tup
     weights, shape = cut(file.stored_weights(), file.shape, point)
     arrays = {name: np.asarray(array, np.float32) for name, array in weights.items()}
     model = LanguageModel.from_weights(shape, arrays)
-    return evaluate(model, ids).perplexity, RuntimeEvaluator(file).quality(point, ids).perplexity
+    return measure_quality(model, ids).perplexity, RuntimeEvaluator(file).quality(point, ids).perplexity
 
 
 def test_criteria_gates_updates_and_graded_training_under_an_adaptive_softmax(

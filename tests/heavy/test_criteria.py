@@ -13,14 +13,15 @@ torch = pytest.importorskip("torch")
 from conftest import rheostat  # noqa: E402
 
 from models import TINY, write_tiny  # noqa: E402
-from rheostat.errors import OperatingPointError  # noqa: E402
+from rheostat.errors import OperatingPointError, RheostatError  # noqa: E402
 from rheostat.model.cut import cut  # noqa: E402
+from rheostat.model.file import open_model  # noqa: E402
 from rheostat.model.shape import ModelShape  # noqa: E402
 from rheostat.model.widths import select  # noqa: E402
-from rheostat.pruning import criteria  # noqa: E402
+from rheostat.pruning import criteria, steps  # noqa: E402
 from rheostat.pruning.allocation import search_allocation  # noqa: E402
-from rheostat.pruning.criteria import CRITERIA, Subject, criterion, rank  # noqa: E402
-from rheostat.training.evaluation import evaluate  # noqa: E402
+from rheostat.pruning.criteria import CRITERIA, Subject, criterion, score  # noqa: E402
+from rheostat.training.evaluation import measure_quality  # noqa: E402
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 
 SHAPE = ModelShape(17, 6, (9, 6), (2, 1))
@@ -44,7 +45,7 @@ def ids(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
 
 
 def test_random_is_a_permutation_that_follows_its_seed(model: LanguageModel) -> None:
-    first, again, other = (rank(Subject(model, seed=seed), "random") for seed in (1, 1, 2))
+    first, again, other = (score(Subject(model, seed=seed), "random") for seed in (1, 1, 2))
     assert [sorted(scores) for scores in first.scores] == [list(range(9)), list(range(6))]
     assert all(np.array_equal(a, b) for a, b in zip(first.scores, again.scores, strict=True))
     assert not np.array_equal(first.scores[0], other.scores[0])
@@ -52,14 +53,14 @@ def test_random_is_a_permutation_that_follows_its_seed(model: LanguageModel) -> 
 
 
 def test_filter_norm_is_the_l1_norm_of_the_row_of_z(model: LanguageModel) -> None:
-    scores = rank(Subject(model), "filter-norm").scores
+    scores = score(Subject(model), "filter-norm").scores
     for layer, size in enumerate(SHAPE.hidden_sizes):
         rows = model.state_dict()[f"layers.{layer}.weight"].numpy()[:size]
         np.testing.assert_allclose(scores[layer], np.abs(rows).sum(1), rtol=1e-6)
 
 
 def test_mean_activation_is_the_mean_of_h_over_one_pass(model: LanguageModel, ids: np.ndarray) -> None:
-    scores = rank(Subject(model, ids), "mean-activation").scores
+    scores = score(Subject(model, ids), "mean-activation").scores
     columns = torch.from_numpy(ids[:80].reshape(2, 40).T[:-1].astype(np.int64))  # the last row is only a target
     with torch.inference_mode():
         outputs = model(columns, model.initial_state(2))
@@ -69,7 +70,7 @@ def test_mean_activation_is_the_mean_of_h_over_one_pass(model: LanguageModel, id
 
 def test_taylor_is_the_mean_of_h_times_its_gradient(model: LanguageModel, ids: np.ndarray) -> None:
     whole = Subject(model, ids[:16])  # one batch of seven steps, so that nothing is truncated
-    scores = rank(whole, "taylor").scores
+    scores = score(whole, "taylor").scores
     columns = torch.from_numpy(ids[:16].reshape(2, 8).T.astype(np.int64))
     outputs = model(columns[:-1], model.initial_state(2))
     for hidden in outputs.layers:
@@ -89,13 +90,13 @@ def test_a_dead_filter_comes_last(model: LanguageModel, ids: np.ndarray, name: s
     with torch.no_grad():  # z = 0, so c = 0, so h = 0
         model.layers[0].weight[4] = 0
         model.layers[0].bias[4] = 0
-    ranking = rank(Subject(model, ids), name)
+    ranking = score(Subject(model, ids), name)
     assert ranking.order(0)[-1] == 4
 
 
 def test_a_share_of_the_text_reads_its_beginning(model: LanguageModel, ids: np.ndarray) -> None:
-    part = rank(Subject(model, ids, share=0.5), "mean-activation").scores
-    beginning = rank(Subject(model, ids[:40]), "mean-activation").scores
+    part = score(Subject(model, ids, share=0.5), "mean-activation").scores
+    beginning = score(Subject(model, ids[:40]), "mean-activation").scores
     assert all(np.array_equal(a, b) for a, b in zip(part, beginning, strict=True))
 
 
@@ -106,7 +107,37 @@ def test_adding_a_criterion_is_one_function(model: LanguageModel, monkeypatch: p
     def last_first(subject: Subject) -> criteria.Scores:
         return [torch.arange(size).float() for size in subject.model.shape.hidden_sizes]
 
-    assert list(rank(Subject(model), "last-first").order(1)) == [5, 4, 3, 2, 1, 0]
+    assert list(score(Subject(model), "last-first").order(1)) == [5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize("name", ["taylor", "l0"])
+def test_a_name_that_is_taken_cannot_be_registered(name: str) -> None:
+    before = dict(CRITERIA)
+    with pytest.raises(OperatingPointError, match=f"a criterion named '{name}' is already registered by (taylor|the)"):
+        criterion(name)(lambda subject: [])
+    assert before == CRITERIA
+
+
+@pytest.mark.parametrize(
+    ("returned", "found"),
+    [
+        (None, "a NoneType"),
+        (torch.zeros(9), "a Tensor"),
+        ([np.zeros(9), np.zeros(6)], "a list of ndarray"),
+        ([torch.zeros(9)], r"scores of shapes \[\(9,\)\]"),
+        ([torch.zeros(6), torch.zeros(9)], r"scores of shapes \[\(6,\), \(9,\)\]"),
+        ([torch.zeros(9, 1), torch.zeros(6)], r"scores of shapes \[\(9, 1\), \(6,\)\]"),
+        ([torch.full((9,), float("nan")), torch.zeros(6)], "a score that is not finite"),
+    ],
+)
+def test_wrong_scores_are_one_line_that_names_the_criterion(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch, returned: object, found: str
+) -> None:
+    monkeypatch.setitem(CRITERIA, "mine", lambda subject: returned)
+    expected = "expected a list of one tensor per layer, of 9, 6 scores: correct the criterion$"
+    with pytest.raises(RheostatError, match=f"^criterion 'mine' returned {found}; {expected}") as error:
+        score(Subject(model), "mine")
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -117,19 +148,19 @@ def test_a_ranking_that_cannot_be_made_is_an_error(
     model: LanguageModel, subject: dict[str, float], name: str, expected: str
 ) -> None:
     with pytest.raises(OperatingPointError, match=expected):
-        rank(Subject(model, **subject), name)  # type: ignore[arg-type]
+        score(Subject(model, **subject), name)  # type: ignore[arg-type]
 
 
 def test_a_searched_allocation_meets_its_targets_and_loses_no_more_than_the_uniform_one(
     model: LanguageModel, ids: np.ndarray
 ) -> None:
-    ranking = rank(Subject(model), "filter-norm")
+    ranking = score(Subject(model), "filter-norm")
     weights, measured = model.state_dict(), []
 
     def loss(point: object) -> float:
         measured.append(point)
         small, shape = cut(weights, SHAPE, point)  # type: ignore[arg-type]
-        return evaluate(LanguageModel.from_weights(shape, small), ids).loss
+        return measure_quality(LanguageModel.from_weights(shape, small), ids).loss
 
     targets = [0.6, 0.8]
     points = search_allocation(ranking, SHAPE, targets, loss, budget=40)
@@ -141,14 +172,51 @@ def test_a_searched_allocation_meets_its_targets_and_loses_no_more_than_the_unif
 
 def test_a_search_without_a_budget_is_refused(model: LanguageModel) -> None:
     with pytest.raises(OperatingPointError, match="budget"):
-        search_allocation(rank(Subject(model), "random"), SHAPE, [0.5], lambda point: 0.0, budget=1)
+        search_allocation(score(Subject(model), "random"), SHAPE, [0.5], lambda point: 0.0, budget=1)
 
 
 def test_json_tells_the_ranking_that_was_stored(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.safetensors")
     told = json.loads(rheostat("prune", path, "--criterion", "random", "--seed", 7, "-o", path, "--json"))
     filters = list(TINY["qrnn"].hidden_sizes)
-    assert told["ranking"] == {"name": "random", "criterion": "random", "seed": 7, "filters": filters}
+    assert told["rankings"] == [{"name": "random", "criterion": "random", "seed": 7, "filters": filters}]
+
+
+def test_several_criteria_are_one_command_and_one_output(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "tiny.safetensors", rankings=[], points=[], default_ranking=None)
+    out = tmp_path / "ranked.safetensors"
+    printed = rheostat("prune", path, "--criterion", "random", "--criterion", "filter-norm", "-o", out)
+    assert printed.splitlines()[-1] == f"{out}: the knob uses ranking 'filter-norm'"
+    with open_model(out) as file:
+        assert [entry.name for entry in file.description.rankings] == ["random", "filter-norm"]
+    for options, message in (
+        (["--criterion", "random"], "--criterion random was given more than once"),
+        (["--criterion", "filter-norm", "--name", "mine"], "--name mine was given for 2 rankings"),
+        (["--criterion", "l0"], "l0 learns points instead of a ranking"),
+    ):
+        with pytest.raises(OperatingPointError, match=message):
+            rheostat("prune", path, "--criterion", "random", *options, "-o", out)
+
+
+def test_random_alone_is_not_what_the_knob_uses_and_prune_says_so(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "tiny.safetensors", rankings=[], points=[], default_ranking=None)
+    printed = rheostat("prune", path, "--criterion", "random", "-o", path)
+    assert "the knob uses no ranking: 'random' is for comparison." in printed
+    assert printed.endswith("--ranking random, or rheostat pack --default-ranking random\n")
+    told = json.loads(rheostat("prune", path, "--criterion", "random", "-o", path, "--json"))
+    assert told["default_ranking"] is None
+
+
+def test_ranking_from_python_writes_only_when_it_is_told_where(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "tiny.safetensors", rankings=[], points=[], default_ranking=None)
+    before, told = path.read_bytes(), []
+    found = steps.rank(path, ["filter-norm", "random"], seed=3, progress=lambda *what: told.append(what))
+    assert found.model is None and [ranking.name for ranking in found.rankings] == ["filter-norm", "random"]
+    assert found.rankings[1].seed == 3 and path.read_bytes() == before
+    stored = steps.rank(path, "filter-norm", name="norm", out=tmp_path / "out")
+    assert stored.model == tmp_path / "out" and stored.default_ranking == "norm"
+    with open_model(tmp_path / "out") as file:
+        np.testing.assert_array_equal(file.ranking("norm").scores[0], found.rankings[0].scores[0])
 
 
 def test_an_unknown_criterion_names_all_that_there_are(tmp_path: Path) -> None:

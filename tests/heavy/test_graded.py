@@ -17,11 +17,12 @@ from rheostat.model.cut import cut, reorder  # noqa: E402
 from rheostat.model.file import open_model  # noqa: E402
 from rheostat.model.operating_point import full_point  # noqa: E402
 from rheostat.model.widths import select  # noqa: E402
-from rheostat.training.evaluation import evaluate  # noqa: E402
+from rheostat.training import graded  # noqa: E402
+from rheostat.training.evaluation import measure_quality  # noqa: E402
 from rheostat.training.graded import (  # noqa: E402
     GradedConfig,
     GradedLoss,
-    GradedTraining,
+    GradedTask,
     deal,
     graded_ranking,
     prefix_state,
@@ -97,10 +98,16 @@ def test_at_full_width_a_prefix_that_only_imitates_has_no_loss() -> None:
     assert abs(float(beside.detach())) < 1e-6
 
 
-def test_texts_are_dealt_out_to_all_widths_and_each_is_read_once() -> None:
-    shares = make_loss(widths=3)._shares()
+def test_texts_are_dealt_out_to_all_widths_and_each_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    dealt: list[tuple[slice, float]] = []
+    monkeypatch.setattr(graded, "deal", lambda shares, texts: dealt.extend(deal(shares, texts)) or dealt)
+    loss, (inputs, targets) = make_loss(widths=3), batch(texts=7)
+    state = loss.model.initial_state(7)
+    loss.beside(inputs, targets, state, loss.model(inputs, state))
+    shares = [share for _, share in dealt]
     assert shares[0] == 0.5  # the sandwich's lower slice
-    assert sorted(text for texts, _ in deal(shares, 7) for text in range(7)[texts]) == list(range(7))
+    assert len(set(shares)) == 3 and all(0.5 <= share < 1 for share in shares)
+    assert sorted(text for texts, _ in dealt for text in range(7)[texts]) == list(range(7))
 
 
 def test_in_time_every_share_reads_every_text() -> None:
@@ -130,10 +137,10 @@ def test_a_full_width_that_imitates_the_model_it_starts_from_has_no_loss_and_lea
     assert all(parameter.grad is None for parameter in loss.teacher.parameters())
 
 
-def test_the_result_is_anchored_to_the_start_and_training_goes_on_with_what_it_learnt(tmp_path: Path) -> None:
+def test_the_result_is_anchored_to_the_start_and_training_continues_with_what_it_learned(tmp_path: Path) -> None:
     written: list[torch.Tensor] = []
     config = GradedConfig(teacher="start", anchor=0.25)
-    task = GradedTraining(
+    task = GradedTask(
         make_model(),
         0.5,
         config,
@@ -202,10 +209,10 @@ def test_reordering_filters_leaves_the_outputs_as_they_were() -> None:
     backwards = type(ranking)("back", "x", tuple(-scores for scores in ranking.scores))
     weights = reorder(dict(model.named_parameters()), SHAPE, backwards)
     other = LanguageModel.from_weights(SHAPE, weights)
-    assert evaluate(other, ids).loss == pytest.approx(evaluate(model, ids).loss, rel=1e-6)
+    assert measure_quality(other, ids).loss == pytest.approx(measure_quality(model, ids).loss, rel=1e-6)
 
 
-def test_a_graded_run_gives_a_continuous_knob_and_goes_on_from_a_ranked_model(
+def test_a_graded_run_gives_a_continuous_knob_and_starts_from_a_ranked_model(
     recipe_file: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:
     first = tmp_path / "first"

@@ -17,20 +17,23 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import make_older, rheostat, stop_at  # noqa: E402
+from conftest import rheostat, stop_at  # noqa: E402
 
-from rheostat.errors import CheckpointError, OperatingPointError  # noqa: E402
-from rheostat.model.file import ModelFile, open_model, write_model  # noqa: E402
+from models import write_file  # noqa: E402
+from rheostat.errors import CheckpointError, ModelFileError, OperatingPointError  # noqa: E402
+from rheostat.model.file import ModelFile, open_model  # noqa: E402
 from rheostat.model.knob import choose  # noqa: E402
 from rheostat.model.operating_point import OperatingPoint  # noqa: E402
 from rheostat.model.shape import ModelShape  # noqa: E402
 from rheostat.pruning import l0  # noqa: E402
-from rheostat.pruning import run as pruning_run  # noqa: E402
 from rheostat.pruning.recovery import UpdateConfig, UpdateLoss  # noqa: E402
-from rheostat.pruning.run import Texts, learn_gates, recover  # noqa: E402
+from rheostat.pruning.run import Texts, learn_gates, learn_update  # noqa: E402
+from rheostat.pruning.steps import learn_point, recover  # noqa: E402
+from rheostat.training import session  # noqa: E402
 from rheostat.training.language_model import Adjustment, LanguageModel  # noqa: E402
 from rheostat.training.qrnn import LowRank  # noqa: E402
 from rheostat.training.regularization import RegularizationConfig  # noqa: E402
+from rheostat.training.run_folder import RunFolder  # noqa: E402
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
@@ -96,7 +99,7 @@ def test_the_path_takes_a_share_of_the_run() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA here")
-def test_gates_are_learnt_and_chosen_on_an_accelerator() -> None:
+def test_gates_are_learned_and_chosen_on_an_accelerator() -> None:
     config, shape = l0.GateConfig(knob=0.7, polish=0.3), ModelShape(9, 4, (12, 4), (2, 1))
     loss = l0.GateLoss(LanguageModel(shape), config, RegularizationConfig(), 2, "fp32").to("cuda")
     ids = torch.randint(9, (7, 2), device="cuda")
@@ -132,7 +135,8 @@ def test_a_gate_on_the_output_equals_a_gate_on_z() -> None:
     ours = model(ids, model.initial_state(2), adjustment=Adjustment(gates=gates)).raw
     hidden = model.embedding.weight[ids]
     for layer, gate in zip(model.layers, gates, strict=True):
-        windows, _ = layer._windows(hidden, layer.initial_state(2).inputs)
+        before = torch.cat([torch.zeros_like(hidden[:1]), hidden[:-1]])
+        windows = torch.cat([before, hidden], dim=-1) if layer.window == 2 else hidden
         z, f, o = (windows @ layer.weight.t() + layer.bias).chunk(3, dim=-1)
         z, f, o = gate * z.tanh(), f.sigmoid(), o.sigmoid()
         cell, outputs = torch.zeros_like(z[0]), []
@@ -215,10 +219,11 @@ def test_an_update_wins_quality_back_and_costs_its_bytes(model_path: Path, corpu
     schedule = ["--set", "train.steps=150", "--set", "train.batch_size=4"]
     answer = rheostat("recover", model_path, *arguments, *schedule, "--rank", "2", "--json")
     point = json.loads(answer)["points"][0]
+    assert point["used"] == "ranking filter-norm"
     with open_model(out) as file:
         stored = file.point(point["name"])
         cut = file.shape.with_hidden_sizes(stored.widths)
-        assert point["update_bytes"] == 4 * cut.update_parameters(2)
+        assert point["update_bytes"] == 4 * sum(2 * (u[0] + v[1]) for u, v in cut.update_shapes())
     assert weight_bytes(out) == weight_bytes(model_path)
     assert not (tmp_path / "recovered.safetensors.run").exists()
     before = perplexity(out, corpus_folder, "--knob", "0.5", "--ranking", "filter-norm")
@@ -227,10 +232,10 @@ def test_an_update_wins_quality_back_and_costs_its_bytes(model_path: Path, corpu
     assert after["perplexity"] < before["perplexity"]
 
 
-def test_a_taught_update_wins_quality_back_and_goes_on_after_a_stop(
+def test_a_taught_update_wins_quality_back_and_resumes_after_a_stop(
     model_path: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:
-    """The teacher's state travels in the checkpoint behind the model's own. An older version began the run."""
+    """The teacher's state travels in the checkpoint behind the model's own."""
     bare = perplexity(model_path, corpus_folder, "--ranking", "filter-norm", "--knob", "0.5")
     options = [
         "--recipe",
@@ -249,15 +254,65 @@ def test_a_taught_update_wins_quality_back_and_goes_on_after_a_stop(
     assert perplexity(tmp_path / "once.safetensors", corpus_folder, *point)["perplexity"] < bare["perplexity"]
 
     stop_at(30, "recover", model_path, *where, *options, "-o", tmp_path / "twice.safetensors")
-    checkpoint = tmp_path / "twice.safetensors.run" / "filter-norm-0.5" / "checkpoint.pt"
-    make_older(checkpoint, "model", "text", "filters", "precision")
+    assert (tmp_path / "twice.safetensors.run" / "filter-norm-0.5" / "checkpoint.pt").exists()
     rheostat("recover", model_path, *where, *options, "-o", tmp_path / "twice.safetensors")
     once, twice = (open_model(tmp_path / f"{name}.safetensors").point("filter-norm-0.5") for name in ("once", "twice"))
     for layer in range(len(once.widths)):
         np.testing.assert_array_equal(once.update(layer).u, twice.update(layer).u)
 
 
-def test_a_killed_recovery_goes_on_and_ends_the_same(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["{folder}", "../precious", "", "a/b", ".."])
+def test_a_name_that_is_a_path_is_refused_and_deletes_nothing(model_path: Path, tmp_path: Path, name: str) -> None:
+    """The name of a point is part of the name of its run's folder."""
+    precious, work = tmp_path / "precious", tmp_path / "work"
+    precious.mkdir()
+    work.mkdir()
+    (precious / "file").write_text("kept")
+    options = ["--data", tmp_path / "no-corpus", "-o", work / "out.safetensors", "--name", name.format(folder=precious)]
+    for command in (["recover", "--knob", "0.5"], ["prune", "--criterion", "filter-norm"]):
+        with pytest.raises(ModelFileError, match=r"the name .* in --name; expected up to 80 letters"):
+            rheostat(*command, model_path, *options)
+    assert (precious / "file").read_text() == "kept" and not list(work.iterdir())
+
+
+def test_recovery_names_the_point_or_ranking_that_it_used(
+    model_path: Path, corpus_folder: Path, tmp_path: Path
+) -> None:
+    steps_of_a_test = ["--set", "train.steps=2", "--set", "train.batch_size=4"]
+    out, data = tmp_path / "out.safetensors", ["--data", corpus_folder]
+    rheostat("prune", model_path, "--criterion", "l0", "--knob", "0.7", *data, "-o", out, *steps_of_a_test)
+    printed = rheostat("recover", out, "--point", "l0-0.7", "--name", "again", *data, "-o", out, *steps_of_a_test)
+    assert "point 'again'" in printed and printed.endswith("bytes of update, from point l0-0.7\n")
+    printed = rheostat("recover", out, "--knob", "0.5", *data, "-o", out, *steps_of_a_test)
+    assert printed.endswith(", from ranking filter-norm\n")
+    with pytest.raises(OperatingPointError, match="--name again was given for 2 points"):
+        rheostat("recover", out, "--knob", "0.5", "--knob", "0.4", "--name", "again", *data, "-o", out)
+
+
+def test_points_are_learned_from_python_on_one_file(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+    text, out = corpus_folder / "train.txt", tmp_path / "out.safetensors"
+    changes = ["train.steps=2", "train.batch_size=4"]
+    learned = learn_point(model_path, data=text, out=out, knob=0.7, changes=changes)
+    assert [point.name for point in learned.points] == ["l0-0.7"] and learned.default_ranking == "filter-norm"
+    recovered = recover(out, data=text, out=out, knob=[0.7, 0.5], rank=2, changes=changes)
+    assert [point.update_rank for point in recovered.points] == [2, 2]
+    assert set(recovered.used.values()) <= {"point l0-0.7", "ranking filter-norm"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.safetensors"]
+
+
+def test_a_run_deletes_only_what_a_run_writes(model_path: Path, tmp_path: Path) -> None:
+    """A folder that happens to have the name of the run's folder: its files stay, before and after the run."""
+    folder, texts = tmp_path / "run", Texts(IDS, IDS)
+    (folder / "tensorboard").mkdir(parents=True)
+    for mine in ("notes.txt", "tensorboard/notes.txt"):
+        (folder / mine).write_text("kept")
+    with open_model(model_path) as file:
+        learn_gates(file, TABLES, texts, folder, Silence())
+    RunFolder(folder).remove()
+    assert sorted(path.name for path in folder.rglob("*")) == ["notes.txt", "notes.txt", "tensorboard"]
+
+
+def test_a_killed_recovery_resumes_and_ends_the_same(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
     schedule = ["--set", "train.steps=60", "--set", "train.batch_size=4", "--set", "train.checkpoint_minutes=0.0"]
 
     def command(out: Path) -> list[object]:
@@ -296,7 +351,7 @@ TABLES = {"train": {"steps": 2, "batch_size": 2, "sequence_length": 10, "optimiz
 def other_model(file: ModelFile, path: Path) -> ModelFile:
     """One of the same shape and words, with other weights."""
     weights = {name: 0.9 * weight for name, weight in file.weights().items()}
-    write_model(path, shape=file.shape, vocabulary=file.vocabulary, weights=weights, text=file.description.text)
+    write_file(path, shape=file.shape, vocabulary=file.vocabulary, weights=weights, text=file.description.text)
     return open_model(path)
 
 
@@ -307,25 +362,25 @@ def other_point(point: OperatingPoint) -> OperatingPoint:
     return replace(point, keep=keep)
 
 
-def test_a_run_asked_for_differently_is_not_gone_on_with(model_path: Path, tmp_path: Path) -> None:
+def test_a_run_asked_for_differently_is_not_resumed(model_path: Path, tmp_path: Path) -> None:
     recovery, gates, texts = tmp_path / "recovery", tmp_path / "gates", Texts(IDS, IDS)
     longer = {"train": {**TABLES["train"], "steps": 3}}
     with open_model(model_path) as file, other_model(file, tmp_path / "other.safetensors") as other:
         point = choose(file, 0.5)
-        recover(file, point, TABLES, texts, recovery, Silence())
-        recover(file, point, TABLES, texts, recovery, Silence())
+        learn_update(file, point, TABLES, texts, recovery, Silence())
+        learn_update(file, point, TABLES, texts, recovery, Silence())
         learn_gates(file, TABLES, texts, gates, Silence())
         for what, call in {
-            "recipe": lambda: recover(file, point, longer, texts, recovery, Silence()),
+            "recipe": lambda: learn_update(file, point, longer, texts, recovery, Silence()),
             "model": lambda: learn_gates(other, TABLES, texts, gates, Silence()),
             "text": lambda: learn_gates(file, TABLES, Texts(IDS, IDS[:300]), gates, Silence()),
-            "filters": lambda: recover(file, other_point(point), TABLES, texts, recovery, Silence()),
+            "filters": lambda: learn_update(file, other_point(point), TABLES, texts, recovery, Silence()),
         }.items():
             with pytest.raises(CheckpointError, match=f"asked for differently, with another {what}; remove it"):
                 call()
 
 
-def test_a_run_goes_on_with_the_threads_and_the_precision_that_it_began_with(
+def test_a_run_resumes_with_the_threads_and_the_precision_that_it_started_with(
     model_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts, threads = Texts(IDS, IDS), torch.get_num_threads()
@@ -333,7 +388,7 @@ def test_a_run_goes_on_with_the_threads_and_the_precision_that_it_began_with(
         learn_gates(file, TABLES, texts, tmp_path / "run", Silence())
         saved = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)
         torch.save({**saved, "threads": saved["threads"] + 1}, tmp_path / "run" / "checkpoint.pt")
-        monkeypatch.setattr(pruning_run, "usable_precision", lambda *_: pytest.fail("precision was chosen anew"))
+        monkeypatch.setattr(session, "usable_precision", lambda *_, **__: pytest.fail("precision was chosen again"))
         learn_gates(file, TABLES, texts, tmp_path / "run", Silence())
     assert torch.get_num_threads() == saved["threads"] + 1
     torch.set_num_threads(threads)

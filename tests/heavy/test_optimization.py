@@ -10,12 +10,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from rheostat.errors import CorpusError, RecipeError, RheostatWarning  # noqa: E402
-from rheostat.recipe import fill  # noqa: E402
+from rheostat.tables import fill  # noqa: E402
 from rheostat.training import machine  # noqa: E402
 from rheostat.training.batches import Batches, draw_length  # noqa: E402
 from rheostat.training.configuration import ModelConfig, TrainConfig, TrainingRecipe  # noqa: E402
-from rheostat.training.nt_asgd import WeightAverage, has_stalled  # noqa: E402
-from rheostat.training.schedule import make_optimizer, rate_at  # noqa: E402
+from rheostat.training.optimization import WeightAverage, has_stalled, make_optimizer, rate_at  # noqa: E402
 
 
 def merity_would_switch(losses: list[float], interval: int) -> bool:
@@ -48,8 +47,8 @@ def test_averaging_is_the_mean_of_the_weights_since_it_began() -> None:
 
 
 def test_sgd_with_averaging_is_torchs_asgd() -> None:
-    """lambd = 0, t0 = 0: a constant rate. torch takes the weights anew at its first two steps: its mean begins with the
-    second, and so does ours here."""
+    """lambd = 0, t0 = 0: a constant rate. torch copies the weights at each of its first two steps, so its mean
+    starts with the second; so does ours here."""
     torch.manual_seed(0)
     start, inputs = torch.randn(5), torch.randn(30, 5)
     ours, theirs = torch.nn.Parameter(start.clone()), torch.nn.Parameter(start.clone())
@@ -118,8 +117,8 @@ def test_a_machine_that_refuses_bf16_trains_in_fp32_and_says_so(monkeypatch: pyt
     def refuse(dtype: torch.dtype, device: torch.device) -> float:
         raise RuntimeError("could not create a primitive")
 
-    monkeypatch.setattr(machine, "_product_seconds", refuse)
-    with pytest.warns(RheostatWarning, match=r"refuses bf16 products .* training in fp32"):
+    monkeypatch.setattr(machine, "product_seconds", refuse)
+    with pytest.warns(RheostatWarning, match=r"cannot compute bf16 products .* training in fp32"):
         assert machine.usable_precision("bf16", torch.device("cpu")) == "fp32"
 
 
@@ -132,7 +131,7 @@ def test_bf16_is_used_where_it_is_faster(
     monkeypatch: pytest.MonkeyPatch, wanted: str, slowdown: float, expected: str
 ) -> None:
     seconds = {torch.bfloat16: slowdown, torch.float32: 1.0}
-    monkeypatch.setattr(machine, "_product_seconds", lambda dtype, device: seconds[dtype])
+    monkeypatch.setattr(machine, "product_seconds", lambda dtype, device: seconds[dtype])
     assert machine.usable_precision(wanted, torch.device("cpu")) == expected
 
 
@@ -140,9 +139,9 @@ def test_a_machine_whose_lstm_refuses_bf16_trains_lstms_in_fp32(monkeypatch: pyt
     def refuse(device: torch.device) -> None:
         raise RuntimeError("could not create a primitive descriptor")
 
-    monkeypatch.setattr(machine, "_try_lstm", refuse)
+    monkeypatch.setattr(machine, "try_lstm", refuse)
     device = torch.device("cpu")
-    with pytest.warns(RheostatWarning, match=r"refuses bf16 products .* training in fp32"):
+    with pytest.warns(RheostatWarning, match=r"cannot compute bf16 products .* training in fp32"):
         assert machine.usable_precision("bf16-always", device, lstm=True) == "fp32"
     assert machine.usable_precision("fp32", device, lstm=True) == "fp32"
 

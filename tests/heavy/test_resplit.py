@@ -11,14 +11,17 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from models import make_point, make_ranking, make_vocabulary, make_weights
+from models import make_point, make_ranking, make_vocabulary, make_weights, write_file
 from rheostat.cli import app
 from rheostat.errors import OperatingPointError
 from rheostat.model.clusters import split_places
-from rheostat.model.file import open_model, repack, write_model
+from rheostat.model.contents import convert, replace_weights
+from rheostat.model.file import open_model
 from rheostat.model.knob import choose
 from rheostat.model.operating_point import full_point
+from rheostat.model.precision import Precision
 from rheostat.model.shape import ModelShape
+from rheostat.model.writer import write_model
 from rheostat.pruning.resplit import NewClusters, find_clusters, fit_clusters, store, stretches, take_sample
 from rheostat.training.evaluation import PointEvaluator
 
@@ -32,7 +35,7 @@ def write_skewed(path: Path, shape: ModelShape = SHAPE) -> Path:
     weights["output.bias"] = -0.15 * np.arange(shape.vocabulary_size, dtype=np.float32)
     if shape.softmax_splits:
         weights["clusters.bias"] = np.full(len(shape.softmax_splits), -1, np.float32)
-    write_model(
+    write_file(
         path,
         shape=shape,
         vocabulary=make_vocabulary(shape.vocabulary_size),
@@ -129,7 +132,7 @@ def test_a_cluster_of_equal_words_is_fitted_exactly(tmp_path: Path) -> None:
             for tensor in (weights["embedding.weight"], weights["output.bias"]):
                 tensor[first:last] = tensor[first]
         equal = tmp_path / "equal.safetensors"
-        repack(file, equal, weights=weights)
+        write_model(equal, replace_weights(file.contents(), shape, weights))
     with open_model(equal) as file:
         point, places = full_point(shape), split_places(60)
         model = PointEvaluator(file).model(point)
@@ -140,12 +143,12 @@ def test_a_cluster_of_equal_words_is_fitted_exactly(tmp_path: Path) -> None:
     np.testing.assert_allclose(log_probabilities(out), log_probabilities(equal), atol=2e-3)
 
 
-@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
-def test_all_else_keeps_its_bytes(tmp_path: Path, precision: str) -> None:
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
+def test_all_else_keeps_its_bytes(tmp_path: Path, precision: Precision) -> None:
     written = write_skewed(tmp_path / "written.safetensors")
     source, out = tmp_path / "source.safetensors", tmp_path / "out.safetensors"
     with open_model(written) as file:
-        repack(file, source, precision=precision)  # type: ignore[arg-type]
+        write_model(source, convert(file.contents(), precision))
     found = resplit(source, out, 4)
     with open_model(source) as before, open_model(out) as after:
         assert after.shape == replace(before.shape, softmax_splits=found.splits)
@@ -171,7 +174,7 @@ def test_clusters_can_only_be_split_further(tmp_path: Path) -> None:
         resplit(source, tmp_path / "out.safetensors", 2)
 
 
-def test_the_command_says_what_came_of_it(tmp_path: Path) -> None:
+def test_the_command_prints_the_result(tmp_path: Path) -> None:
     source = write_skewed(tmp_path / "source.safetensors")
     with open_model(source) as file:
         words = [file.vocabulary.words[i] for i in IDS]
@@ -185,4 +188,4 @@ def test_the_command_says_what_came_of_it(tmp_path: Path) -> None:
     with open_model(out) as file:
         assert list(file.shape.softmax_splits) == facts["splits"]
     result = CliRunner().invoke(app, command)
-    assert "5 tail clusters, from words" in result.stdout and "perplexity" in result.stdout
+    assert "5 tail clusters, starting at words" in result.stdout and "perplexity" in result.stdout

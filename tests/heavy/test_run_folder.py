@@ -15,7 +15,7 @@ FULL = Path("/dev/full")
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_model_without_a_checkpoint_is_neither_gone_on_with_nor_written_over(tmp_path: Path, resume: bool) -> None:
+def test_a_model_without_a_checkpoint_is_neither_resumed_nor_overwritten(tmp_path: Path, resume: bool) -> None:
     folder = RunFolder(tmp_path)
     folder.model.touch()
     with pytest.raises(CheckpointError, match="holds a model and no checkpoint; remove it, or choose another -o"):
@@ -26,5 +26,5 @@ def test_a_model_without_a_checkpoint_is_neither_gone_on_with_nor_written_over(t
 def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
     folder.log = FULL
-    with pytest.raises(CheckpointError, match="No space left on device; make room"):
+    with pytest.raises(CheckpointError, match="No space left on device; free some space"):
         folder.append_log({"step": 1})

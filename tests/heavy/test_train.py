@@ -13,28 +13,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 pytest.importorskip("torch")
 
-from conftest import make_older, rheostat, stop_at
+from conftest import rheostat, stop_at
 
 from models import TINY, make_weights, write_tiny
-from rheostat.cli import main
+from rheostat.cli import app, main
 from rheostat.errors import CheckpointError, RheostatError
 from rheostat.model.file import open_model
+from rheostat.training.run import resume, train
+from rheostat.training.trainer import SILENT
 
 TRAIN = [sys.executable, "-m", "rheostat", "train"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
 
 
-def run(*arguments: object, check: bool = True, processes: int = 1) -> subprocess.CompletedProcess[str]:
-    command = [*TRAIN, *map(str, arguments)]
-    if processes > 1:
-        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-        command = [sys.executable, *torchrun, *command[1:]]
+def run_in_two_processes(*arguments: object) -> None:
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command = [sys.executable, *torchrun, *TRAIN[1:], *map(str, arguments)]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=240, env=ENVIRONMENT)
-    assert not check or answer.returncode == 0, answer.stderr
-    return answer
+    assert answer.returncode == 0, answer.stderr
 
 
 def weights(folder: Path) -> dict[str, np.ndarray]:
@@ -69,11 +69,37 @@ def test_a_run_learns_and_leaves_a_model(corpus_folder: Path, recipe_file: Path,
     assert list((out / "tensorboard").iterdir())
 
 
+def test_a_run_from_python_on_one_file_says_how_it_was_divided(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    reporter = Watching(told)
+    text = corpus_folder / "train.txt"
+    result = train(recipe_file, data=text, out=tmp_path / "run", changes=["train.epochs=1"], reporter=reporter)
+    assert result.model == tmp_path / "run" / "model.safetensors" and (result.epochs, result.steps > 5) == (1, True)
+    rule = "blocks of 3 lines: of every 20, one is for valid and one for test (seed 1)"
+    assert told[0].startswith(f"train.txt is one file, divided by {rule}; its parts are in ")
+    with open_model(result.model) as file:
+        assert file.description.provenance["corpus"]["split_rule"] == rule
+        assert file.description.provenance["run"]["valid"]["perplexity"] == result.valid_perplexity
+    assert resume(tmp_path / "run") == result
+
+
+class Watching(type(SILENT)):  # type: ignore[misc]
+    """Keeps the messages."""
+
+    def __init__(self, told: list[str]) -> None:
+        self.told = told
+
+    def message(self, text: str) -> None:
+        self.told.append(text)
+
+
 def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(
     corpus_folder: Path, recipe_file: Path, tmp_path: Path
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    run(recipe_file, "--data", corpus_folder, "-o", whole)
+    rheostat("train", recipe_file, "--data", corpus_folder, "-o", whole)
     kills = 0
     command = [*TRAIN, str(recipe_file), "--data", str(corpus_folder), "-o", str(broken)]
     for steps in (1, 20, 90):  # a checkpoint is written at every step, so each kill hits another phase
@@ -83,7 +109,7 @@ def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(
         kills += process.wait() == -signal.SIGKILL
         command = [*TRAIN, "--resume", "-o", str(broken)]
     assert kills == 3
-    run("--resume", "-o", broken)
+    rheostat("train", "--resume", "-o", broken)
     assert_same_weights(whole, broken)
     steps = [entry["step"] for entry in log(broken, "train")]
     assert steps == sorted(set(steps)) == [entry["step"] for entry in log(whole, "train")]
@@ -108,23 +134,24 @@ def wait_for_step(process: subprocess.Popen[bytes], folder: Path, step: int) -> 
 
 
 @pytest.fixture(scope="module")
-def whole_and_older(
+def whole_and_resumed(
     corpus_folder: Path, recipe_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:
-    """A run as it is, and one that an older version began, stopped right after its first validation, resumed."""
+    """A run without a break, and the same run stopped right after its first validation and resumed."""
     folder = tmp_path_factory.mktemp("runs")
     whole, broken = folder / "whole", folder / "broken"
     command = ("train", recipe_file, "--data", corpus_folder, "--set", "train.checkpoint_minutes=60")
     rheostat(*command, "-o", whole)
     stop_at(int(log(whole, "valid")[0]["step"]), *command, "-o", broken)
-    make_older(broken / "checkpoint.pt", "from_digest", "vocabulary_digest")
     (broken / ".model.safetensors.partial").write_bytes(b"what a kill left")
     rheostat("train", "--resume", "-o", broken)
     return whole, broken
 
 
-def test_a_run_that_an_older_version_began_is_gone_on_with(whole_and_older: tuple[Path, Path]) -> None:
-    whole, broken = whole_and_older
+def test_a_run_stopped_after_validation_and_resumed_ends_with_the_same_weights(
+    whole_and_resumed: tuple[Path, Path],
+) -> None:
+    whole, broken = whole_and_resumed
     assert_same_weights(whole, broken)
     for event in ("train", "valid"):
         assert [entry["loss"] for entry in log(broken, event)] == [entry["loss"] for entry in log(whole, event)]
@@ -132,19 +159,19 @@ def test_a_run_that_an_older_version_began_is_gone_on_with(whole_and_older: tupl
     assert {path.name for path in broken.iterdir()} == names
 
 
-def test_tensorboard_keeps_the_validation_that_a_run_was_stopped_after(whole_and_older: tuple[Path, Path]) -> None:
+def test_tensorboard_keeps_the_validation_that_a_run_was_stopped_after(whole_and_resumed: tuple[Path, Path]) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    for folder in whole_and_older:
+    for folder in whole_and_resumed:
         events = EventAccumulator(str(folder / "tensorboard"))
         events.Reload()
         assert [event.step for event in events.Scalars("valid/loss")] == [e["step"] for e in log(folder, "valid")]
 
 
 def test_the_model_of_a_resumed_run_says_what_it_was_made_of(
-    whole_and_older: tuple[Path, Path], corpus_folder: Path
+    whole_and_resumed: tuple[Path, Path], corpus_folder: Path
 ) -> None:
-    for folder in whole_and_older:
+    for folder in whole_and_resumed:
         with open_model(folder / "model.safetensors") as file:
             assert file.description.provenance["asked"] == {"data": [str(corpus_folder)]}
 
@@ -158,12 +185,10 @@ def test_a_resumed_run_wants_the_words_that_it_began_with(
     more, other_order = text + "two newcomers .\n", text + "eve hides the doors .\n" * 500
     for changed in (more, other_order):
         (data / "train.txt").write_text(changed)
-        with pytest.raises(CheckpointError, match="other words, or in another order, than when the run began"):
+        with pytest.raises(
+            CheckpointError, match="the words of the corpus, or their order, have changed since the run started"
+        ):
             rheostat("train", "--resume", "-o", out)
-    make_older(out / "checkpoint.pt", "from_digest", "vocabulary_digest")
-    (data / "train.txt").write_text(more)
-    with pytest.raises(CheckpointError, match="its corpus is another now"):
-        rheostat("train", "--resume", "-o", out)
     (data / "train.txt").write_text(text)
     rheostat("train", "--resume", "-o", out)
 
@@ -174,7 +199,9 @@ def test_a_resumed_run_wants_the_weights_that_it_began_with(
     start, out = write_tiny(tmp_path / "start.safetensors"), tmp_path / "run"
     stop_at(2, "train", recipe_file, "--data", corpus_folder, "--from", start, "-o", out, "--set", "train.steps=4")
     write_tiny(start, weights=make_weights(TINY["qrnn"], seed=1))
-    with pytest.raises(CheckpointError, match=r"start\.safetensors has other weights than when the run began"):
+    with pytest.raises(
+        CheckpointError, match=r"the weights in .*start\.safetensors have changed since the run started"
+    ):
         rheostat("train", "--resume", "-o", out)
     write_tiny(start)
     rheostat("train", "--resume", "-o", out)
@@ -192,7 +219,7 @@ def test_a_run_that_diverges_is_an_error_and_leaves_neither_checkpoint_nor_model
 ) -> None:
     always = ["train.steps=5", "train.optimizer=sgd", "train.schedule=constant", "train.learning_rate=1e38"]
     options = [part for change in always + changes for part in ("--set", change)]
-    with pytest.raises(RheostatError, match=r"became .*; start anew with a lower train\.learning_rate"):
+    with pytest.raises(RheostatError, match=r"became .*; start again with a lower train\.learning_rate"):
         rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *options)
     assert {path.name for path in (tmp_path / "run").iterdir()} <= {"log.jsonl", "tensorboard"}
 
@@ -216,8 +243,8 @@ def test_two_processes_give_the_loss_curve_of_one(
     off = ["dropout_embedding", "dropout_input", "dropout_hidden", "dropout_output", "weight_drop"]
     changes = [part for key in off for part in ("--set", f"regularization.{key}=0.0")]
     changes += ["--set", f"model.softmax_splits={splits}"]
-    for processes in (1, 2):
-        run(recipe_file, "--data", corpus_folder, "-o", tmp_path / f"{processes}", *changes, processes=processes)
+    rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "1", *changes)
+    run_in_two_processes(recipe_file, "--data", corpus_folder, "-o", tmp_path / "2", *changes)
     one, two = (log(tmp_path / name, "train") for name in ("1", "2"))
     assert len(one) > 3
     assert [entry["loss"] for entry in two] == pytest.approx([entry["loss"] for entry in one], rel=1e-4)
@@ -226,13 +253,13 @@ def test_two_processes_give_the_loss_curve_of_one(
 
 
 def test_each_process_draws_its_own_dropout(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
-    run(recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=3", processes=2)
+    run_in_two_processes(recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=3")
     import torch
 
     ranks = torch.load(tmp_path / "run" / "checkpoint.pt", weights_only=True)["ranks"]
     assert len(ranks) == 2
     assert not torch.equal(ranks[0]["random"]["cpu"], ranks[1]["random"]["cpu"])
-    assert ranks[0]["log_loss"] != ranks[1]["log_loss"]  # each goes on with its own
+    assert ranks[0]["log_loss"] != ranks[1]["log_loss"]  # each resumes with its own
 
 
 @pytest.mark.parametrize("cell", ["lstm", "skip-lstm"])
@@ -256,6 +283,8 @@ def test_an_lstm_trains_also_where_its_kernel_lacks_the_precision(
     changes = ["model.cell=lstm", "model.windows=[]", "train.precision=bf16-always", "train.steps=2"]
     options = [part for change in changes for part in ("--set", change)]
     rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *options)
+    with open_model(tmp_path / "run" / "model.safetensors") as file:
+        assert file.shape.cell == "lstm" and file.description.provenance["run"]["steps"] == 2
 
 
 def test_splits_are_chosen_from_the_counts_of_the_corpus(
@@ -285,7 +314,7 @@ def test_adaptive_softmax_trains(corpus_folder: Path, recipe_file: Path, tmp_pat
     assert json.loads(answer)["valid_perplexity"] < 4
 
 
-def test_training_goes_on_from_a_model(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+def test_training_starts_from_a_model(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     first = json.loads(rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "a", "--json"))
     model = tmp_path / "a" / "model.safetensors"
     slow = ["--set", "train.learning_rate=1e-6", "--set", "train.epochs=1"]
@@ -303,13 +332,16 @@ def test_three_files_are_a_corpus_too(corpus_folder: Path, recipe_file: Path, tm
 
 
 def test_a_folder_with_a_run_is_not_written_over(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
-    arguments = (recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=2")
-    run(*arguments)
-    again = run(*arguments, check=False)
-    assert again.returncode == 1
-    assert again.stderr.count("\n") == 1 and "--resume" in again.stderr
-    finished = run("--resume", "-o", tmp_path / "run")
-    assert "finished" in finished.stderr
+    arguments = ("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=2")
+    rheostat(*arguments)
+    before = weights(tmp_path / "run")
+    with pytest.raises(CheckpointError, match="--resume") as refused:
+        rheostat(*arguments)
+    assert "\n" not in str(refused.value)
+    finished = CliRunner().invoke(app, ["train", "--resume", "-o", str(tmp_path / "run")], catch_exceptions=False)
+    assert finished.exit_code == 0 and "finished" in finished.stderr
+    for name, array in weights(tmp_path / "run").items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,13 +20,14 @@ HEAVY_LIBRARIES = {"torch", "lightning_fabric", "numba", "tensorboard"}
 # What a part may import beside itself: the direction of the data, from the command line down to the errors. Several
 # modules of the part use each of these; what one or two modules alone need stands in ONE_MODULE.
 MAY_IMPORT: dict[str, str] = {
-    "__init__": "errors governor model runtime words",
+    "__init__": "errors governor measure model pruning report runtime training words",
     "__main__": "cli",
     "errors": "",
     "durable": "",
-    "provenance": "",
-    "metrics": "",
-    "recipe": "errors",
+    "provenance": "model",
+    "metrics": "errors",
+    "tables": "errors",
+    "recipe": "errors tables",
     "recipes": "",
     "bundled": "errors",
     "text": "errors",
@@ -33,61 +35,72 @@ MAY_IMPORT: dict[str, str] = {
     "words": "errors text",
     "runtime": "errors model text words",
     "governor": "errors",
-    "measure": "errors model provenance runtime text words",
+    "measure": "errors metrics model runtime tables text words",
     "report": "errors measure model",
     "keyboard": "errors governor model runtime words",
     "training": "errors metrics model text",
-    "pruning": "errors metrics model training",
-    "cli": "bundled errors measure model pruning recipe report runtime text training",
+    "pruning": "errors metrics model provenance text training",
+    "cli": "bundled errors measure model pruning recipe report runtime training",
 }
 # What a single module may import beyond that.
 ONE_MODULE: dict[str, str] = {
     "text.token_cache": "durable",
     "model.container": "durable",
     "model.file": "bundled",
+    "model.origin": "tables",
     "words.hidden_words": "bundled",
     "words.user_words": "durable",
     "runtime.evaluation": "metrics",
     "runtime.onnx.export": "provenance",
     "runtime.predictor": "bundled",
-    "governor.policy": "recipe",
+    "governor.policy": "tables",
     "measure.ngram": "durable",
-    "measure.ngram_baseline": "metrics",
-    "measure.results": "durable governor",
-    "measure.sweep": "metrics",
-    "report.demo": "bundled runtime text",
+    "measure.ngram_baseline": "recipe",
+    "measure.results.files": "durable",
+    "measure.results.govern": "governor",
+    "measure.results.shared": "provenance",
+    "report.cost_sections": "governor",
+    "report.demo": "bundled runtime tables",
     "report.figures.day": "governor",
-    "report.learned": "recipe",
-    "report.report": "governor",
-    "keyboard.governing": "recipe",
-    "training.run": "provenance recipe",
+    "report.govern": "governor",
+    "report.published": "tables",
+    "keyboard.governing": "tables",
+    "keyboard.page_tables": "text",
+    "training.run": "provenance recipe tables",
     "training.run_folder": "durable",
-    "pruning.run": "recipe text",
-    "cli.govern": "governor provenance",
+    "training.task": "provenance",
+    "pruning.run": "tables",
+    "pruning.steps": "recipe",
+    "cli.evaluate": "tables",
+    "cli.govern": "governor",
     "cli.keyboard": "governor keyboard",
-    "cli.train": "metrics",
+    "cli.learning": "metrics",
+    "cli.suggest": "words",
     "cli.typing_screen": "words",
 }
 # Inside a package a module may import those named before it.
 INSIDE: dict[str, str] = {
-    "text": "token_cache vocabulary chat sources tokenizers casing reading counts corpus",
-    "model": "clusters container flops shape description operating_point precision cut file widths knob",
-    "words": "hidden_words writing completion user_words",
-    "runtime": "history onnx onnx.format onnx.quantization onnx.operators onnx.graph onnx.export onnx.session"
-    " evaluation points predictor",
+    "text": "clitics token_cache vocabulary chat sources single_file tokenizers casing reading counts corpus",
+    "model": "clusters container digest flops names origin precision shape description operating_point contents cut"
+    " file summary widths writer knob",
+    "words": "hidden_words prefixes writing completion user_words",
+    "runtime": "arguments history onnx onnx.format onnx.quantization onnx.operators onnx.graph onnx.weights"
+    " onnx.export onnx.session evaluation points predictor",
     "governor": "battery policy decision trace governor replay",
-    "measure": "machine memory ngram texts turns typing_simulator keystrokes results sweep"
-    " meters.estimate meters.series meters.student meters.sysfs meters.meter meters.counter meters.sampler meters.trace"
-    " meters.battery meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
-    " meters.energy meters latency ngram_baseline",
-    "report": "document published html kept_filters learned evidence figures figures.day figures.style figures.costs"
-    " figures.weights claims paper_tables sweep_page report files demo",
-    "keyboard": "browser_runtime governing positions protection exports facts server",
-    "training": "compiled cross_entropy nt_asgd run_folder adaptive_softmax regularization scan lstm qrnn"
-    " language_model machine evaluation task graded configuration batches schedule trainer run",
-    "pruning": "allocation criteria l0 recovery resplit run",
-    "cli": "console keys train bench evaluate export files govern keyboard ngram report resplit typing_screen demo"
-    " learning suggest prune recover",
+    "measure": "sysfs machine memory ngram texts typing_simulator keystrokes"
+    " meters.estimate meters.series meters.student meters.meter meters.counter meters.sampler meters.power_trace"
+    " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
+    " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
+    " results.files results evaluation sweep latency bench ngram_baseline",
+    "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
+    " figures.style figures.costs figures.weights govern claims paper_tables sweep_page summary cost_sections sections"
+    " writer demo",
+    "keyboard": "browser_runtime page_tables governing positions protection exports facts server",
+    "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan lstm qrnn"
+    " language_model machine evaluation task graded configuration batches optimization trainer session run",
+    "pruning": "allocation criteria l0 recovery resplit run steps",
+    "cli": "console keys bench evaluate export files govern keyboard learning ngram report resplit typing_screen demo"
+    " suggest prune recover train",
 }
 HEAVY = {"training", "pruning"}
 LIGHT = sorted({part.name.removesuffix(".py") for part in PACKAGE.iterdir()} & set(MAY_IMPORT) - HEAVY - {"__main__"})
@@ -177,6 +190,32 @@ def test_torch_appears_only_where_models_are_made(path: Path) -> None:
         return
     names = set(imports(ast.parse(path.read_text(encoding="utf-8"))))
     assert not {name.partition(".")[0] for name in names} & HEAVY_LIBRARIES
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_onnx_runtime_is_imported_only_where_its_telemetry_is_turned_off(path: Path) -> None:
+    if dotted(path).startswith("runtime.onnx."):
+        return
+    names = set(imports(ast.parse(path.read_text(encoding="utf-8"))))
+    assert not {name.partition(".")[0] for name in names} & {"onnx", "onnxruntime"}
+
+
+def test_onnx_runtime_leaves_no_file_in_the_home_folder(tmp_path: Path) -> None:
+    """Its wheels since 1.29 put a device id and a database of events there, as soon as they are imported."""
+    home = tmp_path / "home"
+    home.mkdir()
+    # It reports nothing on a build server: the test has to look like somebody's own machine.
+    hidden = {"CI", "GITHUB_ACTIONS", "TF_BUILD", "ORT_DISABLE_TELEMETRY"}
+    folders = {"HOME": home, "USERPROFILE": home, "XDG_CACHE_HOME": home / "cache", "XDG_DATA_HOME": home / "data"}
+    environment = {name: value for name, value in os.environ.items() if name not in hidden}
+    environment |= {name: str(folder) for name, folder in folders.items()}
+    script = """
+import sys, rheostat
+rheostat.load(sys.argv[1], threads=1).suggest("the")
+"""
+    command = [sys.executable, "-c", script, str(write_tiny(tmp_path / "tiny.safetensors"))]
+    subprocess.run(command, check=True, timeout=60, env=environment)
+    assert list(home.rglob("*")) == []
 
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "cli").glob("*.py")), ids=lambda path: path.name)

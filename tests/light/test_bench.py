@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -16,28 +17,31 @@ import pytest
 from typer.testing import CliRunner
 
 from models import TINY, make_weights, write_tiny, write_words
+from results_files import bench_row, write_bench
 from rheostat.cli import app
 from rheostat.errors import CorpusError, OperatingPointError, RheostatError
-from rheostat.measure import latency, machine
-from rheostat.measure.latency import BenchConfig, Position, Typist, bench, median_interval, r_squared, turn_sizes
+from rheostat.measure import bench as bench_module
+from rheostat.measure import machine
+from rheostat.measure.bench import BenchConfig, bench_positions_of, r_squared
+from rheostat.measure.latency import BenchPosition, Typist, median_interval, turn_sizes
 from rheostat.measure.machine import parse_cpus, pinned, read_conditions, was_throttled
 from rheostat.measure.memory import resident_memory
-from rheostat.measure.meters import EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
+from rheostat.measure.meters import EnergyPerQuery, EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
 from rheostat.measure.meters.counter import CounterMeter
 from rheostat.measure.meters.meter import Clock
-from rheostat.measure.results import write_results
+from rheostat.measure.results import BenchRow, read_results, write_results
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.tokenizers import Tokenizer
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 from rheostat.words.writing import context_words
 
-WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees", "we", "to", "a", "and")
+WORDS = (UNKNOWN, END_OF_LINE, "the", "game", "gate", "garden", "boat", "sees", "we", "to", "a", "and")
 SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
 QUICK = BenchConfig(queries=20, warm_up=2, memory=False, threads=1)
-KNOBS = [Position(knob) for knob in (1.0, 0.7, 0.4)]
+KNOBS = [BenchPosition(knob) for knob in (1.0, 0.7, 0.4)]
 NOTHING = NoMeter()
 POWER = Path(__file__).parents[1] / "data" / "power"
 LSTMS: tuple[Cell, ...] = ("lstm", "skip-lstm")
@@ -69,7 +73,7 @@ def test_a_prepared_text_is_read_word_by_word(tmp_path: Path) -> None:
     path.write_text(" no it was n't black monday \n mr. <unk> said N N of u.s. shares \\/ bonds\n")
     text = read_text(str(path), "ptb", 100)
     read = context_words(list(islice(messages(text.pieces(), ["a"]), len(text.pieces())))[-1], "ptb")
-    assert read[:10] == [END, "a", "no", "it", "was", "n't", "black", "monday", END, "mr."]
+    assert read[:10] == [END_OF_LINE, "a", "no", "it", "was", "n't", "black", "monday", END_OF_LINE, "mr."]
 
 
 def test_no_text_begins_like_one_that_was_read() -> None:
@@ -80,7 +84,7 @@ def test_no_text_begins_like_one_that_was_read() -> None:
 def test_every_query_costs_reading_one_word(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     steps, read = [], Engine.read
     monkeypatch.setattr(Engine, "read", lambda engine, *arguments: steps.append(1) or read(engine, *arguments))
-    typist = Typist(Predictor(model, threads=1), Position(0.7), ["the", "boat", "sees", "\n"], list(WORDS[2:]))
+    typist = Typist(Predictor(model, threads=1), BenchPosition(0.7), ["the", "boat", "sees", "\n"], list(WORDS[2:]))
     typist.type(1)
     steps.clear()
     assert len(typist.type(3 * MESSAGE)) == len(steps)
@@ -94,7 +98,7 @@ def test_a_text_without_words_is_an_error(tmp_path: Path, model: Path) -> None:
     with pytest.raises(CorpusError, match="expected text in UTF-8"):
         read_text(str(tmp_path), "words", 10)
     with pytest.raises(CorpusError, match="no words for this model"):
-        bench(model, KNOBS, Text("signs", "ptb", ("! ?",), prepared=True), QUICK, NOTHING)
+        bench_positions_of(model, KNOBS, Text("signs", "ptb", ("! ?",), prepared=True), QUICK, NOTHING)
 
 
 # How it is laid out
@@ -110,7 +114,7 @@ def test_points_take_turns(model: Path, monkeypatch: pytest.MonkeyPatch) -> None
     order: list[str] = []
     type_queries = Typist.type
     monkeypatch.setattr(Typist, "type", lambda self, n: order.append(self.position.label) or type_queries(self, n))
-    bench(model, KNOBS[:2], sample(), QUICK, NOTHING)
+    bench_positions_of(model, KNOBS[:2], sample(), QUICK, NOTHING)
     assert order == ["1", "0.7", "1", "0.7", "0.7", "1"]  # warm-up, then two turns
 
 
@@ -124,16 +128,18 @@ def test_models_beside_it_take_turns_with_its_points(
         write_tiny(tmp_path / f"{cell}.safetensors", cell, provenance={"run": {"steps": steps}})
         for cell, steps in zip(LSTMS, (0, 7), strict=True)
     ]
-    contents = bench(model, KNOBS[:1], sample(), QUICK, NOTHING, beside=others)
+    contents = bench_positions_of(model, KNOBS[:1], sample(), QUICK, NOTHING, beside=others)
     assert order[3:] == ["qrnn", "lstm", "skip-lstm", "lstm", "skip-lstm", "qrnn"]
-    assert [part["subject"]["model"] for part in contents["beside"]] == ["lstm.safetensors", "skip-lstm.safetensors"]
-    assert [part["subject"]["trained"] for part in (contents, *contents["beside"])] == [True, False, True]
-    assert [part["rows"][0]["flops"] for part in contents["beside"]] == [TINY[cell].flops for cell in LSTMS]
+    assert [part.subject.model for part in contents.beside] == ["lstm.safetensors", "skip-lstm.safetensors"]
+    assert [part.subject.trained for part in contents.by_model()] == [True, False, True]
+    assert [part.rows[0].flops for part in contents.beside] == [TINY[cell].flops for cell in LSTMS]
 
 
 def test_two_positions_of_one_point_are_measured_once(model: Path) -> None:
-    contents = bench(model, [Position(0.7), Position(0.7), Position(0.70001)], sample(), QUICK, NOTHING)
-    assert [row["label"] for row in contents["rows"]] == ["0.7"]
+    contents = bench_positions_of(
+        model, [BenchPosition(0.7), BenchPosition(0.7), BenchPosition(0.70001)], sample(), QUICK, NOTHING
+    )
+    assert [row.label for row in contents.rows] == ["0.7"]
 
 
 def test_the_interval_holds_the_median_and_narrows_with_more_turns() -> None:
@@ -160,26 +166,29 @@ def test_r_squared_needs_three_different_points() -> None:
 
 
 def test_results_say_what_was_measured(model: Path) -> None:
-    contents = bench(model, KNOBS, sample(), QUICK, NOTHING)
-    assert contents["kind"] == "bench" and contents["provenance"]["machine"]["processor"]
-    expected = {"model": "model.safetensors", "corpus": "sample", "precision": "int8", "queries": 20, "threads": 1}
-    assert expected.items() <= contents["subject"].items()
-    for row, position in zip(contents["rows"], KNOBS, strict=True):
-        low, high = row["interval_ms"]
-        assert 0 < low <= row["latency_ms"] <= high and row["latency_ms"] <= row["p95_ms"]
-        assert row["queries"] == 20 and row["flops"] == round(row["flops_fraction"] * SHAPE.flops)
-        assert position.knob is not None and row["flops_fraction"] <= position.knob
-        assert row["bytes_read"] == row["flops"] // 2  # one byte a weight, two FLOPs
-        assert row["executed_flops"] == {"mean": row["flops"], "worst": row["flops"]}  # a plain softmax
-    assert 0 <= contents["fit"]["latency_r_squared"] <= 1 and contents["fit"]["energy_r_squared"] is None
-    assert json.loads(json.dumps(contents)) is not None
+    contents = bench_positions_of(model, KNOBS, sample(), QUICK, NOTHING)
+    assert contents.kind == "bench" and contents.provenance.machine.processor
+    subject = contents.subject
+    assert (subject.model, subject.corpus, subject.precision) == ("model.safetensors", "sample", "int8")
+    assert (subject.queries, subject.threads) == (20, 1)
+    for row, position in zip(contents.rows, KNOBS, strict=True):
+        low, high = row.interval_ms
+        assert 0 < low <= row.latency_ms <= high and row.latency_ms <= row.p95_ms
+        assert row.queries == 20 and row.flops == round(row.flops_fraction * SHAPE.flops)
+        assert position.knob is not None and row.flops_fraction <= position.knob
+        assert row.bytes_read == row.flops // 2  # one byte a weight, two FLOPs
+        assert (row.executed_flops.mean, row.executed_flops.worst) == (row.flops, row.flops)  # a plain softmax
+    assert [row.ranking for row in contents.rows] == [None, "random", "random"]
+    assert [row.served_by for row in contents.rows][:2] == ["whole model", "ranking random"]
+    assert contents.fit.latency_r_squared is not None and 0 <= contents.fit.latency_r_squared <= 1
+    assert contents.fit.energy_r_squared is None
 
 
 @pytest.mark.parametrize(("precision", "weight_bytes"), [("fp32", 4.0), ("int4", 0.625)])
 def test_bytes_follow_the_precision(precision: Any, weight_bytes: float, model: Path) -> None:
     config = BenchConfig(queries=2, warm_up=0, precision=precision, memory=False, threads=1)
-    (row,) = bench(model, KNOBS[:1], sample(), config, NOTHING)["rows"]
-    assert row["bytes_read"] == round(SHAPE.flops / 2 * weight_bytes)
+    (row,) = bench_positions_of(model, KNOBS[:1], sample(), config, NOTHING).rows
+    assert row.bytes_read == round(SHAPE.flops / 2 * weight_bytes)
 
 
 def test_clusters_that_stay_closed_are_neither_read_nor_estimated(tmp_path: Path) -> None:
@@ -187,11 +196,11 @@ def test_clusters_that_stay_closed_are_neither_read_nor_estimated(tmp_path: Path
     weights = make_weights(shape)
     weights["clusters.bias"] = np.array([-9, -9], np.float32)
     path = write_words(tmp_path / "split.safetensors", WORDS, shape, weights=weights)
-    (row,) = bench(path, KNOBS[:1], sample(), QUICK, Estimate(1e-12, 1e-9))["rows"]
-    executed = row["executed_flops"]["mean"]
-    assert executed < row["flops"] == shape.flops
-    assert row["bytes_read"] == round(executed / 2)
-    assert row["energy_mj"] == pytest.approx(1e3 * (executed * 1e-12 + row["bytes_read"] * 1e-9))
+    (row,) = bench_positions_of(path, KNOBS[:1], sample(), QUICK, Estimate(1e-12, 1e-9)).rows
+    executed = row.executed_flops.mean
+    assert executed < row.flops == shape.flops
+    assert row.bytes_read == round(executed / 2)
+    assert row.energy_mj == pytest.approx(1e3 * (executed * 1e-12 + row.bytes_read * 1e-9))
 
 
 def test_memory_is_that_of_a_process_of_its_own(model: Path) -> None:
@@ -224,28 +233,30 @@ class SteadyMeter(CounterMeter):
         yield lambda: 5 * self._now
 
 
-def with_energy(model: Path, source: EnergySource) -> list[dict[str, Any]]:
+def with_energy(model: Path, source: EnergySource) -> tuple[BenchRow, ...]:
     plan = Plan(idle_seconds=0.05, blocks=2, block_seconds=0.05, minimum_samples=1)
     config = BenchConfig(queries=4, warm_up=0, memory=False, threads=1, energy=plan)
-    rows: list[dict[str, Any]] = bench(model, KNOBS[:2], sample(), config, source)["rows"]
-    return rows
+    return bench_positions_of(model, KNOBS[:2], sample(), config, source).rows
 
 
 def test_energy_is_measured_over_real_queries(model: Path) -> None:
     for row in with_energy(model, SteadyMeter()):
-        energy = row["energy"]
-        assert (energy["meter"], energy["covers"], energy["blocks"]) == ("steady", "everything", 2)
-        assert energy["gross_mj"] == pytest.approx(5e3 * energy["seconds"] / energy["queries"])
-        assert row["energy_mj"] == energy["energy_mj"] == pytest.approx(0, abs=1e-6)  # nothing above idling
+        energy = row.energy
+        assert (energy.meter, energy.covers, energy.blocks) == ("steady", "everything", 2)
+        assert energy.gross_mj == pytest.approx(5e3 * energy.seconds / energy.queries)
+        assert row.energy_mj == pytest.approx(0, abs=1e-6)  # nothing above idling
 
 
-def test_energy_has_a_fit_only_where_every_point_is_resolved() -> None:
-    energies = [{"estimate": False, "resolved": True, "energy_mj": value} for value in (1.0, 2.0, 3.5)]
-    rows = [{"flops": at, "latency_ms": 1.0, "energy_mj": one["energy_mj"]} for at, one in enumerate(energies)]
-    rows = [{**row, "energy": one} for row, one in zip(rows, energies, strict=True)]
-    assert latency._fit(rows)["energy_r_squared"] == pytest.approx(0.987, abs=1e-3)
-    energies[1]["resolved"] = False
-    assert latency._fit(rows)["energy_r_squared"] is None
+@pytest.mark.parametrize("resolved", [True, False])
+def test_energy_has_a_fit_only_where_every_point_is_resolved(
+    model: Path, resolved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    energies = [EnergyPerQuery("steady", "everything", value, resolved=True) for value in (3.5, 2.0, 1.0)]
+    energies[1] = replace(energies[1], resolved=resolved)
+    monkeypatch.setattr(bench_module, "measure_energies", lambda *_: energies)
+    found = bench_positions_of(model, KNOBS, sample(), QUICK, NOTHING)
+    expected = np.corrcoef([row.flops for row in found.rows], [3.5, 2.0, 1.0])[0, 1] ** 2
+    assert found.fit.energy_r_squared == (pytest.approx(expected) if resolved else None)
 
 
 def test_a_meter_that_does_not_move_is_not_measured(model: Path, tmp_path: Path) -> None:
@@ -254,14 +265,14 @@ def test_a_meter_that_does_not_move_is_not_measured(model: Path, tmp_path: Path)
     (chip / "name").write_text("ina226\n")
     (chip / "power1_input").write_text("0\n")
     for row in with_energy(model, find_meter("auto", MeterOptions(system_root=tmp_path))):
-        assert row["energy_mj"] is None and "does not move" in row["energy"]["reason"]
+        assert row.energy_mj is None and "does not change" in (row.energy.reason or "")
 
 
 def test_an_estimate_is_labelled_and_has_no_fit(model: Path) -> None:
     config = BenchConfig(queries=2, warm_up=0, memory=False, threads=1)
-    contents = bench(model, KNOBS, sample(), config, find_meter("estimate"))
-    assert all(row["energy"]["estimate"] and row["energy_mj"] > 0 for row in contents["rows"])
-    assert contents["fit"]["energy_r_squared"] is None
+    contents = bench_positions_of(model, KNOBS, sample(), config, find_meter("estimate"))
+    assert all(row.energy.estimate and (row.energy_mj or 0) > 0 for row in contents.rows)
+    assert contents.fit.energy_r_squared is None
 
 
 # The machine
@@ -328,18 +339,18 @@ def test_a_cooling_device_of_the_processor_is_throttling(state: int, slowed: boo
 
 def test_the_state_before_and_after_is_in_the_results(model: Path, tmp_path: Path) -> None:
     fake_machine(tmp_path)
-    contents = bench(model, KNOBS[:1], sample(), QUICK, NOTHING, system_root=tmp_path)
-    assert contents["machine"]["throttled"] is False
-    assert contents["machine"]["before"]["governors"] == contents["machine"]["after"]["governors"] == ("ondemand",)
+    contents = bench_positions_of(model, KNOBS[:1], sample(), QUICK, NOTHING, system_root=tmp_path)
+    assert contents.machine.throttled is False
+    assert contents.machine.before.governors == contents.machine.after.governors == ("ondemand",)
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system does not pin")
 def test_pinning_lasts_as_long_as_the_measurement(model: Path) -> None:
     allowed = os.sched_getaffinity(0)
     cpu = min(allowed)
-    contents = bench(model, KNOBS[:1], sample(), BenchConfig(2, 0, cpus=[cpu], memory=False), NOTHING)
-    subject = contents["subject"]
-    assert (subject["cpus"], subject["pinned"], subject["threads"]) == ([cpu], True, 1)
+    contents = bench_positions_of(model, KNOBS[:1], sample(), BenchConfig(2, 0, cpus=[cpu], memory=False), NOTHING)
+    subject = contents.subject
+    assert (subject.cpus, subject.pinned, subject.threads) == ((cpu,), True, 1)
     assert os.sched_getaffinity(0) == allowed
     with pytest.raises(RheostatError, match=r"--pin names CPU 4711; this program may use"), pinned([4711]):
         pass
@@ -380,7 +391,7 @@ def test_the_command_prints_json_and_writes_the_same(model: Path, tmp_path: Path
 def test_what_was_measured_is_shown_even_if_it_cannot_be_written(
     flags: list[str], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(latency, "resident_memory", lambda *_: None)
+    monkeypatch.setattr(bench_module, "resident_memory", lambda *_: None)
     (tmp_path / "file").write_text("")
     options = ["--queries", "2", "--warm-up", "0", "--meter", "none", "--threads", "1", *flags]
     answer = CliRunner().invoke(app, ["bench", str(model), *options, "-o", str(tmp_path / "file" / "bench.json")])
@@ -389,14 +400,15 @@ def test_what_was_measured_is_shown_even_if_it_cannot_be_written(
 
 
 def test_the_command_shows_a_table(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency, "resident_memory", lambda *_: None)
+    monkeypatch.setattr(bench_module, "resident_memory", lambda *_: None)
     printed = run(model, "--queries", 6, "--warm-up", 0, "--meter", "none", "--threads", 1)
     assert "1 thread, text: sample" in printed and "r² of latency with FLOPs: " in printed
     assert printed.count("measured") == 4 and "100.0%" in printed  # four positions, without energy
+    assert all(word in printed for word in ("0.8 by", "0.4 by", "random"))
 
 
 def test_stored_points_are_measured_where_there_is_no_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency, "resident_memory", lambda *_: None)
+    monkeypatch.setattr(bench_module, "resident_memory", lambda *_: None)
     path = write_tiny(tmp_path / "m.safetensors", default_ranking=None, rankings=[])
     rows = json.loads(run(path, "--queries", 2, "--meter", "none", "--json"))["rows"]
     assert [row["label"] for row in rows] == ["1", "l0-0.5", "second"]
@@ -420,7 +432,7 @@ def said_before_the_run(model: Path, trace: Path, monkeypatch: pytest.MonkeyPatc
     def end(*_: object, **__: object) -> None:
         raise RheostatError("it begins")
 
-    monkeypatch.setattr(latency, "bench", end)
+    monkeypatch.setattr(bench_module, "bench_positions_of", end)
     arguments = ["bench", model, "--meter", f"trace:{trace}", *options]
     answer = CliRunner().invoke(app, list(map(str, arguments)))
     assert str(answer.exception) == "it begins"
@@ -467,13 +479,15 @@ def test_a_careless_call_is_told_what_was_expected(
 
 def test_results_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    found = read_results(write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0)]))
     with pytest.raises(RheostatError, match="what it held is intact"):
-        write_results(tmp_path / "file" / "bench.json", {})
+        write_results(tmp_path / "file" / "bench.json", found)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder cannot be opened there")
 def test_a_results_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
-    write_results(path, {"a": 1})
-    write_results(path, {"b": 2})
-    assert json.loads(path.read_text()) == {"b": 2} and list(tmp_path.iterdir()) == [path]
+    for latency_ms in (2.0, 1.0):
+        found = read_results(write_bench(path, [bench_row(1.0, latency_ms)]))
+        write_results(path, found)
+        assert read_results(path) == found and list(tmp_path.iterdir()) == [path]

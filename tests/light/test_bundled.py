@@ -19,6 +19,7 @@ from rheostat.cli import app
 from rheostat.errors import ModelFileError
 from rheostat.model.file import open_model
 from rheostat.model.knob import can_serve
+from rheostat.model.origin import NOT_RECORDED
 from rheostat.report.demo import KNOBS
 from rheostat.text.corpus import CorpusConfig, locate_splits
 from rheostat.words.hidden_words import read_hidden_words
@@ -91,6 +92,21 @@ def test_it_is_small_int8_and_turns_from_100_to_15_percent(default_model: Path) 
         assert all(can_serve(file, knob) for knob in KNOBS)
         curve = file.description.provenance["curve"]
     assert len(curve) > 5 and all(point["keystrokes_saved_share"] > 0 for point in curve)
+
+
+def test_it_says_how_its_weights_came_about_as_far_as_that_was_recorded(default_model: Path) -> None:
+    with open_model(default_model) as file:
+        shape, origin = file.shape, file.origin
+        assert file.weights_digest() == "7b537388acb872c3", "those that results/chat.json was measured with"
+        assert not file.ranking().origin.is_recorded
+    stated = (origin.recipe or {})["model"]
+    assert (stated["cell"], stated["embedding_size"]) == (shape.cell, shape.embedding_size)
+    assert (stated["layers"], stated["hidden_size"]) == (len(shape.hidden_sizes), shape.hidden_sizes[0])
+    assert (origin.corpus, origin.steps) == ("chat", 1400)
+    assert {name for name, value in origin.shown().items() if value == NOT_RECORDED} == {
+        "corpus digest",
+        "made from weights",
+    }
 
 
 def test_it_suggests_words_and_none_that_are_hidden(default_model: Path) -> None:

@@ -13,7 +13,7 @@ from rheostat.measure.results import read_all
 from rheostat.report.claims import Fact, Judgement, claims_table, judge, judge_all, verdict_of
 from rheostat.report.evidence import Evidence, gather
 from rheostat.report.kept_filters import KeptFilters, read_kept_filters
-from rheostat.report.published import Picture, load_published
+from rheostat.report.published import WeightPicture, load_published
 
 Judged = Callable[..., Judgement]
 
@@ -168,7 +168,7 @@ def test_the_full_model_is_compared_with_baselines_of_our_own(tmp_path: Path) ->
 @pytest.fixture
 def kept(tmp_path: Path) -> KeptFilters:
     path = write_tiny(tmp_path / "model.safetensors", points=[])
-    return read_kept_filters(path, Picture("ptb-qrnn", 0, 4, 3, (1.0, 0.8, 0.7, 0.6, 0.5)))
+    return read_kept_filters(path, WeightPicture("ptb-qrnn", 0, 4, 3, (1.0, 0.8, 0.7, 0.6, 0.5)))
 
 
 def test_filters_dropped_by_a_ranking_stay_dropped(kept: KeptFilters) -> None:

@@ -50,10 +50,18 @@ def test_every_help_ends_with_an_example(
         (["train", "ptb", "--resume"], "keeps its recipe"),
         (["inspect", LONG_NAME], "too long"),
         (["bench", "--data", LONG_NAME], "too long"),
-        (["suggest", "hi", "--threads", "99999"], "this machine has"),
+        (["suggest", "hi", "--threads", "99999"], "on a machine with"),
         (["prune", "m", "--knob", "0.8", "-o", "x"], "--knob without --search or --criterion l0"),
         (["prune", "m", "--set", "train.steps=1", "--strength", "1", "-o", "x"], "--strength, --set without"),
         (["prune", "m", "-o", "absent/x"], "absent"),
+        (
+            ["prune", "m", "--criterion", "l0", "--name", "n", "--seed", "2", "-o", "x"],
+            "--name, --seed without a criterion",
+        ),
+        (["prune", "m", "--name", "../n", "-o", "x"], "the name"),
+        (["recover", "m", "--name", "../n", "--data", "d", "-o", "x"], "the name"),
+        (["recover", "m", "--data", "d", "-o", "."], "found a folder"),
+        (["resplit", "m", "--data", "d", "-o", "."], "found a folder"),
     ],
 )
 def test_a_careless_call_gets_one_line_and_exit_code_1(
@@ -85,7 +93,7 @@ def test_what_the_system_has_against_a_file_is_one_line_too(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is a Linux thing")
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_a_full_disk_behind_stdout_is_one_line(flags: list[str]) -> None:
-    command = [sys.executable, "-m", "rheostat", "inspect", str(GOLDEN / "golden-float32.safetensors"), *flags]
+    command = [sys.executable, "-m", "rheostat", "inspect", str(GOLDEN / "golden-fp32.safetensors"), *flags]
     with Path("/dev/full").open("w") as full:
         answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert (answer.returncode, answer.stderr) == (1, "error: [Errno 28] No space left on device\n")

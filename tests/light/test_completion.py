@@ -11,21 +11,30 @@ from hypothesis import strategies as st
 
 from models import shared_model
 from rheostat.model.file import open_model
+from rheostat.text.clitics import attaches
 from rheostat.text.tokenizers import tokenize
-from rheostat.text.vocabulary import END, NUMBER, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END_OF_LINE, NUMBER, UNKNOWN, Vocabulary
 from rheostat.words.completion import Completion
-from rheostat.words.writing import attaches, matching_form
+from rheostat.words.writing import matching_form
 
 unhurried = settings(deadline=None)
 WORDS = st.text(st.sampled_from("abAB'’éÉßσςİ1-.@\\"), min_size=1, max_size=4)
 
 
-def completion(*words: str, tokenizer: str = "words") -> Completion:
-    return Completion(Vocabulary((UNKNOWN, END, *words)), tokenizer)
+class WordCompletion(Completion):
+    """The completion of a vocabulary of these words, which it shows."""
+
+    def __init__(self, words: tuple[str, ...], tokenizer: str) -> None:
+        self.vocabulary = Vocabulary((UNKNOWN, END_OF_LINE, *words))
+        super().__init__(self.vocabulary, tokenizer)
 
 
-def found(own: Completion, prefix: str, attach: bool = False) -> set[str]:
-    return {own._vocabulary.words[place] for place in own.ids_with_prefix(prefix, attach=attach)}
+def completion(*words: str, tokenizer: str = "words") -> WordCompletion:
+    return WordCompletion(words, tokenizer)
+
+
+def found(own: WordCompletion, prefix: str, attach: bool = False) -> set[str]:
+    return {own.vocabulary.words[place] for place in own.ids_with_prefix(prefix, attach=attach)}
 
 
 def test_words_with_a_prefix_are_found() -> None:
@@ -55,7 +64,7 @@ def test_what_no_keyboard_would_insert_is_never_suggested() -> None:
 
 
 def test_excluded_words_are_never_suggested() -> None:
-    own = Completion(Vocabulary((UNKNOWN, END, "good", "goods")), "words", excluded=[3])
+    own = Completion(Vocabulary((UNKNOWN, END_OF_LINE, "good", "goods")), "words", excluded=[3])
     assert own.ids_with_prefix("goo").tolist() == [2]
     assert own.allowed_mask().tolist() == [False, False, True, False]
 

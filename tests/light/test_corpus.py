@@ -8,8 +8,9 @@ import os
 import re
 import subprocess
 import sys
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,21 +19,15 @@ from hypothesis import strategies as st
 
 from corpora import data_folder
 from rheostat.errors import CorpusError, MissingExtraError
-from rheostat.text import chat, token_cache
-from rheostat.text import corpus as corpus_module
-from rheostat.text.corpus import (
-    CorpusConfig,
-    default_cache_directory,
-    encode_split,
-    load_corpus,
-    load_split,
-    split_conversations,
-)
-from rheostat.text.counts import build_vocabulary, count_words, read_vocabulary_with_counts
-from rheostat.text.reading import read_lines
-from rheostat.text.sources import find_split, find_splits
-from rheostat.text.tokenizers import split_corpus_line
-from rheostat.text.vocabulary import END, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from rheostat.text import single_file
+from rheostat.text.chat import clean_message, split_conversations
+from rheostat.text.corpus import CorpusConfig, encode_split, load_corpus, load_split, load_training_split
+from rheostat.text.counts import count_words, read_vocabulary_with_counts, select_words
+from rheostat.text.reading import read_tokens
+from rheostat.text.sources import find_split, find_splits, split_names
+from rheostat.text.token_cache import default_cache_directory
+from rheostat.text.tokenizers import tokenize
+from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 
 needs_chat = pytest.mark.skipif(
     importlib.util.find_spec("chitchat_dataset") is None,
@@ -59,8 +54,24 @@ def three_texts(folder: Path, train: str, valid: str = "a b\n", test: str = "b\n
     return folder
 
 
+def read_lines(path: Path, tokenizer: str) -> list[list[str]]:
+    """The tokens of each line, without its `<eos>`."""
+    lines: list[list[str]] = [[]]
+    for token in chain(*read_tokens(path, tokenizer)):
+        if token == END_OF_LINE:
+            lines.append([])
+        else:
+            lines[-1].append(token)
+    assert lines.pop() == [], "the last line has its <eos> too"
+    return lines
+
+
+def ascii_words(line: str) -> list[str]:
+    return [word.decode() for word in line.encode().split()]
+
+
 def lines_of(path: Path, tokenizer: str) -> list[str]:
-    return [" ".join(line) for line in read_lines(path, tokenizer)]
+    return [" ".join([*line, END_OF_LINE]) for line in read_lines(path, tokenizer)]
 
 
 # --- finding splits
@@ -104,6 +115,80 @@ def test_a_single_file_is_the_split_that_was_asked_for(tmp_path: Path) -> None:
     assert find_split(file, "test") == file
     with pytest.raises(CorpusError, match=r"letters.txt is one file; expected a folder with one file each"):
         find_splits(file)
+
+
+def test_what_splits_a_source_has(tmp_path: Path) -> None:
+    file = write(tmp_path / "text" / "valid.txt", "a\n")
+    assert split_names(file) == split_names(str(file)) == ("test",)
+    assert split_names(tmp_path / "text") == ("valid",)
+    assert split_names("chat") == split_names([file, file, file]) == ("train", "valid", "test")
+
+
+def numbered(lines: int) -> str:
+    return "".join(f"line {number}\n" for number in range(lines))
+
+
+@pytest.mark.parametrize(("lines", "block"), [(20, 1), (999, 4), (30_000, 100)])
+def test_one_file_is_divided_into_blocks_of_lines(tmp_path: Path, cache: Path, lines: int, block: int) -> None:
+    text = write(tmp_path / "letters.txt", numbered(lines).removesuffix("\n"), age_s=60)
+    divided = single_file.divide(text, cache)
+    assert divided.rule == f"blocks of {block} lines: of every 20, one is for valid and one for test (seed 1)"
+    parts = {name: path.read_text().splitlines() for name, path in divided.paths.items()}
+    order = [int(line.removeprefix("line ")) for part in parts.values() for line in part]
+    assert sorted(order) == list(range(lines)) and order != sorted(order)
+    for name, share in (("train", 0.9), ("valid", 0.05), ("test", 0.05)):
+        assert len(parts[name]) == pytest.approx(share * lines, abs=block)
+        homes = {int(line.removeprefix("line ")) // block for line in parts[name]}
+        others = {int(line.removeprefix("line ")) // block for other in parts if other != name for line in parts[other]}
+        assert not homes & others  # whole blocks
+    same_text = single_file.divide(write(tmp_path / "copy.txt", text.read_bytes()), tmp_path / "other-cache")
+    assert [path.read_bytes() for path in same_text.paths.values()] == [
+        path.read_bytes() for path in divided.paths.values()
+    ]
+
+
+def test_the_division_is_seeded() -> None:
+    def first(seed: int) -> list[str]:
+        return list(islice(single_file.assignments(seed), 200))
+
+    assert first(1) == first(1) != first(2)
+    assert [first(1)[start : start + 20].count("test") for start in range(0, 200, 20)] == [1] * 10
+
+
+def test_a_corpus_of_one_file_says_how_it_was_divided(tmp_path: Path, cache: Path) -> None:
+    text = write(tmp_path / "letters.txt", numbered(400), age_s=60)
+    corpus = load_corpus(text, CorpusConfig("ptb"), cache_directory=cache)
+    summary = corpus.summary()
+    assert corpus.name == "letters" and summary["source"] == "letters.txt"
+    assert summary["split_rule"].startswith("blocks of 2 lines")
+    assert {name: split["tokens"] for name, split in summary["splits"].items()} == {
+        "train": 1080,
+        "valid": 60,
+        "test": 60,
+    }
+    assert corpus.divided_in is not None
+    for name, split in corpus.splits.items():
+        learned = load_training_split(text, name, CorpusConfig("ptb"), corpus.vocabulary, cache_directory=cache)
+        given = load_split(corpus.divided_in, name, CorpusConfig("ptb"), corpus.vocabulary, cache_directory=cache)
+        assert learned.ids.tolist() == split.ids.tolist() == given.ids.tolist()
+    whole = load_split(text, "test", CorpusConfig("ptb"), corpus.vocabulary, cache_directory=cache)
+    assert whole.tokens == 1200  # evaluated as it is
+    folder = three_texts(tmp_path / "text", "a b\n")
+    assert "split_rule" not in load_corpus(folder, CorpusConfig("ptb"), cache_directory=cache).summary()
+
+
+def test_a_file_too_short_to_divide_is_refused(tmp_path: Path, cache: Path) -> None:
+    text = write(tmp_path / "letters.txt", numbered(19))
+    with pytest.raises(CorpusError, match=r"letters.txt has 19 lines, too few .*; expected at least 20: break it"):
+        load_corpus(text, CorpusConfig("ptb"), cache_directory=cache)
+
+
+def test_a_damaged_division_is_made_again(tmp_path: Path, cache: Path) -> None:
+    text = write(tmp_path / "letters.txt", numbered(40), age_s=60)
+    divided = single_file.divide(text, cache)
+    before = divided.paths["valid"].read_bytes()
+    divided.paths["valid"].write_bytes(b"")
+    assert single_file.divide(text, cache) == divided and divided.paths["valid"].read_bytes() == before
 
 
 def test_a_missing_split_names_folder_and_files(tmp_path: Path) -> None:
@@ -154,7 +239,7 @@ def test_a_folder_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that opens and cannot be read is a Linux thing")
 def test_a_text_that_cannot_be_read_is_an_error(cache: Path) -> None:
     with pytest.raises(CorpusError, match="cannot be read"):
-        list(read_lines(Path("/proc/self/mem"), "ptb"))
+        list(read_tokens(Path("/proc/self/mem"), "ptb"))
     with pytest.raises(CorpusError, match="cannot be read"):
         count_words(Path("/proc/self/mem"), "ptb", cache)
 
@@ -194,14 +279,15 @@ def test_blocks_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: str, text: str, block: int
 ) -> None:
     path = write(tmp_path / "text", text)
-    expected = [split_corpus_line(line, tokenizer) for line in text.removeprefix("\ufeff").split("\n")]
+    lines = text.removeprefix("\ufeff").split("\n")
+    expected = [tokenize(line, "words") if tokenizer == "words" else ascii_words(line) for line in lines]
     if not text.removeprefix("\ufeff").rpartition("\n")[2]:
         expected.pop()
     if tokenizer == "words":
         expected = [line for line in expected if line]
-    monkeypatch.setattr(corpus_module, "_BLOCK_BYTES", block)
+    monkeypatch.setattr("rheostat.text.reading.BLOCK_BYTES", block)
     try:
-        found = [line[:-1] for line in read_lines(path, tokenizer)]
+        found = read_lines(path, tokenizer)
     except CorpusError as error:
         assert "only white space" in str(error) and not any(expected)
     else:
@@ -213,50 +299,50 @@ def test_blocks_make_no_difference(
 def test_an_empty_text_is_an_error(tmp_path: Path, text: str, tokenizer: str) -> None:
     path = write(tmp_path / "empty.txt", text)
     with pytest.raises(CorpusError, match=r"empty.txt is empty or has only white space"):
-        list(read_lines(path, tokenizer))
+        list(read_tokens(path, tokenizer))
 
 
 @pytest.mark.parametrize("tokenizer", ["ptb", "words"])
 def test_bytes_that_are_not_utf8_are_an_error_with_file_and_line(tmp_path: Path, tokenizer: str) -> None:
     path = write(tmp_path / "latin.txt", "a\nb\ncafé\n".encode("latin-1"))
     with pytest.raises(CorpusError, match=r"latin.txt, line 3: found bytes that are not UTF-8 \(b'\\xe9'\)"):
-        list(read_lines(path, tokenizer))
+        list(read_tokens(path, tokenizer))
 
 
 @pytest.mark.parametrize("token", SPECIAL_TOKENS)
 def test_a_special_token_in_raw_text_is_an_error_with_file_and_line(tmp_path: Path, token: str) -> None:
     path = write(tmp_path / "raw.txt", f"a\n\nb {token} c\n")
     with pytest.raises(CorpusError, match=rf"raw.txt, line 3: found {token} as a word of raw text"):
-        list(read_lines(path, "words"))
+        list(read_tokens(path, "words"))
     assert lines_of(write(path, f"a{token} <{token}>\n"), "words")  # it takes a word to be suspicious
     assert lines_of(write(path, f"a {UNKNOWN} b\n"), "ptb") == [f"a {UNKNOWN} b <eos>"]
 
 
 def test_a_missing_file_is_a_corpus_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="is not a file"):
-        list(read_lines(tmp_path / "absent.txt", "ptb"))
+        list(read_tokens(tmp_path / "absent.txt", "ptb"))
 
 
 # --- vocabularies
 
 
 def test_words_are_sorted_by_count_then_alphabet() -> None:
-    counts = {"b": 5, "a": 5, "c": 9, END: 7, UNKNOWN: 5, "z": 1}
-    assert build_vocabulary(counts).words == ("c", END, UNKNOWN, "a", "b", "z")
+    counts = {"b": 5, "a": 5, "c": 9, END_OF_LINE: 7, UNKNOWN: 5, "z": 1}
+    assert tuple(select_words(counts)) == ("c", END_OF_LINE, UNKNOWN, "a", "b", "z")
 
 
 def test_what_is_cut_off_counts_as_unknown() -> None:
-    counts = {"a": 9, "b": 5, "c": 4, "d": 4, END: 6, NUMBER: 1}
-    assert build_vocabulary(counts).words == ("a", END, "b", "c", "d", NUMBER, UNKNOWN)
-    assert build_vocabulary(counts, vocabulary_size=5).words == ("a", UNKNOWN, END, "b", NUMBER)
-    assert build_vocabulary(counts, minimum_count=5).words == ("a", UNKNOWN, END, "b", NUMBER)
+    counts = {"a": 9, "b": 5, "c": 4, "d": 4, END_OF_LINE: 6, NUMBER: 1}
+    assert tuple(select_words(counts)) == ("a", END_OF_LINE, "b", "c", "d", NUMBER, UNKNOWN)
+    assert tuple(select_words(counts, vocabulary_size=5)) == ("a", UNKNOWN, END_OF_LINE, "b", NUMBER)
+    assert tuple(select_words(counts, minimum_count=5)) == ("a", UNKNOWN, END_OF_LINE, "b", NUMBER)
 
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text("abcdef", min_size=1), st.integers(1, 50)), st.integers(4, 40), st.integers(1, 20))
 def test_the_cap_holds_and_nothing_more_frequent_is_cut(counts: dict[str, int], size: int, least: int) -> None:
-    kept = build_vocabulary({**counts, END: 3}, size, least).words
-    assert len(kept) <= size and {END, UNKNOWN} <= set(kept)
+    kept = tuple(select_words({**counts, END_OF_LINE: 3}, size, least))
+    assert len(kept) <= size and {END_OF_LINE, UNKNOWN} <= set(kept)
     rarest = min((counts[word] for word in kept if word in counts), default=0)
     for word in set(counts) - set(kept):
         assert counts[word] < least or (len(kept) == size and counts[word] <= rarest)
@@ -271,7 +357,7 @@ def test_the_cap_holds_and_nothing_more_frequent_is_cut(counts: dict[str, int], 
         ({"conversations": 19}, "conversations is 19"),
         ({"tokenizer": "bpe"}, "'bpe' is not known"),
         ({"special_counts": {"<pad>": 1}}, "<pad> = 1"),
-        ({"special_counts": {END: -1}}, "<eos> = -1"),
+        ({"special_counts": {END_OF_LINE: -1}}, "<eos> = -1"),
     ],
 )
 def test_impossible_configurations_are_refused(keys: dict[str, object], complaint: str) -> None:
@@ -281,17 +367,17 @@ def test_impossible_configurations_are_refused(keys: dict[str, object], complain
 
 def test_special_counts_come_from_the_file_then_the_recipe_then_the_text(tmp_path: Path) -> None:
     path = write(tmp_path / "counts.txt", "the 60\na\u00a0b 40\n")
-    training = {"the": 6, "a\u00a0b": 4, "rare": 2, UNKNOWN: 1, END: 5}
+    training = {"the": 6, "a\u00a0b": 4, "rare": 2, UNKNOWN: 1, END_OF_LINE: 5}
     assert read_vocabulary_with_counts(path, {}, lambda: training) == {
         "the": 60,
         "a\u00a0b": 40,
-        END: 50,
+        END_OF_LINE: 50,
         UNKNOWN: 30,
     }
-    assert read_vocabulary_with_counts(path, {END: 7}, lambda: training)[END] == 7
-    assert read_vocabulary_with_counts(path, {END: 7, UNKNOWN: 8})[UNKNOWN] == 8  # the text is not even read
-    write(path, f"the 60\n{END} 3\n{UNKNOWN} 2\n")
-    assert read_vocabulary_with_counts(path, {END: 7, UNKNOWN: 8}) == {"the": 60, END: 3, UNKNOWN: 2}
+    assert read_vocabulary_with_counts(path, {END_OF_LINE: 7}, lambda: training)[END_OF_LINE] == 7
+    assert read_vocabulary_with_counts(path, {END_OF_LINE: 7, UNKNOWN: 8})[UNKNOWN] == 8  # the text is not even read
+    write(path, f"the 60\n{END_OF_LINE} 3\n{UNKNOWN} 2\n")
+    assert read_vocabulary_with_counts(path, {END_OF_LINE: 7, UNKNOWN: 8}) == {"the": 60, END_OF_LINE: 3, UNKNOWN: 2}
 
 
 @pytest.mark.parametrize(
@@ -312,13 +398,13 @@ def test_bad_lines_of_a_vocabulary_file_are_errors_with_file_and_line(
 ) -> None:
     path = write(tmp_path / "counts.txt", text)
     with pytest.raises(CorpusError, match=rf"counts.txt, {complaint}"):
-        read_vocabulary_with_counts(path, {END: 1, UNKNOWN: 1})
+        read_vocabulary_with_counts(path, {END_OF_LINE: 1, UNKNOWN: 1})
 
 
 def test_a_vocabulary_file_of_another_corpus_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "counts.txt", "the 5\n")
     with pytest.raises(CorpusError, match="has no word of the training text"):
-        read_vocabulary_with_counts(path, {}, lambda: {"le": 5, END: 1})
+        read_vocabulary_with_counts(path, {}, lambda: {"le": 5, END_OF_LINE: 1})
     with pytest.raises(CorpusError, match="has no count of <eos> and <unk>"):
         read_vocabulary_with_counts(path)
 
@@ -329,7 +415,7 @@ def test_a_vocabulary_file_of_another_corpus_is_an_error(tmp_path: Path) -> None
 def test_a_corpus_of_prepared_text(tmp_path: Path, cache: Path) -> None:
     folder = three_texts(tmp_path / "tiny", "b b a <unk>\nb\n", valid="b z\n\n", test="a")
     corpus = load_corpus(folder, CorpusConfig("wikitext"), cache_directory=cache)
-    assert corpus.vocabulary.words == ("b", END, UNKNOWN, "a")
+    assert corpus.vocabulary.words == ("b", END_OF_LINE, UNKNOWN, "a")
     assert corpus.splits["train"].ids.tolist() == [0, 0, 3, 2, 1, 0, 1]
     assert corpus.splits["valid"].ids.tolist() == [0, 2, 1, 1]
     assert corpus.splits["test"].ids.tolist() == [3, 1]
@@ -366,7 +452,7 @@ def test_a_corpus_of_raw_text_has_casing(tmp_path: Path, cache: Path) -> None:
     config = CorpusConfig(minimum_count=2)
     corpus = load_corpus(str(folder), config, cache_directory=cache)
     assert corpus.vocabulary.words == (
-        END,
+        END_OF_LINE,
         *sorted([",", ".", NUMBER, "i", "in", "rome", "saw", "yes"]),
         UNKNOWN,
     )
@@ -374,8 +460,8 @@ def test_a_corpus_of_raw_text_has_casing(tmp_path: Path, cache: Path) -> None:
     assert load_corpus(folder, config, cache_directory=cache).casing == corpus.casing
 
 
-def test_a_model_goes_on_with_its_own_vocabulary(tmp_path: Path, cache: Path) -> None:
-    vocabulary = Vocabulary(("b", UNKNOWN, END))
+def test_a_model_keeps_its_own_vocabulary(tmp_path: Path, cache: Path) -> None:
+    vocabulary = Vocabulary(("b", UNKNOWN, END_OF_LINE))
     folder = three_texts(tmp_path / "text", "a b\n")
     corpus = load_corpus(folder, CorpusConfig("ptb"), vocabulary=vocabulary, cache_directory=cache)
     assert corpus.vocabulary is vocabulary
@@ -385,7 +471,7 @@ def test_a_model_goes_on_with_its_own_vocabulary(tmp_path: Path, cache: Path) ->
 
 
 def test_one_split_is_loaded_alone(tmp_path: Path, cache: Path) -> None:
-    vocabulary = Vocabulary(("b", UNKNOWN, END))
+    vocabulary = Vocabulary(("b", UNKNOWN, END_OF_LINE))
     folder = three_texts(tmp_path / "text", "")  # the empty training text is not looked at
     split = load_split(folder, "valid", CorpusConfig("ptb"), vocabulary, cache_directory=cache)
     assert (split.name, split.ids.tolist(), split.unknown_rate) == ("valid", [1, 0, 2], 0.5)
@@ -395,10 +481,10 @@ def test_one_split_is_loaded_alone(tmp_path: Path, cache: Path) -> None:
 
 def test_limits_apply_to_a_vocabulary_file_too(tmp_path: Path, cache: Path) -> None:
     folder = three_texts(tmp_path / "text", "a b c\n")
-    file = write(tmp_path / "counts.txt", f"a 9\nb 8\nc 7\nd 1\n{END} 2\n{UNKNOWN} 0\n")
+    file = write(tmp_path / "counts.txt", f"a 9\nb 8\nc 7\nd 1\n{END_OF_LINE} 2\n{UNKNOWN} 0\n")
     config = CorpusConfig("ptb", vocabulary_size=4)
     corpus = load_corpus(folder, config, vocabulary_file=file, cache_directory=cache)
-    assert corpus.vocabulary.words == ("a", UNKNOWN, "b", END)
+    assert corpus.vocabulary.words == ("a", UNKNOWN, "b", END_OF_LINE)
 
 
 def test_progress_is_told_in_fractions(tmp_path: Path, cache: Path) -> None:
@@ -424,8 +510,13 @@ def test_ids_are_a_read_only_memory_map(tmp_path: Path, cache: Path) -> None:
 def test_a_second_start_reads_no_text(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = three_texts(tmp_path / "text", "Yes, I see\n")
     first = load_corpus(folder, CorpusConfig(), cache_directory=cache)
-    monkeypatch.setattr(corpus_module, "_read_blocks", None)
-    monkeypatch.setattr(token_cache, "_hash_bytes", None)
+    open_file = Path.open
+
+    def open_no_text(path: Path, *arguments: Any, **options: Any) -> Any:
+        assert folder not in path.parents, f"{path} was opened again"
+        return open_file(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", open_no_text)
     second = load_corpus(folder, CorpusConfig(), cache_directory=cache)
     assert second.vocabulary == first.vocabulary and second.summary() == first.summary()
     assert second.splits["train"].ids.tolist() == first.splits["train"].ids.tolist()
@@ -476,7 +567,7 @@ def test_a_memory_of_hashes_with_nonsense_in_it_does_no_harm(tmp_path: Path, cac
 
 
 def test_nothing_half_written_stays_behind(tmp_path: Path, cache: Path) -> None:
-    vocabulary = Vocabulary((UNKNOWN, END))
+    vocabulary = Vocabulary((UNKNOWN, END_OF_LINE))
     path = write(tmp_path / "text.txt", b"a\n" * 10 + b"\xff")
     with pytest.raises(CorpusError, match="line 11"):
         encode_split(path, vocabulary, "ptb", cache_directory=cache)
@@ -485,7 +576,7 @@ def test_nothing_half_written_stays_behind(tmp_path: Path, cache: Path) -> None:
 
 def test_different_texts_vocabularies_and_tokenizers_do_not_mix(tmp_path: Path, cache: Path) -> None:
     one, two = write(tmp_path / "one", "I don't\n"), write(tmp_path / "two", "don't I\n")
-    small, large = Vocabulary((UNKNOWN, END, "i")), Vocabulary((UNKNOWN, END, "i", "don't", "I"))
+    small, large = Vocabulary((UNKNOWN, END_OF_LINE, "i")), Vocabulary((UNKNOWN, END_OF_LINE, "i", "don't", "I"))
     asked = [(path, words, name) for path in (one, two) for words in (small, large) for name in ("ptb", "words")]
     for _ in range(2):
         found = [encode_split(*what, cache_directory=cache).ids.tolist() for what in asked]
@@ -519,7 +610,7 @@ def test_the_cache_folder_is_named_by_the_environment(monkeypatch: pytest.Monkey
     monkeypatch.setenv("RHEOSTAT_CACHE", str(tmp_path / "elsewhere"))
     assert default_cache_directory() == tmp_path / "elsewhere"
     path = write(tmp_path / "text", "a\n")
-    assert count_words(path, "ptb") == {"a": 1, END: 1}
+    assert count_words(path, "ptb") == {"a": 1, END_OF_LINE: 1}
     assert list((tmp_path / "elsewhere").iterdir())
     monkeypatch.delenv("RHEOSTAT_CACHE")
     assert default_cache_directory().name == "rheostat"
@@ -559,7 +650,7 @@ def test_published_figures_of_a_corpus(
 def test_published_figures_of_wikitext_103_with_its_vocabulary_file(cache: Path) -> None:
     folder = data_folder("wikitext-103-part")
     file = folder / "vocabulary-with-counts.txt"
-    config = CorpusConfig("wikitext", special_counts={END: 1_801_350, UNKNOWN: 441_959})
+    config = CorpusConfig("wikitext", special_counts={END_OF_LINE: 1_801_350, UNKNOWN: 441_959})
     corpus = load_corpus(folder, config, vocabulary_file=file, cache_directory=cache)
     assert len(corpus.vocabulary) == 267_735
     assert [split.tokens for split in corpus.splits.values()] == [2_088_628, 217_646, 245_569]
@@ -600,7 +691,7 @@ def test_messages_nobody_typed_are_left_out() -> None:
         "long " * 500,
         "  ",
     ]
-    cleaned = [chat._clean_message([{"text": turn}, {"text": " and\n more "}]) for turn in turns]
+    cleaned = [clean_message([{"text": turn}, {"text": " and\n more "}]) for turn in turns]
     assert cleaned[:5] == [
         "look here and more",
         "aww and more",
@@ -637,7 +728,7 @@ def small_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small_chat")
 def test_a_message_of_the_chat_corpus_is_a_line(cache: Path) -> None:
     corpus = load_corpus("chat", CorpusConfig(), cache_directory=cache)
-    assert corpus.vocabulary.words == ("word", END, "i", "say", "so", UNKNOWN)
+    assert corpus.vocabulary.words == ("word", END_OF_LINE, "i", "say", "so", UNKNOWN)
     assert corpus.casing == {"i": "I"}
     assert [split.tokens - split.words for split in corpus.splits.values()] == [36, 2, 2]
     assert sum(split.words for split in corpus.splits.values()) == 40 * 3 + sum(range(41))

@@ -17,10 +17,26 @@ from rheostat.measure.results import read_all
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import select
 from rheostat.report import demo as demo_module
-from rheostat.report.demo import STARTS
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.report.demo import STARTS, run_demo
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
-WORDS = (UNKNOWN, END, "how", "are", "you", "what", "do", "think", "i", "would", "like", "to", "go", "home", "now")
+WORDS = (
+    UNKNOWN,
+    END_OF_LINE,
+    "how",
+    "are",
+    "you",
+    "what",
+    "do",
+    "think",
+    "i",
+    "would",
+    "like",
+    "to",
+    "go",
+    "home",
+    "now",
+)
 SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
 KNOBS = (1.0, 0.6, 0.3, 0.001)  # the last one is less than any model can be cut to
 CAN_DRAW = all(importlib.util.find_spec(name) for name in ("matplotlib", "jinja2"))
@@ -58,7 +74,7 @@ def test_it_shows_the_table_writes_the_report_and_says_what_is_next(arguments: l
 def test_json_holds_quality_cost_and_suggestions_of_every_position(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_module.Demo, "report", lambda demo: [])  # drawn in the test above
+    monkeypatch.setattr(demo_module.Demo, "report", lambda demo: ())  # drawn in the test above
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "small-demo.json").write_text("of an earlier demo")
     answer = json.loads(run(*arguments, "--json"))
@@ -74,7 +90,7 @@ def test_json_holds_quality_cost_and_suggestions_of_every_position(
 def test_a_position_is_measured_as_the_stored_point_that_it_serves(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_module.Demo, "report", lambda demo: [])
+    monkeypatch.setattr(demo_module.Demo, "report", lambda demo: ())
     other = select(make_ranking(SHAPE, 9), SHAPE, 0.598)
     keep = (other.keep[0], other.keep[1], other.keep[2][:-1])  # widths that the ranking does not have there
     share = SHAPE.flops_fraction([len(kept) for kept in keep])
@@ -90,3 +106,21 @@ def test_a_model_without_a_ranking_has_no_knob_to_show(arguments: list[str], tmp
     write_words(tmp_path / "small.safetensors", WORDS, SHAPE, rankings=[], default_ranking=None)
     with pytest.raises(OperatingPointError, match="no default ranking"):
         run(*arguments)
+
+
+@pytest.mark.skipif(not CAN_DRAW, reason="the report extra is not installed")
+def test_from_python_it_is_one_call(arguments: list[str], tmp_path: Path) -> None:
+    text, labels = str(tmp_path / "messages.txt"), set[str]()
+    demo = run_demo(
+        tmp_path / "small.safetensors",
+        out=tmp_path / "demo",
+        data=text,
+        meter="none",
+        queries=4,
+        progress=lambda label, share: labels.add(label),
+    )
+    assert [step.quality.split for step in demo.steps] == ["text"] * 3 and "drawing" in labels
+    assert [step.cost.ranking for step in demo.steps if step.cost] == [None, "random", "random"]
+    assert (
+        (tmp_path / "demo" / "report.md").read_text(encoding="utf-8").splitlines()[2].startswith("* Measured: 3 points")
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+import rheostat
 from models import write_tiny
 from rheostat import bundled
 from rheostat.cli import app
@@ -19,7 +21,8 @@ COMMANDS = get_command(app)
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    return [block for name, block in fenced if name == language]
 
 
 def commands() -> list[tuple[str, str]]:
@@ -50,11 +53,22 @@ def test_commands_and_options_named_in_passing_exist(page: Path) -> None:
         assert set(re.findall(r"--[a-z-]+", arguments)) <= known | {"--help"}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/default-model.md", "docs/runtime.md", "docs/governor.md"])
+def write_corpus(folder: Path) -> None:
+    folder.mkdir()
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.txt").write_text("word3 word4 word5\nword4 word3\n" * 20)
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["README.md", "docs/api.md", "docs/default-model.md", "docs/runtime.md", "docs/governor.md", "docs/file-format.md"],
+)
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tiny(tmp_path / "model.safetensors")
     write_tiny(tmp_path / f"{bundled.DEFAULT_MODEL}.safetensors")
+    write_corpus(tmp_path / "corpus")
     monkeypatch.setattr(bundled, "FOLDER", tmp_path)
+    monkeypatch.setenv("RHEOSTAT_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     examples = blocks(ROOT / page, "python")
@@ -64,10 +78,64 @@ def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_that_is_too_slow_to_run_compiles(page: Path) -> None:
+    for example in blocks(page, "py"):
+        compile(example, page.name, "exec")
+
+
+def test_every_public_name_is_documented_and_no_other() -> None:
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert set(rheostat.__all__) <= set(re.findall(r"`(?:rheostat\.)?(\w+)", page))
+    assert set(re.findall(r"\brheostat\.(\w+)", page)) <= set(rheostat.__all__)
+
+
+def documented_calls() -> list[tuple[str, str]]:
+    """`name(arguments)` of the API page, for each public name."""
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    calls = re.findall(r"`(\w+)\((.*?)\)`", page)
+    return [(name, arguments) for name, arguments in calls if name in rheostat.__all__]
+
+
+@pytest.mark.parametrize(("name", "arguments"), documented_calls())
+def test_documented_arguments_exist(name: str, arguments: str) -> None:
+    try:
+        known = inspect.signature(getattr(rheostat, name)).parameters
+    except rheostat.MissingExtraError:
+        pytest.skip("the train extra is not installed")
+    for argument in arguments.split(", "):
+        assert argument in ("*", "…") or argument.partition("=")[0] in known, f"{name} has no {argument}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """Names that links may use for the headings of a page, made as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_to_headings_find_them(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text(encoding="utf-8")):
+        assert anchor in anchors(page.parent / target if target else page), f"{page.name} links to {target}#{anchor}"
+
+
+PACKAGE = ROOT / "src" / "rheostat"
+ROOMS = "|".join(sorted(path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"))
+MODULE = rf"`((?:{ROOMS})/[\w/]+(?:\.\w+)?)"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_modules_named_in_passing_exist(page: Path) -> None:
+    for name in re.findall(MODULE, page.read_text(encoding="utf-8")):
+        module = PACKAGE / name.partition(".")[0]
+        found = (PACKAGE / name).exists() or module.is_dir() or module.with_suffix(".py").exists()
+        assert found, f"{page.name} names {name}; there is no such module"
 
 
 def shown_modules() -> set[str]:

@@ -9,11 +9,11 @@ from typing import Any, get_args
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 import typer
 from typer.testing import CliRunner
 
+import rheostat
 from models import TINY, write_tiny, write_words
 from rheostat.cli.export import export as export_command
 from rheostat.errors import PrecisionError, RheostatError
@@ -21,10 +21,11 @@ from rheostat.model.cut import cut
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
 from rheostat.model.shape import Cell, ModelShape
-from rheostat.runtime.onnx.export import ExportError, export
+from rheostat.runtime.onnx.export import ExportError, write_export
 from rheostat.runtime.onnx.quantization import Precision, prepare
-from rheostat.runtime.onnx.session import Engine
+from rheostat.runtime.onnx.session import Engine, onnxruntime
 from rheostat.runtime.predictor import Predictor
+from rheostat.words.completion import Completion
 
 ROOT = Path(__file__).parents[2]
 IDS = [1, 4, 2, 7, 7, 3, 0, 5]
@@ -42,7 +43,7 @@ def run(*arguments: str) -> str:
 
 def export_tiny(folder: Path, cell: Cell = "qrnn", precision: Precision = "int8", point: str = "") -> dict[str, Any]:
     with open_model(write_tiny(folder / "model.safetensors", cell)) as file:
-        return export(file, file.point(point) if point else full_point(file.shape), folder / "out", precision)
+        return write_export(file, file.point(point) if point else full_point(file.shape), folder / "out", precision)
 
 
 def open_graph(folder: Path, manifest: dict[str, Any], form: str) -> onnxruntime.InferenceSession:
@@ -131,7 +132,7 @@ def test_manifest_counts_the_bytes_of_every_other_file(tmp_path: Path) -> None:
 
 def test_words_and_spellings_are_those_of_the_model(tmp_path: Path) -> None:
     with open_model(write_tiny(tmp_path / "model", casing={"word3": "Word3"})) as file:
-        manifest = export(file, full_point(file.shape), tmp_path / "out")
+        manifest = write_export(file, full_point(file.shape), tmp_path / "out")
         assert (tmp_path / "out" / "vocabulary.txt").read_bytes() == file.vocabulary.to_bytes()
     assert (tmp_path / "out" / "casing.txt").read_text(encoding="utf-8") == "Word3"
     assert manifest["casing"] == {"file": "casing.txt", "words": 1}
@@ -161,7 +162,7 @@ def test_no_input_has_a_type_that_an_application_cannot_make(tmp_path: Path) -> 
 
 def test_an_earlier_export_is_replaced_as_a_whole(tmp_path: Path) -> None:
     with open_model(write_tiny(tmp_path / "model", casing={"word3": "Word3"})) as file:
-        export(file, full_point(file.shape), tmp_path / "out")
+        write_export(file, full_point(file.shape), tmp_path / "out")
     export_tiny(tmp_path, precision="fp32")
     assert not (tmp_path / "out" / "casing.txt").exists()
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["precision"] == "fp32"
@@ -176,14 +177,14 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
 
 def test_a_folder_in_a_folder_that_is_not_there_yet_is_made(tmp_path: Path) -> None:
     with open_model(write_tiny(tmp_path / "model")) as file:
-        export(file, full_point(file.shape), tmp_path / "a" / "b")
+        write_export(file, full_point(file.shape), tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b" / "manifest.json").exists()
 
 
 def test_something_else_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("precious")
-    with pytest.raises(ExportError, match="something else than an earlier export"):
+    with pytest.raises(ExportError, match="has files in it that are not an earlier export"):
         export_tiny(tmp_path)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
 
@@ -191,7 +192,7 @@ def test_something_else_is_not_overwritten(tmp_path: Path) -> None:
 def test_an_earlier_export_with_other_files_in_it_is_not_overwritten(tmp_path: Path) -> None:
     export_tiny(tmp_path)
     (tmp_path / "out" / "notes.txt").write_text("precious")
-    with pytest.raises(ExportError, match=r"'notes\.txt', which no export wrote"):
+    with pytest.raises(ExportError, match=r"'notes\.txt' in it, which is not part of an export"):
         export_tiny(tmp_path)
     assert (tmp_path / "out" / "notes.txt").read_text() == "precious"
 
@@ -200,7 +201,7 @@ def test_an_earlier_export_with_other_files_in_it_is_not_overwritten(tmp_path: P
 def test_a_folder_with_another_manifest_is_not_overwritten(tmp_path: Path, manifest: str) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "manifest.json").write_text(manifest, encoding="latin-1")
-    with pytest.raises(ExportError, match="something else"):
+    with pytest.raises(ExportError, match="not an earlier export"):
         export_tiny(tmp_path)
 
 
@@ -214,7 +215,7 @@ def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with open_model(write_tiny(tmp_path / "model")) as file, pytest.raises(ExportError, match="could not be written"):
-        export(file, full_point(file.shape), tmp_path / "file" / "out")
+        write_export(file, full_point(file.shape), tmp_path / "file" / "out")
 
 
 def test_a_graph_too_large_for_one_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,7 +234,7 @@ def test_a_failed_export_leaves_the_earlier_one_and_nothing_else(
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("rheostat.runtime.onnx.export._write_words", fail)
+    monkeypatch.setattr(Completion, "kinds", fail)  # the last file but the manifest
     with pytest.raises(ExportError, match="No space left on device"):
         export_tiny(tmp_path, precision="fp32")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
@@ -255,10 +256,21 @@ def test_command_prints_the_manifest(tmp_path: Path) -> None:
     assert printed["operating_point"]["name"] == "second" and printed["precision"] == "fp32"
 
 
-def test_command_names_the_precisions_there_are(tmp_path: Path) -> None:
+def test_an_unknown_precision_is_refused_with_those_that_exist(tmp_path: Path) -> None:
+    model, out = write_tiny(tmp_path / "model"), tmp_path / "out"
     with pytest.raises(PrecisionError, match="expected one of fp32, int8, int4"):
-        run(str(write_tiny(tmp_path / "model")), "--precision", "int2", "-o", str(tmp_path / "out"))
-    assert not (tmp_path / "out").exists()
+        rheostat.export(model, out, precision="int2")  # type: ignore[arg-type]
+    answer = CliRunner().invoke(app, [str(model), "--precision", "int2", "-o", str(out)])
+    assert answer.exit_code == 2 and "'int4'" in answer.output
+    assert not out.exists()
+
+
+def test_one_call_exports_as_the_command_does(tmp_path: Path) -> None:
+    model = write_tiny(tmp_path / "model")
+    manifest = rheostat.export(model, tmp_path / "one", 0.8, precision="fp32")
+    printed = json.loads(run(str(model), "--knob", "0.8", "--precision", "fp32", "-o", str(tmp_path / "two"), "--json"))
+    assert manifest["bytes"] == printed["bytes"] and manifest["operating_point"] == printed["operating_point"]
+    assert (tmp_path / "one" / "step.onnx").read_bytes() == (tmp_path / "two" / "step.onnx").read_bytes()
 
 
 def test_errors_are_of_the_one_tree() -> None:

@@ -10,16 +10,15 @@ import typer
 from typer.testing import CliRunner
 
 from models import GOLDEN, TINY, write_tiny
-from results_files import full, row, write_sweep
+from results_files import full, row, typed, write_sweep
 from rheostat.cli.files import inspect, pack
-from rheostat.errors import ModelFileError
 from rheostat.model.file import open_model
 
 app = typer.Typer()
 app.command()(inspect)
 app.command()(pack)
 
-MODEL = str(GOLDEN / "golden-float32.safetensors")
+MODEL = str(GOLDEN / "golden-fp32.safetensors")
 
 
 def run(*arguments: str) -> str:
@@ -40,7 +39,7 @@ def test_inspect_prints_one_json_object() -> None:
 
 def test_inspect_shows_everything_in_tables() -> None:
     shown = run("inspect", MODEL)
-    for word in ("qrnn", "float32", "5 6 4", "filter-norm", "l0-0.5", "37.45%", "rank 2", "layers.2", "Ümlaut"):
+    for word in ("qrnn", "fp32", "5 6 4", "filter-norm", "l0-0.5", "37.45%", "rank 2", "layers.2", "Ümlaut"):
         assert word in shown
 
 
@@ -63,9 +62,8 @@ def test_pack_changes_precision_and_points(tmp_path: Path) -> None:
 
 
 def test_pack_stores_the_curve_of_a_sweep(tmp_path: Path) -> None:
-    saved = {"keystrokes_saved_share": 0.25}
     rows = [
-        full(70.0, keystrokes=saved),
+        full(70.0, **typed(0.25)),
         row("norm", "filter-norm", 0.5, "test", 80.0),
         row("norm", "filter-norm", 0.5, "valid", 1.0),
         row("random-0", "random", 0.5, "test", 99.0),
@@ -97,8 +95,9 @@ def test_pack_reports_the_file_that_it_wrote_even_under_a_bundled_name(
 
 
 def test_pack_names_the_precisions_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="expected one of float32, float16, int8"):
-        run("pack", MODEL, "-o", str(tmp_path / "out"), "--precision", "int4")
+    answer = CliRunner().invoke(app, ["pack", MODEL, "-o", str(tmp_path / "out"), "--precision", "float32"])
+    assert answer.exit_code == 2
+    assert "'fp32', 'fp16', 'int8'" in answer.output
 
 
 @pytest.mark.parametrize("command", [inspect, pack])

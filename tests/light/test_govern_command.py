@@ -18,7 +18,7 @@ from rheostat.model.knob import choose
 from rheostat.report.published import load_published
 
 DAY = str(Path(__file__).parents[1] / "data" / "traces" / "ordinary-day.csv")
-MODEL = GOLDEN / "golden-float32.safetensors"
+MODEL = GOLDEN / "golden-fp32.safetensors"
 FULL = load_published().table("ptb").full
 
 app = typer.Typer()
@@ -77,12 +77,12 @@ def test_files_are_written(tmp_path: Path) -> None:
         assert (out / name).stat().st_size > 10_000
         assert name in shown
     contents = json.loads((out / "govern.json").read_text(encoding="utf-8"))
-    series = contents["series"]
     assert contents["kind"] == "govern" and contents["policy"]["when"] and contents["provenance"]["rheostat"]
-    lengths = {len(series["time_s"]), len(series["level"]), *(len(values) for values in series["governed"].values())}
-    assert len(lengths) == 1
-    assert series["governed"]["energy_j"][-1] == contents["behaviours"][0]["energy_j"]
-    assert None in series["off at 20%"]["latency_ms"]
+    governed, _, off = contents["behaviours"]
+    day = {key: values for key, values in contents["trace"].items() if key != "name"}
+    assert len({len(values) for values in (*day.values(), *governed["series"].values())}) == 1
+    assert governed["series"]["energy_j"][-1] == governed["totals"]["energy_j"]
+    assert off["name"] == "off at 20%" and None in off["series"]["latency_ms"]
 
 
 def test_the_picture_names_its_units(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from rheostat.bundled import HIDDEN_WORDS
 from rheostat.cli import app
 from rheostat.errors import UserWordsError
 from rheostat.model.shape import ModelShape
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 from rheostat.words.hidden_words import read_hidden_words
 
-WORDS = (UNKNOWN, END, "the", "crap", "crane", "crab")
+WORDS = (UNKNOWN, END_OF_LINE, "the", "crap", "crane", "crab")
 SHAPE = ModelShape(len(WORDS), 4, (8, 4), (2, 1))
 
 

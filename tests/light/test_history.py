@@ -5,12 +5,10 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import rheostat.runtime.history as module
-from rheostat.runtime.history import ENTRY_BYTES, History
+from rheostat.runtime.history import ENTRY_BYTES, History, prefix_hashes
 
 unhurried = settings(deadline=None)
 TEXTS = st.lists(st.integers(0, 2), max_size=6)  # few tokens, so that texts share beginnings
@@ -56,15 +54,17 @@ def test_it_never_holds_more_than_its_limit(texts: list[list[int]], limit_bytes:
         assert history.size_bytes <= limit_bytes
 
 
-def test_texts_with_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_prefix_hashes", lambda tokens: np.zeros(len(tokens), np.uint64))
+def test_texts_with_the_same_hash_are_told_apart() -> None:
+    one, other = [0, 0, 0, 2557], [13003, 46612, 11271, 0]  # found by reducing the lattice of the hash's multipliers
+    hashes = [prefix_hashes(np.array(ids, np.int32)) for ids in (one, other)]
+    assert hashes[0][-1] == hashes[1][-1]
     history = History[str]()
-    history.put([1, 2], "a", 1)
-    assert history.longest([2, 1]) == (0, None)
-    history.put([2, 1], "b", 1)
-    assert history.longest([2, 1]) == (2, "b")
-    assert history.longest([1, 2]) == (0, None)
-    assert history.size_bytes == 1 + 8 + ENTRY_BYTES
+    history.put(one, "a", 1)
+    assert history.longest(other) == (0, None)
+    history.put(other, "b", 1)
+    assert history.longest(other) == (4, "b")
+    assert history.longest(one) == (0, None)
+    assert history.size_bytes == 1 + 16 + ENTRY_BYTES
 
 
 def test_a_text_put_again_takes_the_new_value_and_no_more_room() -> None:

@@ -20,6 +20,7 @@ from models import GOLDEN, write_tiny
 from rheostat.errors import ModelFileError
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.summary import summarize
 from rheostat.model.widths import select
 
 FILES_PER_KIND = 500
@@ -181,7 +182,7 @@ DAMAGE: list[Callable[[Random, bytes], bytes]] = [
 
 def use_all(file: ModelFile) -> None:
     """Everything that can be asked of a file, cutting at its points and by its rankings included."""
-    json.dumps(file.summary(), allow_nan=False, ensure_ascii=False).encode()
+    json.dumps(summarize(file), allow_nan=False, ensure_ascii=False).encode()
     weights = file.weights()
     points, rankings = file.points(), file.rankings()
     assert len(file.vocabulary) == file.shape.vocabulary_size

@@ -20,15 +20,14 @@ pytest.importorskip("httpx2", reason="starlette's test client needs httpx2, of t
 
 from starlette.testclient import TestClient
 
-from models import make_ranking, make_vocabulary, make_weights, write_tiny
+from models import make_ranking, make_vocabulary, make_weights, write_file, write_tiny
 from rheostat.errors import OperatingPointError, RheostatError
-from rheostat.keyboard import browser_runtime
+from rheostat.keyboard import browser_runtime, page_tables
 from rheostat.keyboard.exports import Exports
 from rheostat.keyboard.facts import Energy
 from rheostat.keyboard.positions import HISTORY_BYTES, Positions
 from rheostat.keyboard.protection import Hosts
 from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, STATIC, Service, make_app, open_service, serve
-from rheostat.model.file import write_model
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.predictor import Predictor
 
@@ -49,7 +48,7 @@ def write_small(path: Path, **changes: Any) -> Path:
         "rankings": [make_ranking(SHAPE, 3, "random-3")],
         "default_ranking": "random-3",
     }
-    write_model(path, **(everything | changes))
+    write_file(path, **(everything | changes))
     return path
 
 
@@ -96,7 +95,7 @@ def test_an_answer_says_what_a_query_costs(client: TestClient, service: Service)
     answer = suggest(client, text=TEXT, knob=0.5)
     assert answer["flops"] == approx(answer["flops_fraction"] * SHAPE.flops)
     assert answer["query_ms"] > 0 and answer["answer_ms"] > 0
-    assert answer["energy_mj"] == answer["flops"] // 2  # of this service, the bytes read: one a weight, two FLOPs each
+    assert answer["energy_mj"] == answer["flops"] // 2  # here, the bytes read: one per weight, two FLOPs each
     assert answer["point"] == "random-3-0.5"
 
 
@@ -132,7 +131,7 @@ def test_words_that_are_never_to_be_suggested_are_not(model: Path) -> None:
     assert found and [found.contents[i] for i in (0, 1, place, place + 1)] == [0, 0, 0, 1]
 
 
-def test_only_so_many_positions_are_kept_and_they_answer_alike(model: Path) -> None:
+def test_a_limited_number_of_positions_is_kept_and_they_answer_alike(model: Path) -> None:
     positions = Positions(model, limit_bytes=5 * HISTORY_BYTES // 2)
     before = positions.open(80).complete(TEXT, 3)
     for percent in (60, 50, 40):
@@ -171,19 +170,19 @@ def test_a_model_of_points_alone_is_served_down_to_the_smallest(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("asked", "status", "message"),
     [
-        ({}, 422, "no text"),
-        ({"text": 3}, 422, "no text"),
+        ({}, 422, "there is no text"),
+        ({"text": 3}, 422, "there is no text"),
         ({"text": "x" * (LONGEST_TEXT + 1)}, 413, "expected at most"),
-        ({"text": "", "knob": "half"}, 422, "no number"),
-        ({"text": "", "knob": True}, 422, "no number"),
-        ({"text": "", "knob": 0}, 422, "can be turned from"),
-        ({"text": "", "knob": 1.5}, 422, "can be turned from"),
-        ({"text": "", "knob": 1e400}, 422, "can be turned from"),
-        ({"text": "", "knob": 10**401}, 422, "can be turned from"),
+        ({"text": "", "knob": "half"}, 422, "not a number"),
+        ({"text": "", "knob": True}, 422, "not a number"),
+        ({"text": "", "knob": 0}, 422, "expected one from"),
+        ({"text": "", "knob": 1.5}, 422, "expected one from"),
+        ({"text": "", "knob": 1e400}, 422, "expected one from"),
+        ({"text": "", "knob": 10**401}, 422, "expected one from"),
         ({"text": "", "k": 0}, 422, "1 to 10"),
         ({"text": "", "k": 11}, 422, "1 to 10"),
         ({"text": "", "k": 1.5}, 422, "1 to 10"),
-        ([], 400, "another kind"),
+        ([], 400, "not a JSON object"),
     ],
 )
 def test_a_careless_request_gets_one_line(client: TestClient, asked: Any, status: int, message: str) -> None:
@@ -407,13 +406,13 @@ def test_a_server_that_exports_nothing_makes_no_folder(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_exports_go_with_the_server(model: Path) -> None:
+def test_the_exports_go_with_the_server(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     service = open_service(model)
     with TestClient(make_app(service), base_url=f"http://{HOST}") as client:
         assert client.get("/api/export/40/step.onnx").status_code == 200
-        folder = service.exports._root
-        assert folder is not None and folder.is_dir()
-    assert not folder.exists()
+        assert list(tmp_path.rglob("step.onnx"))
+    assert not list(tmp_path.iterdir())
 
 
 # The page
@@ -434,6 +433,18 @@ def test_the_service_worker_keeps_every_file_of_the_page(client: TestClient) -> 
     kept = set(re.findall(r'"([^"]+)"', worker.partition("[")[2].partition("]")[0]))
     files = {path.name for path in STATIC.iterdir() if path.is_file()} - {"index.html", "service-worker.js"}
     assert kept == files | {"./", "api/model"}
+
+
+def test_the_tables_of_the_page_are_those_of_python() -> None:
+    remedy = "run: python -m rheostat.keyboard.page_tables"
+    assert page_tables.PATH.read_text(encoding="utf-8") == page_tables.script(), remedy
+
+
+def test_the_scripts_repeat_no_table() -> None:
+    """What tables.js exports is imported from it: no other script defines a constant of that name."""
+    for script in STATIC.glob("*.js"):
+        defined = set(re.findall(r"^(?:export )?const ([A-Z_]+) =", script.read_text(encoding="utf-8"), re.MULTILINE))
+        assert script == page_tables.PATH or not defined & page_tables.tables().keys(), script.name
 
 
 def test_nothing_is_loaded_from_elsewhere() -> None:

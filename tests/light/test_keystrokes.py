@@ -16,9 +16,9 @@ from rheostat.measure.texts import Text, read_text
 from rheostat.measure.typing_simulator import KeystrokeCount, simulate
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.predictor import Predictor
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
-WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees", "don't")
+WORDS = (UNKNOWN, END_OF_LINE, "the", "game", "gate", "garden", "boat", "sees", "don't")
 SHAPE = ModelShape(len(WORDS), 8, (16, 8), (2, 1))
 
 

@@ -21,7 +21,7 @@ from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import build_graph
 from rheostat.runtime.onnx.quantization import PRECISIONS, Precision, prepare
 from rheostat.runtime.onnx.session import Engine, Session
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 TAILS = {1: (7,), 2: (5, 12), 3: (6, 8, 21)}
 FEATURES = 6
@@ -141,14 +141,14 @@ def test_threads_that_look_up_one_reading_agree() -> None:
 def test_weights_are_held_once() -> None:
     """The branches of the graph have no constants of their own."""
     shape = shape_of(3)
-    graph = build_graph(make_weights(shape), shape, "int8", "step").complete().graph
+    graph = build_graph(prepare(make_weights(shape), "int8"), shape, "int8", "step").complete().graph
     branches = [attribute.g for node in graph.node if node.op_type == "If" for attribute in node.attribute]
     assert len(branches) == 12
     assert not any(branch.initializer for branch in branches)
     assert not any(node.op_type == "Constant" for branch in branches for node in branch.node)
 
 
-WORDS = (UNKNOWN, END, "the", "game", "i", "saw", "a", "Game", "gate", "garden", "Gary", "see", "go", "gain")
+WORDS = (UNKNOWN, END_OF_LINE, "the", "game", "i", "saw", "a", "Game", "gate", "garden", "Gary", "see", "go", "gain")
 
 
 def test_suggestions_do_not_depend_on_what_was_asked_before(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_suggestions_do_not_depend_on_what_was_asked_before(tmp_path: Path) -> N
     fresh = {query: rheostat.load(model).suggest(query[0], 3, prefix=query[1]) for query in asked}
     predictor = rheostat.load(model)
     assert {query: predictor.suggest(query[0], 3, prefix=query[1]) for query in reversed(asked)} == fresh
-    scores = predictor.read([END, "i", "saw", "the"])
+    scores = predictor.log_probabilities_after([END_OF_LINE, "i", "saw", "the"])
     expected = sorted((i for i, word in enumerate(WORDS) if word.lower().startswith("ga")), key=lambda i: -scores[i])
     assert [s.word for s in fresh["i saw the", "ga"]] == [WORDS[i] for i in expected[:3]]
 
@@ -171,7 +171,7 @@ def test_at_a_cut_point_suggestions_are_those_of_all_words(tmp_path: Path, preci
     predictor, fresh = (rheostat.load(model, 0.7, precision=precision) for _ in range(2))
     assert predictor.flops_fraction < 0.7 and predictor.point.widths != shape.hidden_sizes
     for text in ("", "i", "i saw", "i saw the", "the gate"):
-        scores = fresh.read([END, *text.split()])
+        scores = fresh.log_probabilities_after([END_OF_LINE, *text.split()])
         for prefix in ("", "g", "ga", "s"):
             found = predictor.suggest(text, 3, prefix=prefix)
             best = fresh.completion.best(scores, prefix, 3)
@@ -186,7 +186,7 @@ def test_a_taught_word_is_as_probable_as_an_unknown_one_of_a_closed_cluster(tmp_
     predictor = rheostat.load(write_words(tmp_path / "model.safetensors", words, shape))
     predictor.learn("zebra")
     (found,) = predictor.suggest("i saw the", prefix="z")
-    expected = np.exp(predictor.read([END, "i", "saw", "the"])[len(words) - 1])
+    expected = np.exp(predictor.log_probabilities_after([END_OF_LINE, "i", "saw", "the"])[len(words) - 1])
     assert found.probability == pytest.approx(float(expected))
 
 

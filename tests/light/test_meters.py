@@ -28,13 +28,13 @@ from rheostat.measure.meters import (
     find_meter,
     measure_energy,
 )
-from rheostat.measure.meters.battery import BatteryMeter
 from rheostat.measure.meters.hwmon import HwmonMeter
 from rheostat.measure.meters.meter import Clock
 from rheostat.measure.meters.pmic import PmicMeter, parse_rails
+from rheostat.measure.meters.power_supply import BatteryMeter
+from rheostat.measure.meters.power_trace import TraceMeter
 from rheostat.measure.meters.rapl import RaplMeter
 from rheostat.measure.meters.sampler import SamplerMeter
-from rheostat.measure.meters.trace import TraceMeter
 from rheostat.measure.meters.watts_up import WattsUpMeter, parse_record
 from rheostat.measure.meters.zeus_monitor import PROCESSOR, ZeusMeter
 
@@ -52,34 +52,57 @@ def write(folder: Path, **files: object) -> Path:
 
 
 class Device:
-    """A device whose sensor shows one power at work and another while it rests. show: makes the sensor say watts."""
+    """A device whose sensor shows one power at work and another while it rests. show: makes the sensor say watts.
 
-    def __init__(self, show: Callable[[float], None]) -> None:
-        self._show = show
-        self.clock = Clock(time.monotonic, self._rest)
-        show(IDLE_W)
+    Its clock moves in steps, and each step waits until the meter's thread has taken a sample of it. So the result is
+    exact however slow the machine is.
+    """
+
+    def __init__(self, show: Callable[[float], None], step_s: float) -> None:
+        self._show, self._step_s = show, step_s
+        self._now, self._looks, self._looked = 0.0, 0, threading.Condition()
+        self.clock = Clock(self._look, self._rest)
+
+    def _look(self) -> float:
+        if threading.current_thread() is not threading.main_thread():
+            with self._looked:
+                self._looks += 1
+                self._looked.notify_all()
+        return self._now
 
     def _rest(self, seconds: float) -> None:
         self._show(IDLE_W)
-        time.sleep(seconds)
+        self._pass(seconds)
 
     def work(self) -> int:
         self._show(BUSY_W)
-        time.sleep(0.01)
+        self._pass(2 * self._step_s)
         return 4
+
+    def _pass(self, seconds: float) -> None:
+        end = self._now + seconds
+        while self._now < end:
+            self._now = min(self._now + self._step_s, end)
+            self._wait_for_a_sample()
+
+    def _wait_for_a_sample(self) -> None:
+        with self._looked:
+            # The end of the sample under way, then the beginning and the end of one that saw this step.
+            wanted = self._looks + 3
+            assert self._looked.wait_for(lambda: self._looks >= wanted, timeout=20), "the meter takes no samples"
 
 
 def measure_device(meter: SamplerMeter, show: Callable[[float], None]) -> EnergyPerQuery:
-    device = Device(show)
+    show(IDLE_W)  # some meters have a period only once their sensor is there
+    device = Device(show, meter.period_s)
     meter.clock = device.clock
     return measure_energy(meter, Work(device.work), QUICK)
 
 
 def check_net_power(result: EnergyPerQuery) -> None:
-    """By the time it really took, so that a slow machine changes nothing; the edges of windows leave some room."""
     assert result.energy_mj is not None, result.reason
     net_w = result.energy_mj / 1e3 * result.queries / result.seconds
-    assert net_w == pytest.approx(BUSY_W - IDLE_W, rel=0.5)
+    assert net_w == pytest.approx(BUSY_W - IDLE_W, rel=1e-6)
 
 
 @contextmanager
@@ -143,7 +166,7 @@ def test_rapl_that_does_not_count_is_not_measured(tmp_path: Path) -> None:
     meter = RaplMeter(tmp_path)
     meter.clock = Clock(iter(range(10_000)).__next__, lambda seconds: None)
     result = measure_energy(meter, Work(lambda: 1), QUICK)
-    assert result.energy_mj is None and "does not move" in (result.reason or "")
+    assert result.energy_mj is None and "does not change" in (result.reason or "")
 
 
 @linux_only
@@ -286,7 +309,8 @@ def hwmon(root: Path, number: int, **files: object) -> Path:
 
 @linux_only
 @pytest.mark.parametrize("file", ["power1_input", "power1_average"])
-def test_the_only_sensor_of_a_board_is_measured(file: str, tmp_path: Path) -> None:
+def test_the_only_sensor_of_a_board_is_measured(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rheostat.measure.meters.hwmon.FASTEST_S", 0.005)
     chip = hwmon(tmp_path, 0, name="ina226")
     hwmon(tmp_path, 1, name="coretemp", temp1_input=40_000)
     hwmon(tmp_path, 2, name="amdgpu", power1_average=9_000_000)
@@ -405,7 +429,7 @@ def test_a_discharging_battery_is_measured(tmp_path: Path) -> None:
     meter.period_s = 0.005  # type: ignore[misc]
     result = measure_device(meter, show)
     check_net_power(result)
-    # The value changes twice in all: a gauge that does not move tells nothing, however often it is read.
+    # The value changes twice in all: a gauge that does not change tells nothing, however often it is read.
     assert not result.resolved and "readings in a window" in (result.reason or "")
     assert result.covers == "the whole device, from BAT0"
 
@@ -604,16 +628,22 @@ def test_a_watts_up_that_falls_silent_is_not_measured(speaker: Speaker) -> None:
 
 
 @linux_only
-def test_a_watts_up_that_is_gone_before_its_first_record_is_not_measured() -> None:
+def test_a_watts_up_that_is_gone_before_its_first_record_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("serial", reason="the energy extra is not installed")
     import pty
 
+    import serial
+
     far, near = pty.openpty()
-    meter = watts_up(os.ttyname(near))
-    line = meter._open()
-    os.close(far)
-    meter._open = lambda: line  # type: ignore[method-assign]
-    result = measure_energy(meter, Work(lambda: 1), QUICK)
+    open_line = serial.Serial
+
+    def open_and_pull_out(*arguments: Any, **options: Any) -> Any:
+        line = open_line(*arguments, **options)
+        os.close(far)
+        return line
+
+    monkeypatch.setattr(serial, "Serial", open_and_pull_out)
+    result = measure_energy(watts_up(os.ttyname(near)), Work(lambda: 1), QUICK)
     os.close(near)
     assert result.energy_mj is None and "the serial line broke before the first record" in (result.reason or "")
 
@@ -622,7 +652,7 @@ def test_a_watts_up_that_is_gone_before_its_first_record_is_not_measured() -> No
 def test_a_watts_up_that_leaves_watts_out_is_not_measured(speaker: Speaker) -> None:
     speaker.record = "#d,-,18,_,2301,8,0,0,0,0,_,_,_,_,_,_,100,0,0,500,_;"
     result = measure_energy(watts_up(speaker.port), Work(lambda: 1), QUICK)
-    assert result.energy_mj is None and "records leave watts out" in (result.reason or "")
+    assert result.energy_mj is None and "records have no watts" in (result.reason or "")
 
 
 @linux_only
@@ -708,11 +738,11 @@ def test_none_is_no_meter() -> None:
         ("watts-up:/dev/none", "rheostat[energy]"),
         (
             "estimate:foo",
-            "the meter estimate takes nothing after its name, but there is ':foo'; expected estimate alone",
+            "the meter estimate takes no argument, but ':foo' was given; expected estimate alone",
         ),
-        ("none:x", "the meter none takes nothing after its name"),
-        ("auto:rapl", "the meter auto takes nothing after its name"),
-        ("rapl:package-0", "the meter rapl takes nothing after its name"),
+        ("none:x", "the meter none takes no argument"),
+        ("auto:rapl", "the meter auto takes no argument"),
+        ("rapl:package-0", "the meter rapl takes no argument"),
         ("nothing:x", "there is no meter 'nothing'"),
     ],
 )

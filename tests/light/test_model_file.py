@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from safetensors.numpy import load_file
 from models import (
     GOLDEN,
     TINY,
-    JsonObject,
     make_golden,
     make_point,
     make_ranking,
@@ -27,16 +25,16 @@ from models import (
     parts_of,
     rewrite,
     shared_model,
+    write_file,
     write_parts,
     write_tiny,
 )
 from rheostat.errors import ModelFileError, OperatingPointError
 from rheostat.model import container
-from rheostat.model.cut import cut
-from rheostat.model.file import PRECISIONS, Precision, open_model, repack, write_model
-from rheostat.model.operating_point import Ranking, full_point
-from rheostat.model.precision import LARGEST_SCALE, all_finite, dequantize, quantize, widen
+from rheostat.model.file import open_model
+from rheostat.model.precision import LARGEST_SCALE, PRECISIONS, Precision, all_finite, dequantize, quantize, widen
 from rheostat.model.shape import Cell, ModelShape
+from rheostat.model.summary import bytes_by_part, summarize
 
 
 @pytest.fixture
@@ -162,10 +160,28 @@ def test_zero_rows_and_extreme_rows_survive_int8() -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_golden_bytes(tmp_path: Path, precision: Precision) -> None:
+def test_golden_bytes_of_version_1(tmp_path: Path, precision: Precision) -> None:
     make_golden(tmp_path / "model", precision)
     golden = GOLDEN / f"golden-{precision}.safetensors"
     assert (tmp_path / "model").read_bytes() == golden.read_bytes()
+    assert parts_of(golden)[1]["format_version"] == 1
+
+
+def test_golden_bytes_of_version_2(tmp_path: Path) -> None:
+    make_golden(tmp_path / "model", "int8", version=2)
+    golden = GOLDEN / "golden-version-2.safetensors"
+    assert (tmp_path / "model").read_bytes() == golden.read_bytes()
+    assert parts_of(golden)[1]["format_version"] == 2
+
+
+def test_version_2_differs_from_version_1_by_its_origins_alone() -> None:
+    _, first, tensors = parts_of(GOLDEN / "golden-int8.safetensors")
+    _, second, same_tensors = parts_of(GOLDEN / "golden-version-2.safetensors")
+    assert same_tensors == tensors
+    recipe = second["origin"]["recipe"]
+    for entry in (second, *second["rankings"], *second["points"]):
+        entry.pop("origin", None)
+    assert second | {"format_version": 1, "recipe": recipe} == first, "a recipe is stored once"
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -219,48 +235,21 @@ def test_a_file_of_another_writer_may_be_unaligned_and_in_any_order(tiny: Path) 
         assert len(file.points()) == 2
 
 
-def test_both_ways_of_reading_entries_agree() -> None:
-    """The quick way, for entries as they are usually written, must say what the careful way says."""
-    for precision in PRECISIONS:
-        header, _, _ = parts_of(GOLDEN / f"golden-{precision}.safetensors")
-        entries = {name: tuple(entry.items()) for name, entry in header.items() if name != "__metadata__"}
-        assert container._parse_usual_entries(entries) == container._parse_entries(entries)
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"shape": [2], "dtype": "U8", "data_offsets": [0, 2]},
-        {"dtype": "U8", "shape": [2.0], "data_offsets": [0, 2]},
-        {"dtype": "U8", "shape": [2], "data_offsets": [0, 2.0]},
-        {"dtype": "U8", "shape": [2], "data_offsets": [False, 2]},
-        {"dtype": "U8", "shape": [-2], "data_offsets": [0, -2]},
-        {"dtype": "U8", "shape": [1] * 8 + [2], "data_offsets": [0, 2]},
-        {"dtype": "U8", "shape": [2], "data_offsets": [1, 3]},
-        {"dtype": "U8", "shape": [2], "data_offsets": [0, 2], "more": 1},
-        {"dtype": "U9", "shape": [2], "data_offsets": [0, 2]},
-        {"dtype": ["U8"], "shape": [2], "data_offsets": [0, 2]},
-    ],
-)
-def test_the_quick_way_leaves_what_is_unusual_to_the_careful_one(entry: JsonObject) -> None:
-    assert container._parse_usual_entries({"name": tuple(entry.items())}) is None
-
-
 # Opening
 
 
 def test_large_headers_are_read_whole(tmp_path: Path) -> None:
     shape = ModelShape(5, 2, (2,) * 200, (1,) * 200)
     weights = make_weights(shape)
-    write_model(tmp_path / "deep", shape=shape, vocabulary=make_vocabulary(5), weights=weights, text={})
+    write_file(tmp_path / "deep", shape=shape, vocabulary=make_vocabulary(5), weights=weights, text={})
     with open_model(tmp_path / "deep") as file:
-        assert file.bytes_by_part()["header"] > 2 * container._FIRST_READ_BYTES
+        assert bytes_by_part(file)["header"] > 2 * container.FIRST_READ_BYTES
         assert len(file.weights()) == 402
 
 
 def test_bytes_by_part_add_up_to_the_file(tiny: Path) -> None:
     with open_model(tiny) as file:
-        parts = file.bytes_by_part()
+        parts = bytes_by_part(file)
         assert sum(parts.values()) == tiny.stat().st_size == file.file_bytes
     assert {"header", "embedding", "output", "clusters", "layers.0", "layers.2", "vocabulary"} <= set(parts)
     assert {"rankings", "points"} <= set(parts)
@@ -268,7 +257,7 @@ def test_bytes_by_part_add_up_to_the_file(tiny: Path) -> None:
 
 def test_summary_is_json_and_counts_with_the_shape(tiny: Path) -> None:
     with open_model(tiny) as file:
-        summary = json.loads(json.dumps(file.summary(), allow_nan=False))
+        summary = json.loads(json.dumps(summarize(file), allow_nan=False))
     assert summary["parameters"] == TINY["qrnn"].parameters
     assert summary["flops"] == TINY["qrnn"].flops
     assert [point["name"] for point in summary["points"]] == ["l0-0.5", "second"]
@@ -341,7 +330,8 @@ def test_opening_reads_no_weights() -> None:
     script = f"""
 import psutil
 from rheostat.model.file import open_model
-open_model({str(GOLDEN / "golden-float16.safetensors")!r}).summary()
+from rheostat.model.summary import summarize
+summarize(open_model({str(GOLDEN / "golden-fp16.safetensors")!r}))
 resident = lambda: psutil.Process().memory_info().rss
 before = resident()
 file = open_model({str(path)!r})
@@ -358,205 +348,7 @@ print(opened - before, resident() - opened)
 def test_the_shared_model_is_read() -> None:
     with open_model(shared_model()) as file:
         assert file.shape.parameters == 24_020_150
-        assert (file.precision, file.tokenizer) == ("float16", "ptb")
+        assert (file.precision, file.tokenizer) == ("fp16", "ptb")
         assert len(file.vocabulary) == 10_000
         weights = file.weights()
     assert {name: array.shape for name, array in weights.items()} == file.shape.tensor_shapes()
-
-
-# Packing
-
-
-def test_packing_without_changes_gives_the_same_bytes(tmp_path: Path) -> None:
-    for precision in PRECISIONS:
-        golden = GOLDEN / f"golden-{precision}.safetensors"
-        with open_model(golden) as file:
-            repack(file, tmp_path / "same")
-            repack(file, tmp_path / "again", precision=precision)
-        assert (tmp_path / "same").read_bytes() == golden.read_bytes()
-        assert (tmp_path / "again").read_bytes() == golden.read_bytes()
-
-
-def test_packing_changes_the_precision_and_nothing_else(tmp_path: Path) -> None:
-    with open_model(GOLDEN / "golden-float32.safetensors") as file:
-        for precision in PRECISIONS:
-            repack(file, tmp_path / "packed", precision=precision)
-            golden = GOLDEN / f"golden-{precision}.safetensors"
-            assert (tmp_path / "packed").read_bytes() == golden.read_bytes()
-
-
-def test_packing_int8_to_floats_keeps_its_values(tmp_path: Path) -> None:
-    with open_model(GOLDEN / "golden-int8.safetensors") as file:
-        repack(file, tmp_path / "floats", precision="float32")
-        expected = file.weights()
-    with open_model(tmp_path / "floats") as file:
-        assert file.precision == "float32"
-        for name, array in file.weights().items():
-            np.testing.assert_array_equal(array, expected[name])
-
-
-def test_packing_orders_and_drops(tiny: Path, tmp_path: Path) -> None:
-    def names(**changes: Any) -> tuple[list[str], list[str], str | None]:
-        with open_model(tiny) as file:
-            repack(file, tmp_path / "out", **changes)
-        with open_model(tmp_path / "out") as packed:
-            packed.points()
-            description = packed.description
-        return (
-            [entry.name for entry in description.rankings],
-            [entry.name for entry in description.points],
-            description.default_ranking,
-        )
-
-    both, points = ["random-3", "other"], ["l0-0.5", "second"]
-    assert names() == (both, points, "random-3")
-    assert names(points=["second", "l0-0.5"]) == (both, ["second", "l0-0.5"], "random-3")
-    assert names(points=["second"]) == (both, ["second"], "random-3")
-    assert names(points=[]) == (both, [], "random-3")
-    assert names(drop_points=["l0-0.5"]) == (both, ["second"], "random-3")
-    assert names(default_ranking="other") == (both, points, "other")
-    assert names(drop_rankings=["other"]) == (["random-3"], points, "random-3")
-    assert names(drop_rankings=["random-3"], default_ranking="other") == (["other"], points, "other")
-    assert names(drop_rankings=both) == ([], points, None)
-    with pytest.raises(OperatingPointError, match="default ranking 'random-3' is to be dropped"):
-        names(drop_rankings=["random-3"])
-    with pytest.raises(OperatingPointError, match="no ranking 'l0'"):
-        names(drop_rankings=["l0"])
-    with pytest.raises(OperatingPointError, match="no point 'x'"):
-        names(points=["x"])
-    with pytest.raises(ModelFileError, match="default_ranking 'l0'"):
-        names(default_ranking="l0")
-
-
-def test_packing_adds_rankings_and_points(tiny: Path) -> None:
-    shape = TINY["qrnn"]
-    with open_model(tiny) as file:
-        repack(
-            file,
-            tiny,
-            add_rankings=[make_ranking(shape, 8, "other"), make_ranking(shape, 9, "new")],
-            add_points=[replace(make_point(shape), name="third", gates=None, updates=None)],
-            provenance={"pruned": True},
-        )
-    with open_model(tiny) as file:
-        assert [ranking.name for ranking in file.rankings()] == ["random-3", "other", "new"]
-        assert file.ranking("other").seed == 8
-        assert [point.name for point in file.points()] == ["l0-0.5", "second", "third"]
-        assert file.point("third").gates is None
-        assert file.description.provenance == {"pruned": True}
-
-
-def test_the_first_ranking_added_becomes_the_default(tmp_path: Path) -> None:
-    path = write_tiny(tmp_path / "m", rankings=[], points=[], default_ranking=None)
-    with open_model(path) as file:
-        repack(file, path, add_rankings=[make_ranking(TINY["qrnn"], 0, "first")])
-    with open_model(path) as file:
-        assert file.description.default_ranking == "first"
-
-
-# Writing
-
-
-def refused(tmp_path: Path, message: str, **changes: Any) -> None:
-    path = tmp_path / "refused"
-    with pytest.raises(ModelFileError, match=message) as caught:
-        write_tiny(path, **changes)
-    assert str(caught.value).startswith(f"{path}: ")
-    assert "\n" not in str(caught.value)
-    assert not list(tmp_path.iterdir()), "nothing is left behind"
-
-
-def test_what_cannot_be_written_is_named(tmp_path: Path) -> None:
-    shape = TINY["qrnn"]
-    weights = make_weights(shape)
-    bad = weights["layers.1.weight"].copy()
-    bad[2, 3] = np.nan
-    ranking = make_ranking(shape)
-    refused(tmp_path, "a value in layers.1.weight that is not finite", weights=weights | {"layers.1.weight": bad})
-    refused(tmp_path, "1e.05 in output.bias", weights=weights | {"output.bias": np.full(11, 1e5)}, precision="float16")
-    refused(tmp_path, "not finite", weights=weights | {"output.bias": np.full(11, 1e300)})
-    refused(tmp_path, "weights decoder.weight; expected only", weights=weights | {"decoder.weight": bad})
-    refused(tmp_path, r"of shape \[2, 2\]; expected \[18\]", weights=weights | {"layers.1.bias": np.zeros((2, 2))})
-    refused(tmp_path, "no weights output.bias", weights={k: v for k, v in weights.items() if k != "output.bias"})
-    refused(tmp_path, "3 words; expected 11 by the shape", vocabulary=make_vocabulary(3))
-    refused(tmp_path, "precision 'int4'; expected one of float32, float16, int8", precision="int4")
-    refused(tmp_path, "tokenizer 'bpe'", text={"tokenizer": "bpe"})
-    refused(tmp_path, "that JSON cannot hold", provenance={"path": Path()})
-    refused(tmp_path, "that JSON cannot hold", provenance={"rate": float("nan")})
-    refused(tmp_path, "that JSON cannot hold", provenance={"half a character": "\ud800"})
-    refused(tmp_path, "default_ranking 'x'", default_ranking="x")
-    refused(tmp_path, "the name 'a b' in rankings", rankings=[replace(ranking, name="a b")])
-    refused(tmp_path, "the name random twice in rankings", rankings=[ranking, ranking], default_ranking=None)
-    refused(tmp_path, "ranking 'random' has scores", rankings=[Ranking("random", "", ())], default_ranking=None)
-    refused(tmp_path, "point 'full' keeps filters out of order", points=[wrong_order(full_point(shape))])
-
-
-def wrong_order(point: Any) -> Any:
-    return replace(point, keep=(point.keep[0][::-1].copy(), *point.keep[1:]))
-
-
-def test_a_cut_model_is_no_model_file(tmp_path: Path) -> None:
-    shape = TINY["qrnn"]
-    small, small_shape = cut(make_weights(shape), shape, make_point(shape))
-    changes = {"shape": small_shape, "weights": small, "rankings": [], "points": [], "default_ranking": None}
-    refused(tmp_path, "a last layer 2 wide; expected embedding_size 4", **changes)
-
-
-def test_only_qrnn_files_have_rankings_and_points(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="rankings or points of cell lstm"):
-        write_tiny(tmp_path / "m", "lstm", rankings=[make_ranking(TINY["lstm"])])
-
-
-def test_a_folder_or_a_missing_folder_is_no_place_to_write(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="found a folder; expected the name of a file"):
-        write_tiny(tmp_path)
-    with pytest.raises(ModelFileError, match=r"found no folder .*missing; expected one to write to; create it"):
-        write_tiny(tmp_path / "missing" / "model")
-    with pytest.raises(ModelFileError, match="null"):
-        write_tiny(tmp_path / "nul\0l")
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on the size of files")
-def test_a_full_disk_leaves_the_old_file_intact(tiny: Path) -> None:
-    import resource
-
-    before = tiny.read_bytes()
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
-    try:
-        with pytest.raises(ModelFileError, match=r"cannot be written \(File too large\)"):
-            write_tiny(tiny, weights=make_weights(TINY["qrnn"], seed=9))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert tiny.read_bytes() == before
-    assert list(tiny.parent.iterdir()) == [tiny]
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
-def test_an_interrupted_write_leaves_the_old_file_and_nothing_else(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch, error: Any
-) -> None:
-    before = tiny.read_bytes()
-
-    def fail(_: int) -> None:
-        raise error
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises((ModelFileError, KeyboardInterrupt)):
-        write_tiny(tiny, weights=make_weights(TINY["qrnn"], seed=9))
-    assert tiny.read_bytes() == before
-    assert list(tiny.parent.iterdir()) == [tiny]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="symbolic links and modes are POSIX's")
-def test_writing_follows_links_and_keeps_the_mode(tiny: Path) -> None:
-    link = tiny.with_name("link")
-    link.symlink_to(tiny)
-    tiny.chmod(0o640)
-    write_tiny(link, weights=make_weights(TINY["qrnn"], seed=9))
-    assert link.is_symlink()
-    assert tiny.stat().st_mode & 0o777 == 0o640
-    with open_model(tiny) as file:
-        expected = make_weights(TINY["qrnn"], seed=9)["output.bias"]
-        np.testing.assert_array_equal(file.tensor("output.bias"), expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +15,22 @@ from typer.testing import CliRunner
 from results_files import full, write_sweep
 from rheostat.cli import app
 from rheostat.errors import CorpusError, RheostatError
-from rheostat.measure.latency import BenchConfig, Queries, measure_latencies
+from rheostat.measure.latency import Queries, measure_latencies
 from rheostat.measure.ngram import FALLBACK_DISCOUNTS, NGramModel, discounts, estimate
-from rheostat.measure.ngram_baseline import NGramConfig, NGramPredictor, evaluate, kenlm_perplexity, measure
+from rheostat.measure.ngram_baseline import (
+    NGramConfig,
+    NGramPredictor,
+    kenlm_perplexity,
+    measure_on_corpus,
+    ngram_quality,
+)
 from rheostat.measure.results import read_all, write_results
 from rheostat.measure.texts import read_text
 from rheostat.report.evidence import gather
 from rheostat.report.figures.costs import draw_costs, largest_shown
 from rheostat.report.paper_tables import paper_table
 from rheostat.report.published import load_published
-from rheostat.report.report import build_report
+from rheostat.report.sections import build_report
 from rheostat.text.corpus import Corpus, CorpusConfig, load_corpus
 
 NAMES, VERBS, THINGS = ("ann", "bob", "eve"), ("sees", "hides", "paints"), ("boats", "lamps", "trees", "doors")
@@ -130,14 +137,16 @@ def test_a_stream_is_read_over_line_ends_and_every_token_but_the_first_is_predic
 ) -> None:
     ids = np.asarray(corpus.splits["test"].ids).tolist()
     losses = [-model.log_probabilities(ids[:place])[ids[place]] for place in range(1, len(ids))]
-    found = evaluate(model, corpus.splits["test"])
+    found = ngram_quality(model, corpus.splits["test"])
     assert found.predictions == len(ids) - 1
     assert found.loss == pytest.approx(np.mean(losses), rel=1e-5)
 
 
 def test_kenlm_finds_the_same_perplexity(corpus: Corpus, model: NGramModel) -> None:
     pytest.importorskip("kenlm", reason="kenlm is not installed: pip install 'rheostat[ngram]'")
-    assert kenlm_perplexity(model, corpus) == pytest.approx(evaluate(model, corpus.splits["test"]).perplexity, rel=1e-4)
+    assert kenlm_perplexity(model, corpus) == pytest.approx(
+        ngram_quality(model, corpus.splits["test"]).perplexity, rel=1e-4
+    )
 
 
 def test_suggestions_are_words_that_a_keyboard_may_offer(corpus: Corpus, model: NGramModel) -> None:
@@ -150,7 +159,7 @@ def test_suggestions_are_words_that_a_keyboard_may_offer(corpus: Corpus, model: 
 
 def test_queries_are_timed_like_those_of_a_model(corpus: Corpus, model: NGramModel) -> None:
     queries = Queries("n-gram", NGramPredictor(model, corpus), ["the", "boats", "\n"], ["ann"])
-    (turns,) = measure_latencies([queries], BenchConfig(queries=7, warm_up=1), lambda label, share: None)
+    (turns,) = measure_latencies([queries], queries=7, warm_up=1)
     assert sum(map(len, turns)) == 7
 
 
@@ -160,9 +169,8 @@ def test_queries_are_timed_like_those_of_a_model(corpus: Corpus, model: NGramMod
 @pytest.fixture(scope="module")
 def results(corpus: Corpus, folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("results") / "ptb-ngram.json"
-    _, contents = measure(corpus, read_text(str(folder), "ptb", 100), QUICK)
-    contents["subject"]["corpus"] = "ptb"
-    write_results(path, contents)
+    _, found = measure_on_corpus(corpus, read_text(str(folder), "ptb", 100), QUICK)
+    write_results(path, replace(found, subject=replace(found.subject, corpus="ptb")))
     return path
 
 
@@ -170,8 +178,8 @@ def test_results_are_read_as_they_were_written(results: Path) -> None:
     written = json.loads(results.read_text())
     (found,) = read_all([results]).ngrams
     assert found.test_perplexity == written["rows"][1]["perplexity"]
-    assert found.latency_ms == written["latency"]["latency_ms"] > 0
-    assert found.keystrokes_saved_share == written["keystrokes"]["keystrokes_saved_share"] > 0
+    assert found.latency.latency_ms == written["latency"]["latency_ms"] > 0
+    assert found.keystrokes.keystrokes_saved_share == written["keystrokes"]["keystrokes_saved_share"] > 0
     assert found.name == "3-gram, modified Kneser–Ney" and found.kenlm_perplexity is None
 
 

@@ -58,5 +58,5 @@ def test_suggestions_are_those_of_x86(model: Path, precision: Precision, positio
 def test_log_probabilities_are_near_those_of_x86(model: Path, precision: Precision, position: Position) -> None:
     predictor = open_predictor(model, precision, position)
     for expected in recorded(precision, position):
-        found = predictor.read(expected["text"].split())
+        found = predictor.log_probabilities_after(expected["text"].split())
         np.testing.assert_allclose(found, expected["log_probabilities"], rtol=0, atol=TOLERANCE[precision])

@@ -31,30 +31,23 @@ def shapes(draw: st.DrawFn) -> ModelShape:
     return ModelShape(draw(st.integers(2, 30)), hidden_sizes[-1], hidden_sizes, windows)
 
 
-def all_uniform_widths(shape: ModelShape, align: int) -> Iterator[tuple[int, ...]]:
+def all_uniform_widths(shape: ModelShape) -> Iterator[tuple[int, ...]]:
     """Widths of every keep fraction that makes a difference, by the definition."""
     fractions = {Fraction(kept, size) for size in shape.hidden_sizes for kept in range(size + 1)}
     for fraction in fractions:
-        widths = []
-        for size in shape.hidden_sizes:
-            width = int(fraction * size)
-            aligned = size if width == size else max(align, width // align * align)
-            widths.append(min(aligned, size))
-        yield tuple(widths)
+        yield tuple(max(1, int(fraction * size)) for size in shape.hidden_sizes)
 
 
-@given(shapes(), st.integers(1, 100), st.integers(1, 4))
-def test_no_uniform_point_within_the_target_is_larger(shape: ModelShape, percent: int, align: int) -> None:
+@given(shapes(), st.integers(1, 100))
+def test_no_uniform_point_within_the_target_is_larger(shape: ModelShape, percent: int) -> None:
     limit = Fraction(percent, 100) * shape.flops
-    affordable = [
-        widths for widths in all_uniform_widths(shape, align) if shape.with_hidden_sizes(widths).flops <= limit
-    ]
+    affordable = [widths for widths in all_uniform_widths(shape) if shape.with_hidden_sizes(widths).flops <= limit]
     ranking = make_ranking(shape)
     if not affordable:
         with pytest.raises(OperatingPointError, match="the smallest that this model can serve is"):
-            select(ranking, shape, percent / 100, align=align)
+            select(ranking, shape, percent / 100)
         return
-    point = select(ranking, shape, percent / 100, align=align)
+    point = select(ranking, shape, percent / 100)
     assert point.widths == max(affordable)
     assert point.flops_fraction == shape.flops_fraction(point.widths)
     point.check(shape)
@@ -99,17 +92,10 @@ def test_asking_for_the_share_of_a_point_gives_that_point(shape: ModelShape, per
     assert select(ranking, shape, point.flops_fraction).widths == point.widths
 
 
-def test_everything_is_the_unpruned_model_whatever_the_alignment() -> None:
-    for align in (1, 8, 64):
-        point = select(make_ranking(PTB_QRNN), PTB_QRNN, 1.0, align=align)
-        assert point.is_full(PTB_QRNN)
-        assert point.flops_fraction == 1.0
-
-
-def test_aligned_widths_are_multiples() -> None:
-    point = select(make_ranking(PTB_QRNN), PTB_QRNN, 0.6, align=16)
-    assert all(width % 16 == 0 for width in point.widths)
-    assert point.flops_fraction <= 0.6
+def test_everything_is_the_unpruned_model() -> None:
+    point = select(make_ranking(PTB_QRNN), PTB_QRNN, 1.0)
+    assert point.is_full(PTB_QRNN)
+    assert point.flops_fraction == 1.0
 
 
 def test_the_smallest_share_that_an_error_names_can_be_had() -> None:
@@ -124,11 +110,6 @@ def test_the_smallest_share_that_an_error_names_can_be_had() -> None:
 def test_a_knob_out_of_range_is_refused(share: float) -> None:
     with pytest.raises(OperatingPointError, match=r"expected a share of the FLOPs in \(0, 1\]: 80 % is 0\.8"):
         select(make_ranking(LINEAR), LINEAR, share)
-
-
-def test_an_alignment_below_one_is_refused() -> None:
-    with pytest.raises(OperatingPointError, match="multiples of 0"):
-        select(make_ranking(LINEAR), LINEAR, 0.5, align=0)
 
 
 def test_only_qrnn_models_have_points() -> None:
@@ -233,3 +214,12 @@ def test_weights_of_another_shape_are_refused() -> None:
         cut({name: array for name, array in weights.items() if name != "layers.1.bias"}, shape, point)
     with pytest.raises(OperatingPointError, match=r"\(2, 3\) for embedding\.weight; expected \(11, 4\)"):
         cut(weights | {"embedding.weight": np.zeros((2, 3), np.float32)}, shape, point)
+
+
+def test_a_point_and_a_ranking_print_as_one_line() -> None:
+    shape = TINY["qrnn"]
+    ranking, point = make_ranking(PTB_QRNN), make_point(shape)
+    cut_by_it = select(ranking, PTB_QRNN, 0.8)
+    assert repr(cut_by_it) == "OperatingPoint('random-0.8', 79.9 % of the FLOPs, widths 1355 1355 1355 349)"
+    assert repr(point) == "OperatingPoint('l0-0.5', 37.4 % of the FLOPs, widths 3 3 2, gates, rank-2 update)"
+    assert repr(ranking) == "Ranking('random', 'random', filters 1550 1550 1550 400)"

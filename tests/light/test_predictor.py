@@ -5,9 +5,11 @@ from __future__ import annotations
 import gc
 import random
 import threading
+import time
 import tracemalloc
 import weakref
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +20,23 @@ import rheostat
 from models import make_weights, write_words
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model import knob as knob_positions
+from rheostat.model.contents import add_points
 from rheostat.model.cut import cut
-from rheostat.model.file import open_model, repack
+from rheostat.model.file import open_model
 from rheostat.model.knob import choose
 from rheostat.model.operating_point import Update
 from rheostat.model.shape import ModelShape
-from rheostat.runtime.onnx.session import Engine
-from rheostat.runtime.points import Serving
+from rheostat.model.writer import write_model
+from rheostat.runtime.onnx.session import Engine, Reading
 from rheostat.runtime.predictor import Predictor
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 WORDS = (
     UNKNOWN,
-    END,
+    END_OF_LINE,
     *["i", "am", "the", "game", "gate", "gates", "garden", "sees", "saw", "boat", "paris", ".", ",", "<num>"],
 )
+NEVER_SUGGESTED = {UNKNOWN, END_OF_LINE, ".", ",", "<num>"}
 SHAPE = ModelShape(len(WORDS), 8, (24, 20, 8), (2, 1, 1))
 TEXT = ["i", "saw", "the", "boat", ".", "the", "garden", "gate", "sees", "paris", ",", "i", "am", "the", "game"]
 
@@ -68,8 +72,8 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_suggestions_are_the_most_probable_words_that_a_keyboard_may_offer(model: Path) -> None:
     predictor = rheostat.load(model, precision="fp32")
-    log_probabilities = predictor.read([END, "i", "saw"])
-    order = [WORDS[i] for i in np.argsort(-log_probabilities) if WORDS[i] not in (UNKNOWN, END, ".", ",", "<num>")]
+    log_probabilities = predictor.log_probabilities_after([END_OF_LINE, "i", "saw"])
+    order = [WORDS[i] for i in np.argsort(-log_probabilities) if WORDS[i] not in NEVER_SUGGESTED]
     found = predictor.suggest("I saw", k=5)
     assert [word.lower() for word in words_of(found)] == order[:5]
     assert found[0].probability == pytest.approx(float(np.exp(log_probabilities[WORDS.index(order[0])])), rel=1e-5)
@@ -77,7 +81,7 @@ def test_suggestions_are_the_most_probable_words_that_a_keyboard_may_offer(model
 
 def test_a_prefix_ranks_only_the_words_that_begin_with_it_exactly(model: Path) -> None:
     predictor = rheostat.load(model, precision="fp32")
-    log_probabilities = predictor.read([END, "i", "saw", "the"])
+    log_probabilities = predictor.log_probabilities_after([END_OF_LINE, "i", "saw", "the"])
     expected = sorted((w for w in WORDS if w.startswith("ga")), key=lambda w: -log_probabilities[WORDS.index(w)])
     assert words_of(predictor.suggest("I saw the", k=9, prefix="ga")) == expected
     assert words_of(predictor.complete("I saw the ga", k=9)) == expected
@@ -152,7 +156,7 @@ def test_a_new_point_is_built_in_the_background_while_the_old_one_serves(
         may_build.wait(10)
         return cut(*arguments)
 
-    monkeypatch.setattr("rheostat.runtime.points.cut", slow)
+    monkeypatch.setattr("rheostat.runtime.onnx.weights.cut", slow)
     predictor.turn(0.6, wait=False)
     assert predictor.flops_fraction == 1
     assert predictor.suggest("i saw the")
@@ -164,7 +168,7 @@ def test_a_new_point_is_built_in_the_background_while_the_old_one_serves(
     assert predictor.knob == 0.6
 
 
-@pytest.mark.parametrize("stored", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("stored", ["fp32", "fp16", "int8"])
 def test_weights_are_held_beside_the_sessions_only_from_the_first_turn_on(tmp_path: Path, stored: Any) -> None:
     shape = ModelShape(len(WORDS), 8, (600, 600, 8), (2, 1, 1))
     path = write_words(tmp_path / "wide.safetensors", WORDS, shape, precision=stored)
@@ -187,44 +191,73 @@ def test_weights_are_held_beside_the_sessions_only_from_the_first_turn_on(tmp_pa
 
 def test_a_predictor_that_is_let_go_is_gone_at_once(model: Path) -> None:
     predictor = rheostat.load(model)
-    serving = weakref.ref(predictor._serving)
+    point = weakref.ref(predictor.point)  # held by the engine and by what is kept beside it
     gc.disable()
     try:
         del predictor
-        assert serving() is None
+        assert point() is None
     finally:
         gc.enable()
 
 
-def test_of_several_turns_in_the_background_the_last_one_counts(model: Path) -> None:
-    predictor = rheostat.load(model)
+def test_a_turn_overrules_earlier_ones_that_are_still_in_the_background(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = rheostat.load(model, knob=0.4)
+    predictor.turn(1.0)
+    may_build, builds, others = threading.Event(), [], set(threading.enumerate())
+
+    def slow(*arguments: Any) -> Any:
+        may_build.wait(10)
+        builds.append(arguments)
+        return cut(*arguments)
+
+    monkeypatch.setattr("rheostat.runtime.onnx.weights.cut", slow)
     for knob in (0.9, 0.8, 0.7, 0.6, 0.5):
         predictor.turn(knob, wait=False)
-    predictor.turn(0.4)
-    threading.Event().wait(0.3)
-    assert predictor.knob == 0.4
+    predictor.turn(0.4)  # visited before, so that it need not wait for the others
+    may_build.set()
+    for thread in set(threading.enumerate()) - others:
+        thread.join(10)
+    assert builds and predictor.knob == 0.4 and predictor.flops_fraction <= 0.4
+
+
+def test_of_several_turns_in_the_background_the_last_one_counts(model: Path) -> None:
+    predictor = rheostat.load(model)
+    others = set(threading.enumerate())
+    for knob in (0.9, 0.8, 0.7, 0.6, 0.5):
+        predictor.turn(knob, wait=False)
+    for thread in set(threading.enumerate()) - others:
+        thread.join(10)
+    assert predictor.knob == 0.5 and predictor.flops_fraction <= 0.5
 
 
 def test_a_latency_is_met_by_the_largest_point_that_was_measured_to_fit(model: Path) -> None:
     predictor = rheostat.load(model)
     predictor.turn(latency_ms=1000)
     assert predictor.flops_fraction == 1
-    with pytest.raises(OperatingPointError, match="ms a query were asked for"):
+    with pytest.raises(OperatingPointError, match="ms per query was asked for"):
         predictor.turn(latency_ms=1e-9)
 
 
 def test_a_latency_is_looked_for_at_every_step_of_the_knob(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried: list[float] = []
+    now_s, tried, step = 0.0, [], Engine.step
 
-    def query_ms(serving: Serving, *_: object) -> float:
-        tried.append(serving.point.flops_fraction)
-        return 1.0 if serving.point.flops_fraction <= 0.7 else 1.0001  # hardly too slow: one step at a time
+    def timed(self: Engine, *arguments: Any) -> Any:
+        nonlocal now_s
+        share = self.shape.flops / SHAPE.flops
+        now_s += 0.001 if share <= 0.7 else 0.0010001  # hardly too slow: one step at a time
+        if share not in tried:
+            tried.append(share)
+        return step(self, *arguments)
 
-    monkeypatch.setattr("rheostat.runtime.predictor._query_ms", query_ms)
+    monkeypatch.setattr(Engine, "step", timed)
     predictor = rheostat.load(model)
-    predictor.turn(latency_ms=1.0)
+    with monkeypatch.context() as clock:
+        clock.setattr(time, "perf_counter", lambda: now_s)
+        predictor.turn(latency_ms=1.00001)
     assert predictor.knob == 0.7 and type(predictor.knob) is float
-    assert len(tried) == 7
+    assert len(tried) == 7 and tried == sorted(tried, reverse=True)
 
 
 @pytest.fixture
@@ -236,7 +269,7 @@ def updated(model: Path, tmp_path: Path) -> tuple[Path, float, str]:
         sizes = [plain.cut_shape(file.shape).matrix_shape(layer) for layer in range(len(plain.keep))]
         updates = tuple(Update(np.ones((r, 1), np.float32), np.ones((1, c), np.float32)) for r, c in sizes)
         path = tmp_path / "updated.safetensors"
-        repack(file, path, add_points=[replace(plain, updates=updates)])
+        write_model(path, add_points(file.contents(), [replace(plain, updates=updates)]))
         return path, float(knob), plain.name
 
 
@@ -252,24 +285,31 @@ def test_an_update_is_never_taken_for_the_plain_cut_of_the_same_name(updated: tu
     predictor, fresh = rheostat.load(path, knob), rheostat.load(path, point=name)
     assert predictor.point.name == fresh.point.name and predictor.point.updates is None
     predictor.turn(point=name)
-    np.testing.assert_array_equal(predictor.read(TEXT), fresh.read(TEXT))
+    np.testing.assert_array_equal(predictor.log_probabilities_after(TEXT), fresh.log_probabilities_after(TEXT))
 
 
 def test_what_was_read_is_the_callers_own(model: Path) -> None:
     predictor = rheostat.load(model)
     words = list(predictor.vocabulary.words[2:5])
-    before = predictor.read(words).copy()
-    predictor.read(words)[:] = 0
-    np.testing.assert_array_equal(predictor.read(words), before)
+    before = predictor.log_probabilities_after(words).copy()
+    predictor.log_probabilities_after(words)[:] = 0
+    np.testing.assert_array_equal(predictor.log_probabilities_after(words), before)
 
 
-def test_the_cache_of_points_is_bounded_and_the_one_in_use_stays(model: Path) -> None:
-    predictor = Predictor(model, cache_bytes=1, history_bytes=1 << 20)
+@pytest.mark.parametrize(("cache_bytes", "kept"), [(1, {0.7}), (1 << 30, {0.9, 0.8, 0.7})])
+def test_the_cache_of_points_is_bounded_and_the_one_in_use_stays(
+    model: Path, cache_bytes: int, kept: set[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = Predictor(model, cache_bytes=cache_bytes, history_bytes=1 << 20)
     for knob in (0.9, 0.8, 0.7):
         predictor.turn(knob)
         assert predictor.suggest("i saw")
-    assert predictor._points.visited(0.7, None)
-    assert not predictor._points.visited(0.9, None)
+    builds: list[object] = []
+    monkeypatch.setattr("rheostat.runtime.onnx.weights.cut", lambda *what: builds.append(what) or cut(*what))
+    for knob in (0.7, 0.8, 0.9):
+        builds.clear()
+        predictor.turn(knob)
+        assert bool(builds) == (knob not in kept)
 
 
 def test_threads_get_the_answers_they_would_get_alone(model: Path) -> None:
@@ -292,7 +332,7 @@ def test_threads_get_the_answers_they_would_get_alone(model: Path) -> None:
     assert not wrong
 
 
-def test_learnt_words_are_suggested_at_once_listed_and_forgotten(model: Path, tmp_path: Path) -> None:
+def test_learned_words_are_suggested_at_once_listed_and_forgotten(model: Path, tmp_path: Path) -> None:
     predictor = rheostat.load(model, user_words=tmp_path / "words.json")
     assert "Rheostat" not in words_of(predictor.complete("the Rhe"))
     predictor.learn("Rheostat")
@@ -310,7 +350,7 @@ def test_words_that_are_never_to_be_suggested_are_not(model: Path) -> None:
     assert set(words_of(predictor.suggest("i saw the", k=9, prefix="ga"))) == {"gate", "garden"}
 
 
-def test_a_hidden_word_is_suggested_once_the_user_has_learnt_it(model: Path) -> None:
+def test_a_hidden_word_is_suggested_once_the_user_has_learned_it(model: Path) -> None:
     predictor = rheostat.load(model, hidden_words=["game"])
     predictor.learn("Game")
     assert [s.source for s in predictor.suggest("i saw the", k=9, prefix="ga") if s.word == "Game"] == ["user"]
@@ -329,7 +369,7 @@ def test_a_predictor_at_another_point_leaves_the_first_where_it_was(model: Path)
 
 def test_special_tokens_and_punctuation_are_never_suggested(model: Path) -> None:
     found = words_of(rheostat.load(model).suggest("i", k=50))
-    assert not set(found) & {UNKNOWN, END, "<num>", ".", ","}
+    assert len(found) == len(WORDS) - len(NEVER_SUGGESTED) and not set(found) & NEVER_SUGGESTED
 
 
 @pytest.mark.parametrize(
@@ -348,19 +388,29 @@ def test_special_tokens_and_punctuation_are_never_suggested(model: Path) -> None
 )
 def test_any_text_gets_an_answer(model: Path, text: str) -> None:
     predictor = rheostat.load(model)
-    assert len(predictor.suggest(text)) == 3
-    assert isinstance(predictor.complete(text), list)
+    found = predictor.suggest(text)
+    assert len(found) == 3 and {word.lower() for word in words_of(found)} < set(WORDS) - NEVER_SUGGESTED
+    assert all(first.probability >= second.probability > 0 for first, second in pairwise(found))
+    assert words_of(predictor.complete(f"{text} ")) == words_of(found)
+    before_the_cursor = predictor.complete(text)
+    assert all(0 <= suggestion.replaces <= len(text) for suggestion in before_the_cursor)
 
 
-def test_long_texts_are_read_within_the_bound(model: Path) -> None:
-    predictor = Predictor(model, context=16)
-    long = " ".join(TEXT * 50)
-    assert words_of(predictor.suggest(long)) == words_of(Predictor(model, context=16).suggest(long))
+def test_long_texts_are_read_within_the_bound(model: Path, steps: list[int]) -> None:
+    predictor, unbounded = Predictor(model, context=16, precision="fp32"), rheostat.load(model, precision="fp32")
+    long = TEXT * 20
+    steps.clear()
+    found = predictor.suggest(" ".join(long), k=5)
+    read = [WORDS[token] for token in steps]
+    assert 8 <= len(read) <= 16 and read == long[-len(read) :]
+    expected = np.exp(unbounded.log_probabilities_after(read))
+    assert [s.probability for s in found] == pytest.approx([expected[WORDS.index(s.word.lower())] for s in found])
+    assert found != unbounded.suggest(" ".join(long), k=5)
 
 
 @pytest.mark.parametrize("k", [0, -1, 1000])
 def test_an_impossible_number_of_suggestions_is_refused(model: Path, k: int) -> None:
-    with pytest.raises(RheostatError, match="suggestions were asked for"):
+    with pytest.raises(RheostatError, match=r"k is .*; expected a whole number from 1 to 100"):
         rheostat.load(model).suggest("i", k=k)
 
 
@@ -369,19 +419,32 @@ def test_the_predictor_reads_as_the_engine_does(model: Path) -> None:
         weights, shape = cut(file.weights(), file.shape, knob_positions.choose(file, 0.6))
     engine = Engine.build(weights, shape, "fp32", 1)
     state = engine.initial_state()
-    for word in (END, *TEXT):
+    for word in (END_OF_LINE, *TEXT):
         reading = engine.read(state, WORDS.index(word))
         state = reading.state
     predictor = rheostat.load(model, knob=0.6, precision="fp32")
-    np.testing.assert_allclose(predictor.read([END, *TEXT]), engine.look_up(reading), atol=1e-5)
+    np.testing.assert_allclose(
+        predictor.log_probabilities_after([END_OF_LINE, *TEXT]), engine.look_up(reading), atol=1e-5
+    )
 
 
-def test_memory_and_answers_stay_the_same_over_many_random_texts(model: Path) -> None:
+def test_memory_and_answers_stay_the_same_over_many_random_texts(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    live: weakref.WeakSet[Reading] = weakref.WeakSet()
+    read = Engine.read
+
+    def watched(self: Engine, state: Any, token: int) -> Reading:
+        reading = read(self, state, token)
+        live.add(reading)
+        return reading
+
+    monkeypatch.setattr(Engine, "read", watched)
     predictor = Predictor(model, history_bytes=1 << 18)
     chance = random.Random(1)
     words: list[str] = []
+    most_bytes = 0
     for _ in range(3000):
         words = [*words[-40:], chance.choice(WORDS[2:-3])] if chance.random() < 0.9 else words[:-3]
         predictor.suggest(" ".join(words))
-        assert predictor._serving.history.size_bytes <= 1 << 18
+        most_bytes = max(most_bytes, sum(reading.size_bytes for reading in live))
+    assert (1 << 16) < most_bytes <= 1 << 18
     assert words_of(predictor.suggest(" ".join(words))) == words_of(rheostat.load(model).suggest(" ".join(words)))

@@ -11,8 +11,19 @@ from typing import Any
 
 import pytest
 
+from rheostat.errors import RheostatError
 from rheostat.report import published
-from rheostat.report.published import SAME_SHARE, Published, Row, Table, Updated, build, is_corpus, load_published
+from rheostat.report import published_claims as checks
+from rheostat.report.published import (
+    SAME_SHARE,
+    Published,
+    PublishedRow,
+    PublishedTable,
+    Updated,
+    is_corpus,
+    load_published,
+)
+from rheostat.tables import from_json
 
 ROOT = Path(__file__).parents[2]
 CRITERIA = ("l0", "random", "filter-norm", "mean-activation")
@@ -84,7 +95,7 @@ def test_figures_given_twice_agree() -> None:
     figures = load_published()
     claims = {claim.id: claim for claim in figures.claims}
     (trade,) = claims["headline"].checks
-    assert isinstance(trade, published.Trade)
+    assert isinstance(trade, checks.Trade)
     for field in fields(figures.headline):
         assert getattr(trade, field.name) == getattr(figures.headline, field.name)
     linear = {check.metric: check.r_squared for check in claims["linear-in-flops"].checks}  # type: ignore[union-attr]
@@ -129,20 +140,20 @@ def test_other_sources_say_where_they_are_from() -> None:
 
 def test_an_unknown_or_missing_key_is_named() -> None:
     value = {"figure_test_perplexity": 100, "table_perplexity": 75}
-    with pytest.raises(ValueError, match=r"CutOffs has .*table_perplexity.*expected .*table_test_perplexity"):
-        build(published.CutOffs, value)
+    with pytest.raises(RheostatError, match=r"cut-offs has .*table_perplexity.*expected .*table_test_perplexity"):
+        from_json(published.CutOffs, value, "cut-offs")
 
 
 @pytest.mark.parametrize("wrong", ["56.8", None, True, [56.8]])
 def test_a_value_of_the_wrong_type_is_named(wrong: object) -> None:
-    with pytest.raises(ValueError, match=r"Updated\.test_perplexity"):
-        build(Updated, {"test_perplexity": wrong, "recall_at_3": 0.4})
+    with pytest.raises(RheostatError, match=r"updated.*test_perplexity"):
+        from_json(Updated, {"test_perplexity": wrong, "recall_at_3": 0.4}, "updated")
 
 
 def test_a_claim_of_an_unknown_kind_is_refused() -> None:
     claim = {"id": "x", "sentence": "x.", "where": "x", "own_tables": "silent", "checks": [{"kind": "nicer"}]}
-    with pytest.raises(ValueError, match="nicer"):
-        build(published.Claim, claim)
+    with pytest.raises(RheostatError, match="nicer"):
+        from_json(checks.Claim, claim, "claim")
 
 
 def test_the_file_is_loaded_once() -> None:
@@ -152,51 +163,57 @@ def test_the_file_is_loaded_once() -> None:
 # -------------------------------------------------------------- the paper's claims on the paper's own tables
 
 
-def perplexity(row: Row, with_update: bool) -> float:
+def perplexity(row: PublishedRow, with_update: bool) -> float:
     if not with_update:
         return row.test_perplexity
     assert row.with_update is not None
     return row.with_update.test_perplexity
 
 
-def rivals(table: Table, criterion: Any, others: tuple[Any, ...]) -> Iterator[tuple[Row, Row]]:
+def rows_of(table: PublishedTable, criterion: Any) -> list[PublishedRow]:
+    return [row for row in table.pruned() if row.criterion == criterion]
+
+
+def rivals(
+    table: PublishedTable, criterion: Any, others: tuple[Any, ...]
+) -> Iterator[tuple[PublishedRow, PublishedRow]]:
     """Pairs of rows of the two sides at the same share of FLOPs."""
-    for mine in table.pruned(criterion):
+    for mine in rows_of(table, criterion):
         for other in others:
-            for theirs in table.pruned(other):
+            for theirs in rows_of(table, other):
                 assert mine.flops_fraction is not None and theirs.flops_fraction is not None
                 if abs(mine.flops_fraction - theirs.flops_fraction) < SAME_SHARE:
                     yield mine, theirs
 
 
-def row_at(table: Table, criterion: Any, flops_fraction: float) -> Row:
-    shares = {row.flops_fraction: row for row in table.pruned(criterion)}
+def row_at(table: PublishedTable, criterion: Any, flops_fraction: float) -> PublishedRow:
+    shares = {row.flops_fraction: row for row in rows_of(table, criterion)}
     return next(row for share, row in shares.items() if share is not None and abs(share - flops_fraction) < SAME_SHARE)
 
 
-def holds(check: published.Check) -> bool:
+def holds(check: checks.Check) -> bool:
     """Whether the paper's tables say so. Only the kinds that tables can speak of."""
     figures = load_published()
     match check:
-        case published.Better():
+        case checks.Better():
             return all(
                 perplexity(mine, update) <= perplexity(theirs, update) * (1 + check.tolerance)
                 for corpus in check.corpora
                 for update in check.with_update
                 for mine, theirs in rivals(figures.table(corpus), check.criterion, check.than)
             )
-        case published.RegainsMore():
+        case checks.RegainsMore():
             return all(
                 perplexity(mine, False) - perplexity(mine, True) > perplexity(theirs, False) - perplexity(theirs, True)
                 for corpus in check.corpora
                 for mine, theirs in rivals(figures.table(corpus), check.criterion, check.than)
             )
-        case published.UpdateHelps():
+        case checks.UpdateHelps():
             rows = [row for corpus in check.corpora for row in figures.table(corpus).pruned()]
             return all(
                 perplexity(row, True) < perplexity(row, False) for row in rows if row.criterion in check.criteria
             )
-        case published.Trade():
+        case checks.Trade():
             table = figures.table(check.corpus)
             row, full = row_at(table, check.criterion, check.flops_fraction), table.full
             assert row.energy_mj is not None and full.energy_mj is not None
@@ -206,25 +223,25 @@ def holds(check: published.Check) -> bool:
                 saved >= check.energy_saved - check.tolerance
                 and increase <= check.perplexity_increase + check.tolerance
             )
-        case published.RecallFallsLess():
+        case checks.RecallFallsLess():
             table = figures.table(check.corpus)
             row, full = row_at(table, check.criterion, check.flops_fraction), table.full
             assert row.recall_at_3 is not None and full.recall_at_3 is not None
             return 1 - row.recall_at_3 / full.recall_at_3 < row.test_perplexity / full.test_perplexity - 1
-        case published.OrdersDiffer():
+        case checks.OrdersDiffer():
             table = figures.table(check.corpus)
             first = row_at(table, check.lower_perplexity.criterion, check.lower_perplexity.flops_fraction)
             second = row_at(table, check.higher_recall.criterion, check.higher_recall.flops_fraction)
             assert first.recall_at_3 is not None and second.recall_at_3 is not None
             return first.test_perplexity < second.test_perplexity and first.recall_at_3 < second.recall_at_3
-        case published.FullModelBetter():
+        case checks.FullModelBetter():
             table = figures.table(check.corpus)
             others = [row for row in table.rows if row.row in check.than_rows]
             return all(table.full.test_perplexity < row.test_perplexity for row in others)
-        case published.WithinCutOff():
+        case checks.WithinCutOff():
             rows = [row for corpus in check.corpora for row in figures.table(corpus).pruned()]
             return all(row.test_perplexity <= check.test_perplexity for row in rows)
-        case published.LatencyAbove():
+        case checks.LatencyAbove():
             latency_ms = figures.table(check.corpus).full.latency_ms
             return latency_ms is not None and latency_ms > check.latency_ms
     raise AssertionError(f"the tables do not speak of {check}")
@@ -235,7 +252,7 @@ def holds(check: published.Check) -> bool:
     [claim for claim in load_published().claims if claim.own_tables != "silent"],
     ids=lambda claim: claim.id,
 )
-def test_own_tables_say_of_a_claim_what_the_file_says_they_do(claim: published.Claim) -> None:
+def test_own_tables_say_of_a_claim_what_the_file_says_they_do(claim: checks.Claim) -> None:
     assert claim.checks
     assert all(holds(check) for check in claim.checks) == (claim.own_tables == "confirm")
 
@@ -285,7 +302,7 @@ def as_ours(cells: list[str], scale: float) -> list[Any]:
 
 
 @pytest.mark.parametrize("table", load_published().tables, ids=lambda table: table.corpus)
-def test_every_number_of_a_table_is_the_printed_one(latex: str, table: Table) -> None:
+def test_every_number_of_a_table_is_the_printed_one(latex: str, table: PublishedTable) -> None:
     scale = 1 if table.corpus == "ptb" else 1000  # the second table is in s and J
     printed = [as_ours(cells, scale) for cells in printed_rows(latex, table.label)]
     ours = [
@@ -366,7 +383,7 @@ def sentences_on_storage(figures: Published) -> Iterator[str]:
     yield "Filter norm pruning and random pruning do not require any extra storage"
 
 
-def sentences_on_data_and_models(setup: published.Setup) -> Iterator[str]:
+def sentences_on_data_and_models(setup: checks.Setup) -> Iterator[str]:
     ptb, wt103 = setup.corpora
     train, valid, test = (thousands(tokens) for tokens in (ptb.train_tokens, ptb.valid_tokens, ptb.test_tokens))
     yield f"roughly {train}, {valid}, and {test} training, validation, and testing tokens"
@@ -388,7 +405,7 @@ def sentences_on_data_and_models(setup: published.Setup) -> Iterator[str]:
     yield "the first layer uses a window size of two, while the rest use a windows size of one"
 
 
-def sentences_on_pruning(setup: published.Setup) -> Iterator[str]:
+def sentences_on_pruning(setup: checks.Setup) -> Iterator[str]:
     l0 = setup.l0
     assert l0.beta == 2 / 3
     yield rf"\gamma = {l0.gamma}, \zeta = {l0.zeta}, \beta = 2/3"
@@ -405,7 +422,7 @@ def sentences_on_pruning(setup: published.Setup) -> Iterator[str]:
     yield f"roughly {percent(setup.mean_activation[1].training_share)} of the first training examples"
 
 
-def sentences_on_updates_and_meters(setup: published.Setup) -> Iterator[str]:
+def sentences_on_updates_and_meters(setup: checks.Setup) -> Iterator[str]:
     ptb, wt103 = setup.update
     assert ptb.initial_deviation == wt103.initial_deviation
     yield rf"$\text{{Normal}}(0, {ptb.initial_deviation})$"

@@ -9,8 +9,9 @@ from typing import Literal
 
 import pytest
 
-from rheostat.errors import RecipeError
-from rheostat.recipe import fill, read_recipe, recipe_names
+from rheostat.errors import ModelFileError, RecipeError, RheostatError
+from rheostat.recipe import read_recipe, recipe_names
+from rheostat.tables import fill, from_json
 
 
 @dataclass(frozen=True)
@@ -90,3 +91,22 @@ def test_a_damaged_recipe_names_the_place(tmp_path: Path) -> None:
 def test_a_name_that_no_file_can_have_is_refused_in_one_line() -> None:
     with pytest.raises(RecipeError, match="too long"):
         read_recipe("x" * 300, [])
+
+
+def test_null_in_json_means_the_default() -> None:
+    assert from_json(Outer, {"data": None, "train": {"epochs": 3, "rate": None}}, "run") == Outer("", Inner(3))
+
+
+def test_json_may_have_keys_of_later_versions_if_the_reader_says_so() -> None:
+    assert from_json(Outer, {"later": 1, "train": {"later": 2}}, "run", ignore_unknown=True) == Outer()
+    with pytest.raises(RheostatError, match="run has an unknown key 'later'"):
+        from_json(Outer, {"later": 1}, "run")
+
+
+def test_mistakes_in_json_are_named_with_the_error_that_was_asked_for() -> None:
+    for wrong, message in (
+        ([], r"run is \[\]; expected an object"),
+        ({"train": {"rate": "x"}}, r"run\.train\.rate is 'x'; expected a number"),
+    ):
+        with pytest.raises(ModelFileError, match=message):
+            from_json(Outer, wrong, "run", error=ModelFileError)

@@ -16,11 +16,13 @@ from results_files import (
     ranked,
     recovered,
     row,
+    typed,
     write_bench,
     write_sweep,
 )
 from rheostat.errors import RheostatError
 from rheostat.measure.results import read_all, read_sweep
+from rheostat.report.document import tell_apart
 from rheostat.report.evidence import gather
 from rheostat.report.figures.style import (
     OTHER,
@@ -31,7 +33,7 @@ from rheostat.report.figures.style import (
     has_trade_off,
     side_by_side,
 )
-from rheostat.report.learned import Comparison, compare, learned_page, published_recovery
+from rheostat.report.learned import CorpusComparison, compare, learned_page, published_recovery
 from rheostat.report.published import load_published
 from rheostat.report.sweep_page import page, table
 
@@ -137,7 +139,10 @@ def test_points_that_would_hide_each_other_are_drawn_side_by_side() -> None:
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text("{}")
-    with pytest.raises(RheostatError, match="not a results file"):
+    with pytest.raises(RheostatError, match="has no kind"):
+        read_sweep(path)
+    write_bench(path, [bench_row(1.0, 2.0)])
+    with pytest.raises(RheostatError, match="is of the kind bench; expected a sweep"):
         read_sweep(path)
 
 
@@ -145,7 +150,7 @@ def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def comparison(results_file: Path, tmp_path: Path) -> Comparison:
+def comparison(results_file: Path, tmp_path: Path) -> CorpusComparison:
     learned = [
         row("l0-0.6", "l0", 0.6, "test", 80.0, allocation="stored"),
         row("random-1-0.8", "random", 0.8, "test", 76.0, allocation="stored", **UPDATE),
@@ -162,16 +167,16 @@ def comparison(results_file: Path, tmp_path: Path) -> Comparison:
     return found
 
 
-def test_learned_points_are_set_beside_the_unpruned_model(comparison: Comparison) -> None:
+def test_learned_points_are_set_beside_the_unpruned_model(comparison: CorpusComparison) -> None:
     assert comparison.reference.path.name == "ptb.json"
     shares = {(share.name, round(share.flops_fraction, 2)): share.perplexity for share in comparison.shares()}
     assert shares["l0-0.6", 0.6] == 80.0
     assert shares["graded", 1.0] == 74.0 and shares["graded", 0.5] == 79.0
-    assert shares["dense model of that size, from scratch (dense)", 0.6] == 90.0
+    assert shares["another model, whole (dense)", 0.6] == 90.0
     assert [name for name, _ in shares].count("whole model") == 1
 
 
-def test_an_update_is_judged_by_the_share_it_won_back(comparison: Comparison) -> None:
+def test_an_update_is_judged_by_the_share_it_won_back(comparison: CorpusComparison) -> None:
     (found,) = comparison.recoveries()
     assert found.won_back == pytest.approx((83.67 - 76.0) / (83.67 - 73.67))
     text = learned_page(comparison, "picture.png")
@@ -194,7 +199,7 @@ def test_the_papers_shares_are_those_of_its_table() -> None:
     assert published_recovery(table, "random", 0.5) is None
 
 
-def test_learned_points_are_drawn(comparison: Comparison, tmp_path: Path) -> None:
+def test_learned_points_are_drawn(comparison: CorpusComparison, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     draw_learned(comparison, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
@@ -202,7 +207,7 @@ def test_learned_points_are_drawn(comparison: Comparison, tmp_path: Path) -> Non
 
 def test_a_graded_model_without_its_origin_is_refused(tmp_path: Path) -> None:
     path = write_sweep(tmp_path / "g.json", [row("graded", "graded", 0.5, "test", 79.0)])
-    with pytest.raises(RheostatError, match="give the sweep of that model too"):
+    with pytest.raises(RheostatError, match="give the sweep of that model as well"):
         compare([read_sweep(path)])
 
 
@@ -213,16 +218,14 @@ def test_a_graded_model_alone_is_its_own_reference(tmp_path: Path) -> None:
 
 
 def test_keystrokes_have_a_column_where_they_were_typed(tmp_path: Path, results_file: Path) -> None:
-    saved = {"keystrokes": {"keystrokes_saved_share": 0.345}}
-    rows = [row("full", "", 1.0, "test", 70.0, **saved), row("graded", "graded", 0.5, "test", 79.0)]
+    rows = [row("full", "", 1.0, "test", 70.0, **typed(0.345, needed=1000)), row("graded", "graded", 0.5, "test", 79.0)]
     text = table(read_sweep(write_sweep(tmp_path / "g.json", rows)))
     assert "| 70.00 | 40.00% | 34.5% |" in text and "| 79.00 | 40.00% |  |" in text
     assert "keystrokes" not in table(read_sweep(results_file))
 
 
 def test_a_joule_saves_keystrokes_where_energy_was_measured_at_that_point(tmp_path: Path) -> None:
-    typed = {"keystrokes_typed": 40, "keystrokes_needed": 100, "keystrokes_saved_share": 0.6, "words": 20, "taken": 9}
-    rows = [full(widths=[100], keystrokes=typed), ranked("graded", 0.5, 79.0, widths=[49], keystrokes=typed)]
+    rows = [full(widths=[100], **typed(0.6)), ranked("graded", 0.5, 79.0, widths=[49], **typed(0.6))]
     sweep = read_sweep(write_sweep(tmp_path / "g.json", rows))
     costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0, 5.0), bench_row(0.5, 1.0, 3.0)])
     (bench,) = read_all([costs]).benches
@@ -233,9 +236,8 @@ def test_a_joule_saves_keystrokes_where_energy_was_measured_at_that_point(tmp_pa
 
 
 def test_keystrokes_are_not_divided_by_the_joules_of_another_precision(tmp_path: Path) -> None:
-    typed = {"keystrokes_typed": 40, "keystrokes_needed": 100, "keystrokes_saved_share": 0.6, "words": 20, "taken": 9}
-    exact = write_sweep(tmp_path / "exact.json", [full(keystrokes=typed)])
-    int8 = write_sweep(tmp_path / "int8.json", [full(keystrokes=typed)], precision="int8")
+    exact = write_sweep(tmp_path / "exact.json", [full(**typed(0.6))])
+    int8 = write_sweep(tmp_path / "int8.json", [full(**typed(0.6))], precision="int8")
     costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0, 5.0)])  # in int8
     evidence = gather(read_all([exact, int8, costs]))
     found = [evidence.energy_bench(sweep) for sweep in evidence.collection.sweeps]
@@ -286,3 +288,32 @@ def test_no_two_families_share_a_colour_or_a_mark() -> None:
     styles = (*STYLES.values(), OTHER, ("", UPDATED))
     for looks in zip(*styles, strict=True):
         assert len(set(looks)) == len(looks)
+
+
+def test_rows_that_would_be_labelled_alike_are_told_apart(tmp_path: Path) -> None:
+    files = [
+        write_sweep(tmp_path / "a.json", [full(), ranked("random", 0.8, 80.0), ranked("taylor", 0.8, 79.0)]),
+        write_sweep(tmp_path / "b.json", [full(), ranked("random", 0.8, 81.0)]),
+    ]
+    (comparison,) = compare(map(read_sweep, files))
+    lines = [
+        line.split(" | ")[:2] for line in learned_page(comparison, None).splitlines() if line.startswith("| 79.9%")
+    ]
+    assert lines == [["| 79.9%", "taylor"], ["| 79.9%", "random (a)"], ["| 79.9%", "random (b)"]]
+    assert tell_apart(["x", "y", "x", "x"], ["1", "2", "3", "3"]) == ["x (1)", "y", "x (3)", "x (3), 2"]
+
+
+def test_a_text_file_is_reported_like_a_test_text(tmp_path: Path) -> None:
+    rows = [row("full", "", 1.0, "text", 70.0, flops_fraction=1.0), row("random", "random", 0.8, "text", 80.0)]
+    sweep = read_sweep(write_sweep(tmp_path / "s.json", rows, corpus="notes.txt"))
+    assert [figures.perplexity for figures in sweep.test_figures("random")] == [70.0, 80.0]
+    assert "| 80.00 |" in table(sweep)
+
+
+def test_a_page_says_how_its_model_was_made_and_guesses_nothing(tmp_path: Path) -> None:
+    made = {"command": "rheostat prune m --criterion random", "seed": 7}
+    origins = {"weights": "not recorded", "rankings": {"random": made}, "points": {}}
+    rows = [full(), ranked("random", 0.8, 80.0)]
+    text = page(read_sweep(write_sweep(tmp_path / "s.json", rows, origins=origins)), None)
+    assert "| weights | not recorded |" in text
+    assert "| ranking random | `rheostat prune m --criterion random`; seed 7 |" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -18,29 +19,35 @@ from models import make_ranking, make_vocabulary, make_weights, write_tiny
 from pictures import drawn, legend_lines
 from results_files import (
     FLOPS,
-    ORIGIN,
+    MACHINE,
+    SILENT,
+    SOURCE,
     WIKITEXT_FLOPS,
+    bench_part,
     bench_row,
+    bench_subject,
     full,
     ranked,
     recovered,
     row,
     write_bench,
+    write_results_json,
     write_sweep,
 )
+from rheostat.cli import main
 from rheostat.cli.report import report
 from rheostat.errors import RheostatError
 from rheostat.governor.policy import read_policy
 from rheostat.governor.replay import FullCost, compare
 from rheostat.governor.trace import read_trace
-from rheostat.measure.latency import BenchConfig, Position, bench
+from rheostat.measure.bench import BenchConfig, bench_positions_of
+from rheostat.measure.latency import BenchPosition
 from rheostat.measure.meters import NoMeter
-from rheostat.measure.results import read_all, write_results
+from rheostat.measure.results import GovernResults, read_all, read_results, write_results
 from rheostat.measure.texts import read_text
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import select
-from rheostat.report.document import NOT_MEASURED, Paragraph, Row, Table, line, markdown, table_markdown
-from rheostat.report.document import Picture as PictureBlock
+from rheostat.report.document import NOT_MEASURED, Paragraph, Picture, Table, TableRow, line, markdown, table_markdown
 from rheostat.report.evidence import Evidence, gather
 from rheostat.report.figures.costs import draw_costs, draw_fit, families, fit_line, panels, pareto_front
 from rheostat.report.figures.day import draw_replay
@@ -48,31 +55,44 @@ from rheostat.report.figures.weights import draw_weights, masked_corner
 from rheostat.report.kept_filters import read_kept_filters
 from rheostat.report.learned import learned_page
 from rheostat.report.paper_tables import paper_table
-from rheostat.report.published import Picture, load_published
-from rheostat.report.report import build_report, learned_comparisons
+from rheostat.report.published import WeightPicture, load_published
+from rheostat.report.sections import build_report, learned_comparisons
 
 RESULTS = Path(__file__).parents[2] / "results"
-FOREIGN = ORIGIN | {"machine": {"processor": "q", "cores": 4}}
+FOREIGN = SOURCE | {"machine": MACHINE | {"processor": "q", "cores": 4}}
+VALID = {"perplexity": 150.0, "recall_at_1": 0.1, "recall_at_3": 0.2, "recall_at_5": 0.3, "tokens": 10}
 DAY = Path(__file__).parents[1] / "data" / "traces" / "ordinary-day.csv"
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """A sweep, learned points, a bench, a replayed day, a benchmark and a file of another kind."""
+    """A sweep, learned points, a bench, a replayed day, a benchmark and a training run."""
     folder = tmp_path_factory.mktemp("results")
     rankings = [ranked(name, 0.8, 80.0 + at, widths=[80]) for at, name in enumerate(("random", "filter-norm"))]
     valid = row("random", "random", 0.8, "valid", 85.5, widths=[80])
     learned = [*recovered("l0", 0.6, 81.0, 77.0, widths=[61]), *recovered("random", 0.8, 80.0, 76.0, widths=[80])]
     costs = [bench_row(1.0, 2.0, 10.0), bench_row(0.8, 1.625, 8.5), bench_row(0.6, 1.25, 6.0)]
     day = compare(read_trace(DAY), read_policy(), FullCost(224, 296, "given", "given"))
+    write_results(folder / "govern.json", GovernResults.of(day, None, None))
     return [
         write_sweep(folder / "ptb.json", [full(widths=[100]), *rankings, valid]),
         write_sweep(folder / "ptb-learned.json", [full(widths=[100]), *learned]),
         write_bench(folder / "bench.json", costs, (0.999, 0.987)),
-        write(folder / "govern.json", {"kind": "govern", **day.as_json(), "provenance": ORIGIN}),
-        write(folder / "benchmark-speed.json", {"seconds": {"step": 1.25}, "provenance": ORIGIN}),
-        write(folder / "log.json", {"kind": "training"}),
+        folder / "govern.json",
+        write_results_json(
+            folder / "speed.json", "benchmark", {"name": "speed", "figures": {"seconds": {"step": 1.25}}}
+        ),
+        write_results_json(folder / "run.json", "training", TRAINING),
     ]
+
+
+SPEED = {"name": "speed", "figures": {"seconds": {"step": 1.25}}}
+TRAINING = {
+    "model": {"recipe": {}, "run": {}, "valid": VALID},
+    "progress": {"epoch": 1, "step": 9, "tokens": 99, "seconds": 1.5, "finished": True},
+    "train": [{"step": 9, "epoch": 1, "seconds": 1.5, "loss": 5.0, "rate": 0.1, "tokens_per_second": 66.0}],
+    "valid": [{"step": 9, "epoch": 1, "seconds": 1.5, "loss": 5.0, "averaged_steps": 0, **VALID}],
+}
 
 
 def write(path: Path, contents: Any) -> Path:
@@ -101,49 +121,90 @@ def test_files_are_told_apart_by_their_kind(files: list[Path]) -> None:
     assert [sweep.path.name for sweep in found.sweeps] == ["ptb.json", "ptb-learned.json"]
     assert [bench.path.name for bench in found.benches] == ["bench.json"]
     assert [day.comparison.trace.name for day in found.days] == ["ordinary-day"]
-    assert found.figures[0].values == {"seconds.step": 1.25}
-    assert [skipped.path.name for skipped in found.skipped] == ["log.json"]
+    assert found.benchmarks[0].numbers == {"seconds.step": 1.25}
+    assert found.trainings[0].progress.tokens == 99
 
 
 def test_a_day_is_read_as_it_was_replayed(files: list[Path]) -> None:
-    written = json.loads(files[3].read_text())
+    replayed = compare(read_trace(DAY), read_policy(), FullCost(224, 296, "given", "given"))
     comparison = read_all(files).days[0].comparison
-    summary = comparison.summary()
-    assert json.loads(json.dumps(summary)) == {key: written[key] for key in summary}
+    assert comparison.summary() == replayed.summary()
+    assert [one.moments for one in comparison.replays] == [one.moments for one in replayed.replays]
+    assert (comparison.policy, comparison.cost) == (replayed.policy, replayed.cost)
 
 
 def test_a_bench_is_read_as_it_was_written(model: Path, tmp_path: Path) -> None:
-    positions = [Position(1.0), Position(0.7), Position(0.4)]
+    positions = [BenchPosition(1.0), BenchPosition(0.7), BenchPosition(0.4)]
     config = BenchConfig(queries=4, warm_up=0, memory=False, threads=1)
-    contents = bench(model, positions, read_text(None, "words", 100), config, NoMeter())
-    write_results(tmp_path / "bench.json", contents)
-    (found,) = read_all([tmp_path / "bench.json"]).benches
-    assert [one.latency_ms for one in found.rows] == [one["latency_ms"] for one in contents["rows"]]
-    assert found.rows[0].energy_mj is None and not found.has_measured_energy
-    assert found.latency_r_squared == contents["fit"]["latency_r_squared"]
+    measured = bench_positions_of(model, positions, read_text(None, "words", 100), config, NoMeter())
+    write_results(tmp_path / "bench.json", measured)
+    assert read_results(tmp_path / "bench.json") == measured
+    assert [row.ranking for row in measured.rows] == [None, "random-1", "random-1"]
+    assert measured.subject.origins.rankings == {"random-1": "not recorded"}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("", "not JSON"),
         ("{", "not JSON"),
-        ('{"kind": "sweep", "rows": [], "provenance": {}}', "lacks 'subject'"),
-        ('{"kind": "bench", "subject": {"model": "m", "corpus": "c", "flops": "9"}, "fit": {}}', "flops is '9'"),
-        ('{"kind": "govern"}', "lacks 'series'"),
-        ('{"kind": "sweep", "rows": 3}', "not iterable"),
-        ('{"kind": "sweep", "rows": [], "subject": {"model": "m", "corpus": "c", "flops": 9}}', "lacks 'provenance'"),
-        (
-            '{"kind": "sweep", "rows": [{"allocation": "uniform", "label": "full", "criterion": "", "knob": 1, '
-            '"flops_fraction": 1, "perplexity": NaN}]}',
-            "perplexity is nan",
-        ),
+        ("[1, 2]", "no JSON object"),
+        ("{}", "has no kind; expected"),
+        ('{"kind": "scale", "version": 1}', "is of the unknown kind 'scale'; expected"),
+        ('{"kind": ["sweep"], "version": 1}', "is of the unknown kind"),
+        ('{"kind": "sweep"}', "has the version None"),
+        ('{"kind": "sweep", "version": 0}', "has the version 0"),
+        ('{"kind": "sweep", "version": true}', "has the version True"),
+        ('{"kind": "sweep", "version": 2, "rows": []}', "is of version 2; this program reads .* up to 1: update"),
+        ('{"kind": "govern", "version": 1}', "lacks 'provenance'"),
     ],
 )
-def test_a_broken_file_is_named(tmp_path: Path, text: str, message: str) -> None:
+def test_a_broken_file_is_one_line_and_exit_1(
+    tmp_path: Path, text: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "broken.json"
     path.write_text(text)
     with pytest.raises(RheostatError, match=rf"broken\.json.*{message}"):
         read_all([path])
+    monkeypatch.setattr("sys.argv", ["rheostat", "report", str(path), "-o", str(tmp_path / "out")])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    shown = capsys.readouterr().err
+    assert stopped.value.code == 1 and shown.startswith("error: ") and shown.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (["subject"], None, "lacks 'subject'"),
+        (["subject", "flops"], "9", r"subject\.flops is '9'; expected a whole number"),
+        (["subject", "flops"], True, r"subject\.flops is True"),
+        (["rows"], 3, r"rows is 3; expected a list"),
+        (["rows", 0, "perplexity"], math.nan, r"rows\[0\]\.perplexity is nan; expected a finite number"),
+        (["rows", 0, "allocation"], "odd", r"rows\[0\]\.allocation is 'odd'"),
+        (["rows", 0, "colour"], 1, "unknown key 'colour'"),
+        (["provenance", "machine"], {}, "lacks 'processor'"),
+        (["subject", "origins"], {"weights": "guessed"}, "'guessed'.*expected one of 'not recorded'"),
+    ],
+)
+def test_a_wrong_value_is_named_by_its_place(tmp_path: Path, place: list[Any], value: Any, message: str) -> None:
+    contents = json.loads(write_sweep(tmp_path / "broken.json", [full()]).read_text())
+    inner = contents
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    if value is None:
+        del inner[place[-1]]
+    write(tmp_path / "broken.json", contents)
+    with pytest.raises(RheostatError, match=rf"broken\.json: sweep.*{message}"):
+        read_all([tmp_path / "broken.json"])
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.name)
+def test_every_committed_file_is_read_and_written_as_it_is(path: Path, tmp_path: Path) -> None:
+    write_results(tmp_path / path.name, read_results(path))
+    assert (tmp_path / path.name).read_text(encoding="utf-8") == path.read_text(encoding="utf-8")
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -204,17 +265,11 @@ def test_a_bench_of_another_model_is_not_taken(tmp_path: Path) -> None:
 
 def test_models_beside_it_have_rows_and_an_untrained_one_has_no_quality(tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path / "s.json", [full(), ranked("random", 0.8, 80.0)])
-    costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0)])
-    contents = json.loads(costs.read_text())
-    contents["beside"] = [
-        {
-            **contents,
-            "subject": {**contents["subject"], "model": name, "flops": flops, "trained": False},
-            "rows": [bench_row(1.0, 2.0, flops=flops)],
-        }
+    beside = [
+        bench_part(bench_subject(name, flops, trained=False), [bench_row(1.0, 2.0, flops=flops)])
         for name, flops in (("ptb-awd-lstm.safetensors", 48_380_000), ("ptb-dense-60.safetensors", round(0.6 * FLOPS)))
     ]
-    write(costs, contents)
+    costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0)], beside=beside)
     evidence = gather(read_all([sweep, costs]))
     lstm = our_lines(evidence)[2]
     assert (lstm["test perplexity"], lstm["ms/query"], lstm["FLOPs"]) == ("not trained", "2", "100.8%")
@@ -239,7 +294,7 @@ def test_the_text_above_a_table_says_how_many_seeds_a_row_is_of(tmp_path: Path) 
     assert "Filter norm is the mean" not in text
 
 
-def test_wherever_updates_stand_the_text_says_that_they_were_trained_otherwise(tmp_path: Path) -> None:
+def test_wherever_updates_are_shown_the_text_says_where_their_training_is_listed(tmp_path: Path) -> None:
     rows = [full(), ranked("random", 0.8, 81.0), ranked("taylor", 0.8, 80.0)]
     plain, updated = write_sweep(tmp_path / "s.json", rows), [full(), *recovered("random", 0.8, 81.0, 76.0)]
     learned = write_sweep(tmp_path / "l.json", updated)
@@ -248,9 +303,10 @@ def test_wherever_updates_stand_the_text_says_that_they_were_trained_otherwise(t
     sections = {section.title: section for section in build_report(evidence).sections}
     for title in ("The paper's table 1 in our numbers", "Learned operating points: ptb"):
         text = " ".join(block.text for block in sections[title].blocks if isinstance(block, Paragraph))
-        assert "recipe `fast`" in text and "50% of its target" in text and "not like for like" in text
+        assert "“How models were made”" in text and "recipe" not in text
     (comparison,) = learned_comparisons(evidence)
-    assert "not like for like" in learned_page(comparison, None)
+    assert "not like for like" in learned_page(comparison, None) and "recipe" not in learned_page(comparison, None)
+    assert "How models were made" in sections
 
 
 def test_a_point_has_the_cost_of_its_own_widths_in_any_bench_of_the_machine(tmp_path: Path) -> None:
@@ -278,7 +334,7 @@ def test_a_resplit_model_is_no_dense_baseline(tmp_path: Path) -> None:
     assert on.baselines == () and on.other_baselines(()) == []
     document = build_report(evidence)
     text = markdown(document)
-    assert "dense model" not in text and "All points of wt103-split" in text
+    assert "another model" not in text and "All points of wt103-split" in text
     assert [note.partition(":")[0] for note in document.notes] == ["Left out of comparisons"]
     assert "`wt103-split.json`" in document.notes[0]
 
@@ -288,14 +344,6 @@ def test_a_sweep_of_a_resplit_model_with_fewer_points_is_not_the_reference(tmp_p
     more = [full(), ranked("random", 0.7, 90.0), ranked("taylor", 0.7, 85.0)]
     on = gather(read_all([few, write_sweep(tmp_path / "whole.json", more)])).on("ptb")
     assert on.reference is not None and on.reference.path.name == "whole.json"
-
-
-@pytest.mark.parametrize("contents", [{"kind": "training"}, {"kind": "scale", "rows": []}, {"sizes": []}, [1, 2]])
-def test_a_file_of_another_kind_is_left_out_in_one_line(tmp_path: Path, contents: Any) -> None:
-    sweep = write_sweep(tmp_path / "s.json", [full(), ranked("random", 0.8, 80.0)])
-    other = write(tmp_path / "other.json", contents)
-    (note,) = build_report(gather(read_all([sweep, other]))).notes
-    assert note.startswith("`other.json` is left out: ") and "\n" not in note
 
 
 # Pictures
@@ -311,6 +359,14 @@ def test_a_line_is_fitted_by_least_squares() -> None:
     line = fit_line([0.0, 1.0, 2.0], [1.0, 3.0, 5.0])
     assert line is not None and (line.intercept, line.slope) == pytest.approx((1.0, 2.0))
     assert fit_line([1.0, 1.0], [1.0, 2.0]) is None
+
+
+def test_no_line_is_drawn_through_fewer_than_three_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fit_line([1.0, 2.0], [1.0, 2.0]) is None and fit_line([1.0, 2.0, 2.0], [1.0, 2.0, 3.0]) is None
+    costs = [bench_row(1.0, 2.0, 10.0), bench_row(0.8, 1.625, 8.5)]
+    (bench,) = read_all([write_bench(tmp_path / "b.json", costs)]).benches
+    figure = drawn(monkeypatch, draw_fit, bench)
+    assert [axes.get_legend_handles_labels()[1] for axes in figure.axes] == [["points, 95 % interval"]] * 2
 
 
 def test_there_is_a_panel_for_every_cost_that_was_measured(evidence: Evidence, files: list[Path]) -> None:
@@ -378,7 +434,7 @@ def test_a_caption_does_not_call_an_estimate_not_measured(files: list[Path], tmp
     guess = {"estimate": True, "resolved": False}
     costs = [bench_row(1.0, 2.0, 10.0, energy=guess), bench_row(0.8, 1.6, 8.0, energy=guess)]
     sections = build_report(gather(read_all([files[0], write_bench(tmp_path / "b.json", costs)]))).sections
-    (caption,) = [block.caption for block in sections[0].blocks if isinstance(block, PictureBlock)]
+    (caption,) = [block.caption for block in sections[0].blocks if isinstance(block, Picture)]
     assert caption.endswith("; energy is an estimate.")
 
 
@@ -449,7 +505,7 @@ def test_a_row_of_the_weight_picture_is_of_one_kind(tmp_path: Path) -> None:
     parts = {"weights": make_weights(shape), "vocabulary": make_vocabulary(11), "points": [searched, learned]}
     path = write_tiny(tmp_path / "m", shape=shape, rankings=[taylor, gates], default_ranking="taylor", **parts)
     share = learned.flops_fraction
-    points = read_kept_filters(path, Picture("ptb-qrnn", 0, 4, 3, (1.0, share, 0.6))).points
+    points = read_kept_filters(path, WeightPicture("ptb-qrnn", 0, 4, 3, (1.0, share, 0.6))).points
     assert points["taylor", share].name != searched.name and ("taylor", 0.6) in points  # its ranking at every share
     assert points["l0", share].name == learned.name and ("l0", 0.6) not in points  # gates are learned point by point
 
@@ -471,7 +527,7 @@ def test_a_model_that_nothing_cuts_has_no_weight_picture(tmp_path: Path) -> None
 
 def test_a_cell_can_hold_what_would_end_it() -> None:
     assert line(["a|b", "c\nd"]) == "| a\\|b | c<br>d |"
-    table = Table(("x", "y"), "lr", (Row(("1", "2")),))
+    table = Table(("x", "y"), "lr", (TableRow(("1", "2")),))
     assert table_markdown(table) == "| x | y |\n| --- | ---: |\n| 1 | 2 |"
 
 
@@ -486,15 +542,14 @@ def test_every_section_is_there_and_every_number_has_its_file(evidence: Evidence
         "governor's day",
     ):
         assert re.search(rf"^## .*{title}", text, re.M), title
-    for name in ("ptb.json", "ptb-learned.json", "bench.json", "govern.json", "benchmark-speed.json"):
+    for name in ("ptb.json", "ptb-learned.json", "bench.json", "govern.json", "speed.json", "run.json"):
         assert f"`{name}`" in text
-    assert "`log.json` is left out" in text
     assert "r² = 0.999 (published 0.98)" in text
-    assert "A trace (ordinary-day, 24 h) lived again" in text
+    assert "A recorded trace (ordinary-day, 24 h), replayed" in text
 
 
 def test_what_the_machine_said_and_what_a_point_holds_stand_beside_its_times(tmp_path: Path) -> None:
-    moment = {"load_average": 3.3, "governors": ["performance"]}
+    moment = SILENT | {"load_average": 3.3, "governors": ["performance"]}
     machine = {"before": moment, "after": {**moment, "load_average": 0.5}, "throttled": False}
     rows = [bench_row(1.0, 2.0, resident_bytes=94_600_000), bench_row(0.8, 1.5)]
     quiet = write_bench(tmp_path / "a.json", rows, machine=machine)
@@ -508,7 +563,7 @@ def test_what_the_machine_said_and_what_a_point_holds_stand_beside_its_times(tmp
 def test_a_graded_model_alone_is_left_out_with_a_note(tmp_path: Path) -> None:
     path = write_sweep(tmp_path / "g.json", [ranked("graded", 0.5, 79.0)])
     document = build_report(gather(read_all([path])))
-    assert "give the sweep of that model too" in document.notes[0]
+    assert "give the sweep of that model as well" in document.notes[0]
     assert any("All points of g" in section.title for section in document.sections)
 
 
@@ -547,7 +602,6 @@ def test_the_command_writes_every_page_and_picture(written: tuple[Path, str]) ->
     pictures |= {"report-fit-bench", "report-weights", "report-day-govern"}
     assert {path.name for path in out.iterdir()} == pages | {f"{p}{s}" for p in pictures for s in (".png", ".svg")}
     assert all(str(path) in shown for path in out.iterdir())
-    assert "note: `log.json` is left out" in shown
     for page in out.glob("*.md"):
         for target in re.findall(r"!\[.*?\]\((.*?)\)", page.read_text(encoding="utf-8")):
             assert (out / target).is_file()
@@ -603,3 +657,17 @@ def test_a_report_on_another_corpus_leaves_the_paper_out(tmp_path: Path) -> None
     document = build_report(gather(read_all([write_sweep(tmp_path / "chat.json", rows, corpus="chat")])))
     titles = [section.title for section in document.sections]
     assert "What a smaller share costs: chat" in titles and not [title for title in titles if "paper" in title]
+
+
+def test_a_report_starts_with_five_lines(evidence: Evidence, tmp_path: Path) -> None:
+    text = markdown(build_report(evidence))
+    lines = text.splitlines()[2:7]
+    assert [line.partition(" ")[2].partition(":")[0].partition(",")[0] for line in lines] == [
+        *("Measured", "Whole models", "Best points", "What they cost", "Missing")
+    ]
+    assert "a test perplexity of 70.00 and R@3 40.0% on ptb" in lines[1]
+    assert "`l0-0.6-updated` with update at 60% of the FLOPs, 77.00 (+10.0%) on ptb" in lines[2]
+    assert "1.25 instead of 2 ms/query, energy 6 mJ instead of 10 on ptb" in lines[3]
+    assert "which filters are cut (no --model)" in lines[4]
+    alone = build_report(gather(read_all([write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0)])])))
+    assert len(alone.summary) == 5 and alone.summary[1] == "Whole models: not measured."

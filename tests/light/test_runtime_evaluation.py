@@ -13,7 +13,7 @@ from rheostat.errors import CorpusError
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
 from rheostat.runtime import evaluation
-from rheostat.runtime.evaluation import RuntimeEvaluator, evaluate, stretch_size
+from rheostat.runtime.evaluation import RuntimeEvaluator, engine_quality, stretch_size
 from rheostat.runtime.onnx.session import Engine
 
 IDS = np.random.default_rng(5).integers(0, 11, 40)
@@ -31,16 +31,16 @@ def test_every_token_but_the_first_is_predicted_once(engine: Engine) -> None:
         state, scores = reading.state, engine.look_up(reading)
         losses.append(-scores[target])
         ranks.append((scores > scores[target]).sum())
-    quality = evaluate(engine, IDS)
+    quality = engine_quality(engine, IDS)
     assert quality.predictions == 39
     assert quality.loss == pytest.approx(np.mean(losses), abs=1e-5)
     assert quality.recall == {k: np.mean(np.array(ranks) < k) for k in (1, 3, 5)}
 
 
 def test_the_length_of_a_stretch_changes_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, shares = evaluate(engine, IDS), list[float]()
+    whole, shares = engine_quality(engine, IDS), list[float]()
     monkeypatch.setattr(evaluation, "MOST_TOKENS", 7)
-    apart = evaluate(engine, IDS, shares.append)
+    apart = engine_quality(engine, IDS, shares.append)
     assert apart.loss == pytest.approx(whole.loss, abs=1e-6)
     assert apart.recall == whole.recall
     assert shares == sorted(shares)
@@ -56,7 +56,7 @@ def test_a_large_vocabulary_takes_short_stretches() -> None:
 
 def test_a_text_of_one_token_is_refused(engine: Engine) -> None:
     with pytest.raises(CorpusError, match="expected at least two tokens"):
-        evaluate(engine, IDS[:1])
+        engine_quality(engine, IDS[:1])
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-6), ("int8", 0.02), ("int4", 0.05)])
@@ -72,7 +72,7 @@ def test_an_adaptive_softmax_is_counted_as_if_all_of_it_were_computed(precision:
     shape = TINY["qrnn"]
     engine = Engine.build(make_weights(shape), shape, precision, 1)
     ids = np.random.default_rng(6).integers(0, shape.vocabulary_size, 300)
-    lazy = evaluate(engine, ids)
-    whole = evaluation.evaluate_stream(engine.log_probabilities, engine.initial_state(), 50, ids)
+    lazy = engine_quality(engine, ids)
+    whole = evaluation.stream_quality(engine.log_probabilities, engine.initial_state(), 50, ids)
     assert lazy.loss == pytest.approx(whole.loss, abs=0.002 if precision == "int4" else 1e-5)
     assert lazy.recall == pytest.approx(whole.recall, abs=0.02 if precision == "int4" else 0.004)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import onnx
@@ -16,7 +16,7 @@ from rheostat.errors import PrecisionError
 from rheostat.model.cut import cut
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx import format as onnx_format
-from rheostat.runtime.onnx.graph import FORMS, Form, build_graph, state_sizes
+from rheostat.runtime.onnx.graph import Form, build_graph, state_sizes
 from rheostat.runtime.onnx.quantization import LARGEST, PRECISIONS, Precision, in_blocks, prepare, reduce
 from rheostat.runtime.onnx.session import STEPPED, STRETCH, Engine, Session, State
 
@@ -60,11 +60,11 @@ def assert_same_state(one: State, other: State, tolerance: float = 1e-5) -> None
 # Forms
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", get_args(Form))
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("cell", TINY)
 def test_every_graph_passes_the_checker(cell: Any, precision: Precision, form: Form) -> None:
-    model = build_graph(make_weights(TINY[cell]), TINY[cell], precision, form).complete()
+    model = build_graph(prepare(make_weights(TINY[cell]), precision), TINY[cell], precision, form).complete()
     onnx.checker.check_model(model)
     assert {opset.domain: opset.version for opset in model.opset_import}[""] <= 17
 
@@ -85,12 +85,12 @@ def test_messages_have_the_bytes_that_the_onnx_package_gives_them() -> None:
 
 def test_graph_says_what_goes_in_and_out() -> None:
     shape = TINY["qrnn"]
-    graph = build_graph(make_weights(shape), shape, "fp32", "step")
+    graph = build_graph(prepare(make_weights(shape), "fp32"), shape, "fp32", "step")
     assert [port.name for port in graph.inputs] == [
         "token", "k", "allowed", "state.0.c", "state.0.inputs", "state.1.c", "state.2.c", "state.2.inputs",
     ]  # fmt: skip
     assert [port.name for port in graph.outputs][:3] == ["top_words", "top_probabilities", "opened"]
-    plain = build_graph(make_weights(TINY["lstm"]), TINY["lstm"], "fp32", "step")
+    plain = build_graph(prepare(make_weights(TINY["lstm"]), "fp32"), TINY["lstm"], "fp32", "step")
     assert [port.name for port in plain.outputs][:3] == ["top_words", "top_probabilities", "log_probabilities"]
     assert state_sizes(shape) == {"0.c": 5, "0.inputs": 4, "1.c": 6, "2.c": 4, "2.inputs": 12}
 

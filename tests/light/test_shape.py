@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+
 import pytest
 
 from models import PTB_QRNN, WT103_QRNN, make_ranking
@@ -63,7 +66,7 @@ def test_mean_activation_statistics_of_ptb_qrnn_are_5050_floats() -> None:
 @pytest.mark.parametrize(("shape", "share", "kilobytes"), [(PTB_QRNN, 0.8, 74), (WT103_QRNN, 0.7, 120)])
 def test_single_rank_update_takes_the_storage_of_the_paper(shape: ModelShape, share: float, kilobytes: int) -> None:
     point = select(make_ranking(shape), shape, share)
-    update_bytes = point.cut_shape(shape).update_parameters() * FLOAT_BYTES
+    update_bytes = FLOAT_BYTES * sum(prod(u) + prod(v) for u, v in point.cut_shape(shape).update_shapes())
     assert update_bytes < kilobytes * KILOBYTE
     assert update_bytes > 0.75 * kilobytes * KILOBYTE
 
@@ -115,3 +118,21 @@ def test_clusters_that_stay_closed_are_not_executed() -> None:
     assert executed_flops(WT103_QRNN, [1, 1, 1]) == WT103_QRNN.flops
     assert WT103_QRNN.flops - executed_flops(WT103_QRNN, [1, 0, 0]) == 2 * 400 * (56_000 + 191_735)
     assert executed_flops(PTB_QRNN, []) == PTB_QRNN.flops
+
+
+def test_the_output_layer_is_the_embedding_until_a_point_cuts_its_columns() -> None:
+    assert PTB_QRNN.output_name == "embedding.weight"
+    cut = PTB_QRNN.with_hidden_sizes((10, 10, 10, 300))
+    for own in (cut, replace(PTB_QRNN, separate_output=True)):
+        assert own.output_name == "output.weight" and own.output_name in own.tensor_shapes()
+    assert "output.weight" not in PTB_QRNN.tensor_shapes()
+
+
+def test_a_shape_is_stated_by_its_sizes() -> None:
+    assert WT103_QRNN.as_json() == {
+        "vocabulary_size": 267_735,
+        "embedding_size": 400,
+        "hidden_sizes": [2500, 2500, 2500, 400],
+        "windows": [2, 1, 1, 1],
+        "softmax_splits": [2_800, 20_000, 76_000],
+    }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from collections.abc import Sequence
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -12,12 +13,22 @@ from hypothesis import strategies as st
 from rheostat.model.clusters import (
     ASKING,
     cheapest_splits,
-    expected_multiplications,
     opening_probability,
     opening_rates,
     query_splits,
     split_places,
 )
+
+
+def expected_multiplications(counts: Sequence[int], width: int, splits: Sequence[int]) -> float:
+    """What a query is expected to cost: the head with a row per tail, and each tail as often as it is opened."""
+    total, bounds = max(sum(counts), 1), [*splits, len(counts)]
+    cost = float(width * (splits[0] + len(splits)))
+    for first, last in pairwise(bounds):
+        share = np.array([sum(counts[first:last]) / total])
+        cost += ASKING + float(opening_probability(share)[0]) * width * (last - first)
+    return cost
+
 
 ZIPF = [round(1e7 / rank) for rank in range(1, 267_736)]
 

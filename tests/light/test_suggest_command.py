@@ -1,4 +1,4 @@
-"""`rheostat suggest`: on the command line, and typed into a real terminal (a pseudo-terminal)."""
+"""`rheostat suggest` and `rheostat complete`: on the command line, and typed into a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import rheostat
 from models import write_words
 from rheostat.cli import app
 from rheostat.errors import RheostatError
 from rheostat.model.shape import ModelShape
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
-WORDS = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees")
+WORDS = (UNKNOWN, END_OF_LINE, "the", "game", "gate", "garden", "boat", "sees")
 SHAPE = ModelShape(len(WORDS), 4, (8, 4), (2, 1))
 
 
@@ -28,10 +29,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_words(tmp_path_factory.mktemp("suggest") / "model.safetensors", WORDS, SHAPE)
 
 
-def suggest(*arguments: object) -> str:
-    result = CliRunner().invoke(app, ["suggest", *map(str, arguments)], catch_exceptions=False)
+def suggest(*arguments: object, command: str = "suggest") -> str:
+    result = CliRunner().invoke(app, [command, *map(str, arguments)], catch_exceptions=False)
     assert result.exit_code == 0, result.stderr
     return result.stdout
+
+
+def complete(*arguments: object) -> str:
+    return suggest(*arguments, command="complete")
 
 
 def test_json_holds_words_probabilities_and_what_was_spent(model: Path) -> None:
@@ -40,7 +45,33 @@ def test_json_holds_words_probabilities_and_what_was_spent(model: Path) -> None:
     assert answer["flops_fraction"] <= 0.6 == answer["knob"]
 
 
-def test_words_are_printed_one_a_line(model: Path) -> None:
+def test_complete_takes_the_text_before_the_cursor(model: Path) -> None:
+    answer = json.loads(complete("The boat sees the Ga", "--model", model, "--knob", "0.6", "--json"))
+    assert {entry["word"] for entry in answer["suggestions"]} == {"Game", "Gate", "Garden"}
+    assert {entry["replaces"] for entry in answer["suggestions"]} == {2}
+    assert answer["flops_fraction"] <= 0.6 == answer["knob"] and answer["text"] == "The boat sees the Ga"
+
+
+def test_complete_prints_what_the_api_gives(model: Path) -> None:
+    expected = rheostat.load(model).complete("the boat sees the ga", k=2)
+    lines = complete("the boat sees the ga", "--model", model, "-k", "2").splitlines()
+    assert lines == [f"{suggestion.word}\t{suggestion.probability:.3f}" for suggestion in expected]
+
+
+def test_after_a_space_complete_suggests_the_next_word(model: Path) -> None:
+    assert complete("the boat ", "--model", model) == suggest("the boat", "--model", model)
+
+
+def test_each_help_names_the_other() -> None:
+    assert "rheostat complete" in suggest("--help")
+    assert "rheostat suggest" in complete("--help")
+
+
+def test_complete_needs_a_text(model: Path) -> None:
+    assert CliRunner().invoke(app, ["complete", "--model", str(model)]).exit_code == 2
+
+
+def test_words_are_printed_one_per_line(model: Path) -> None:
     lines = suggest("the boat", "--model", model, "-k", "2").splitlines()
     assert len(lines) == 2
     assert all(float(line.split("\t")[1]) <= 1 for line in lines)

@@ -12,15 +12,17 @@ from typer.testing import CliRunner
 
 from models import make_ranking, write_words
 from rheostat.cli import app
-from rheostat.errors import OperatingPointError, RheostatError
-from rheostat.measure.sweep import Cell, Measured, ResultsFile, sweep
+from rheostat.errors import CorpusError, OperatingPointError, RheostatError
+from rheostat.measure.evaluation import evaluate
+from rheostat.measure.results import SweepSubject
+from rheostat.measure.sweep import Cell, CellResult, SweepFile, measure_cells, sweep
 from rheostat.metrics import Quality
 from rheostat.model.operating_point import full_point
 from rheostat.model.shape import ModelShape
-from rheostat.text.vocabulary import END, UNKNOWN
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 SHAPE = ModelShape(5, 2, (3, 2), (1, 1))
-SUBJECT = {"model": "m", "corpus": "c", "flops": SHAPE.flops}
+SUBJECT = SweepSubject("m", "c", SHAPE.flops)
 CELLS = [Cell("random-1", "random", 1, knob, split) for knob in (0.9, 0.5) for split in ("valid", "test")]
 
 
@@ -33,23 +35,23 @@ def skip(label: str, share: float) -> None:
 
 
 def measure(measured: list[Cell], stop_at: int = 99):  # type: ignore[no-untyped-def]
-    def run(cell: Cell, progress: object) -> Measured:
+    def run(cell: Cell, progress: object) -> CellResult:
         if len(measured) == stop_at:
             raise KilledError
         measured.append(cell)
-        return Measured(full_point(SHAPE), Quality(cell.knob, {1: 0.1, 3: 0.2, 5: 0.3}, 10))
+        return CellResult(full_point(SHAPE), Quality(cell.knob, {1: 0.1, 3: 0.2, 5: 0.3}, 10))
 
     return run
 
 
-def test_a_sweep_that_was_stopped_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_a_sweep_that_was_stopped_resumes(tmp_path: Path) -> None:
     path, measured = tmp_path / "results" / "r.json", []
     with pytest.raises(KilledError):
-        list(sweep(CELLS, measure(measured, 3), ResultsFile(path, SUBJECT), skip))
+        list(measure_cells(CELLS, measure(measured, 3), SweepFile(path, SUBJECT), skip))
     assert len(json.loads(path.read_text())["rows"]) == 3
     shares: list[float] = []
-    again = ResultsFile(path, SUBJECT)
-    rows = list(sweep(CELLS, measure(measured), again, lambda label, share: shares.append(share)))
+    again = SweepFile(path, SUBJECT)
+    rows = list(measure_cells(CELLS, measure(measured), again, lambda label, share: shares.append(share)))
     assert measured == CELLS and len(rows) == 1 and len(again.rows) == 4
     assert shares == sorted(shares) and shares[-1] == 1.0
     row = json.loads(path.read_text())["rows"][0]
@@ -58,7 +60,7 @@ def test_a_sweep_that_was_stopped_goes_on_where_it_stopped(tmp_path: Path) -> No
 
 def write_subject(folder: Path) -> Path:
     """A model with two rankings, beside three texts."""
-    words = (UNKNOWN, END, "the", "game", "gate", "garden", "boat", "sees")
+    words = (UNKNOWN, END_OF_LINE, "the", "game", "gate", "garden", "boat", "sees")
     shape = ModelShape(len(words), 4, (8, 4), (2, 1))
     rankings = [make_ranking(shape, 1, "random"), make_ranking(shape, 2, "other")]
     for split in ("train", "valid", "test"):
@@ -85,7 +87,7 @@ def test_keystrokes_are_of_what_the_knob_serves_and_of_the_test_text(tmp_path: P
     arguments = ["sweep", str(model), "--data", str(tmp_path), "--knob", "0.6", "--keystrokes", "--words", "9"]
     CliRunner().invoke(app, [*arguments, "-o", str(out)], catch_exceptions=False)
     contents = json.loads(out.read_text())
-    typed = {(row["label"], row["split"]): row.get("keystrokes", {}).get("words") for row in contents["rows"]}
+    typed = {(row["label"], row["split"]): (row["keystrokes"] or {}).get("words") for row in contents["rows"]}
     assert typed.pop(("full", "test")) == typed.pop(("random", "test")) == 9
     assert len(typed) == 4 and set(typed.values()) == {None}
     assert contents["subject"]["typed_words"] == 9
@@ -94,35 +96,35 @@ def test_keystrokes_are_of_what_the_knob_serves_and_of_the_test_text(tmp_path: P
 def test_rows_of_an_earlier_run_are_replaced_where_that_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text("anything")
-    list(sweep(CELLS[:1], measure([]), ResultsFile(path, SUBJECT, resume=False), skip))
-    assert len(ResultsFile(path, SUBJECT).rows) == 1
+    list(measure_cells(CELLS[:1], measure([]), SweepFile(path, SUBJECT, resume=False), skip))
+    assert len(SweepFile(path, SUBJECT).rows) == 1
 
 
 def test_results_of_another_model_are_not_mixed_in(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
-    list(sweep(CELLS[:1], measure([]), ResultsFile(path, SUBJECT), skip))
+    list(measure_cells(CELLS[:1], measure([]), SweepFile(path, SUBJECT), skip))
     with pytest.raises(RheostatError, match="choose another -o"):
-        ResultsFile(path, {**SUBJECT, "model": "other"})
+        SweepFile(path, replace(SUBJECT, model="other"))
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"subject": 1}', "not json"])
 def test_a_file_that_is_no_results_file_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "r.json"
     path.write_text(content)
-    with pytest.raises(RheostatError, match="not a results file"):
-        ResultsFile(path, SUBJECT)
+    with pytest.raises(RheostatError, match="expected a results file"):
+        SweepFile(path, SUBJECT)
     assert path.read_text() == content
 
 
-def test_a_point_that_was_learned_anew_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+def test_a_point_that_was_learned_again_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     old = [Cell("l0-0.8", "l0", None, 0.8, split, "stored", digest="old") for split in ("valid", "test")]
     other = Cell("l0-0.6", "l0", None, 0.6, "test", "stored", digest="same")
-    list(sweep([*old, other], measure([]), ResultsFile(path, SUBJECT), skip))
+    list(measure_cells([*old, other], measure([]), SweepFile(path, SUBJECT), skip))
     new, measured = [replace(cell, knob=0.7998, digest="new") for cell in old], list[Cell]()
-    list(sweep([*new, other], measure(measured), ResultsFile(path, SUBJECT), skip))
+    list(measure_cells([*new, other], measure(measured), SweepFile(path, SUBJECT), skip))
     assert measured == new
-    found = [(row["label"], row["split"], row["digest"]) for row in ResultsFile(path, SUBJECT).rows]
+    found = [(row.label, row.split, row.digest) for row in SweepFile(path, SUBJECT).rows]
     assert found == [("l0-0.6", "test", "same"), ("l0-0.8", "valid", "new"), ("l0-0.8", "test", "new")]
 
 
@@ -132,11 +134,10 @@ def test_what_was_measured_under_another_name_is_not_measured_again(tmp_path: Pa
     stored, valid = replace(bare, allocation="stored"), replace(bare, split="valid")
     measured: list[Cell] = []
     rows = list(
-        sweep([ranked, bare, stored, valid], measure(measured), ResultsFile(tmp_path / "r.json", SUBJECT), skip)
+        measure_cells([ranked, bare, stored, valid], measure(measured), SweepFile(tmp_path / "r.json", SUBJECT), skip)
     )
     assert measured == [ranked, stored, valid]
-    named = {key: value for key, value in rows[1].items() if key not in asdict(bare)}
-    assert rows[1] == {**asdict(bare), **named} and rows[0] == {**asdict(ranked), **named}
+    assert rows[1] == replace(rows[0], **asdict(bare))
 
 
 def test_a_digest_tells_what_a_name_does_not(tmp_path: Path) -> None:
@@ -145,3 +146,28 @@ def test_a_digest_tells_what_a_name_does_not(tmp_path: Path) -> None:
     fewer = tuple(keep[:-1] for keep in point.keep)
     different = {p.digest for p in (point, replace(point, gates=gates), replace(point, keep=fewer))}
     assert len(different) == 3 and replace(point, name="other").digest == point.digest
+
+
+def test_a_text_file_is_one_split(tmp_path: Path) -> None:
+    model, text = write_subject(tmp_path), tmp_path / "notes.txt"
+    text.write_text("the boat sees the garden\n" * 4)
+    found = sweep(model, data=text, out=tmp_path / "r.json", knobs=[0.6])
+    assert {row.split for row in found.rows} == {"text"} and len(found.rows) == 3
+    assert evaluate(model, data=text).split == "text" and evaluate(model, data=tmp_path).split == "test"
+    for measure_on in (evaluate, lambda *a, **k: sweep(*a, **k, out=tmp_path / "s.json")):
+        with pytest.raises(CorpusError, match=r"notes\.txt is one text file, .*leave out --split"):
+            measure_on(model, data=text, **({"split": "valid"} if measure_on is evaluate else {"splits": ["valid"]}))
+
+
+def test_the_ranking_or_point_that_was_used_is_named(tmp_path: Path) -> None:
+    model = write_subject(tmp_path)
+    found = evaluate(model, data=tmp_path, knob=0.6)
+    assert (found.ranking, found.as_json()["ranking"]) == (
+        "random",
+        "random",
+    ) and "by the ranking random" in found.served_by
+    assert evaluate(model, data=tmp_path).ranking is None
+    assert evaluate(model, data=tmp_path, knob=0.6, ranking="other").ranking == "other"
+    results = sweep(model, data=tmp_path, out=tmp_path / "r.json", knobs=[0.6], splits=["test"])
+    assert [row.served_by for row in results.rows] == ["whole model", "ranking random", "ranking other"]
+    assert set(results.subject.origins.rankings) == {"random", "other"}

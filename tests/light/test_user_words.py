@@ -50,7 +50,7 @@ def content_of(*entries: Any, **changes: Any) -> bytes:
 # --- learning and suggesting
 
 
-def test_a_learnt_word_is_suggested_at_once_as_it_was_spelled() -> None:
+def test_a_learned_word_is_suggested_at_once_as_it_was_spelled() -> None:
     words = UserWords()
     words.learn("Rheostat")
     assert spelled(words.with_prefix("rh")) == spelled(words.with_prefix("RHEO")) == ["Rheostat"]
@@ -100,14 +100,14 @@ def test_a_forgotten_word_is_gone(path: Path) -> None:
 @given(
     st.lists(st.text(st.sampled_from("abAB'’"), min_size=1, max_size=3)), st.text(st.sampled_from("abA’"), max_size=2)
 )
-def test_prefixes_find_what_a_search_through_all_words_finds(learnt: list[str], prefix: str) -> None:
+def test_prefixes_find_what_a_search_through_all_words_finds(learned: list[str], prefix: str) -> None:
     words = UserWords(clock=Clock())
-    for word in learnt:
+    for word in learned:
         words.learn(word)
     form = matching_form(prefix)
     expected = [word for word in words.words() if matching_form(word.word).startswith(form)]
     assert words.with_prefix(prefix, limit=100) == expected
-    assert set(spelled(words.words())) == set(learnt)
+    assert set(spelled(words.words())) == set(learned)
 
 
 def test_beyond_the_limit_the_words_unused_for_longest_go(path: Path) -> None:
@@ -214,8 +214,8 @@ GOOD = {"word": "a", "count": 1, "last_used": 5}
         (content_of(GOOD)[:-9], "not JSON"),
         (b"\xff\xfe", "not JSON"),
         (b"[" * 100_000, "not JSON"),
-        (b"[]", "another kind"),
-        (content_of(format="other"), "another kind"),
+        (b"[]", "not a file of words"),
+        (content_of(format="other"), "not a file of words"),
         (content_of(format_version=2), "format version 2; expected 1; update"),
         (content_of(format_version=True), "format version True"),
         (content_of(words={}), 'no list "words"'),

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rheostat.text.tokenizers import TOKENIZERS, tokenize
-from rheostat.text.vocabulary import END
+from rheostat.text.vocabulary import END_OF_LINE
 from rheostat.words.writing import (
     Suggestion,
     Typed,
@@ -59,10 +59,10 @@ NASTY = {
 
 def everything(text: str, tokenizer: str) -> list[str]:
     """All words of a text as the corpora have them: an `<eos>` for the line before, and one for each line end."""
-    words = [END]
+    words = [END_OF_LINE]
     for place, line in enumerate(text.split("\n")):
-        if place and not (tokenizer == "words" and words[-1] == END):
-            words.append(END)
+        if place and not (tokenizer == "words" and words[-1] == END_OF_LINE):
+            words.append(END_OF_LINE)
         words += tokenize(line, tokenizer)
     return words
 
@@ -71,13 +71,13 @@ def everything(text: str, tokenizer: str) -> list[str]:
 
 
 def test_a_text_begins_where_a_line_ends() -> None:
-    assert context_words("", "words") == [END]
-    assert context_words("See you", "words") == [END, "see", "you"]
+    assert context_words("", "words") == [END_OF_LINE]
+    assert context_words("See you", "words") == [END_OF_LINE, "see", "you"]
 
 
 def test_line_ends_are_read_and_blank_lines_as_in_the_corpora() -> None:
-    assert context_words("hi\n\nyou\n", "words") == [END, "hi", END, "you", END]
-    assert context_words("hi\n\nyou\n", "wikitext") == [END, "hi", END, END, "you", END]
+    assert context_words("hi\n\nyou\n", "words") == [END_OF_LINE, "hi", END_OF_LINE, "you", END_OF_LINE]
+    assert context_words("hi\n\nyou\n", "wikitext") == [END_OF_LINE, "hi", END_OF_LINE, END_OF_LINE, "you", END_OF_LINE]
 
 
 @unhurried
@@ -109,7 +109,7 @@ def test_of_a_long_text_at_least_a_quarter_of_the_limit_is_read(tokenizer: str, 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 @pytest.mark.parametrize("word", ["word", "a", "incomprehensible"])
 def test_while_a_long_text_grows_reading_begins_at_the_same_place(tokenizer: str, word: str) -> None:
-    text, before, moves = "", [END], 0
+    text, before, moves = "", [END_OF_LINE], 0
     for number in range(600):
         text += f"{word}{number} "
         for typed in (split_typed(text, tokenizer, 64), split_typed(text + "x", tokenizer, 64)):
@@ -155,7 +155,7 @@ def test_words_and_prefix_are_all_of_the_text(text: str, tokenizer: str) -> None
         ("words", "well-kn", "well -", "kn"),
         ("words", "'he", "'", "he"),
         ("words", "at 7:3", "at", "3"),
-        ("words", "one\ntw", f"one {END}", "tw"),
+        ("words", "one\ntw", f"one {END_OF_LINE}", "tw"),
         ("words", "naïve cafe\u0301", "naïve", "cafe\u0301"),
         ("words", "مرحبا بال", "مرحبا", "بال"),
         ("words", "🙂", "🙂", ""),
@@ -188,9 +188,9 @@ def test_the_words_read_stay_the_same_while_a_word_is_typed() -> None:
 
 
 def test_a_text_given_as_context_has_no_unfinished_word() -> None:
-    assert as_context("see you at the", "words").words == [END, "see", "you", "at", "the"]
+    assert as_context("see you at the", "words").words == [END_OF_LINE, "see", "you", "at", "the"]
     typed = as_context("see you at the", "words", prefix="ga")
-    assert (typed.words, typed.prefix) == ([END, "see", "you", "at", "the"], "ga")
+    assert (typed.words, typed.prefix) == ([END_OF_LINE, "see", "you", "at", "the"], "ga")
 
 
 # --- showing: words -> text
@@ -258,10 +258,6 @@ def test_the_first_word_of_a_sentence_has_a_capital(word: str, shown: str) -> No
     assert present(word, CASING, tokenizer="words", at_sentence_start=True) == shown
 
 
-def test_only_english_writes_i_with_a_capital() -> None:
-    assert present("i", {}, tokenizer="words", language="pl") == "i"
-
-
 def test_a_model_that_keeps_case_is_shown_as_it_is() -> None:
     assert present("i", {}, tokenizer="wikitext") == "i"
     assert present("Game", {}, tokenizer="wikitext", prefix="ga") == "Game"
@@ -271,7 +267,7 @@ def test_a_model_that_keeps_case_is_shown_as_it_is() -> None:
 @unhurried
 @given(ANYTHING, ANYTHING.filter(bool), st.booleans())
 def test_anything_can_be_shown(prefix: str, word: str, start: bool) -> None:
-    shown = present(word, {}, tokenizer="words", at_sentence_start=start, prefix=prefix, language="")
+    shown = present(word, {}, tokenizer="words", at_sentence_start=start, prefix=prefix)
     assert shown.casefold() == word.casefold() or shown.lower() != word.lower()
     assert shown
 
@@ -321,7 +317,7 @@ def test_a_suggestion_can_be_inserted_behind_a_context_without_a_space() -> None
 
 
 def test_suggestions_that_look_the_same_are_one() -> None:
-    typed = Typed([END], starts_sentence=True)
+    typed = Typed([END_OF_LINE], starts_sentence=True)
     both = [compose(word, p, typed, {}, tokenizer="wikitext") for word, p in (("An", 0.4), ("The", 0.3), ("the", 0.2))]
     assert [(s.word, round(s.probability, 6)) for s in distinct(both, 3)] == [("The", 0.5), ("An", 0.4)]
     assert distinct(both, 1)[0].word == "The"

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from models import TINY, make_point, make_ranking, make_vocabulary, make_weights, shared_model
+from models import TINY, make_point, make_ranking, make_vocabulary, make_weights, shared_model, write_file
 from rheostat.model.cut import cut, reorder
-from rheostat.model.file import open_model, write_model
+from rheostat.model.file import open_model
 from rheostat.model.operating_point import OperatingPoint, Update, full_point
 from rheostat.model.precision import dequantize, quantize
 from rheostat.model.shape import ModelShape
@@ -321,7 +321,7 @@ def test_torch_and_numpy_weights_make_the_same_file(tmp_path: Path) -> None:
         "float64": {name: array.astype(np.float64) for name, array in weights.items()},
     }
     for kind, arrays in kinds.items():
-        write_model(
+        write_file(
             tmp_path / kind,
             shape=shape,
             vocabulary=make_vocabulary(shape.vocabulary_size),
@@ -331,11 +331,11 @@ def test_torch_and_numpy_weights_make_the_same_file(tmp_path: Path) -> None:
     assert len({(tmp_path / kind).read_bytes() for kind in kinds}) == 1
 
 
-@pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_a_point_from_a_file_cuts_the_weights_from_that_file(tmp_path: Path, precision: Any) -> None:
     shape = TINY["qrnn"]
     weights, point = make_weights(shape), make_point(shape)
-    write_model(
+    write_file(
         tmp_path / "model",
         shape=shape,
         vocabulary=make_vocabulary(shape.vocabulary_size),

@@ -110,7 +110,7 @@ def test_lstm_baselines_equal_torch(cell: Any, precision: Any, tolerance: float)
     np.testing.assert_allclose(engine.log_probabilities(engine.initial_state(), ids)[0], expected, atol=tolerance)
 
 
-@pytest.mark.parametrize("stored", ["float32", "float16", "int8"])
+@pytest.mark.parametrize("stored", ["fp32", "fp16", "int8"])
 def test_a_text_has_the_same_quality_on_the_runtime_and_in_torch(tmp_path: Path, stored: Any) -> None:
     path = write_tiny(tmp_path / "model.safetensors", precision=stored)
     with open_model(path) as file:

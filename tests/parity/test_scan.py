@@ -1,4 +1,4 @@
-"""Both paths of the pooling recurrence against the textbook loop, forward and backward."""
+"""Both methods of the pooling recurrence against the textbook loop, forward and backward."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rheostat.training.scan import Path, linear_recurrence, pool, textbook_pool  # noqa: E402
+from rheostat.training.scan import Method, linear_recurrence, pool, textbook_pool  # noqa: E402
 
-PATHS: tuple[Path, ...] = ("compiled", "logarithmic")
+METHODS: tuple[Method, ...] = ("compiled", "logarithmic")
 
 
 def random_inputs(steps: int, batch: int, filters: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
@@ -26,34 +26,35 @@ def results(function, gates: torch.Tensor, cell: torch.Tensor) -> list[torch.Ten
     return [hidden.detach(), last.detach(), *gradients]
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("steps", "batch", "filters"), [(1, 1, 1), (2, 3, 5), (7, 2, 300), (70, 4, 17), (129, 1, 600)])
-def test_pooling_equals_the_textbook_loop(path: Path, steps: int, batch: int, filters: int) -> None:
+def test_pooling_equals_the_textbook_loop(method: Method, steps: int, batch: int, filters: int) -> None:
     gates, cell = random_inputs(steps, batch, filters, torch.float32)
     expected = results(textbook_pool, gates, cell)
-    for ours, theirs in zip(results(lambda g, c: pool(g, c, path), gates, cell), expected, strict=True):
+    for ours, theirs in zip(results(lambda g, c: pool(g, c, method), gates, cell), expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_gradient_is_exact_in_float64(path: Path) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_gradient_is_exact_in_float64(method: Method) -> None:
     gates, cell = random_inputs(9, 2, 4, torch.float64)
-    assert torch.autograd.gradcheck(lambda g, c: pool(g, c, path), (gates, cell))
+    assert torch.autograd.gradcheck(lambda g, c: pool(g, c, method), (gates, cell))
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_saturated_gates_stay_finite(path: Path) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_saturated_gates_stay_finite(method: Method) -> None:
     gates = torch.full((50, 2, 9), 200.0)
     gates[::2] = -200.0
-    for tensor in results(lambda g, c: pool(g, c, path), gates.requires_grad_(), torch.zeros(2, 3, requires_grad=True)):
+    cell = torch.zeros(2, 3, requires_grad=True)
+    for tensor in results(lambda g, c: pool(g, c, method), gates.requires_grad_(), cell):
         assert torch.isfinite(tensor).all()
 
 
-@pytest.mark.parametrize("path", PATHS)
-def test_reduced_precision_gates_are_pooled_in_float32(path: Path) -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_reduced_precision_gates_are_pooled_in_float32(method: Method) -> None:
     gates, cell = random_inputs(20, 2, 8, torch.float32)
     narrow = gates.detach().bfloat16().requires_grad_()
-    hidden, _ = pool(narrow, cell.detach(), path)
+    hidden, _ = pool(narrow, cell.detach(), method)
     expected, _ = textbook_pool(narrow.detach().float(), cell.detach())
     assert hidden.dtype == torch.float32
     torch.testing.assert_close(hidden, expected, rtol=1e-5, atol=1e-6)

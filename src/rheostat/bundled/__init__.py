@@ -1,27 +1,30 @@
-"""What comes with the package beside its code: the default model, a text that it has not seen, words to hold back.
+"""Files that ship with the package: the default model, a text it was not trained on, and words it never suggests.
 
-Knows names and where files lie; what is in them is for others to know. The folder also holds the model's
-card, `chat.md`, for people.
+Knows names and paths, not what the files contain. The folder also holds the model's card, `chat.md`, for people.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from rheostat.errors import ModelFileError
 
 DEFAULT_MODEL = "chat"
 FOLDER = Path(__file__).parent
-HELD_OUT_TEXT = FOLDER / "chat-test.txt"  # conversations of the test split of the default model's corpus
+HELD_OUT_TEXT = FOLDER / "chat-test.txt"  # conversations from the test split of the default model's corpus
 HIDDEN_WORDS = FOLDER / "hidden-words.txt"
 
 
 def model_path(name_or_path: str | Path = DEFAULT_MODEL) -> Path:
-    """Where a model lies: a bundled one by its bare name, any other by its path.
+    """The path of a model: a bundled one by its bare name, any other by its path.
 
-    The name goes first, so that the default is the same wherever it is asked for: a file of your own that is named
-    just `chat` needs its folder in front.
+    Bundled names come first, so that the default is the same in every folder: to use your own file named just `chat`,
+    write its folder in front.
     """
+    given: object = name_or_path  # callers may not check their types
+    if not isinstance(given, str | os.PathLike):
+        raise ModelFileError(f"the model is {given!r:.40}; expected a path, or the name of a bundled model")
     name, path = str(name_or_path), name_or_path if isinstance(name_or_path, Path) else Path(name_or_path)
     if path.name == name:
         bundled = FOLDER / f"{name}.safetensors"
@@ -30,6 +33,6 @@ def model_path(name_or_path: str | Path = DEFAULT_MODEL) -> Path:
         if name == DEFAULT_MODEL:
             raise ModelFileError(
                 f"the bundled model {name!r} is not part of this installation; expected {bundled.name} in its folder "
-                "models: name a model file, or make it from a clone with: make model"
+                "bundled: name a model file, or build it from a clone with: make model"
             )
     return path

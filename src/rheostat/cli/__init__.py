@@ -1,7 +1,7 @@
 """The command line: one sub-command per step. Reads arguments, calls the package, prints; no arithmetic.
 
-Results go to stdout, progress and messages to stderr. Exit code 0: fine; 1: a `RheostatError`, or what the system
-has against a file, in one line; 2: usage; 130: stopped by Ctrl-C.
+Results go to stdout, progress and messages to stderr. Exit codes: 0 = success; 1 = a `RheostatError` or a system error,
+printed in one line; 2 = wrong usage; 130 = stopped by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rheostat.errors import RheostatError, RheostatWarning
 
 
 class _Commands(typer.core.TyperGroup):
-    """All commands; Ctrl-C is answered by those that can go on later with how to, and by this for the others."""
+    """All commands. Those that can be resumed handle Ctrl-C themselves and say how; the others are handled here."""
 
     def invoke(self, ctx: Any) -> object:
         try:
@@ -67,6 +67,7 @@ app.command()(report.report)
 app.command()(files.inspect)
 app.command()(files.pack)
 app.command()(suggest.suggest)
+app.command()(suggest.complete)
 app.command()(export.export)
 app.command()(govern.govern)
 app.command()(keyboard.keyboard)
@@ -99,7 +100,7 @@ def main() -> None:
         try:
             app()
         finally:
-            sys.stdout.flush()  # here, where a full disk can still be told in one line
+            sys.stdout.flush()  # here, so that a full disk is still reported in one line
     except BrokenPipeError:  # `rheostat … | head`
         _give_up_on_output()
         sys.stderr.close()
@@ -113,7 +114,7 @@ def main() -> None:
 
 
 def _give_up_on_output() -> None:
-    """Close stdout if it takes no more: else Python would try again at its end, and complain in its own way."""
+    """Close stdout if it cannot be written; otherwise Python would try again on exit and print a traceback."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -1,4 +1,4 @@
-"""`rheostat demo`: the knob turned down before one's eyes, and what each position costs."""
+"""`rheostat demo`: the knob turned down step by step, and what each position costs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rheostat.bundled import HELD_OUT_TEXT
-from rheostat.cli.bench import show_figures
+from rheostat.cli.bench import three_digits
 from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, results
 from rheostat.errors import MissingExtraError
 
 if TYPE_CHECKING:
-    from rheostat.report.demo import Demo, Step
+    from rheostat.report.demo import Demo, DemoStep
 
 NEXT = """\
 What to try next:
   rheostat suggest "see you at the" --knob 0.4   words at any position of the knob
   rheostat suggest                               the same while you type, here
   rheostat keyboard --open                       a page with a keyboard and the knob
-  rheostat bench --knob 1 --knob 0.4             what a query costs, with more care
+  rheostat bench --knob 1 --knob 0.4             what a query costs, measured more carefully
 """
 NOT_YET = "…"
 
@@ -40,7 +39,7 @@ def demo(
     ),
     model: Annotated[Path, typer.Option(help=MODEL_HELP)] = BUNDLED,
     data: Annotated[
-        str | None, typer.Option(help="A folder with a test text, a text file, or 'chat'; a bundled text without it.")
+        str | None, typer.Option(help="A folder with a test text, a text file, or 'chat'; a bundled text by default.")
     ] = None,
     meter: Annotated[str, typer.Option(help="A meter, 'auto' or 'none'; `rheostat bench --meter list`.")] = "auto",
     queries: Annotated[int, typer.Option(min=2, help="Timed queries at every position.")] = 200,
@@ -56,12 +55,9 @@ def demo(
     from rheostat.report.demo import Demo
 
     source = find_meter(meter)
-    run = Demo(model, str(HELD_OUT_TEXT) if data is None else data, out)
+    run = Demo(model, data, out)
     with labelled_share() if json or not results.is_terminal else _screen(run) as refresh:
-        for _ in run.turn_down(refresh):
-            refresh("", 0.0)
-        run.measure_cost(source, refresh, queries)
-        refresh("drawing", 1.0)
+        run.measure(source, refresh, queries)
         files = [*run.results, *_report(run)]
     if json:
         steps = [step.as_json() for step in run.steps]
@@ -75,17 +71,17 @@ def demo(
     print(NEXT, end="")
 
 
-def _report(run: Demo) -> list[Path]:
+def _report(run: Demo) -> tuple[Path, ...]:
     try:
         return run.report()
     except MissingExtraError as error:
         messages.print(f"note: no picture and no report: {error}", style="yellow", markup=False, highlight=False)
-        return []
+        return ()
 
 
 @contextmanager
 def _screen(run: Demo) -> Iterator[Refresh]:
-    """The tables, filling up, over a line that says what is going on."""
+    """The tables, filling up, above a line that says what is being done."""
     with Live(console=results, auto_refresh=False) as live:
 
         def refresh(label: str, share: float) -> None:
@@ -107,30 +103,27 @@ def _figures(run: Demo) -> Table:
     for step in run.steps:
         quality = step.quality
         table.add_row(
-            f"{quality['knob']:.0%}",
-            f"{quality['flops_fraction']:.1%}",
+            f"{quality.knob:.0%}",
+            f"{quality.flops_fraction:.1%}",
             *_costs(step),
-            f"{quality['perplexity']:.1f}",
-            f"{quality['recall_at_3']:.1%}",
+            f"{quality.perplexity:.1f}",
+            f"{quality.recall_at_3:.1%}",
         )
     return table
 
 
-def _costs(step: Step) -> list[str]:
-    from rheostat.measure.meters import EnergyPerQuery
-
+def _costs(step: DemoStep) -> list[str]:
     if (cost := step.cost) is None:
         return [NOT_YET] * 4
-    figures = (cost["flops"] / 1e6, cost["bytes_read"] / 1e6, cost["latency_ms"])
-    return [*map(show_figures, figures), str(EnergyPerQuery(**cost["energy"]))]
+    return [*map(three_digits, (cost.flops_millions, cost.megabytes_read, cost.latency_ms)), str(cost.energy)]
 
 
-def _suggestions(steps: list[Step]) -> Table:
+def _suggestions(steps: list[DemoStep]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("knob", justify="right")
     for start in steps[0].suggestions if steps else ():
         table.add_column(Text(f"{start} …"), overflow="fold")
     for step in steps:
         offered = [Text(", ".join(words)) for words in step.suggestions.values()]
-        table.add_row(f"{step.quality['knob']:.0%}", *offered)
+        table.add_row(f"{step.quality.knob:.0%}", *offered)
     return table

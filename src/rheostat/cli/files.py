@@ -1,11 +1,12 @@
-"""`rheostat inspect` and `rheostat pack`: what is in a model file, and writing it anew with changes."""
+"""`rheostat inspect` and `rheostat pack`: what is in a model file, and writing it again with changes."""
 
 from __future__ import annotations
 
 import json as json_text
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -13,21 +14,27 @@ from rich.text import Text
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, print_json
 from rheostat.cli.console import results as console
-from rheostat.model.file import PRECISIONS, ModelFile, Precision, open_model, repack
+from rheostat.model.contents import convert, drop_points, drop_rankings, keep_points, set_default_ranking
+from rheostat.model.file import ModelFile, open_model
+from rheostat.model.origin import NOT_RECORDED, Origin
+from rheostat.model.precision import PRECISIONS, Precision
+from rheostat.model.summary import summarize
+from rheostat.model.writer import check_target, write_model
 
 
 def inspect(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Show what is in a model file: shape, sizes, rankings, points, recipe and provenance.
+    """Show what is in a model file: shape, sizes, rankings, points, and how each of them came about.
 
-    Reads the header only, so it takes no longer for a large model than for a small one.
+    Reads the header only, so it takes no longer for a large model than for a small one. What the file does not say of
+    its origin is shown as "not recorded".
 
     Example: rheostat inspect runs/ptb/model.safetensors
     """
     with open_model(model) as file:
-        summary = file.summary()
+        summary = summarize(file)
     if json:
         print_json(summary)
     else:
@@ -39,37 +46,40 @@ def pack(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the new model file goes.")],
     precision: Annotated[
-        str | None, typer.Option(help=f"Store the weights as {', '.join(PRECISIONS)}; else as they are.")
+        Precision | None, typer.Option(help=f"Store the weights as {', '.join(PRECISIONS)}; else as they are.")
     ] = None,
     default_ranking: Annotated[str | None, typer.Option(help="The ranking that the knob uses.")] = None,
     point: Annotated[
-        list[str] | None, typer.Option(help="Keep only this point; repeat it to keep several, in this order.")
+        list[str] | None, typer.Option(help="Keep only this point; may be repeated, in the order to store them in.")
     ] = None,
-    drop_point: Annotated[list[str] | None, typer.Option(help="Leave out this point.")] = None,
-    drop_ranking: Annotated[list[str] | None, typer.Option(help="Leave out this ranking.")] = None,
+    drop_point: Annotated[list[str] | None, typer.Option(help="Leave out this point; may be repeated.")] = None,
+    drop_ranking: Annotated[list[str] | None, typer.Option(help="Leave out this ranking; may be repeated.")] = None,
     results: Annotated[
         Path | None, typer.Option(help="Results of a sweep of this model: store its curve, for the keyboard page.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Write a model file anew: other precision, other default ranking, fewer points or another order of them.
+    """Write a model file again with another precision, another default ranking, or fewer or reordered points.
+
+    Everything else stays as it is, origins included; weights of the same precision keep their bytes.
 
     Example: rheostat pack model.safetensors --precision int8 --default-ranking taylor -o small.safetensors
     """
+    check_target(out)
     with open_model(model) as source:
-        repack(
-            source,
-            out,
-            precision=cast(Precision | None, precision),  # repack says which there are
-            default_ranking=default_ranking,
-            points=point or None,
-            drop_points=drop_point or (),
-            drop_rankings=drop_ranking or (),
-            provenance=_with_curve(source, results) if results else None,
-        )
+        contents = source.contents()
+        if precision:
+            contents = convert(contents, precision)
+        if default_ranking:
+            contents = set_default_ranking(contents, default_ranking)
+        contents = drop_rankings(contents, drop_ranking or ())
+        contents = drop_points(keep_points(contents, point) if point else contents, drop_point or ())
+        if results:
+            contents = replace(contents, provenance=_with_curve(source, results))
+        write_model(out, contents)
     with open_model(out.absolute()) as packed:  # a bare name could be that of a bundled model
         if json:
-            print_json(packed.summary())
+            print_json(summarize(packed))
         else:
             print(f"wrote {out}: {_in_one_line(packed)}")
 
@@ -80,7 +90,7 @@ def _with_curve(file: ModelFile, results: Path) -> dict[str, Any]:
 
     criteria = {entry.name: entry.criterion for entry in file.description.rankings}
     curve = read_sweep(results).test_figures(criteria.get(file.description.default_ranking or "", ""))
-    return {**file.description.provenance, "curve": curve}
+    return {**file.description.provenance, "curve": [asdict(one) for one in curve]}
 
 
 def _in_one_line(file: ModelFile) -> str:
@@ -101,6 +111,7 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
         "parameters": f"{summary['parameters']:,}",
         "FLOPs per query": f"{summary['flops']:,}",
         "tokenizer": summary["tokenizer"],
+        "trained on": _corpus(summary),
         "default ranking": summary["default_ranking"] or "none",
     }
     yield _pairs("model", facts)
@@ -109,13 +120,44 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
         yield _rankings(summary["rankings"])
     if summary["points"]:
         yield _points(summary["points"])
+    yield from _origins(summary)
     for name in ("text", "recipe", "provenance"):
         if summary[name]:
             yield _pairs(name, {key: _plain(value) for key, value in summary[name].items()})
 
 
-def _pairs(title: str, values: Mapping[str, str]) -> Table:
-    table = Table(title, "", title_justify="left")
+def _corpus(summary: Mapping[str, Any]) -> str:
+    """The corpus that the weights were trained on, from the origin or, in files without one, the provenance."""
+    recorded = summary["provenance"].get("corpus")
+    name = summary["origin"].get("corpus") or (recorded.get("name") if isinstance(recorded, dict) else None)
+    return name if isinstance(name, str) else NOT_RECORDED
+
+
+def _origins(summary: Mapping[str, Any]) -> Iterable[Table]:
+    """A table for each origin, and one that lists what has none. The weights' recipe has a table of its own."""
+    origins = {"weights": Origin.from_json({**summary["origin"], "recipe": None})}
+    for kind in ("ranking", "point"):
+        origins |= {f"{kind} {entry['name']}": Origin.from_json(entry["origin"]) for entry in summary[f"{kind}s"]}
+    for thing, origin in origins.items():
+        if origin.is_recorded:
+            yield _pairs("origin", _origin_facts(origin), thing)
+    if unknown := {thing: NOT_RECORDED for thing, origin in origins.items() if not origin.is_recorded}:
+        yield _pairs("origin", unknown)
+
+
+def _origin_facts(origin: Origin) -> dict[str, str]:
+    """All fields of an origin, and what is recorded of those behind it."""
+    facts = origin.shown() | ({} if origin.recipe is None else {"recipe": _plain(origin.recipe)})
+    prefix, behind = "", origin.before
+    while behind is not None:
+        prefix += "before: "
+        facts |= {prefix + fact: value for fact, value in behind.shown().items() if value != NOT_RECORDED}
+        behind = behind.before
+    return facts
+
+
+def _pairs(title: str, values: Mapping[str, str], column: str = "") -> Table:
+    table = Table(title, column)
     for name, value in values.items():
         table.add_row(_printable(name), _printable(value))
     return table

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -12,32 +9,23 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rheostat.bundled import model_path
 from rheostat.cli.console import print_json, results
-from rheostat.errors import RheostatError
-from rheostat.governor.policy import DEFAULT, read_policy
-from rheostat.governor.replay import Comparison, FullCost, Replay, compare
-from rheostat.governor.trace import read_trace
-from rheostat.measure.results import write_results
-from rheostat.model import knob as knob_positions
-from rheostat.model.file import open_model
-from rheostat.provenance import provenance
-from rheostat.report.figures.day import draw_replay
-from rheostat.report.published import load_published
+from rheostat.governor.policy import DEFAULT
+from rheostat.governor.replay import Comparison, Replay
 
 
 def govern(
     trace: Annotated[Path, typer.Option(help="A recorded day: CSV with time_s,level,charging,queries[,busy].")],
-    policy: Annotated[str, typer.Option(help="A policy's .toml file, or the name of one that is shipped.")] = DEFAULT,
+    policy: Annotated[str, typer.Option(help="A policy's .toml file, or the name of a bundled one.")] = DEFAULT,
     model: Annotated[
         Path | None,
-        typer.Option(help="A model, by file or bundled name: count the FLOPs that its points really spend."),
+        typer.Option(help="A model file, or the name of a bundled one: count the FLOPs that its points really spend."),
     ] = None,
     latency_ms: Annotated[
-        float | None, typer.Option(help="Time of a query at full knob on your device; the paper's unless given.")
+        float | None, typer.Option(help="Time of a query at full knob on your device; the paper's by default.")
     ] = None,
     energy_mj: Annotated[
-        float | None, typer.Option(help="Energy of a query at full knob on your device; the paper's unless given.")
+        float | None, typer.Option(help="Energy of a query at full knob on your device; the paper's by default.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The folder for govern.json, govern.png and govern.svg.")
@@ -51,57 +39,16 @@ def govern(
 
     Example: rheostat govern --trace day.csv --policy default -o report
     """
-    day, rules, cost = read_trace(trace), read_policy(policy), _full_cost(latency_ms, energy_mj)
-    with _flops_share(model) as share:
-        comparison = compare(day, rules, cost, share)
-    written = [] if out is None else _write(comparison, out, model)
+    from rheostat.report.govern import replay_day
+
+    day = replay_day(trace, policy=policy, model=model, latency_ms=latency_ms, energy_mj=energy_mj, out=out)
     if json:
-        print_json({**comparison.summary(), "files": [str(path) for path in written]})
-    else:
-        results.print(_table(comparison))
-        print(cost.describe())
-        for path in written:
-            print(path)
-
-
-def _full_cost(latency_ms: float | None, energy_mj: float | None) -> FullCost:
-    published = load_published()
-    full, board = published.table("ptb").full, published.setup.measurement.board
-    assert full.latency_ms is not None and full.energy_mj is not None
-    theirs = f"the paper's, {board}"
-    return FullCost(
-        latency_ms=full.latency_ms if latency_ms is None else latency_ms,
-        energy_mj=full.energy_mj if energy_mj is None else energy_mj,
-        latency_source=theirs if latency_ms is None else "given",
-        energy_source=theirs if energy_mj is None else "given",
-    )
-
-
-@contextmanager
-def _flops_share(model: Path | None) -> Iterator[Callable[[float], float]]:
-    """What a knob position really spends: a model's points are never above it, and often a little below."""
-    if model is None:
-        yield lambda knob: knob
+        print_json({**day.comparison.summary(), "files": [str(path) for path in day.files]})
         return
-    with open_model(model) as file:
-        yield functools.cache(lambda knob: knob_positions.choose(file, knob).flops_fraction)
-
-
-def _write(comparison: Comparison, out: Path, model: Path | None) -> list[Path]:
-    data, picture = out / "govern.json", out / "govern.png"
-    contents = {
-        "kind": "govern",
-        "model": model_path(model).name if model else None,
-        **comparison.as_json(),
-        "provenance": provenance(),
-    }
-    write_results(data, contents)
-    try:
-        draw_replay(comparison, picture)
-        draw_replay(comparison, picture.with_suffix(".svg"))
-    except OSError as error:
-        raise RheostatError(f"cannot write to {out}: {error.strerror}; expected a folder that can be written") from None
-    return [data, picture, picture.with_suffix(".svg")]
+    results.print(_table(day.comparison))
+    print(day.comparison.cost.describe())
+    for path in day.files:
+        print(path)
 
 
 def _table(comparison: Comparison) -> Table:

@@ -13,28 +13,28 @@ from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, messages
 from rheostat.governor.policy import DEFAULT
 from rheostat.runtime.onnx.quantization import Precision
 
-PORT = 8017  # the server's own default, which importing it only for that would cost half a second
+PORT = 8017  # the server's default, repeated here because importing the server takes half a second
 
 
 def keyboard(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for the whole network.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 = any free one.")] = PORT,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Answer to this name too, as behind a proxy; repeat it.")
+        list[str] | None, typer.Option(help="Also answer to this host name, as behind a proxy; may be repeated.")
     ] = None,
-    policy: Annotated[str, typer.Option(help="What the battery does: a .toml file, or a shipped name.")] = DEFAULT,
+    policy: Annotated[str, typer.Option(help="The battery policy: a .toml file, or a built-in name.")] = DEFAULT,
     results: Annotated[
         Path | None, typer.Option(help="Results of a sweep of this model, for the curve on the page.")
     ] = None,
     precision: Annotated[Precision, typer.Option(help="int8, fp32 or int4.")] = "int8",
-    threads: Annotated[int, typer.Option(min=0, help="Processor threads of a query; 0: one a physical core.")] = 1,
+    threads: Annotated[int, typer.Option(min=0, help="Processor threads per query; 0 = one per physical core.")] = 1,
     hidden_words: HiddenWordsFile = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Serve a page with a phone keyboard, suggestions and the knob; it can be used until Ctrl+C.
+    """Serve a page with a phone keyboard, suggestions and the knob, until Ctrl+C.
 
-    Nothing that is typed leaves this computer or is kept.
+    Nothing that is typed is stored or leaves this computer.
 
     Example: rheostat keyboard --open
     """
@@ -55,7 +55,7 @@ def keyboard(
     )
 
     def announce(address: str) -> None:
-        messages.print(f"the keyboard is at {address} (Ctrl+C ends it)", markup=False, highlight=False)
+        messages.print(f"the keyboard is at {address} (Ctrl+C to stop)", markup=False, highlight=False)
         if open_page:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""Single keys from a terminal, as they are pressed. Knows terminals, nothing of what the keys are for."""
+"""Single keys from a terminal, as they are pressed. Knows terminals; knows nothing of what the keys are for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UP, DOWN, RIGHT, LEFT = "up", "down", "right", "left"
 TAB, ENTER, BACKSPACE, LEAVE = "tab", "enter", "backspace", "leave"
 _NAMED = {"\t": TAB, "\r": ENTER, "\n": ENTER, "\x7f": BACKSPACE, "\x08": BACKSPACE, "\x03": LEAVE, "\x04": LEAVE}
 _ARROWS = {"A": UP, "B": DOWN, "C": RIGHT, "D": LEFT}
-ESCAPE_SECONDS = 0.05  # within which the rest of an arrow key's sequence arrives
+ESCAPE_SECONDS = 0.05  # the rest of an arrow key's sequence arrives within this time
 
 if sys.platform == "win32":
     import msvcrt
@@ -46,7 +46,7 @@ else:
         try:
             tty.setraw(terminal, termios.TCSADRAIN)
             mode = termios.tcgetattr(terminal)
-            mode[1] |= termios.OPOST  # output is still translated: what is printed begins at the left
+            mode[1] |= termios.OPOST  # keep translating output, so that lines start at the left
             termios.tcsetattr(terminal, termios.TCSADRAIN, mode)
             yield _keys(terminal)
         finally:
@@ -63,7 +63,7 @@ else:
                     yield key
 
     def _rest_of_arrow(terminal: int) -> str | None:
-        """The arrow of an escape sequence; None for any other, which is read to its end and dropped."""
+        """The arrow key of an escape sequence; None for any other sequence, which is read and dropped."""
         sequence = ""
         while select.select([terminal], [], [], ESCAPE_SECONDS)[0]:
             character = os.read(terminal, 1).decode("ascii", "ignore")
@@ -74,5 +74,5 @@ else:
 
 
 def named(character: str) -> str | None:
-    """A character as a key; None for one that no text is made of."""
+    """The name of a key, or a printable character; None for anything else."""
     return _NAMED.get(character) or (character if character.isprintable() else None)

@@ -1,75 +1,139 @@
-"""What `recover` and `prune --criterion l0` share: points that are learnt one after the other and then stored."""
+"""What `train`, `prune` and `recover` share: the progress of a run on the screen, and printing what was stored."""
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rheostat.cli.console import INTERRUPTED, print_json
-from rheostat.cli.train import RunBar
-from rheostat.model.file import ModelFile, repack
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from rheostat.cli.console import INTERRUPTED, messages, print_json
+from rheostat.metrics import Quality, perplexity
 from rheostat.model.operating_point import OperatingPoint, Ranking
 
 if TYPE_CHECKING:
-    from rheostat.pruning.run import Learnt, Texts
+    from rheostat.pruning.steps import Stored
+    from rheostat.training.trainer import RunProgress
 
-Learn = Callable[["Texts", Path, RunBar], "Learnt"]
+LINE_SECONDS = 30.0  # between lines where there is no terminal for a bar
 
 
-def learn_and_store(file: ModelFile, data: str, out: Path, jobs: Mapping[str, Learn]) -> list[OperatingPoint]:
-    """Learn each point in a folder of its own beside `out`, then write `out` with all of them and remove the folders.
-
-    Stopped in between, the same command goes on where it was: finished runs are found finished. Runs of other commands
-    that write to `out` may lie beside them, and are left alone.
-    """
-    from rheostat.pruning.run import read_texts
+@contextmanager
+def run_bar(resume_with: str = "the same command") -> Iterator[RunBar]:
+    """A bar for the run within the block. If a signal stops the run, say how to resume it, and exit."""
     from rheostat.training.trainer import InterruptedRunError
 
-    runs = out.with_name(out.name + ".run")
     with RunBar() as bar:
-        texts = read_texts(file, data, bar.reading)
         try:
-            learnt = [learn(texts, runs / name, bar) for name, learn in jobs.items()]
+            yield bar
         except InterruptedRunError as stop:
-            bar.message(f"{stop}; go on with the same command")
+            bar.message(f"{stop}; resume with {resume_with}")
             sys.exit(INTERRUPTED)
-    points = [result.point for result in learnt]
-    repack(file, out, add_rankings=[result.ranking for result in learnt if result.ranking], add_points=points)
-    for name in jobs:
-        shutil.rmtree(runs / name, ignore_errors=True)
-    with contextlib.suppress(OSError):  # not empty: another command's
-        runs.rmdir()
-    return points
 
 
-def report_points(out: Path, points: list[OperatingPoint], json: bool, ranking: Ranking | None = None) -> None:
-    """Print what was stored. ranking: that was stored too."""
-    if json:
-        facts = [
-            {
-                "name": point.name,
-                "criterion": point.criterion,
-                "flops_fraction": point.flops_fraction,
-                "widths": list(point.widths),
-                "update_bytes": point.update_bytes,
-            }
-            for point in points
-        ]
-        ranked = {"ranking": _ranking_facts(ranking)} if ranking else {}
-        print_json({"model": str(out), **ranked, "points": facts})
-        return
-    for point in points:
-        update = f", {point.update_bytes:,} bytes of update" if point.update_bytes else ""
-        print(
-            f"{out}: point '{point.name}', {point.flops_fraction:.2%} of the FLOPs, "
-            f"filters {' '.join(map(str, point.widths))}{update}"
+class RunBar:
+    """A run as a progress bar on a terminal, or as a line every now and then elsewhere."""
+
+    def __init__(self) -> None:
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=messages,
+            disable=not messages.is_terminal,
+            speed_estimate_period=600,
         )
-    if ranking:
-        print(f"{out}: ranking '{ranking.name}' of {sum(map(len, ranking.scores)):,} filters")
+        self._run = self._bar.add_task("starting", total=1.0, figures="")
+        self._validation = self._bar.add_task("validating", total=1.0, figures="", visible=False)
+        self._reading: dict[str, TaskID] = {}
+        self._last_line = 0.0
+
+    def __enter__(self) -> RunBar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def step(self, progress: RunProgress, share: float, loss: float, tokens_per_second: float) -> None:
+        figures = f"{tokens_per_second:,.0f} tokens/s  perplexity {perplexity(loss):.1f}"
+        if progress.losses:
+            figures += f"  best valid {perplexity(progress.best_loss):.2f}"
+        self._bar.update(
+            self._run, completed=share, description=f"epoch {progress.epoch + 1} step {progress.step}", figures=figures
+        )
+        if not messages.is_terminal and time.monotonic() - self._last_line > LINE_SECONDS:
+            self._last_line = time.monotonic()
+            self.message(f"epoch {progress.epoch + 1} step {progress.step} {share:.1%}  {figures}")
+
+    def reading(self, label: str, share: float) -> None:
+        """A bar for each file that is read into the token cache."""
+        if label not in self._reading:
+            self._reading[label] = self._bar.add_task(label, total=1.0, figures="")
+        self._bar.update(self._reading[label], completed=share, visible=share < 1)
+
+    def validating(self, share: float) -> None:
+        self._bar.update(self._validation, completed=share, visible=share < 1)
+
+    def validated(self, progress: RunProgress, quality: Quality, improved: bool) -> None:
+        mark = ", the best so far" if improved else ""
+        self.message(
+            f"epoch {progress.epoch}: valid perplexity {quality.perplexity:.2f}, R@3 {quality.recall[3]:.2%}{mark}"
+        )
+
+    def message(self, text: str) -> None:
+        messages.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def print_stored(stored: Stored, json: bool) -> None:
+    """Print what was stored, and which ranking the knob of that file uses."""
+    if json:
+        print_json(
+            {
+                "model": str(stored.model),
+                "rankings": [_ranking_facts(ranking) for ranking in stored.rankings],
+                "points": [_point_facts(point, stored.used) for point in stored.points],
+                "default_ranking": stored.default_ranking,
+            }
+        )
+        return
+    for point in stored.points:
+        update = f", {point.update_bytes:,} bytes of update" if point.update_bytes else ""
+        used = f", from {stored.used[point.name]}" if point.name in stored.used else ""
+        print(
+            f"{stored.model}: point '{point.name}', {point.flops_fraction:.2%} of the FLOPs, "
+            f"filters {' '.join(map(str, point.widths))}{update}{used}"
+        )
+    for ranking in stored.rankings:
+        print(f"{stored.model}: ranking '{ranking.name}' of {sum(map(len, ranking.scores)):,} filters")
+    if stored.rankings:
+        print(_knob_line(stored))
+
+
+def _knob_line(stored: Stored) -> str:
+    if stored.default_ranking:
+        return f"{stored.model}: the knob uses ranking '{stored.default_ranking}'"
+    name = stored.rankings[0].name
+    return (
+        f"{stored.model}: the knob uses no ranking: '{name}' is for comparison. "
+        f"To use it anyway: --ranking {name}, or rheostat pack --default-ranking {name}"
+    )
+
+
+def _point_facts(point: OperatingPoint, used: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "name": point.name,
+        "criterion": point.criterion,
+        "flops_fraction": point.flops_fraction,
+        "widths": list(point.widths),
+        "update_bytes": point.update_bytes,
+        **({"used": used[point.name]} if point.name in used else {}),
+    }
 
 
 def _ranking_facts(ranking: Ranking) -> dict[str, object]:

@@ -11,7 +11,7 @@ from rheostat.cli.console import messages
 
 
 def report(
-    results: Annotated[list[Path], typer.Argument(help="Results files of sweep, bench, govern and the benchmarks.")],
+    results: Annotated[list[Path], typer.Argument(help="Results files, of any kind.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder for pages and pictures.")] = Path("report"),
     model: Annotated[
         Path | None, typer.Option(help="A model file with rankings or points: draws what each criterion cuts.")
@@ -19,20 +19,15 @@ def report(
 ) -> None:
     """Make the report, as Markdown and one HTML page: the paper's tables and claims beside our numbers, and pictures.
 
-    Every file adds what it can tell; a file of another kind is named and left out. Each sweep has a page of its own,
-    and so have all learned points of a corpus.
+    Results files are written by sweep, bench, ngram, govern and the benchmarks. Each sweep also gets a page of its own,
+    and so do all learned points of a corpus.
 
     Example: rheostat report results/ptb.json results/bench.json --model model.safetensors -o report
     """
-    from rheostat.measure.results import read_all
-    from rheostat.report.evidence import gather
-    from rheostat.report.files import write_report
-    from rheostat.report.kept_filters import read_kept_filters
+    from rheostat.report.writer import write_report
 
-    kept = read_kept_filters(model) if model else None
-    evidence = gather(read_all(results), kept)
-    written, notes = write_report(evidence, kept, out)
-    for note in notes:
+    written = write_report(results, out=out, model=model)
+    for note in written.notes:
         messages.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
-    for path in written:
+    for path in written.files:
         print(path)

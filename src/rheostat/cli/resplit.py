@@ -8,54 +8,48 @@ from typing import Annotated
 
 import typer
 
-from rheostat.cli.console import print_json, shares
-from rheostat.model import knob as knob_positions
-from rheostat.model.file import check_target, open_model
-from rheostat.model.operating_point import OperatingPoint
-from rheostat.text.corpus import CorpusConfig, load_split
+from rheostat.cli.console import labelled_share, print_json
+from rheostat.model.writer import check_target
 
 
 def resplit(
     model: Annotated[Path, typer.Argument(help="A model file.")],
-    data: Annotated[str, typer.Option(help="The corpus: a folder with train and valid text, or 'chat'.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where the model file with its new clusters goes.")],
+    data: Annotated[
+        str, typer.Option(help="The corpus: a folder with train and valid text, one text file, or 'chat'.")
+    ],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The model file to write; may be the one that is read.")],
     tails: Annotated[
         int | None,
-        typer.Option(help="How many tail clusters, at most 16; without it, as many as make a query cheapest."),
+        typer.Option(help="Number of tail clusters, at most 16; by default, as many as make a query cheapest."),
     ] = None,
     knob: Annotated[
         list[float] | None,
-        typer.Option(help="Fit this position too, beside the whole model and the stored points; repeat it."),
+        typer.Option(help="Fit this position too, beside the whole model and the stored points. May be repeated."),
     ] = None,
     tokens: Annotated[int, typer.Option(min=1000, help="Words of the training text to fit on.")] = 12_000,
-    json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Split a trained output layer into other clusters, so that a suggestion opens fewer of its words.
 
-    Takes minutes and trains nothing but one row for each cluster; rankings, points and updates stay. A plain softmax
-    becomes an adaptive one. Perplexity changes a little: how much, of the whole model on validation text, is printed.
+    Takes minutes and trains only one row per cluster; rankings, points and updates stay. A plain softmax becomes an
+    adaptive one. Perplexity changes a little; the change of the whole model on validation text is printed.
 
     Example: rheostat resplit model.safetensors --data DIR -o model.safetensors
     """
-    check_target(out)
-    from rheostat.pruning.resplit import check_tails, find_clusters, store
+    check_target(out)  # before torch is imported, which takes seconds
+    from rheostat.pruning import resplit as resplitting
 
-    with open_model(model) as file:
-        check_tails(file.shape, tails)
-        config = CorpusConfig(tokenizer=file.tokenizer)
-        train, valid = (load_split(data, split, config, file.vocabulary).ids for split in ("train", "valid"))
-        positions = [knob_positions.choose(file, position) for position in (1.0, *(knob or ()))]
-        points: dict[str, OperatingPoint] = {point.digest: point for point in (*positions, *file.points())}
-        with shares("sampling answers") as progress:
-            found = find_clusters(file, list(points.values()), train, valid, tokens, tails, progress)
-        before, after = found.multiplications
-        store(file, found, out)
+    with labelled_share() as progress:
+        found = resplitting.resplit(
+            model, data=data, out=out, tails=tails, knob=knob or (), tokens=tokens, progress=progress
+        )
+    before, after = found.multiplications
     if json:
         facts = {name: value for name, value in asdict(found).items() if name not in ("weight", "bias")}
         print_json({"model": str(out), **facts})
         return
     print(
-        f"{out}: {len(found.splits)} tail clusters, from words {' '.join(map(str, found.splits))} on; "
-        f"the output layer takes {2e-6 * after:.1f} instead of {2e-6 * before:.1f} MFLOPs a query in the mean; "
+        f"{out}: {len(found.splits)} tail clusters, starting at words {' '.join(map(str, found.splits))}; "
+        f"the output layer takes {2e-6 * after:.1f} instead of {2e-6 * before:.1f} MFLOPs per query on average; "
         f"perplexity {found.perplexity_ratio - 1:+.2%}"
     )

@@ -1,47 +1,103 @@
-"""`rheostat suggest`: the next word."""
+"""`rheostat suggest` and `rheostat complete`: the next word, and the word being typed."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, print_json
 from rheostat.errors import RheostatError
+from rheostat.runtime.arguments import LARGEST_K
 from rheostat.runtime.onnx.quantization import Precision
 
 if TYPE_CHECKING:
     from rheostat.runtime.predictor import Predictor
+    from rheostat.words.writing import Suggestion
 
-LARGEST_K = 100
+Model: TypeAlias = Annotated[Path, typer.Option(help=MODEL_HELP)]
+Count: TypeAlias = Annotated[int, typer.Option("-k", min=1, max=LARGEST_K, help="How many suggestions.")]
+Knob: TypeAlias = Annotated[float, typer.Option(help="Share of the FLOPs that may be spent.")]
+Point: TypeAlias = Annotated[str | None, typer.Option(help="Use the stored point with this name.")]
+Arithmetic: TypeAlias = Annotated[Precision, typer.Option(help="int8, fp32 or int4.")]
+Threads: TypeAlias = Annotated[int, typer.Option(min=0, help="Processor threads; 0 = one per physical core.")]
+Words: TypeAlias = Annotated[Path | None, typer.Option(help="A file of learned words; created if missing.")]
+Learn: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help="Learn a word first; may be repeated; stored with --words.")
+]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 def suggest(
-    text: Annotated[
-        str | None, typer.Argument(help="What has been typed so far; without it, type in the terminal.")
-    ] = None,
-    model: Annotated[Path, typer.Option(help=MODEL_HELP)] = BUNDLED,
-    prefix: Annotated[str, typer.Option(help="What has been typed of the next word.")] = "",
-    k: Annotated[int, typer.Option("-k", min=1, max=LARGEST_K, help="How many suggestions.")] = 3,
-    knob: Annotated[float, typer.Option(help="Share of the FLOPs that may be spent.")] = 1.0,
-    point: Annotated[str | None, typer.Option(help="Use the stored point of this name.")] = None,
-    precision: Annotated[Precision, typer.Option(help="int8, fp32 or int4.")] = "int8",
-    threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0: one a physical core.")] = 0,
-    words: Annotated[Path | None, typer.Option(help="A file of words that you taught; made if absent.")] = None,
+    text: Annotated[str | None, typer.Argument(help="A text of whole words; without it, type in the terminal.")] = None,
+    model: Model = BUNDLED,
+    prefix: Annotated[str, typer.Option(help="The beginning of the next word.")] = "",
+    k: Count = 3,
+    knob: Knob = 1.0,
+    point: Point = None,
+    precision: Arithmetic = "int8",
+    threads: Threads = 0,
+    words: Words = None,
     hidden_words: HiddenWordsFile = None,
-    learn: Annotated[list[str] | None, typer.Option(help="Teach a word first; repeat it; kept with --words.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    learn: Learn = None,
+    json: AsJson = False,
 ) -> None:
-    """Suggest the next word. Without a text, type in the terminal and see suggestions, knob and ms/query live.
+    """Suggest the word after a text. Without a text, type in the terminal and see suggestions, knob and ms/query live.
+
+    If the last word of the text is unfinished, use `rheostat complete`.
 
     Example: rheostat suggest "see you at the" --knob 0.6 --prefix ga
     """
-    from rheostat.runtime.predictor import Predictor
+    predictor = _load(model, knob, point, precision, threads, words, hidden_words, learn)
+    if text is None:
+        _type(predictor)
+    else:
+        asked = {"text": text, "prefix": prefix}
+        executed = partial(predictor.executed_flops, text, k, prefix)
+        _answer(predictor, asked, partial(predictor.suggest, text, k, prefix), json, executed)
 
-    predictor = Predictor(
+
+def complete(
+    text: Annotated[str, typer.Argument(help="The text before the cursor; its last word may be unfinished.")],
+    model: Model = BUNDLED,
+    k: Count = 3,
+    knob: Knob = 1.0,
+    point: Point = None,
+    precision: Arithmetic = "int8",
+    threads: Threads = 0,
+    words: Words = None,
+    hidden_words: HiddenWordsFile = None,
+    learn: Learn = None,
+    json: AsJson = False,
+) -> None:
+    """Complete the word being typed at the end of a text, as a keyboard does after every key.
+
+    After a space it suggests the next word. For a text of whole words, use `rheostat suggest`.
+
+    Example: rheostat complete "See you at the ga" --knob 0.6
+    """
+    predictor = _load(model, knob, point, precision, threads, words, hidden_words, learn)
+    _answer(predictor, {"text": text}, partial(predictor.complete, text, k), json)
+
+
+def _load(
+    model: Path,
+    knob: float,
+    point: str | None,
+    precision: Precision,
+    threads: int,
+    words: Path | None,
+    hidden_words: Path | None,
+    learn: list[str] | None,
+) -> Predictor:
+    from rheostat.runtime.predictor import load
+
+    predictor = load(
         model,
         knob,
         point=point,
@@ -52,22 +108,34 @@ def suggest(
     )
     for word in learn or ():
         predictor.learn(word)
-    if text is None:
-        _type(predictor)
-        return
+    return predictor
+
+
+def _answer(
+    predictor: Predictor,
+    asked: dict[str, Any],
+    query: Callable[[], list[Suggestion]],
+    as_json: bool,
+    executed_flops: Callable[[], int] | None = None,
+) -> None:
     start = time.perf_counter()
-    suggestions = predictor.suggest(text, k, prefix)
+    suggestions = query()
     query_ms = 1000 * (time.perf_counter() - start)
-    if json:
-        facts = {"text": text, "prefix": prefix, "point": predictor.point.name, "knob": predictor.knob}
-        facts |= {"flops_fraction": predictor.flops_fraction, "first_query_ms": query_ms}
-        facts |= {"flops": predictor.point.cut_shape(predictor.shape).flops}
-        facts |= {"executed_flops": predictor.executed_flops(text, k, prefix)}
-        offered = [{"word": s.word, "probability": s.probability, "source": s.source} for s in suggestions]
-        print_json(facts | {"suggestions": offered})
-    else:
+    if not as_json:
         for suggestion in suggestions:
             print(f"{suggestion.word}\t{suggestion.probability:.3f}")
+        return
+    facts = asked | {
+        "point": predictor.point.name,
+        "knob": predictor.knob,
+        "flops_fraction": predictor.flops_fraction,
+        "first_query_ms": query_ms,
+        "flops": predictor.point.cut_shape(predictor.shape).flops,
+    }
+    if executed_flops:
+        facts["executed_flops"] = executed_flops()
+    facts["suggestions"] = [vars(suggestion) for suggestion in suggestions]
+    print_json(facts)
 
 
 def _type(predictor: Predictor) -> None:

@@ -1,4 +1,4 @@
-"""Typing in the terminal with the three suggestions, the knob and the time of a query before one's eyes."""
+"""Typing in the terminal, with live suggestions, the knob and the time of a query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HELP = "Tab takes the marked word, ← → mark another, ↑ ↓ turn the knob, 
 
 @dataclass
 class Screen:
-    """What is typed, and what is offered for it."""
+    """The typed text and its suggestions."""
 
     predictor: Predictor
     text: str = ""
@@ -34,7 +34,7 @@ class Screen:
         self._ask()
 
     def press(self, key: str) -> bool:
-        """Act on a key; False to end."""
+        """Handle a key; returns False to end."""
         self.note = ""
         if key == keys.LEAVE:
             return False
@@ -84,7 +84,7 @@ class Screen:
 
 
 def type_in_terminal(predictor: Predictor) -> str:
-    """Let the user type until Ctrl-D; the text."""
+    """Let the user type until Ctrl-D; returns the text."""
     screen = Screen(predictor)
     with keys.single_keys() as pressed, Live(screen, console=results, auto_refresh=False, transient=True) as live:
         live.refresh()

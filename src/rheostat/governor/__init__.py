@@ -1,1 +1,1 @@
-"""Turning the knob by itself: the battery, the policy, the governor, and recorded days to try it on."""
+"""Turning the knob automatically: the battery, the policy, the governor, and recorded days to test it on."""

@@ -1,6 +1,6 @@
-"""What a battery says of itself: how full it is, and whether it is being charged.
+"""The state of a battery: how full it is, and whether it is on the charger.
 
-Knows how to ask the operating system. What a level means for the knob is the policy's business.
+Knows how to ask the operating system. What a level means for the knob is up to the policy.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from rheostat.errors import RheostatError
 
 @dataclass(frozen=True)
 class Battery:
-    """A reading. level: 0–1, None if unknown; charging: on the charger or not, None if unknown."""
+    """One reading. level: 0 to 1, None if unknown. charging: whether it is on the charger, None if unknown."""
 
     level: float | None
     charging: bool | None
 
     def __post_init__(self) -> None:
-        if self.level is not None and not 0 <= self.level <= 1:
-            raise RheostatError(
-                f"a battery level of {self.level} was read; expected a share from 0 to 1: give 85 % as 0.85"
-            )
+        level: object = self.level  # callers may not check their types
+        if level is not None and not (isinstance(level, int | float) and 0 <= level <= 1):
+            raise RheostatError(f"the battery level is {level!r:.40}; expected a share from 0 to 1: 85 % is 0.85")
 
 
 ReadBattery = Callable[[], Battery]
@@ -31,14 +30,14 @@ PLUGGED_IN = Battery(level=None, charging=True)
 
 
 def psutil_battery() -> Battery:
-    """This machine's battery. A machine without one runs on the mains, which is the same as being plugged in."""
-    import psutil  # imported here: an app with its own battery reading never needs it
+    """Read this machine's battery. A machine without one counts as plugged in."""
+    import psutil  # here, since an app that reads the battery itself never needs it
 
-    # psutil leaves the function out where the system has no such sensors at all.
+    # psutil lacks the function on systems without such sensors.
     read = getattr(psutil, "sensors_battery", None)
     try:
         reading = read() if read else None
-    except FileNotFoundError:  # a container's /sys may have no power supplies at all; psutil (7.2) lists them unchecked
+    except FileNotFoundError:  # in a container without power supplies, psutil (7.2) lists a missing folder
         reading = None
     if reading is None:
         return PLUGGED_IN

@@ -1,14 +1,14 @@
-"""What a policy says at a moment: situation in, position of the knob out.
+"""What a policy decides at one moment: a situation in, a knob position out.
 
-Pure: no clock, no thread, no battery, no predictor. A decision holds all that the next one has to remember, so that
-the governor, a replayed day and a page in a browser decide alike.
+Pure functions: no clock, no thread, no battery, no predictor. A decision holds everything that the next one needs to
+know, so the governor, a replayed day and a page in a browser decide alike.
 
-Why it does not flap:
-* two turns are never closer than the policy's dwell;
+Why the knob does not flap:
+* two turns are at least the policy's dwell apart;
 * a battery step is entered below its level and left only above level + hysteresis;
-* a charger counts as gone only when it has been gone for a dwell, so that a loose contact turns nothing;
-* a latency target that is missed lowers the knob by a notch; it is raised by a notch only where the latency expected
-  there (linear in FLOPs) leaves a margin, and each raise that had to be taken back doubles the wait for the next.
+* a charger counts as unplugged only after a whole dwell, so a loose contact turns nothing;
+* a missed latency target lowers the knob by a notch. It is raised by a notch only if the latency expected there (linear
+  in FLOPs) leaves a margin, and each raise that had to be undone doubles the wait for the next.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from dataclasses import dataclass, field, replace
 from rheostat.governor.battery import Battery
 from rheostat.governor.policy import Policy
 
-MOST_DOUBLINGS = 5  # of the wait before a raise
-DIGITS = 4  # of a knob that was reached in notches: 0.7, not 0.7000000000000001
+MOST_DOUBLINGS = 5  # of the wait before the next raise
+DIGITS = 4  # that a knob is rounded to: 0.7, not 0.7000000000000001
 
 
 @dataclass(frozen=True)
 class Situation:
-    """time_s: of any clock that never goes back. p95_ms: of queries at the present knob; None if too few."""
+    """time_s: of any clock that never goes backwards. p95_ms: of queries at the current knob; None if too few."""
 
     time_s: float
     battery: Battery
@@ -34,17 +34,17 @@ class Situation:
 
 @dataclass(frozen=True)
 class LatencyLimit:
-    """The largest knob that the latency target allows, and how raising it went so far."""
+    """The largest knob that the latency target allows, and how raising it has gone so far."""
 
     ceiling: float = 1.0
     changed_s: float = -math.inf
-    raised: bool = False  # the last change went up, and has not yet held
-    failures: int = 0  # raises in a row that were taken back
+    raised: bool = False  # the last change was a raise that has not proved itself yet
+    failures: int = 0  # raises in a row that were undone
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The knob, why, and what the next decision must know. step: how many of the policy's steps hold."""
+    """The knob, the reason, and what the next decision needs to know. step: how many of the policy's steps apply."""
 
     knob: float
     reason: str = "start"
@@ -55,7 +55,7 @@ class Decision:
 
 
 def decide(policy: Policy, situation: Situation, previous: Decision) -> Decision:
-    """The decision for a situation after the previous one; the first comes after `Decision(knob)`."""
+    """The decision for a situation, given the previous decision; the first one follows `Decision(knob)`."""
     now, battery = situation.time_s, situation.battery
     seen = replace(
         previous,
@@ -70,7 +70,7 @@ def decide(policy: Policy, situation: Situation, previous: Decision) -> Decision
 
 
 def _step(policy: Policy, level: float | None, step: int) -> int:
-    """How many steps hold at this level, after `step` of them held. An unknown level changes nothing."""
+    """How many steps apply at this level if `step` of them applied before. An unknown level changes nothing."""
     if level is None:
         return step
     entered = sum(level < one.below for one in policy.when)
@@ -86,7 +86,7 @@ def _wanted(policy: Policy, seen: Decision, now: float) -> tuple[float, str]:
 
 
 def _power_knob(policy: Policy, seen: Decision, now: float) -> tuple[float, str]:
-    # `==` is the charger at this very moment, also where the dwell is zero.
+    # `==` means: charging right now, even if the dwell is zero.
     if seen.charger_seen_s == now or now - seen.charger_seen_s < policy.dwell_s:
         return policy.charging_knob, "charging"
     if seen.step:
@@ -107,7 +107,7 @@ def _limit(policy: Policy, situation: Situation, previous: Decision) -> LatencyL
 def _lowered(policy: Policy, now: float, previous: Decision) -> LatencyLimit:
     limit = previous.limit
     ceiling = max(policy.smallest_knob, round(previous.knob - policy.latency_notch, DIGITS))
-    if ceiling >= min(limit.ceiling, previous.knob):  # as low as the policy goes
+    if ceiling >= min(limit.ceiling, previous.knob):  # already as low as the policy goes
         return limit
     failures = min(MOST_DOUBLINGS, limit.failures + 1) if limit.raised else limit.failures
     return LatencyLimit(ceiling, now, raised=False, failures=failures)
@@ -117,7 +117,7 @@ def _raised(policy: Policy, now: float, p95_ms: float, comfortable_ms: float, pr
     limit = previous.limit
     if now - limit.changed_s < policy.latency_recovery_s * 2**limit.failures:
         return limit
-    if limit.raised:  # It held for as long as it was waited for: a slow time from now on is another one.
+    if limit.raised:  # it held for the whole wait: slowness from now on has another cause
         limit = replace(limit, raised=False, failures=0)
     ceiling = min(1.0, round(limit.ceiling + policy.latency_notch, DIGITS))
     expected_ms = p95_ms * ceiling / previous.knob

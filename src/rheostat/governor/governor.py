@@ -4,8 +4,8 @@
     with governor.run_in_background():
         ...
 
-Knows clocks, threads and locks. What follows from a reading is in `decision`; what a knob position costs is unknown
-here, only the latencies that were observed.
+Knows clocks, threads and locks. What to do at a battery level is decided in `decision`. Knows nothing of what a knob
+position costs beyond the latencies it is told.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from rheostat.governor.battery import ReadBattery, psutil_battery
 from rheostat.governor.decision import Decision, Situation, decide
 from rheostat.governor.policy import DEFAULT, Policy, read_policy
 
-STALE_S = 300.0  # an older latency says nothing of how busy the device is now
+STALE_S = 300.0  # an older latency says nothing about how busy the device is now
 
 
 class HasKnob(Protocol):
-    """What can be governed: a `Predictor`, or anything with a knob that can be turned."""
+    """Anything that can be governed: a `Predictor`, or another object with a knob that can be turned."""
 
     @property
     def knob(self) -> float: ...
@@ -39,7 +39,7 @@ class HasKnob(Protocol):
 
 
 class Governor:
-    """Keeps the knob of a predictor where the policy wants it. Safe from several threads."""
+    """Keeps the knob of a predictor where the policy wants it. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Governor:
         battery: ReadBattery = psutil_battery,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """policy: a policy, the path of its file or its name. clock: seconds that never go back."""
+        """policy: a policy, the path of its file, or its name. clock: seconds that never go backwards."""
         self.policy = policy if isinstance(policy, Policy) else read_policy(policy)
         self._predictor, self._battery, self._clock = predictor, battery, clock
         self._decision = Decision(predictor.knob)
@@ -58,33 +58,34 @@ class Governor:
 
     @property
     def decision(self) -> Decision:
-        """The last decision: where the knob is, and why."""
+        """The last decision: the knob position, and the reason for it."""
         return self._decision
 
     def update(self, *, wait: bool = False) -> Decision:
-        """Read the battery, decide, and turn the predictor if its knob is to change; `wait` as in `Predictor.turn`."""
+        """Read the battery, decide, and turn the knob if it should change. wait: as in `Predictor.turn`."""
         with self._updating:
             battery, now = self._battery(), self._clock()
             decision = decide(self.policy, Situation(now, battery, self._latencies.p95_ms(now)), self._decision)
             if decision.knob != self._decision.knob:
                 self._predictor.turn(decision.knob, wait=wait)
-                self._latencies.clear()  # what was observed belongs to the old position
+                self._latencies.clear()  # they were observed at the old position
             self._decision = decision
         return decision
 
     def observe(self, latency_ms: float) -> None:
-        """Tell how long a query took. Only remembered; the next update acts upon it."""
-        if not 0 <= latency_ms < math.inf:
-            raise RheostatError(f"a latency of {latency_ms} ms was observed; expected 0 or more: give milliseconds")
+        """Report how long a query took; the next update takes it into account."""
+        given: object = latency_ms  # callers may not check their types
+        if not (isinstance(given, int | float) and 0 <= given < math.inf):
+            raise RheostatError(f"a latency of {given!r:.40} was reported; expected milliseconds, 0 or more")
         self._latencies.add(self._clock(), latency_ms)
 
     def run_in_background(self, interval_s: float = 10.0) -> Background:
-        """Update now and then every so many seconds, in a thread, until the block ends or `stop()` is called."""
+        """Update now and then every `interval_s` seconds, in a thread, until the block ends or `stop()` is called."""
         return Background(partial(self.update, wait=True), interval_s)
 
 
 class LatencyWindow:
-    """The last so many latencies, and their 95th percentile once there are that many."""
+    """The last `size` latencies, and their 95th percentile once there are that many."""
 
     def __init__(self, size: int) -> None:
         self._entries: deque[tuple[float, float]] = deque(maxlen=size)
@@ -110,25 +111,25 @@ def percentile_95(values: Sequence[float]) -> float:
 
 
 class Background:
-    """A thread that calls `update` again and again; as a context manager, until the block ends.
+    """A thread that calls `update` at an interval; as a context manager, until the block ends.
 
-    A battery that cannot be read or a knob that cannot be turned does not end it: `error` has the last such error, the
-    first is also given as a warning, and the next interval tries again.
+    If the battery cannot be read or the knob cannot be turned, it tries again at the next interval. `error` holds the
+    last such error; the first one is also issued as a warning.
     """
 
     def __init__(self, update: Callable[[], object], interval_s: float) -> None:
-        # A longer wait than this overflows what the operating system can wait for.
+        # The operating system cannot wait longer than this.
         if not 0 < interval_s <= threading.TIMEOUT_MAX:
-            raise RheostatError(f"an interval of {interval_s} s was asked for; expected seconds above 0")
+            raise RheostatError(f"the interval is {interval_s} s; expected seconds above 0")
         self.error: Exception | None = None
         self._update, self._interval_s = update, interval_s
         self._stopping = threading.Event()
-        # A daemon: an app that forgets to stop it can still end.
+        # A daemon thread, so that an app that forgets to stop it can still exit.
         self._thread = threading.Thread(target=self._run, name="rheostat-governor", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and wait until it has ended. A second call does nothing."""
+        """Stop the thread and wait for it to end. A second call does nothing."""
         self._stopping.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -157,4 +158,4 @@ class Background:
     def _report(self, error: Exception) -> None:
         first, self.error = self.error is None, error
         if first:
-            warnings.warn(f"the governor could not update: {error}; it goes on trying", RheostatWarning, stacklevel=1)
+            warnings.warn(f"the governor could not update ({error}); it keeps trying", RheostatWarning, stacklevel=1)

@@ -1,6 +1,6 @@
-"""A policy: which position of the knob a battery level, a charger and a latency target mean, as a small TOML file.
+"""A policy: which knob position to use at which battery level, on the charger and for a latency target; a TOML file.
 
-Knows the keys and which values make sense together. What follows from them at a given moment is `decision`'s business.
+Knows the keys and which values make sense together. `decision` applies a policy to a situation.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from itertools import pairwise
 from pathlib import Path
 
 from rheostat.errors import RecipeError
-from rheostat.recipe import fill
+from rheostat.tables import fill
 
 DEFAULT = "default"
-SMALLEST_WINDOW = 20  # with fewer queries the 95th percentile is the slowest one
+SMALLEST_WINDOW = 20  # with fewer queries, the 95th percentile is just the slowest one
 
 
 @dataclass(frozen=True)
 class Step:
-    """Off the charger, with the battery below this level: this knob."""
+    """The knob to use when the battery is below this level and not on the charger."""
 
     below: float
     knob: float
@@ -34,7 +34,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Policy:
-    """Levels and knobs are shares 0–1. `when` goes from high levels to low; above all of them: the largest knob."""
+    """Levels and knobs are shares from 0 to 1. when: steps from high levels to low; above them, the largest knob."""
 
     when: tuple[Step, ...] = ()
     charging_knob: float = 1.0
@@ -53,7 +53,7 @@ class Policy:
             _check_knob(name, getattr(self, name))
         if self.smallest_knob > self.largest_knob:
             raise ValueError(
-                f"smallest_knob is {self.smallest_knob}, largest_knob {self.largest_knob}; expected them in this order"
+                f"smallest_knob is {self.smallest_knob}, largest_knob {self.largest_knob}; expected the smallest first"
             )
         for name in ("dwell_s", "latency_recovery_s"):
             if not 0 <= getattr(self, name) < math.inf:
@@ -77,7 +77,7 @@ class Policy:
         if self.when and self.when[0].below + self.hysteresis > 1:
             raise ValueError(
                 f"when has below = {self.when[0].below}, which with hysteresis = {self.hysteresis} is left above "
-                "level 1, that is never; expected their sum to be at most 1"
+                "level 1, which never happens; expected their sum to be at most 1"
             )
 
     def _check_latency(self) -> None:
@@ -91,12 +91,12 @@ class Policy:
             raise ValueError(f"latency_margin is {self.latency_margin}; expected a share of the target in [0, 1)")
 
     def bounded(self, knob: float) -> float:
-        """The nearest position within this policy's bounds."""
+        """The nearest knob position within this policy's bounds."""
         return min(self.largest_knob, max(self.smallest_knob, knob))
 
 
 def read_policy(name_or_path: str | Path = DEFAULT) -> Policy:
-    """A policy by its path, or one that comes with the package by its name."""
+    """Read a policy from its path, or one that ships with the package by its name."""
     origin = str(name_or_path)
     try:
         tables = tomllib.loads(_policy_text(origin))
@@ -108,7 +108,7 @@ def read_policy(name_or_path: str | Path = DEFAULT) -> Policy:
 
 
 def policy_names() -> list[str]:
-    """The policies that come with the package."""
+    """The names of the policies that ship with the package."""
     folder = resources.files("rheostat.governor") / "policies"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
@@ -122,7 +122,7 @@ def _policy_text(name_or_path: str) -> str:
     except FileNotFoundError:
         names = ", ".join(policy_names())
         raise RecipeError(f"no such policy; expected {names}, or the path of a .toml file") from None
-    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or a path no system can have
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, or an impossible path
         reason = error.strerror if isinstance(error, OSError) else error
         raise RecipeError(f"cannot read the policy ({reason}); expected a UTF-8 .toml file") from None
 

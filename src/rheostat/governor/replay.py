@@ -1,8 +1,8 @@
-"""A recorded day lived again: by the real governor, at full knob always, and with prediction switched off when low.
+"""Replaying a recorded day: with the real governor, always at full knob, and with prediction off at a low battery.
 
-Latency and energy are estimates, linear in FLOPs from what a query of the whole model costs, as the paper found them
-to be. The battery level is the recorded one in all three: what a behaviour saves does not make the day's battery last.
-Knows time as a number; where the cost of the whole model comes from is the caller's business.
+Latency and energy are estimates: linear in FLOPs, as the paper found, from the cost of a query of the whole model. The
+battery level is the recorded one in all three, so what a behaviour saves does not make the battery last longer here.
+Knows time as a number; the caller provides the cost of the whole model.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain, pairwise
 from typing import Any, Protocol
 
 from rheostat.errors import RheostatError
@@ -26,7 +27,7 @@ FlopsShare = Callable[[float], float]
 
 @dataclass(frozen=True)
 class FullCost:
-    """What one query of the whole model costs on an idle device, and who says so."""
+    """The cost of one query of the whole model on an idle device, and where the figures come from."""
 
     latency_ms: float
     energy_mj: float
@@ -39,7 +40,7 @@ class FullCost:
                 raise RheostatError(f"the {name} of the full model is {value}; expected a number above 0")
 
     def describe(self) -> str:
-        """The line that goes with every figure that rests on this."""
+        """The line to print with every figure that is based on this."""
         return (
             f"ESTIMATE: linear in FLOPs from {self.latency_ms:g} ms ({self.latency_source}) and "
             f"{self.energy_mj:g} mJ ({self.energy_source}) for a query of the whole model"
@@ -48,7 +49,7 @@ class FullCost:
 
 @dataclass(frozen=True)
 class Moment:
-    """The end of a row: where the knob is from now on (0 = off), what a query costs in time, the energy so far."""
+    """The end of a row: the knob from then on (0 = off), the time of a query, and the energy used so far."""
 
     time_s: float
     knob: float
@@ -77,7 +78,7 @@ class Replay:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The same day under every behaviour; the first is the governed one, the second always full."""
+    """The same day under every behaviour; the first is governed, the second always full."""
 
     trace: Trace
     policy: Policy
@@ -86,12 +87,12 @@ class Comparison:
 
     @property
     def energy_saved(self) -> float:
-        """Share of always-full's energy that the governor did not spend."""
+        """The share of the energy of "always full" that the governor saved."""
         governed, full = (replay.totals.energy_j for replay in self.replays[:2])
         return 1 - governed / full if full else 0.0
 
     def summary(self) -> dict[str, Any]:
-        """Totals and what they are estimated from, as plain values."""
+        """Totals and what they are estimated from, ready for JSON."""
         return {
             "trace": self.trace.name,
             "estimate": asdict(self.cost),
@@ -99,24 +100,9 @@ class Comparison:
             "behaviours": [{"name": replay.name, **asdict(replay.totals)} for replay in self.replays],
         }
 
-    def as_json(self) -> dict[str, Any]:
-        """The summary with the policy and every moment; a list per quantity, one value per row of the trace."""
-        battery = [row.battery for row in self.trace.rows]
-        series: dict[str, Any] = {
-            "time_s": [row.time_s for row in self.trace.rows],
-            "level": [reading.level for reading in battery],
-            "charging": [reading.charging for reading in battery],
-        }
-        for replay in self.replays:
-            series[replay.name] = {
-                name: [getattr(moment, name) for moment in replay.moments]
-                for name in ("knob", "latency_ms", "energy_j")
-            }
-        return {**self.summary(), "policy": asdict(self.policy), "series": series}
-
 
 class Behaviour(Protocol):
-    """What decides over the knob of a day."""
+    """Something that sets the knob during a day."""
 
     name: str
 
@@ -133,14 +119,14 @@ class Behaviour(Protocol):
 def compare(trace: Trace, policy: Policy, cost: FullCost, share: FlopsShare = lambda knob: knob) -> Comparison:
     """Replay a day under the governor, always full, and switched off when low.
 
-    share: the share of FLOPs that a model really spends at a knob position; the position itself unless given.
+    share: the share of FLOPs that the model really spends at a knob position; by default the position itself.
     """
     behaviours = (Governed(policy), AlwaysFull(), SwitchOff())
     return Comparison(trace, policy, cost, tuple(replay(trace, one, cost, share) for one in behaviours))
 
 
 def replay(trace: Trace, behaviour: Behaviour, cost: FullCost, share: FlopsShare = lambda knob: knob) -> Replay:
-    """One behaviour through a day. A row's queries are typed before its battery is seen: nobody knows the future."""
+    """Run one behaviour through a day. The queries of a row are served before its battery reading is seen."""
     behaviour.see(trace.rows[0])
     moments: list[Moment] = []
     served: list[Served] = []
@@ -162,7 +148,7 @@ def replay(trace: Trace, behaviour: Behaviour, cost: FullCost, share: FlopsShare
 
 @dataclass(frozen=True)
 class Served:
-    """Queries that cost the same."""
+    """A group of queries with the same cost."""
 
     queries: int
     knob: float
@@ -184,13 +170,9 @@ def _p95_ms(served: Sequence[Served], queries: int) -> float | None:
     return None
 
 
-def count_turns(knobs: Iterable[float], first: float = 1.0) -> int:
-    """How often the knob changes along the way, from where it is first."""
-    turns = 0
-    for knob in knobs:
-        turns += knob != first
-        first = knob
-    return turns
+def count_turns(knobs: Iterable[float]) -> int:
+    """How often the knob changes along the way; it begins at full."""
+    return sum(knob != before for before, knob in pairwise(chain([1.0], knobs)))
 
 
 class Governed:
@@ -214,7 +196,7 @@ class Governed:
 
     def serve(self, row: Row, latency_ms: float) -> None:
         self._time_s = row.time_s
-        for _ in range(min(row.queries, self._window)):  # more would only push each other out
+        for _ in range(min(row.queries, self._window)):  # the window holds no more
             self._governor.observe(latency_ms)
 
     def _battery(self) -> Battery:
@@ -222,7 +204,7 @@ class Governed:
 
 
 class _Knob:
-    """A predictor that only remembers where its knob is."""
+    """A stand-in for a predictor that only remembers its knob."""
 
     def __init__(self) -> None:
         self.knob = 1.0
@@ -232,7 +214,7 @@ class _Knob:
 
 
 class AlwaysFull:
-    """What a keyboard without a knob does."""
+    """A keyboard without a knob."""
 
     name = "always full"
     knob = 1.0
@@ -247,14 +229,14 @@ class AlwaysFull:
 class SwitchOff:
     """What a battery saver does: prediction is off at this level and below, unless on the charger."""
 
-    def __init__(self, level: float = SWITCH_OFF_LEVEL) -> None:
-        self.name = f"off at {level:.0%}"
+    name = f"off at {SWITCH_OFF_LEVEL:.0%}"
+
+    def __init__(self) -> None:
         self.knob = 1.0
-        self._level = level
 
     def see(self, row: Row) -> None:
         level, charging = row.battery.level, row.battery.charging
-        self.knob = OFF if level is not None and level <= self._level and not charging else 1.0
+        self.knob = OFF if level is not None and level <= SWITCH_OFF_LEVEL and not charging else 1.0
 
     def serve(self, row: Row, latency_ms: float) -> None:
         pass

@@ -1,11 +1,11 @@
-"""Recorded days: battery, charger and typing over time, as CSV.
+"""Recorded days: battery, charger and typing over time, as CSV files.
 
     time_s,level,charging,queries,busy
     0,1.0,0,0,1
     60,0.998,0,4,1
 
 queries: typed since the previous row. busy (optional): how many times slower than idle the device was in that time.
-Knows the file only; what a behaviour makes of a day is in `replay`.
+Knows only the file; `replay` runs a recorded day under a behaviour.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Trace:
-    """Rows by time, at least one."""
+    """A recorded day: rows in order of time, at least one."""
 
     name: str
     rows: tuple[Row, ...]
 
 
 def read_trace(path: Path) -> Trace:
-    """A trace file; what is wrong with it is said by file and line."""
+    """Read a trace file; errors name the file and the line."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = tuple(_rows(path, csv.reader(file)))
@@ -75,7 +75,7 @@ def _checked_header(where: str, cells: Sequence[str]) -> list[str]:
     known = set(REQUIRED) | set(OPTIONAL)
     if len(set(names)) != len(names) or not set(REQUIRED) <= set(names) <= known:
         raise RheostatError(
-            f"{where}: the columns are {','.join(names)}; expected {','.join(REQUIRED)} and, if wanted, "
+            f"{where}: the columns are {','.join(names)}; expected {','.join(REQUIRED)} and optionally "
             f"{','.join(OPTIONAL)}"
         )
     return names

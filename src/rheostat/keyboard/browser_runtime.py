@@ -1,9 +1,9 @@
-"""ONNX Runtime for browsers, beside the page: whether it is there, and how to get it.
+"""ONNX Runtime for browsers, next to the page: whether it is installed, and how to install it.
 
     python -m rheostat.keyboard.browser_runtime
 
-fetches one pinned version from npm, checks its contents, and takes the few files that the page needs. It is not part
-of the repository: it is larger than everything else, and `make web` gets it.
+fetches one pinned version from npm, checks its contents and unpacks the few files that the page needs. It is not part
+of the repository, because it is larger than everything else; `make web` installs it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ FOLDER = Path(__file__).parent / "static" / "runtime"
 
 
 def installed_version(folder: Path = FOLDER) -> str | None:
-    """The version that is there, None if there is none or not all of it."""
+    """The installed version; None if it is missing or incomplete."""
     marker = folder / "VERSION"
     complete = marker.is_file() and all((folder / name).is_file() for name in FILES)
     return marker.read_text(encoding="utf-8").strip() if complete else None
 
 
 def install(folder: Path = FOLDER) -> None:
-    """Fetch the pinned version with npm into a folder; one that is there already is kept."""
+    """Fetch the pinned version with npm into a folder, unless it is there already."""
     if installed_version(folder) == VERSION:
         return
     npm = shutil.which("npm")
     if npm is None:
-        raise RheostatError("npm was not found; expected it on the PATH: install Node.js, then call make web again")
+        raise RheostatError("npm was not found; expected it on the PATH: install Node.js, then run make web again")
     with tempfile.TemporaryDirectory() as temporary:
         archive = _fetch(npm, Path(temporary))
         check_integrity(archive)
@@ -47,20 +47,20 @@ def install(folder: Path = FOLDER) -> None:
 
 
 def check_integrity(archive: Path, expected: str = INTEGRITY) -> None:
-    """Raise RheostatError unless the archive has the contents that were pinned."""
+    """Raise RheostatError unless the archive has the pinned contents."""
     digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
     if f"sha512-{digest}" != expected:
         raise RheostatError(f"{archive.name} has sha512-{digest:.16}…; expected {expected:.23}…: do not use it")
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """The files that the page needs; the marker comes last, so that half an installation is none."""
+    """Unpack the files that the page needs. The marker is written last, so half an installation does not count."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "VERSION").unlink(missing_ok=True)
     with tarfile.open(archive) as package:
         for name in FILES:
             member = package.extractfile(f"package/dist/{name}")
-            assert member is not None  # its contents are pinned
+            assert member is not None  # the contents are pinned
             (folder / name).write_bytes(member.read())
     (folder / "VERSION").write_text(VERSION + "\n", encoding="utf-8")
 

@@ -1,6 +1,7 @@
-"""Operating points as files that a browser runs by itself: the folder of `rheostat export`, made when it is asked for.
+"""Operating points as files that a browser runs by itself: folders of `rheostat export`, written on request.
 
-Knows folders and bounds. What is in a folder is in docs/export.md. `position.json`, what a query costs, is added here.
+Knows folders and how many to keep. docs/export.md describes a folder; `position.json`, the cost of a query, is added
+here.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from rheostat.keyboard.positions import Position, Positions
-from rheostat.runtime.onnx.export import CASING, GRAPHS, MANIFEST, SUGGESTIBLE, VOCABULARY, export
+from rheostat.runtime.onnx.export import CASING, GRAPHS, MANIFEST, SUGGESTIBLE, VOCABULARY, write_export
 
 KEPT = 6  # folders
 POSITION = "position.json"
@@ -26,24 +27,24 @@ NAMES = frozenset({MANIFEST, VOCABULARY, CASING, GRAPHS["step"], SUGGESTIBLE, PO
 
 @dataclass(frozen=True)
 class Exported:
-    """A file of an export. etag: of its contents, so that a browser fetches them once."""
+    """A file of an export. etag: a hash of its contents, so that a browser fetches them once."""
 
     contents: bytes
     etag: str
 
 
 class Exports:
-    """Exports by percent of the FLOPs, in a folder that goes with `close`. Safe from several threads."""
+    """Exports by percent of the FLOPs, in a folder that `close` deletes. Safe to use from several threads."""
 
     def __init__(self, positions: Positions, describe: Callable[[Position], dict[str, Any]], kept: int = KEPT) -> None:
-        """describe: what `position.json` says of a position."""
+        """describe: returns the contents of `position.json` for a position."""
         self._positions, self._describe, self._limit = positions, describe, kept
-        self._root: Path | None = None  # made when it is needed: a server that does not start leaves nothing
+        self._root: Path | None = None  # created when needed: a server that fails to start leaves nothing behind
         self._folders: OrderedDict[int, Path] = OrderedDict()
         self._lock = threading.Lock()
 
     def read(self, percent: int, name: str) -> Exported | None:
-        """A file of a position; None if the model has no such file. Takes as long as an export, the first time."""
+        """A file of a position; None if the model has no such file. The first call for a position exports it."""
         with self._lock:
             path = self._folder(percent) / name
             contents = path.read_bytes() if name in NAMES and path.is_file() else None
@@ -69,7 +70,7 @@ class Exports:
             self._root = Path(tempfile.mkdtemp(prefix="rheostat-keyboard-"))
         positions, folder = self._positions, self._root / str(percent)
         position = positions.open(percent)
-        export(positions.file, position.predictor.point, folder, positions.precision, positions.hidden_words)
+        write_export(positions.file, position.predictor.point, folder, positions.precision, positions.hidden_words)
         (folder / POSITION).write_text(json.dumps(self._describe(position)), encoding="utf-8")
         return folder
 

@@ -1,7 +1,7 @@
-"""What the page is told of the model: its size, the range of its knob, and its curve where one was measured.
+"""What the page is told about the model: its size, the range of its knob, and its curve if one was measured.
 
-Knows model files and results of a sweep. Energy is handed in: what a query costs is the business of whoever measured
-or estimated it, and its kind travels with the figure.
+Knows model files and results of a sweep. The caller provides the energy of a query, and says whether it was measured or
+estimated.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rheostat.keyboard.positions import Positions
 from rheostat.model.file import ModelFile
 
 Json = dict[str, Any]
-SPLITS = ("test", "valid")  # the first that a sweep has
+SPLITS = ("test", "valid")  # in order of preference
 
 
 @dataclass(frozen=True)
 class Energy:
-    """What a query costs. query_mj: from its FLOPs and the bytes it reads; note: how the figure came about."""
+    """The energy of a query. query_mj: from its FLOPs and the bytes it reads. note: where the figure comes from."""
 
     kind: Literal["estimate", "measured"]
     note: str
@@ -34,7 +34,7 @@ class Energy:
 
 
 def model_facts(positions: Positions, policy: Policy, energy: Energy | None, curve: list[Json] | None) -> Json:
-    """All that `GET /api/model` says."""
+    """The answer of `GET /api/model`."""
     file = positions.file
     shape, description = file.shape, file.description
     return {
@@ -60,7 +60,7 @@ def model_facts(positions: Positions, policy: Policy, energy: Energy | None, cur
 
 
 def curve_of(file: ModelFile, results: Path | None = None) -> list[Json] | None:
-    """Perplexity by share of the FLOPs: of a sweep's results, or what the file says of itself; None if neither does."""
+    """Perplexity by share of the FLOPs, from a sweep's results or from the model file; None if neither has it."""
     rows = _sweep_rows(results, file) if results else file.description.provenance.get("curve")
     points = _points_of(rows) if isinstance(rows, list) else []
     return points if len(points) > 1 else None
@@ -75,12 +75,12 @@ def _sweep_rows(path: Path, file: ModelFile) -> list[Any]:
         return [row for row in ours if row["split"] == split]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RheostatError(
-            f"{path} is not a results file of a sweep ({error!r:.80}); make one with: rheostat sweep"
+            f"{path} is not a results file of a sweep ({error!r:.80}); create one with: rheostat sweep"
         ) from None
 
 
 def _points_of(rows: Iterable[Any]) -> list[Json]:
-    """The best perplexity at each percent, from small shares to large ones; rows that are none are left out."""
+    """The best perplexity at each percent, from small shares to large; invalid rows are left out."""
     best: dict[float, float] = {}
     for row in rows:
         if not isinstance(row, Mapping):

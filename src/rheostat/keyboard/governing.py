@@ -1,6 +1,6 @@
-"""The governor's decisions for a page that keeps the memory of them itself: JSON in, JSON out.
+"""The governor's decisions for a page that remembers the previous one itself: JSON in, JSON out.
 
-Knows how a decision is written down; what follows from a battery is decided in `rheostat.governor.decision` alone.
+Knows how a decision is written as JSON; `rheostat.governor.decision` makes the decisions.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from rheostat.errors import RheostatError
 from rheostat.governor.battery import Battery
 from rheostat.governor.decision import Decision, Situation, decide
 from rheostat.governor.policy import Policy
-from rheostat.recipe import fill
+from rheostat.tables import from_json
 
 Json = dict[str, Any]
 
 
 def govern(policy: Policy, smallest_knob: float, time_s: float, asked: Mapping[str, Any]) -> Json:
-    """The knob for a battery, why, and what the next request has to send as `previous`.
+    """The knob for a battery reading, the reason, and what the next request has to send as `previous`.
 
-    time_s: of the server's clock, unless the client sends one of its own, which must never go back.
-    smallest_knob: as far down as the model goes, whatever the policy wishes.
+    time_s: of the server's clock, used unless the client sends its own, which must never go backwards.
+    smallest_knob: the lowest position that the model can serve, whatever the policy says.
     """
     time_s = _number(asked, "time_s", time_s)
     battery = Battery(_number(asked, "level", None), _charging(asked))
@@ -39,16 +39,11 @@ def govern(policy: Policy, smallest_knob: float, time_s: float, asked: Mapping[s
 def _previous(stored: Any) -> Decision:
     if stored is None:
         return Decision(1.0)
-    if not isinstance(stored, Mapping):
-        raise RheostatError("previous is no object; expected what the last answer gave, or nothing")
-    known = {key: value for key, value in stored.items() if value is not None}
-    if isinstance(known.get("limit"), Mapping):
-        known["limit"] = {key: value for key, value in known["limit"].items() if value is not None}
-    return fill(Decision, known, "previous")
+    return from_json(Decision, stored, "previous")
 
 
 def _without_infinities(stored: Json) -> Json:
-    """JSON has no infinity: what never happened is null there."""
+    """JSON has no infinity: a time that never happened becomes null."""
     return {
         key: _without_infinities(value)
         if isinstance(value, dict)
@@ -64,7 +59,7 @@ def _number(asked: Mapping[str, Any], name: str, default: Any) -> Any:
     if value is None:
         return None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not abs(value) <= sys.float_info.max:  # a whole number may be larger, and NaN is not smaller
+    if not is_number or not abs(value) <= sys.float_info.max:  # false for NaN; a whole number may be larger
         raise RheostatError(f"{name} is {value!r:.40}; expected a number")
     return float(value)
 

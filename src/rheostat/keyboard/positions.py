@@ -1,7 +1,7 @@
-"""Several positions of the knob served at the same time from one model, for clients that each have their own.
+"""Several knob positions of one model served at the same time, since each client has its own knob.
 
-Knows percent of the FLOPs, predictors and bounds; HTTP is the server's business. A position is a whole percent, so that
-a knob that is dragged visits at most a hundred of them, and only the last ones used are kept.
+Knows percents of the FLOPs, predictors and memory limits; `server` handles HTTP. A position is a whole percent, so
+dragging the knob visits at most a hundred of them; only the most recently used are kept.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from rheostat.runtime.predictor import Predictor
 from rheostat.words.hidden_words import HiddenWords
 from rheostat.words.writing import Suggestion
 
-POSITIONS_BYTES = 256 << 20  # of all positions that are kept
-HISTORY_BYTES = 16 << 20  # states of texts, at each of them
-SMALLEST_PERCENT = 5  # below this no model is worth asking
-REMEMBERED = 4096  # texts of which it is known, at each of them, that they were read
-SHORT_MS = 2.0  # a query that holds up the others for no longer than this
+POSITIONS_BYTES = 256 << 20  # for all positions together
+HISTORY_BYTES = 16 << 20  # for the states of texts, per position
+SMALLEST_PERCENT = 5  # below this, no model is useful
+REMEMBERED = 4096  # texts per position that are known to have been read
+SHORT_MS = 2.0  # a query this short may block the others
 LONG = 1000  # characters
-STALE_S = 10.0  # after which the time of a query is measured again
-ROUNDING = 1e-6  # 0.29 · 100 is a little less than 29
+STALE_S = 10.0  # age at which the time of a query is measured again
+ROUNDING = 1e-6  # 0.29 · 100 is slightly less than 29
 
 
 @dataclass(eq=False)
 class Position:
-    """A knob position that can answer. query_ms: of one query here, measured now and then."""
+    """A knob position that is ready to answer. query_ms: the time of one query, measured now and then."""
 
     percent: int
     predictor: Predictor
@@ -40,22 +40,24 @@ class Position:
     bytes_read: int  # by one query
     query_ms: float = 0.0
     _measured_s: float = field(default=0.0, repr=False)
-    _read: OrderedDict[int, None] = field(default_factory=OrderedDict, repr=False)  # hashes of beginnings of texts
+    _read: OrderedDict[int, None] = field(
+        default_factory=OrderedDict, repr=False
+    )  # hashes of texts without their last word
 
     def complete(self, text: str, k: int) -> list[Suggestion]:
-        """The best words for a text as it stands before the cursor."""
+        """The best words for the text before the cursor."""
         return self.predictor.complete(text, k)
 
     @property
     def size_bytes(self) -> int:
-        """What it may come to hold."""
+        """The most memory it may take."""
         return self.predictor.weight_bytes + HISTORY_BYTES
 
     def is_quick(self, text: str) -> bool:
-        """Whether an answer is given sooner than a thread could be asked for it, as far as can be told.
+        """Whether answering directly is probably faster than handing the text to a thread.
 
-        It is while the same word is being typed, and for one more word where a query is short. A state may have been
-        dropped meanwhile, and the text must be read anew: so a long one is never said to be quick.
+        True while the same word is being typed, and for one more word if a query is short. A long text is never quick,
+        because its state may have been dropped and it would have to be read again.
         """
         if len(text) > LONG:
             return False
@@ -65,7 +67,7 @@ class Position:
         return (is_read or is_near) and not self.is_stale
 
     def remember(self, text: str) -> None:
-        """That a text was read. Not for several threads at once."""
+        """Note that a text was read. Not thread-safe."""
         key = hash(_stem(text))
         self._read[key] = None
         self._read.move_to_end(key)
@@ -82,7 +84,7 @@ class Position:
 
 
 class Positions:
-    """The positions of one model file. Safe from several threads; `ready` never waits, `open` may build a point."""
+    """The positions of one model file. Thread-safe; `ready` never waits, `open` may build a point."""
 
     def __init__(
         self,
@@ -93,13 +95,13 @@ class Positions:
         hidden_words: HiddenWords = None,
         limit_bytes: int = POSITIONS_BYTES,
     ) -> None:
-        """threads: for one query; one is best where several clients ask at once."""
+        """threads: per query; one is best if several clients ask at once."""
         self.file: ModelFile = open_model(model)
         self.precision: Precision = precision
-        if hidden_words is not None and not isinstance(hidden_words, str | Path):
-            hidden_words = tuple(hidden_words)  # they are read more than once
+        if hidden_words is not None and not isinstance(hidden_words, Path | str):
+            hidden_words = tuple(hidden_words)  # an iterator could be read only once
         self.hidden_words: HiddenWords = hidden_words
-        # Positions are kept here, so that their number has one bound; the predictor keeps no more than its last.
+        # Positions are kept here, under one limit; the predictor itself keeps only its last point.
         self._predictor = Predictor(
             model,
             precision=precision,
@@ -114,11 +116,11 @@ class Positions:
         self.open(100)
 
     def percent_of(self, knob: float) -> int:
-        """The position for a share of the FLOPs: the whole percent below it."""
+        """The position for a share of the FLOPs, rounded down to a whole percent."""
         percent = int(100 * knob + ROUNDING) if 0 < knob <= 1 else 0
         if not self.smallest <= percent <= 100:
             raise OperatingPointError(
-                f"a knob at {knob!s:.20} was asked for; this model can be turned from {self.smallest / 100:g} to 1"
+                f"a knob at {knob!s:.20} was asked for; expected one from {self.smallest / 100:g} to 1 for this model"
             )
         return percent
 
@@ -154,7 +156,7 @@ def _stem(text: str) -> str:
 
 
 def _smallest_percent(file: ModelFile) -> int:
-    """The lowest position that the file can serve; every higher one can be served too."""
+    """The lowest position that the file can serve; it can serve every higher one too."""
     low, high = SMALLEST_PERCENT, 100
     while low < high:
         middle = (low + high) // 2

@@ -1,8 +1,8 @@
 """Who may talk to the server, and what a browser may do with its answers.
 
-A local server is reachable from every page that its user opens elsewhere. So requests are answered only if they name
-this server (a foreign name that was made to point here, "DNS rebinding", is refused) and come from its own page; the
-answers forbid everything that the page does not need. Knows headers; nothing of models or texts.
+A local server can be reached from every web page that its user opens. So it answers a request only if the request names
+this server (which defeats DNS rebinding) and comes from its own page, and its answers forbid everything that the page
+does not need. Knows headers; knows nothing of models or texts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CONTENT_SECURITY_POLICY = "; ".join([
 
 HEADERS: Mapping[str, str] = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
-    # Isolated, so that a browser lets WebAssembly use threads.
+    # Isolated, so that browsers allow threads in WebAssembly.
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-embedder-policy": "require-corp",
     "cross-origin-resource-policy": "same-origin",
@@ -54,19 +54,19 @@ class Hosts:
     """The names that this server answers to."""
 
     def __init__(self, listens_on: str, others: Iterable[str] = ()) -> None:
-        """listens_on: an address; others: further names, such as that of a proxy in front."""
+        """listens_on: an address. others: further names, such as that of a proxy."""
         self._names = frozenset(name.strip("[]").lower() for name in (*LOCAL_NAMES, listens_on, *others) if name)
         self._everywhere = listens_on in EVERYWHERE
 
     def accepts(self, host: str) -> bool:
         """Whether a Host header names this server."""
         name = (urlsplit(f"//{host}").hostname or "") if _is_plain(host) else ""
-        # A number is no name that somebody else could make point here.
+        # An address is safe: nobody else can make it point here.
         return name in self._names or (self._everywhere and _is_address(name))
 
 
 class Protection:
-    """Refuses requests that are not this page's, and adds the headers to every answer."""
+    """Refuses requests that do not come from this page, and adds the headers to every answer."""
 
     def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
         self._app, self._hosts = app, hosts
@@ -89,14 +89,14 @@ class Protection:
             await answer(scope, receive, send_with_headers)
 
     def _refusal(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
-        """headers: by name in small letters, as a server gives them; of a name that comes twice, the last."""
+        """headers: by lower-case name; if a name comes twice, its last value."""
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._hosts.accepts(host):
-            return Refusal(421, "this server does not go by that name; start it with --allow-host NAME to use another")
+            return Refusal(421, "this server does not have that name; start it with --allow-host NAME to use another")
         origin = headers.get(b"origin")
         if origin is not None and not _is_at(origin.decode("latin-1"), host):
             return Refusal(403, "the request comes from another site; open the page of this server instead")
-        # Sent by browsers even where there is no Origin; following a link to the page is fine.
+        # Browsers send this even without an Origin; following a link to the page is fine.
         site, mode = headers.get(b"sec-fetch-site", b"none"), headers.get(b"sec-fetch-mode")
         if site not in (b"same-origin", b"none") and mode != b"navigate":
             return Refusal(403, "the request comes from another site; open the page of this server instead")

@@ -1,18 +1,19 @@
 """The keyboard page and the API behind it, over HTTP.
 
-    POST /api/suggest     {text, knob?, k?}                         words for a text as it stands before the cursor
-    POST /api/govern      {level, charging, time_s?, previous?}     where a battery puts the knob, and why
+    POST /api/suggest     {text, knob?, k?}                         suggestions for the text before the cursor
+    POST /api/govern      {level, charging, time_s?, previous?}     the knob for a battery reading, and the reason
     GET  /api/model                                                 the model, its curve, the range of its knob
     GET  /api/export/{percent}/{name}                               a point as files that the browser runs itself
-    GET  /api/health      (or POST, with anything)                  nothing, quickly
+    GET  /api/health      (or POST, with any object)                "ok", quickly
 
-Stateless to its clients: the text comes with every request, and so does the knob. States that were computed for a text
-are kept, bounded, to be quick; an answer never depends on them. Nothing that was typed is logged or stored.
+Stateless for its clients: every request carries the text and the knob. States computed for a text are cached, within a
+limit, for speed; answers never depend on them. Nothing that is typed is logged or stored. Errors are returned as
+`{"error": …}`.
 
-What takes long runs in threads. One more word of a text that was just read does not: it is answered at once, since
-handing it to a thread and back, with Python's lock between the two, took longer than the answer.
+Slow work runs in threads. One more word of a text that was just read is answered directly: handing it to a thread and
+back takes longer than answering.
 
-Knows requests and threads; what is answered is the business of `positions`, `governing`, `exports` and `facts`.
+Knows requests and threads; `positions`, `governing`, `exports` and `facts` produce the answers.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ LARGEST_BODY = 128 << 10  # bytes
 LONGEST_TEXT = 20_000  # characters: more than the model reads of any text
 LARGEST_K = 10
 DIGITS = 4  # of milliseconds
-ANSWERING = 2  # threads, for texts that take longer than one more word
-OPENING = 1  # threads that make positions and exports ready, so that a dragged knob holds up nobody
+ANSWERING = 2  # threads for texts that take longer than one more word
+OPENING = 1  # threads that build positions and exports, so that a dragged knob does not block other clients
 
-# The system's own table may say otherwise, and browsers insist.
+# The system's own table may be wrong, and browsers insist on these types.
 for suffix, kind in {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm"}.items():
     mimetypes.add_type(kind, suffix)
 
@@ -70,7 +71,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class BadRequestError(Exception):
-    """A request that cannot be answered: its status, and one line for whoever wrote it."""
+    """A request that cannot be answered: the HTTP status, and a message of one line."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -78,7 +79,7 @@ class BadRequestError(Exception):
 
 
 class Service:
-    """What the endpoints answer with."""
+    """The endpoints."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class Service:
         self.policy = policy or read_policy(DEFAULT)
         self.exports = Exports(positions, self._describe)
         self.curve = curve
-        self._descriptions: dict[int, Json] = {}  # of at most a hundred positions
+        self._descriptions: dict[int, Json] = {}  # for at most a hundred positions
         self._answering, self._opening = anyio.CapacityLimiter(ANSWERING), anyio.CapacityLimiter(OPENING)
 
     async def health(self, request: Request) -> Response:
@@ -156,7 +157,7 @@ class Service:
         return described
 
     def _describe(self, position: Position) -> Json:
-        """Where the knob is, and what a query costs there whatever runs it."""
+        """The knob position, and the cost of a query there on any engine."""
         energy, predictor = self.energy, position.predictor
         return {
             "knob": position.percent / 100,
@@ -168,7 +169,7 @@ class Service:
 
 
 class Page(StaticFiles):
-    """The files of the page. A browser may keep them, and asks each time whether they are still the same."""
+    """The files of the page. Browsers may cache them but must revalidate them each time."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
@@ -177,7 +178,7 @@ class Page(StaticFiles):
 
 
 def make_app(service: Service, listens_on: str = LOCAL, allowed_hosts: Iterable[str] = ()) -> Starlette:
-    """The application; `serve` runs it. listens_on: the address it will be reached at."""
+    """The application; `serve` runs it. listens_on: the address that it can be reached at."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -213,7 +214,7 @@ def open_service(
     energy: Energy | None = None,
     results: Path | None = None,
 ) -> Service:
-    """A service for a model file. results: of a sweep of it, for the curve."""
+    """A service for a model file. results: a sweep of the model, for the curve."""
     positions = Positions(model, precision=precision, threads=threads, hidden_words=hidden_words)
     curve = curve_of(positions.file, results)
     return Service(positions, policy=read_policy(policy), energy=energy, curve=curve)
@@ -226,12 +227,12 @@ def serve(
     allowed_hosts: Iterable[str] = (),
     announce: Callable[[str], None] = print,
 ) -> None:
-    """Serve until the process is told to stop. announce: gets the address once it can be reached; port 0: any."""
+    """Serve until the process is stopped. announce: called with the address. port: 0 = any free one."""
     listener = _listen(host, port)
     app = make_app(service, host, allowed_hosts)
     config = uvicorn.Config(app, access_log=False, log_level="warning", server_header=False, timeout_keep_alive=30)
     shown = LOCAL if host in ("", "0.0.0.0") else f"[{host}]" if ":" in host else host
-    gc.freeze()  # what was loaded stays: the garbage collector need not go through it again and again
+    gc.freeze()  # what is loaded stays, so the garbage collector need not look at it again
     announce(f"http://{shown}:{listener.getsockname()[1]}/")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
@@ -247,11 +248,11 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-# What was asked
+# Reading requests
 
 
 async def _read_object(request: Request) -> Json:
-    # A form of another site can send plain text, but not this type without asking first.
+    # A form on another site can send plain text, but not this type without a preflight request.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise BadRequestError(415, "expected a body of type application/json")
     try:
@@ -259,7 +260,7 @@ async def _read_object(request: Request) -> Json:
     except (ValueError, RecursionError):
         raise BadRequestError(400, "the body is not JSON; expected an object") from None
     if not isinstance(asked, dict):
-        raise BadRequestError(400, "the body is JSON of another kind; expected an object")
+        raise BadRequestError(400, "the body is not a JSON object; expected one")
     return asked
 
 
@@ -275,7 +276,7 @@ async def _read_body(request: Request) -> bytes:
 def _text(asked: Json) -> str:
     text = asked.get("text")
     if not isinstance(text, str):
-        raise BadRequestError(422, "no text; expected a string, what stands before the cursor")
+        raise BadRequestError(422, "there is no text; expected a string, the text before the cursor")
     if len(text) > LONGEST_TEXT:
         raise BadRequestError(
             413, f"a text of {len(text):,} characters; expected at most {LONGEST_TEXT:,}: send its end"
@@ -283,19 +284,19 @@ def _text(asked: Json) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadRequestError(422, "the text has half a character in it; expected whole ones") from None
+        raise BadRequestError(422, "the text has a lone surrogate in it; expected whole characters") from None
     return text
 
 
 def _knob(asked: Json) -> float:
     knob = asked.get("knob", 1.0)
     if isinstance(knob, bool) or not isinstance(knob, int | float):
-        raise BadRequestError(422, "the knob is no number; expected a share of the FLOPs up to 1")
-    return knob  # as it is: whoever checks its range does so before it becomes a float, which not every number can
+        raise BadRequestError(422, "the knob is not a number; expected a share of the FLOPs up to 1")
+    return knob  # not converted: its range is checked first, since not every number fits into a float
 
 
 def _percent(asked: str) -> int:
-    if not (asked.isascii() and asked.isdecimal() and len(asked) <= 3):  # digits without end make no number
+    if not (asked.isascii() and asked.isdecimal() and len(asked) <= 3):  # int() of very long digits is slow
         raise BadRequestError(404, "no such position; expected a whole percent of the FLOPs")
     return int(asked)
 
@@ -303,7 +304,7 @@ def _percent(asked: str) -> int:
 def _suggestion_count(asked: Json) -> int:
     k: Any = asked.get("k", 3)
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= LARGEST_K:
-        raise BadRequestError(422, f"k is no whole number from 1 to {LARGEST_K}")
+        raise BadRequestError(422, f"k is not a whole number; expected 1 to {LARGEST_K}")
     return k
 
 

@@ -1,6 +1,6 @@
-"""Keystroke savings of a model at the point it serves: the typing simulator (`metrics`) with a real predictor.
+"""Keystroke savings of a model at the point it serves: the typing simulator with a real predictor.
 
-Knows how suggestions become the words that a user sees; what counts as a keystroke is defined in `metrics.simulate`.
+Knows how suggestions become the words that a user sees; what counts as a keystroke is defined in `typing_simulator`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ def keystroke_savings(
     predictor: Completes,
     text: Text,
     words: int,
-    k: int = SUGGESTIONS,
     progress: Callable[[float], None] = lambda share: None,
 ) -> KeystrokeCount:
-    """Type the first words of a text with k suggestions. The predictor learns none of them; progress: share done."""
+    """Type the first words of a text with the suggestions of a keyboard; progress: share done.
+
+    The predictor learns none of the words.
+    """
     typed = _first(text.typed_words(), words)
-    return simulate(_with_progress(typed, progress), lambda so_far: offered(predictor, so_far, k))
+    return simulate(_with_progress(typed, progress), lambda so_far: offered(predictor, so_far))
 
 
-def offered(predictor: Completes, text: str, k: int = SUGGESTIONS) -> list[str]:
-    """The word before the cursor after taking each suggestion: "role-playing" where "role-p" is typed."""
-    return [_last_word(suggestion.insert_into(text)) for suggestion in predictor.complete(text, k)]
+def offered(predictor: Completes, text: str) -> list[str]:
+    """The word before the cursor after taking each suggestion: "role-playing" if "role-p" is typed."""
+    return [_last_word(suggestion.insert_into(text)) for suggestion in predictor.complete(text, SUGGESTIONS)]
 
 
 def _last_word(text: str) -> str:
@@ -45,7 +47,7 @@ def _last_word(text: str) -> str:
 
 
 def _first(words: list[str], count: int) -> list[str]:
-    """So many words and the line ends among them."""
+    """The first words, with the line ends between them."""
     chosen: list[str] = []
     for word in words:
         count -= word != LINE_END

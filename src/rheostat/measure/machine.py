@@ -1,6 +1,7 @@
-"""The machine during a measurement: what it says of its clock, its temperature and its load; and staying on some CPUs.
+"""The machine during a measurement: its clock, temperature and load, and staying on chosen CPUs.
 
-Knows the kernel's files and nothing of what is measured. What a system does not tell is None or empty, never a guess.
+Knows the kernel's files and nothing about what is measured. What a system does not report is None or empty, never a
+guess.
 """
 
 from __future__ import annotations
@@ -8,13 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rheostat.errors import RheostatError
+from rheostat.measure.sysfs import SYSTEM_ROOT, find_integer, find_integers, read_word
 
-SYSTEM_ROOT = Path("/sys")
 RASPBERRY_PI = Path("devices/platform/soc/soc:firmware/get_throttled")
 # Bits of that file: too little voltage, frequency capped, throttled, soft temperature limit; as they are now.
 RASPBERRY_PI_NOW = 0b1111
@@ -22,10 +22,10 @@ RASPBERRY_PI_NOW = 0b1111
 
 @dataclass(frozen=True)
 class Conditions:
-    """One moment of a machine.
+    """The state of a machine at one moment.
 
-    governors: what decides on the clock of the CPUs, such as "performance". frequencies_mhz: slowest and fastest CPU.
-    temperatures_c: by sensor. throttle_events: counted since the machine was started, over all CPUs.
+    governors: the CPU frequency governors, such as "performance". frequencies_mhz: slowest and fastest CPU.
+    temperatures_c: by sensor. throttle_events: since the machine was started, over all CPUs.
     slowed_down: whether heat or lack of power holds the clock down at this moment.
     """
 
@@ -36,19 +36,12 @@ class Conditions:
     slowed_down: bool | None
     load_average: float | None  # processes that wanted a CPU, over the last minute
 
-    @property
-    def hottest_c(self) -> float | None:
-        return max(self.temperatures_c.values(), default=None)
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def read_conditions(system_root: Path = SYSTEM_ROOT) -> Conditions:
     cpus = system_root / "devices" / "system" / "cpu"
-    frequencies = _integers(cpus.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
+    frequencies = find_integers(cpus.glob("cpu[0-9]*/cpufreq/scaling_cur_freq"))
     return Conditions(
-        governors=tuple(sorted({_word(path) for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""})),
+        governors=tuple(sorted({read_word(path) for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""})),
         frequencies_mhz=(min(frequencies) / 1e3, max(frequencies) / 1e3) if frequencies else None,
         temperatures_c=_temperatures(system_root),
         throttle_events=_throttle_events(cpus),
@@ -58,7 +51,7 @@ def read_conditions(system_root: Path = SYSTEM_ROOT) -> Conditions:
 
 
 def was_throttled(before: Conditions, after: Conditions) -> bool | None:
-    """Whether the clock was held down between two moments; None if the machine tells nothing of it."""
+    """Whether the clock was held down between two moments; None if the machine does not report it."""
     signs = [before.slowed_down, after.slowed_down]
     if before.throttle_events is not None and after.throttle_events is not None:
         signs.append(after.throttle_events > before.throttle_events)
@@ -68,7 +61,7 @@ def was_throttled(before: Conditions, after: Conditions) -> bool | None:
 
 @contextmanager
 def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
-    """Stay on these CPUs; threads that are started meanwhile do so too. None: wherever the system likes."""
+    """Stay on these CPUs, with all threads that are started meanwhile. None: leave it to the system."""
     if cpus is None:
         yield
         return
@@ -87,7 +80,7 @@ def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
 
 
 def usable_cpus() -> list[int] | None:
-    """The CPUs that this program may use, where the system says so."""
+    """The CPUs that this program may use; None if the system does not say."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
@@ -101,51 +94,35 @@ def parse_cpus(text: str) -> list[int]:
 
 
 def _temperatures(system_root: Path) -> dict[str, float]:
-    """Thermal zones, and the processor's own sensors where there are no zones."""
+    """Thermal zones, or the processor's own sensors if there are no zones."""
     zones = sorted((system_root / "class" / "thermal").glob("thermal_zone*"))
-    found = {f"{_word(zone / 'type') or 'zone'}/{zone.name}": _integer(zone / "temp") for zone in zones}
+    found = {f"{read_word(zone / 'type') or 'zone'}/{zone.name}": find_integer(zone / "temp") for zone in zones}
     if not found:
         inputs = sorted((system_root / "class" / "hwmon").glob("hwmon*/temp*_input"))
-        found = {f"{_word(path.with_name('name'))}/{path.name.partition('_')[0]}": _integer(path) for path in inputs}
+        found = {
+            f"{read_word(path.with_name('name'))}/{path.name.partition('_')[0]}": find_integer(path) for path in inputs
+        }
     return {name: value / 1e3 for name, value in found.items() if value is not None}
 
 
 def _throttle_events(cpus: Path) -> int | None:
-    counts = _integers(cpus.glob("cpu[0-9]*/thermal_throttle/core_throttle_count"))
+    counts = find_integers(cpus.glob("cpu[0-9]*/thermal_throttle/core_throttle_count"))
     return sum(counts) if counts else None
 
 
 def _slowed_down(system_root: Path) -> bool | None:
     """From the Raspberry Pi's firmware, or from what the kernel has switched on to cool the processor."""
     try:
-        return bool(int(_word(system_root / RASPBERRY_PI), 16) & RASPBERRY_PI_NOW)
+        return bool(int(read_word(system_root / RASPBERRY_PI), 16) & RASPBERRY_PI_NOW)
     except ValueError:
         pass
     coolers = (system_root / "class" / "thermal").glob("cooling_device*")
-    states = _integers(cooler / "cur_state" for cooler in coolers if _holds_the_clock(_word(cooler / "type")))
+    states = find_integers(cooler / "cur_state" for cooler in coolers if _holds_the_clock(read_word(cooler / "type")))
     return any(state > 0 for state in states) if states else None
 
 
 def _holds_the_clock(cooler: str) -> bool:
     return cooler.lower().startswith(("cpufreq", "processor", "intel_powerclamp"))
-
-
-def _integers(paths: Iterator[Path]) -> list[int]:
-    return [value for value in map(_integer, sorted(paths)) if value is not None]
-
-
-def _integer(path: Path) -> int | None:
-    try:
-        return int(_word(path))
-    except ValueError:
-        return None
-
-
-def _word(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:  # absent, or not for this user
-        return ""
 
 
 def _list(cpus: set[int]) -> str:

@@ -1,4 +1,4 @@
-"""What a program that uses a model holds in memory: asked of a process of its own, which does nothing else.
+"""Memory of a program that uses a model, measured in a separate process that does nothing else.
 
     python -m rheostat.measure.memory '{"path": …, "knob": …, "point": …, "precision": …, "threads": …, "texts": […]}'
 
@@ -31,7 +31,7 @@ class ResidentMemory:
 def resident_memory(
     path: Path, knob: float | None, point: str | None, precision: Precision, threads: int, texts: list[str]
 ) -> ResidentMemory | None:
-    """Memory of a process that has answered these texts at one operating point; None if it could not be asked."""
+    """Memory of a process that has answered these texts at one operating point; None if it could not be run."""
     wish = {"path": str(path), "knob": knob, "point": point, "precision": precision, "threads": threads, "texts": texts}
     command = [sys.executable, "-m", "rheostat.measure.memory", json.dumps(wish)]
     try:

@@ -1,19 +1,19 @@
 """An n-gram model with modified Kneser–Ney smoothing: the baseline that needs no network.
 
-Knows ids and log-probabilities; text, words and timing are the business of `ngram_baseline`.
+Knows ids and log-probabilities; text, words and timing are handled by `ngram_baseline`.
 
-Estimated as in Chen and Goodman (1998), interpolated, with three discounts an order, down to the uniform distribution:
+Estimated as in Chen and Goodman (1998), interpolated, with three discounts per order, down to the uniform distribution:
 
     p(w | h) = (c(hw) - D(c(hw))) / c(h·) + γ(h) p(w | h')      h' is h without its first word
 
 c is the count of an n-gram at the highest order, and below it the number of different words before it. Nothing is
-pruned. The text is one stream (`metrics`), `<eos>` and `<unk>` are words like others, and n-grams reach over line ends.
-The stream is closed to a ring, so that its first words too have something before them.
+pruned. The text is one stream (`metrics`), `<eos>` and `<unk>` are ordinary words, and n-grams cross line ends. The
+stream is closed to a ring, so that its first words also have words before them.
 
 Stored as a tree: below each n-gram the words that followed it, most probable first. So the best k words are found
-without looking at the vocabulary. A word that was seen behind a longer context is never less probable than backing off
-would make it, as interpolation only adds to that; hence, whatever a context is backed off to, no word beyond the k
-first ones of a list can be among the k best of all.
+without a search of the vocabulary: a word that was seen after a longer context is never less probable than backing off
+would make it, since interpolation only adds to that. Hence no word beyond the first k of any list can be among the k
+best of all.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Ids: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
 
-FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # of texts with too few n-grams to estimate them from
-HEAD = 16  # words of a list that are looked at first: of the k best, as a rule, few may not be suggested
+FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # for texts with too few n-grams to estimate them
+HEAD = 16  # words of a list that are looked at first: usually few of the k best may not be suggested
 NO_PROBABILITY = -99.0  # how the ARPA format writes log 0
 
 
 class Level(NamedTuple):
-    """All n-grams of one length. Those of one context stand together, most probable first.
+    """All n-grams of one length, grouped by context, most probable first.
 
-    first: where the words of each context begin, the contexts being the n-grams of the level before; one more at the
+    first: where the words of each context start, the contexts being the n-grams of the level before; one more at the
     end. log_backoffs: of each n-gram as a context, empty at the highest order. Natural logarithms.
     """
 
@@ -55,7 +55,7 @@ class Level(NamedTuple):
         return sum(array.nbytes for array in self)
 
 
-class Best(NamedTuple):
+class BestWords(NamedTuple):
     """Words, most probable first."""
 
     ids: Ids
@@ -78,12 +78,12 @@ class NGramModel:
 
     @property
     def counts(self) -> list[int]:
-        """How many n-grams of each length there are."""
+        """Number of n-grams of each length."""
         return [len(level.words) for level in self.levels]
 
     @property
     def size_bytes(self) -> int:
-        """Of the tables, as they would lie in a file."""
+        """Of the tables, as they would be stored in a file."""
         return sum(level.size_bytes for level in self.levels)
 
     def log_probabilities(self, context: Sequence[int]) -> Floats:
@@ -93,14 +93,14 @@ class NGramModel:
             scores[seen.words] = seen.values + np.float32(seen.backoff)
         return scores
 
-    def best(self, context: Sequence[int], k: int, allowed: Mask) -> Best:
+    def best(self, context: Sequence[int], k: int, allowed: Mask) -> BestWords:
         """The k most probable of the allowed words, exactly; of equal ones the smaller id first."""
         scores: dict[int, float] = {}
         for seen in self._seen(context):
             words, values = _head(seen, k, allowed)
             scores.update(zip(words.tolist(), (values + np.float32(seen.backoff)).tolist(), strict=True))
         found = sorted((-score, word) for word, score in scores.items())[:k]
-        return Best(np.array([word for _, word in found], np.int64), np.exp([-score for score, _ in found]))
+        return BestWords(np.array([word for _, word in found], np.int64), np.exp([-score for score, _ in found]))
 
     def read(self, context: Sequence[int], ids: NDArray[np.integer]) -> tuple[Floats, list[int]]:
         """log p of every word after each of these ids [T, V], and the context after them."""
@@ -110,7 +110,7 @@ class NGramModel:
         return np.stack(scores), stream[max(0, len(stream) - length) :]
 
     def _seen(self, context: Sequence[int]) -> list[_Seen]:
-        """What followed each end of a context that was seen, the shortest first."""
+        """What followed each suffix of a context that was seen, the shortest first."""
         found, backoff = [], 0.0
         for length, node in reversed(list(enumerate(self._contexts(context)))):
             level = self.levels[length]
@@ -121,7 +121,7 @@ class NGramModel:
         return found[::-1]
 
     def _contexts(self, context: Sequence[int]) -> Iterator[int]:
-        """The ends of a context as n-grams of the levels, from the empty one to the longest that was seen."""
+        """The suffixes of a context as n-grams of the levels, from the empty one to the longest that was seen."""
         yield 0
         for length in range(1, min(self.order - 1, len(context)) + 1):
             node = 0
@@ -129,7 +129,7 @@ class NGramModel:
                 start, end = level.first[node], level.first[node + 1]
                 places = (level.words[start:end] == word).nonzero()[0]
                 if not len(places):
-                    return  # what is longer was not seen either
+                    return  # longer ones were not seen either
                 node = int(start) + int(places[0])
             yield node
 
@@ -209,13 +209,13 @@ def _smooth(gram: _Grams, counts: Ids, shorter: NDArray[np.float64]) -> tuple[ND
     contexts = len(shorter)
     totals = np.bincount(gram.parent, weights=counts, minlength=contexts)
     seen = np.maximum(totals, 1)
-    # What was never seen as a context, a word of the vocabulary that the text lacks, is backed off from at no cost.
+    # A word of the vocabulary that is not in the text was never a context: backing off from it costs nothing.
     backoffs = np.where(totals > 0, np.bincount(gram.parent, weights=taken, minlength=contexts) / seen, 1.0)
     return (counts - taken) / seen[gram.parent] + backoffs[gram.parent] * shorter[gram.suffix], backoffs
 
 
 def discounts(counts: Ids) -> tuple[float, ...]:
-    """D of n-grams that were counted once, twice, and more often, from how many of each there are."""
+    """D of n-grams that were counted once, twice, and more often, from the number of each."""
     n1, n2, n3, n4 = (int(np.count_nonzero(counts == times)) for times in range(1, 5))
     if not (n1 and n2 and n3):
         return FALLBACK_DISCOUNTS
@@ -226,7 +226,7 @@ def discounts(counts: Ids) -> tuple[float, ...]:
 
 
 def _level(gram: _Grams, probabilities: NDArray[np.float64], rank: Ids, vocabulary_size: int) -> tuple[Level, Ids]:
-    """The n-grams of one length in the order of their contexts, best first; and where each of them went."""
+    """The n-grams of one length in the order of their contexts, best first; and the new place of each."""
     parent = rank[gram.parent]
     order = np.lexsort((gram.words, -probabilities, parent))
     moved = np.empty_like(order)

@@ -1,6 +1,6 @@
-"""The n-gram baseline on a corpus: what it predicts, what it saves, what it takes, by the measures of every model.
+"""The n-gram baseline on a corpus, measured as models are: quality, keystrokes saved, bytes and milliseconds.
 
-Knows how the baseline stands in for a `Predictor`, and what its results file holds; the model itself is in `ngram`.
+Knows how the baseline stands in for a `Predictor`; the n-gram model itself is in `ngram`.
 """
 
 from __future__ import annotations
@@ -10,25 +10,35 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from rheostat.errors import MissingExtraError, RheostatError
+from rheostat.errors import MissingExtraError, RecipeError, RheostatError
 from rheostat.measure.keystrokes import keystroke_savings
-from rheostat.measure.latency import BenchConfig, Latency, Queries, measure_latencies, opening_words
+from rheostat.measure.latency import Queries, latency_figures, measure_latencies, opening_words
 from rheostat.measure.ngram import NGramModel, estimate, write_arpa
-from rheostat.measure.texts import Text
+from rheostat.measure.results import (
+    KeystrokeFigures,
+    LatencyFigures,
+    NGramResults,
+    NGramSubject,
+    Provenance,
+    QualityFigures,
+    SplitQuality,
+    write_results,
+)
+from rheostat.measure.texts import Text, read_text
 from rheostat.metrics import Quality, perplexity
-from rheostat.provenance import provenance
-from rheostat.runtime.evaluation import evaluate_stream, stretch_size
+from rheostat.recipe import read_recipe
+from rheostat.runtime.evaluation import stream_quality, stretch_size
 from rheostat.runtime.predictor import SPARE
-from rheostat.text.corpus import Corpus, Split
+from rheostat.tables import fill
+from rheostat.text.corpus import Corpus, CorpusConfig, Split, load_corpus
 from rheostat.words.completion import Completion
 from rheostat.words.writing import Suggestion, Typed, as_context, compose, distinct, split_typed
 
 SPLITS = ("valid", "test")
-SAME_PERPLEXITY = 1e-4  # how far another tool's may be away: it reads seven digits, and rounds to 32 bits
+SAME_PERPLEXITY = 1e-4  # relative: kenlm reads seven digits, and rounds to 32 bits
 
 Progress = Callable[[str, float], None]
 
@@ -39,7 +49,7 @@ class NGramPredictor:
     def __init__(self, model: NGramModel, corpus: Corpus) -> None:
         self._model, self._corpus = model, corpus
         self._completion = Completion(corpus.vocabulary, corpus.tokenizer)
-        self._limit = 2 * model.order  # of a longer text as many words are read, or half of them
+        self._limit = 2 * model.order  # words that are read of a longer text, or half as many
 
     def suggest(self, text: str, k: int = 3) -> list[Suggestion]:
         """The k most probable words after a text of whole words."""
@@ -51,7 +61,7 @@ class NGramPredictor:
 
     def _suggest(self, typed: Typed, k: int) -> list[Suggestion]:
         context, words = self._corpus.vocabulary.encode(typed.words), self._corpus.vocabulary.words
-        if typed.prefix:  # few words have it, and they may be improbable: the lists are of no use
+        if typed.prefix:  # few words have it, and they may be improbable: the sorted lists do not help
             scores = self._model.log_probabilities(context)
             ids, probabilities = self._completion.best(scores, typed.prefix, k + SPARE, attach=typed.attaches)
         else:
@@ -64,62 +74,112 @@ class NGramPredictor:
 
 @dataclass(frozen=True)
 class NGramConfig:
-    """typed_words: how many words of the test text are typed for keystroke savings."""
+    """typed_words: of the test text, for keystroke savings. check: whether kenlm is asked too."""
 
     order: int = 5
     queries: int = 350
     warm_up: int = 20
     typed_words: int = 2000
-    check: bool = False  # whether kenlm is asked too
+    check: bool = False
 
 
-def measure(
+def measure_ngram(
+    recipe: str,
+    *,
+    data: str | None = None,
+    order: int = 5,
+    queries: int = 350,
+    warm_up: int = 20,
+    words: int = 2000,
+    check: bool = False,
+    out: Path | None = None,
+    arpa: Path | None = None,
+    progress: Progress = lambda label, share: None,
+    on_results: Callable[[NGramResults], None] = lambda results: None,
+) -> NGramResults:
+    """Estimate an n-gram model on a corpus and measure it as models are measured.
+
+    recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, or "chat";
+    the recipe's own corpus if left out. order: length of the longest n-grams. queries: timed ones. words: of the test
+    text that are typed. check: compare the test perplexity with kenlm's. out: the results file to write; arpa: the
+    model, in the ARPA format. on_results: called before anything is written, so that what was measured is not lost with
+    a file that cannot be written.
+    """
+    config = NGramConfig(order, queries, warm_up, words, check)
+    tables = read_recipe(recipe)
+    source = data or tables.get("data")
+    if not source:
+        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, or 'chat'")
+    words_as = fill(CorpusConfig, tables.get("corpus", {}), "corpus")
+    corpus = load_corpus(source, words_as, progress=progress)
+    text = read_text(source, words_as.tokenizer, max(config.typed_words, config.queries + config.warm_up))
+    model, results = measure_on_corpus(corpus, text, config, progress)
+    on_results(results)
+    if out is not None:
+        write_results(out, results)
+    if arpa is not None:
+        write_arpa(model, corpus.vocabulary.words, arpa)
+    return results
+
+
+def measure_on_corpus(
     corpus: Corpus, text: Text, config: NGramConfig, progress: Progress = lambda label, share: None
-) -> tuple[NGramModel, dict[str, Any]]:
-    """Estimate a model on the training text and measure it; with the contents of a results file."""
+) -> tuple[NGramModel, NGramResults]:
+    """Estimate a model on the training text and measure it. text: the test text, as it is typed."""
     progress("counting n-grams", 0.0)
     model = estimate(corpus.splits["train"].ids, len(corpus.vocabulary), config.order)
-    rows = []
+    qualities = {}
     for number, name in enumerate(SPLITS):
 
         def show(share: float, before: float = 0.1 + 0.35 * number, label: str = f"evaluating {name}") -> None:
             progress(label, before + 0.35 * share)
 
-        rows.append({"split": name, **evaluate(model, corpus.splits[name], show).as_json()})
-    checked = {"kenlm_perplexity": kenlm_perplexity(model, corpus)} if config.check else {}
-    if checked and not math.isclose(checked["kenlm_perplexity"], rows[-1]["perplexity"], rel_tol=SAME_PERPLEXITY):
-        raise RheostatError(
-            f"the test perplexity is {rows[-1]['perplexity']}; kenlm finds {checked['kenlm_perplexity']} with the same "
-            "n-grams: one of the two is wrong, so nothing was written"
-        )
+        qualities[name] = ngram_quality(model, corpus.splits[name], show)
+    checked = _checked(model, corpus, qualities["test"].perplexity) if config.check else None
     predictor = NGramPredictor(model, corpus)
     latency = _latency(predictor, corpus, text, config)
     saved = keystroke_savings(predictor, text, config.typed_words, progress=lambda s: progress("typing", 0.8 + 0.2 * s))
-    subject = {
-        "model": f"{config.order}-gram",
-        "corpus": corpus.name,
-        "order": config.order,
-        "smoothing": "modified Kneser–Ney",
-        "vocabulary_size": len(corpus.vocabulary),
-        "ngrams": model.counts,
-        "size_bytes": model.size_bytes,
-        "queries": config.queries,
-    }
-    contents = {"kind": "ngram", "subject": subject, "provenance": provenance(), "rows": rows, **checked}
-    return model, {**contents, "latency": asdict(latency), "keystrokes": saved.as_json()}
+    subject = NGramSubject(
+        model=f"{config.order}-gram",
+        corpus=corpus.name,
+        order=config.order,
+        smoothing="modified Kneser–Ney",
+        vocabulary_size=len(corpus.vocabulary),
+        ngrams=tuple(model.counts),
+        size_bytes=model.size_bytes,
+        queries=config.queries,
+    )
+    return model, NGramResults(
+        provenance=Provenance.of_this_process(),
+        subject=subject,
+        rows=tuple(SplitQuality(split=name, **asdict(QualityFigures.of(one))) for name, one in qualities.items()),
+        latency=latency,
+        keystrokes=KeystrokeFigures.of(saved),
+        kenlm_perplexity=checked,
+    )
 
 
-def evaluate(model: NGramModel, split: Split, progress: Callable[[float], None] = lambda share: None) -> Quality:
+def ngram_quality(model: NGramModel, split: Split, progress: Callable[[float], None] = lambda share: None) -> Quality:
     """Perplexity and recall on a split, by the protocol of every model."""
     context: list[int] = []
-    return evaluate_stream(model.read, context, stretch_size(model.vocabulary_size), split.ids, progress)
+    return stream_quality(model.read, context, stretch_size(model.vocabulary_size), split.ids, progress)
 
 
-def _latency(predictor: NGramPredictor, corpus: Corpus, text: Text, config: NGramConfig) -> Latency:
+def _latency(predictor: NGramPredictor, corpus: Corpus, text: Text, config: NGramConfig) -> LatencyFigures:
     queries = Queries("n-gram", predictor, text.pieces(), opening_words(corpus.vocabulary, text))
-    bench = BenchConfig(queries=config.queries, warm_up=config.warm_up)
-    (turns,) = measure_latencies([queries], bench, lambda label, share: None)
-    return Latency.of(turns)
+    (turns,) = measure_latencies([queries], config.queries, config.warm_up)
+    return latency_figures(turns)
+
+
+def _checked(model: NGramModel, corpus: Corpus, found: float) -> float:
+    """kenlm's test perplexity, which must be the same."""
+    theirs = kenlm_perplexity(model, corpus)
+    if not math.isclose(theirs, found, rel_tol=SAME_PERPLEXITY):
+        raise RheostatError(
+            f"the test perplexity is {found}; kenlm finds {theirs} with the same n-grams: one of the two is wrong, "
+            "so nothing was written"
+        )
+    return theirs
 
 
 def kenlm_perplexity(model: NGramModel, corpus: Corpus) -> float:

@@ -1,49 +1,69 @@
-"""A grid of operating points, measured one by one into a results file that can be gone on with at any time.
+"""Sweeps: quality at a grid of operating points, measured one by one into a results file that can be resumed.
 
-Knows the grid and the file; how a point is measured is given to it. Each finished point is written at once, so that a
-sweep that was killed loses nothing but the point it was at.
+Knows the grid and the file. Each finished point is written at once, so a sweep that is killed loses only the point it
+was measuring.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from rheostat.errors import RheostatError
-from rheostat.measure.results import write_results
+from rheostat.errors import OperatingPointError, RheostatError
+from rheostat.measure.evaluation import TYPED_WORDS, read_splits
+from rheostat.measure.keystrokes import keystroke_savings
+from rheostat.measure.results import (
+    Allocation,
+    KeystrokeFigures,
+    Origins,
+    Provenance,
+    SweepResults,
+    SweepRow,
+    SweepSubject,
+    read_sweep,
+    write_results,
+)
+from rheostat.measure.results.shared import QualityFigures
+from rheostat.measure.results.sweep import TEST, TEXT
+from rheostat.measure.texts import read_text
 from rheostat.measure.typing_simulator import KeystrokeCount
 from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
-from rheostat.model.file import ModelFile
+from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import FULL, OperatingPoint
-from rheostat.provenance import provenance
+from rheostat.runtime.evaluation import RuntimeEvaluator
+from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.predictor import Predictor
+
+KNOBS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
+SPLITS = ("valid", "test")
+
+Progress = Callable[[str, float], None]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement of the grid. label: the ranking's or the stored point's name; "full" for the whole model."""
+    """One measurement of the grid, as the results file names it (`SweepRow`)."""
 
     label: str
     criterion: str
     seed: int | None
     knob: float
     split: str
-    allocation: str = "uniform"  # "stored": the point of that name; "bare": the same without its update
-    digest: str = ""  # of the point: what was measured under this name may have been learned anew since
+    allocation: Allocation = "uniform"
+    digest: str = ""  # of the point: what was measured under this name may have been learned again since
 
-    def is_of(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row is what this was, or is, measured as. A stored point is known by its name alone."""
-        same = (row["label"], row["split"], row["allocation"]) == (self.label, self.split, self.allocation)
-        return same and (self.allocation != "uniform" or row["knob"] == self.knob)
+    def is_of(self, row: SweepRow) -> bool:
+        """Whether a row was measured as this cell. A stored point is known by its name alone."""
+        same = (row.label, row.split, row.allocation) == (self.label, self.split, self.allocation)
+        return same and (self.allocation != "uniform" or row.knob == self.knob)
 
     def identified(self, file: ModelFile) -> Cell:
         return replace(self, digest=self.point_of(file).digest)
 
     def point_of(self, file: ModelFile) -> OperatingPoint:
-        """The point that is to be measured."""
+        """The point to measure."""
         if self.allocation == "stored":
             return file.point(self.label)
         if self.allocation == "bare":
@@ -52,66 +72,115 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What was found at a point. keystrokes: None where nothing was typed."""
+class CellResult:
+    """What was found at a cell's point. keystrokes: None if nothing was typed."""
 
     point: OperatingPoint
     quality: Quality
     keystrokes: KeystrokeCount | None = None
 
+    def row(self, cell: Cell) -> SweepRow:
+        return SweepRow(
+            **asdict(cell),
+            **asdict(QualityFigures.of(self.quality)),
+            flops_fraction=self.point.flops_fraction,
+            widths=self.point.widths,
+            update_bytes=self.point.update_bytes,
+            update_rank=self.point.update_rank,
+            keystrokes=KeystrokeFigures.of(self.keystrokes) if self.keystrokes else None,
+        )
 
-Measure = Callable[[Cell, Callable[[float], None]], Measured]
+
+Measure = Callable[[Cell, Callable[[float], None]], CellResult]
 
 
-class ResultsFile:
-    """Rows of measurements with where they come from, as JSON; replaced as a whole after every row."""
+class SweepFile:
+    """The results file of a sweep, replaced as a whole after every row."""
 
-    def __init__(self, path: Path, subject: Mapping[str, Any], *, resume: bool = True) -> None:
-        """resume: keep the rows that are in the file already; without it, they are replaced."""
-        self.path, self.subject = path, dict(subject)
-        self.rows: list[dict[str, Any]] = []
+    def __init__(self, path: Path, subject: SweepSubject, *, resume: bool = True) -> None:
+        """resume: keep the rows that the file already holds; otherwise they are replaced."""
+        self.path, self.subject = path, subject
+        self.rows: tuple[SweepRow, ...] = ()
         if resume and path.exists():
             self._load()
 
     def _load(self) -> None:
-        try:
-            contents = json.loads(self.path.read_text(encoding="utf-8"))
-            found, self.rows = contents["subject"], contents["rows"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RheostatError(f"{self.path} is not a results file of a sweep ({error}); choose another -o") from None
-        if found != self.subject:
+        found = read_sweep(self.path)
+        if found.subject != self.subject:
             raise RheostatError(
-                f"{self.path} holds results of {found}; these would be of {self.subject}: choose another -o, "
-                "or delete it to measure anew"
+                f"{self.path} holds results of {_described(found.subject)}; these would be of "
+                f"{_described(self.subject)}: choose another -o, or delete it to measure again"
             )
+        self.subject = replace(self.subject, origins=self.subject.origins.with_those_of(found.subject.origins))
+        self.rows = found.rows
 
     def has(self, cell: Cell) -> bool:
-        return any(cell.is_of(row) and row.get("digest", "") == cell.digest for row in self.rows)
+        return any(cell.is_of(row) and row.digest == cell.digest for row in self.rows)
 
-    def measured_as(self, cell: Cell) -> dict[str, Any] | None:
-        """What was found for the same filters on the same text under another name; only a bare point may have it.
+    def measured_as(self, cell: Cell) -> SweepRow | None:
+        """What was found for the same filters on the same text under another name; for bare points only.
 
         Without its update a point is often what a ranking or another point has already been measured as. Keystrokes
         are not taken over: nobody types at a bare point.
         """
         if cell.allocation != "bare" or not cell.digest:
             return None
-        left_out = {*asdict(cell), "keystrokes"}
-        for row in self.rows:
-            if (row.get("digest"), row["split"]) == (cell.digest, cell.split):
-                return {key: value for key, value in row.items() if key not in left_out}
-        return None
+        same = (row for row in self.rows if (row.digest, row.split) == (cell.digest, cell.split))
+        return next((replace(row, **asdict(cell), keystrokes=None) for row in same), None)
 
-    def add(self, cell: Cell, row: Mapping[str, Any]) -> None:
-        """Takes the place of the row of a point that had this name before."""
-        self.rows = [before for before in self.rows if not cell.is_of(before)] + [dict(row)]
-        contents = {"kind": "sweep", "subject": self.subject, "provenance": provenance(), "rows": self.rows}
-        write_results(self.path, contents)
+    def add(self, cell: Cell, row: SweepRow) -> None:
+        """Replaces the row of a point that had this name before."""
+        self.rows = (*(before for before in self.rows if not cell.is_of(before)), row)
+        write_results(self.path, self.results)
+
+    @property
+    def results(self) -> SweepResults:
+        return SweepResults(Provenance.of_this_process(), self.subject, self.rows, self.path)
 
 
 def sweep(
-    cells: Sequence[Cell], measure: Measure, results: ResultsFile, progress: Callable[[str, float], None]
-) -> Iterator[dict[str, Any]]:
+    model: str | Path,
+    *,
+    data: str | Path,
+    out: Path,
+    criteria: Sequence[str] = (),
+    knobs: Sequence[float] = KNOBS,
+    splits: Sequence[str] | None = None,
+    precision: Precision = "fp32",
+    threads: int = 0,
+    keystrokes: bool = False,
+    words: int = TYPED_WORDS,
+    progress: Progress = lambda label, share: None,
+    on_row: Callable[[SweepRow], None] = lambda row: None,
+) -> SweepResults:
+    """Measure a model at many operating points: all rankings at all knob positions, and its stored points.
+
+    criteria: only rankings and points of these. knobs: empty for the whole model and its stored points alone. splits:
+    valid and test if left out; a single text file is one split. keystrokes: also simulate typing the first words of the
+    test text, at what the knob serves. out: the results file; rows that it already holds are kept. on_row: called with
+    each new row.
+    """
+    with open_model(model) as file:
+        texts = read_splits(file, data, splits, SPLITS, progress)
+        cells = grid(file, criteria, knobs, list(texts))
+        typed_words = words if keystrokes else None
+        results = SweepFile(out, subject_of(file, Path(data).resolve().name, precision, cells, typed_words))
+        evaluator = RuntimeEvaluator(file, precision, threads)
+        typist = _SimulatedTypist(model, str(data), words, precision, threads) if keystrokes else None
+
+        def measure(cell: Cell, share: Callable[[float], None]) -> CellResult:
+            point = cell.point_of(file)
+            quality = evaluator.quality(point, texts[cell.split].ids, share)
+            return CellResult(point, quality, typist.type_at(cell, point) if typist else None)
+
+        for row in measure_cells(cells, measure, results, progress):
+            on_row(row)
+    return results.results
+
+
+def measure_cells(
+    cells: Sequence[Cell], measure: Measure, results: SweepFile, progress: Progress
+) -> Iterator[SweepRow]:
     """Measure the cells that are not in the results yet; yields each new row. progress: label and share of it all."""
     left = [cell for cell in cells if not results.has(cell)]
     # A point costs what its knob says, so that the bar moves evenly.
@@ -123,22 +192,69 @@ def sweep(
             progress(label, (before + share * cell.knob) / total)
 
         show(0.0)
-        if (found := results.measured_as(cell)) is None:
-            found = _found(measure(cell, show))
-        row = {**asdict(cell), **found}
+        row = results.measured_as(cell) or measure(cell, show).row(cell)
         results.add(cell, row)
         done += cell.knob
         yield row
     progress("done", 1.0)
 
 
-def _found(measured: Measured) -> dict[str, Any]:
-    """What a row says besides its cell."""
-    found = {
-        "flops_fraction": measured.point.flops_fraction,
-        "widths": list(measured.point.widths),
-        "update_bytes": measured.point.update_bytes,
-        "update_rank": measured.point.update_rank,
-        **measured.quality.as_json(),
-    }
-    return {**found, "keystrokes": measured.keystrokes.as_json()} if measured.keystrokes else found
+def subject_of(
+    file: ModelFile, corpus: str, precision: Precision, cells: Sequence[Cell], typed_words: int | None = None
+) -> SweepSubject:
+    rankings = [cell.label for cell in cells if cell.allocation == "uniform" and cell.label != FULL]
+    points = [cell.label for cell in cells if cell.allocation != "uniform"]
+    return SweepSubject(
+        file.path.name,
+        corpus,
+        file.shape.flops,
+        file.weights_digest(),
+        precision,
+        typed_words,
+        Origins.of(file, rankings, points),
+    )
+
+
+def grid(file: ModelFile, criteria: Sequence[str], knobs: Sequence[float], splits: Sequence[str]) -> list[Cell]:
+    """The whole model, every ranking at every position, every stored point; largest first."""
+    known = {entry.criterion for entry in file.description.rankings}
+    known |= {entry.criterion for entry in file.description.points}
+    if missing := set(criteria) - known:
+        raise OperatingPointError(
+            f"{file.path} has no ranking or point of {', '.join(sorted(missing))}; "
+            f"expected one of {', '.join(sorted(known)) or 'those that rheostat prune adds'}"
+        )
+    wanted = set(criteria) or known
+    rankings = [entry for entry in file.description.rankings if entry.criterion in wanted]
+    points = [entry for entry in file.description.points if entry.criterion in wanted]
+    cells = [Cell(FULL, "", None, 1.0, split) for split in splits]
+    for knob in sorted(knobs, reverse=True):
+        cells += [Cell(r.name, r.criterion, r.seed, knob, split) for r in rankings for split in splits]
+    for p in points:
+        # What an update wins back needs the point with it and without it.
+        allocations: list[Allocation] = ["stored", "bare"] if p.update_rank else ["stored"]
+        share = round(p.flops_fraction, 4)
+        cells += [Cell(p.name, p.criterion, None, share, split, kind) for kind in allocations for split in splits]
+    return [cell.identified(file) for cell in cells]
+
+
+class _SimulatedTypist:
+    """Types the test text at those cells of a grid that a user of the knob would meet."""
+
+    def __init__(self, model: str | Path, data: str, words: int, precision: Precision, threads: int) -> None:
+        self._predictor, self._words = Predictor(model, precision=precision, threads=threads), words
+        self._text = read_text(data, self._predictor.tokenizer, words)
+
+    def type_at(self, cell: Cell, point: OperatingPoint) -> KeystrokeCount | None:
+        """None for the other splits, and for a point that the knob does not serve."""
+        if cell.split not in (TEST, TEXT) or cell.allocation == "bare":
+            return None
+        stored = cell.label if cell.allocation == "stored" else None
+        predictor = self._predictor.at(None if stored else cell.knob, point=stored)
+        return keystroke_savings(predictor, self._text, self._words) if predictor.point.name == point.name else None
+
+
+def _described(subject: SweepSubject) -> str:
+    typed = f", {subject.typed_words} words typed" if subject.typed_words else ""
+    weights = f" (weights {subject.weights})" if subject.weights else ""
+    return f"{subject.model}{weights} on {subject.corpus} in {subject.precision}{typed}"

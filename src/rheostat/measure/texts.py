@@ -1,7 +1,7 @@
-"""Text to measure with: the test text of a corpus, or a few dozen sentences that are shipped with the package.
+"""Text to measure with: the test text of a corpus, or a few dozen sentences that come with the package.
 
-Knows lines and how they become what is typed; nothing of models. A prepared corpus (Penn Treebank, WikiText) is cut
-into words already; everything else is text as people write it.
+Knows lines and how they are typed; nothing about models. A prepared corpus (Penn Treebank, WikiText) is already split
+into words; everything else is text as people write it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from rheostat.text.tokenizers import Tokenizer, spellings, split_at_ascii_white_
 
 SAMPLE = "sample"
 LINE_END = "\n"
-MESSAGE = 128  # pieces after which a new text begins, as a user's next message does
+MESSAGE = 128  # pieces after which a new text starts, like a user's next message
 
-# How prepared words are written: parts that join the word before, that join the next one, and joints of WikiText.
+# How prepared words are written: parts that join the word before, parts that join the next, and WikiText's joints.
 _JOIN_BEFORE = frozenset(
     ["n't", "'s", "'re", "'ve", "'ll", "'d", "'m", "'t", "'", ",", ".", ";", ":", "!", "?", ")", "%"]
 )
@@ -31,7 +31,7 @@ _JOINTS = {"@-@": "-", "@,@": ",", "@.@": "."}
 
 @dataclass(frozen=True)
 class Text:
-    """Lines to be typed. prepared: whether they are cut into words already."""
+    """Lines to type. prepared: whether they are already split into words."""
 
     name: str
     tokenizer: Tokenizer
@@ -39,7 +39,7 @@ class Text:
     prepared: bool
 
     def pieces(self) -> list[str]:
-        """What a model reads one by one, line ends included; what it would read as several words is left out."""
+        """The words a model reads one by one, and line ends; what it would read as several words is left out."""
         pieces: list[str] = []
         for line in self.lines:
             words = [word for word in self._words(line) if len(tokenize(word, self.tokenizer)) == 1]
@@ -47,7 +47,7 @@ class Text:
         return pieces
 
     def typed_words(self) -> list[str]:
-        """What a person would type between spaces, line ends included."""
+        """What a person types between spaces, and line ends."""
         words: list[str] = []
         for line in self.lines:
             words += [*(_joined(split_at_ascii_white_space(line)) if self.prepared else line.split()), LINE_END]
@@ -60,9 +60,9 @@ class Text:
 
 
 def read_text(data: str | None, tokenizer: Tokenizer, words: int) -> Text:
-    """The first lines of a test text that have at least so many words; all of it if it has fewer.
+    """The first lines of a test text, up to at least this number of words; all of it if it has fewer.
 
-    data: a folder with a test text, a text file, or "chat"; without it, the sentences of the package.
+    data: a folder with a test text, a text file, or "chat"; None for the sentences that come with the package.
     """
     if data is None:
         lines = resources.files("rheostat.measure").joinpath("sample.txt").read_text(encoding="utf-8").splitlines()
@@ -76,10 +76,10 @@ def read_text(data: str | None, tokenizer: Tokenizer, words: int) -> Text:
 
 
 def messages(pieces: list[str], openings: list[str]) -> Iterator[str]:
-    """Texts without end, each one piece longer than the one before, until the next message begins.
+    """An endless stream of texts, each one piece longer than the one before, until the next message starts.
 
-    A predictor answers at once about a text whose beginning it has read. So every message begins with another word
-    (`openings`), or several: however often the pieces come round, each text is new and costs reading one word.
+    A predictor answers at once about a text that it has read before. So every message starts with another word
+    (`openings`), or several: however often the pieces repeat, each text is new and costs reading one word.
     """
     flow, number = cycle(pieces), 0
     while True:
@@ -91,7 +91,7 @@ def messages(pieces: list[str], openings: list[str]) -> Iterator[str]:
 
 
 def _opening(number: int, openings: list[str]) -> list[str]:
-    """The number's digits in words, the last one first: the first word changes from message to message."""
+    """The message number's digits as words, last digit first, so that the first word changes with every message."""
     if len(openings) == 1:
         return openings * (1 + number % MESSAGE)
     digits = [openings[number % len(openings)]]

@@ -49,15 +49,8 @@ def opening_rates(mass_before: Reals, threshold: Reals) -> Reals:
     return np.asarray(opened / len(threshold))
 
 
-def expected_multiplications(counts: Sequence[int] | NDArray[np.integer], width: int, splits: Sequence[int]) -> float:
-    """What the output layer of a query is expected to cost, for counts in falling order."""
-    bounds = np.array([*splits, len(counts)])
-    tails = np.diagonal(_tail_costs(_modelled(counts, bounds), width, bounds), 1)
-    return float(width * bounds[0] + tails.sum())
-
-
 def query_splits(counts: Sequence[int] | NDArray[np.integer], width: int, tails: int) -> tuple[int, ...]:
-    """The first word of each of so many tail clusters, such that a query is expected to cost least.
+    """The first word of each of `tails` tail clusters, chosen so that a query is expected to cost least.
 
     counts: how often each word occurs, in falling order. width: columns of the output layer.
     """
@@ -75,7 +68,7 @@ def cheapest_splits(
     bounds: Sequence[int] = (),
     least_head: int = 1,
 ) -> tuple[int, ...]:
-    """The first word of each of so many tail clusters, or of as many as make a query cheapest: of none, if it is that.
+    """The first word of each tail cluster. Without `tails`, as many clusters as make a query cheapest; perhaps none.
 
     opened: how probably a query opens a cluster between two of the places. bounds: places that no cluster, and not the
     head, may lie across. least_head: words that the head has at least.

@@ -25,13 +25,13 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.durable import replacing
+from rheostat.durable import obstacle, replacing
 from rheostat.errors import ModelFileError
 
 LENGTH_BYTES = 8
 MAXIMUM_HEADER_BYTES = 100_000_000  # the safetensors library's own limit
 MAXIMUM_DIMENSIONS = 8
-_FIRST_READ_BYTES = 4096  # holds most headers, so that one call reads them
+FIRST_READ_BYTES = 4096  # holds most headers, so that one call reads them
 MAXIMUM_OFFSET = 2**63 - 1
 # Without O_NONBLOCK, opening a named pipe would wait for a writer. Windows has neither.
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -49,8 +49,7 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 FETCH_AGAIN = "the file is damaged: fetch or write it again"
 
-# (dtype, shape, begin, end) of a tensor; offsets count from the end of the header. A plain tuple: opening a
-# file makes one for every tensor, and is held to twice the time of the safetensors library.
+# (dtype, shape, begin, end) of a tensor; offsets count from the end of the header.
 Stored: TypeAlias = tuple[str, tuple[int, ...], int, int]
 
 
@@ -108,7 +107,7 @@ class Container:
 
 
 def problem(found: str, expected: str, remedy: str = FETCH_AGAIN) -> ModelFileError:
-    """The one form of message: found, expected, what to do. Who knows the path puts it in front."""
+    """The one form of message: found, expected, what to do. Callers that know the path put it in front."""
     return ModelFileError(f"found {found}; expected {expected}; {remedy}")
 
 
@@ -122,7 +121,7 @@ def show(value: object) -> str:
 
 
 def parse_json(text: str, what: str, decoder: json.JSONDecoder | None = None) -> Any:
-    """JSON without the liberties of Python's reader: no doubled keys, no NaN, no half characters."""
+    """JSON read strictly, unlike Python's reader: no doubled keys, no NaN, no half characters."""
     try:
         value, end = (decoder or _DECODER).raw_decode(text)
         if text[end:].strip(" "):
@@ -177,14 +176,14 @@ def _open_file(path: str) -> tuple[int, int]:
 
 
 def _read_header(descriptor: int, size: int) -> bytes:
-    start = _read_bytes(descriptor, _FIRST_READ_BYTES)
+    start = _read_bytes(descriptor, FIRST_READ_BYTES)
     length = int.from_bytes(start[:LENGTH_BYTES], "little")
     longest = min(size - LENGTH_BYTES, MAXIMUM_HEADER_BYTES)
     if not 2 <= length <= longest:
         raise problem(
             f"a header length of {length} in a file of {size} bytes",
             f"2 to {max(longest, 2)}",
-            "this is no safetensors file, or only the beginning of one: fetch it again",
+            "this is not a safetensors file, or only the beginning of one: fetch it again",
         )
     end = LENGTH_BYTES + length
     if end > len(start):
@@ -194,7 +193,7 @@ def _read_header(descriptor: int, size: int) -> bytes:
 
 def _read_bytes(descriptor: int, count: int) -> bytes:
     try:
-        return os.read(descriptor, count)  # a regular file gives all of it, or what there is
+        return os.read(descriptor, count)  # a regular file gives all of it, or up to its end
     except OSError as error:
         raise problem(reason(error), "a model file that can be read", "check the disk") from error
 
@@ -202,7 +201,7 @@ def _read_bytes(descriptor: int, count: int) -> bytes:
 def parse_header(header: bytes) -> tuple[dict[str, str], dict[str, Stored], int]:
     """Metadata, tensors, and how many bytes the tensors take; they must lie one after another."""
     if header[:1] != b"{":
-        raise problem(f"a header that starts with {show(header[:8])}", "'{'", "this is no safetensors file")
+        raise problem(f"a header that starts with {show(header[:8])}", "'{'", "this is not a safetensors file")
     try:
         text = header.decode()
     except UnicodeDecodeError as error:
@@ -212,30 +211,8 @@ def parse_header(header: bytes) -> tuple[dict[str, str], dict[str, Stored], int]
     for key, value in metadata.items():
         if type(value) is not str:
             raise problem(f"{show(value)} for {show(key)} in {METADATA}", "a text")
-    tensors, data_bytes = _parse_usual_entries(entries) or _parse_entries(entries)
+    tensors, data_bytes = _parse_entries(entries)
     return metadata, tensors, data_bytes
-
-
-def _parse_usual_entries(entries: Mapping[str, Any]) -> tuple[dict[str, Stored], int] | None:
-    """The tensors, if their entries are written as nearly all are: in the order of keys and of offsets.
-
-    Says the same as `_parse_entries` in half the time; None for all other entries and for every error.
-    """
-    tensors: dict[str, Stored] = {}
-    position = 0
-    try:
-        for name, ((first, dtype), (second, shape), (third, (begin, end))) in entries.items():
-            if first != "dtype" or second != "shape" or third != "data_offsets":
-                return None
-            if begin != position or type(begin) is not int or len(shape) > MAXIMUM_DIMENSIONS:
-                return None
-            position += math.prod(shape) * _ITEM_BYTES[dtype]
-            if end != position or type(end) is not int or end < begin:
-                return None
-            tensors[name] = dtype, tuple(shape), begin, end
-    except (KeyError, TypeError, ValueError):
-        return None
-    return (tensors, position) if type(position) is int else None  # one float among the sizes makes it one
 
 
 def _parse_entries(entries: Mapping[str, Any]) -> tuple[dict[str, Stored], int]:
@@ -333,11 +310,12 @@ def _replacing(path: Path, alone: bool) -> Iterator[BinaryIO]:
 
 
 def check_target(path: Path) -> Path:
-    """Where a file of that name would be written; an error where it is clear that it cannot be."""
+    """Where a file of that name would be written; an error if it clearly cannot be."""
     with _writing():
         target = Path(os.path.realpath(path))
-        if target.is_dir():
-            raise problem("a folder", "the name of a file to write", "add a file name")
+        if found := obstacle(target):
+            remedy = "add a file name" if found == "a folder" else "choose another name"
+            raise problem(found, "a regular file, or a name that is free", remedy)
         if not target.parent.is_dir():
             raise problem(f"no folder {target.parent}", "one to write to", "create it first")
         return target

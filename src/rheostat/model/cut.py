@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
+from rheostat.model.names import scale_name
 from rheostat.model.operating_point import Floats, OperatingPoint, Positions, Ranking, Update, require_filters
-from rheostat.model.shape import QRNN_GATES, ModelShape
+from rheostat.model.shape import EMBEDDING, OUTPUT, QRNN_GATES, ModelShape
 
 Array = TypeVar("Array")  # NumPy's or torch's
 
@@ -41,12 +42,12 @@ def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) 
         _fold(small, f"layers.{layer}.weight", point.gate(layer - 1) if layer else None, shape.windows[layer])
         _merge(small, f"layers.{layer}.weight", point.update(layer))
     last_gate = point.gate(len(keep) - 1)
-    _fold(small, "output.weight", last_gate)
+    _fold(small, OUTPUT, last_gate)
     if shape.softmax_splits:
         _fold(small, "clusters.weight", last_gate)
     if not cut_shape.is_cut:
-        small.pop("output.weight")  # the embedding itself
-        small.pop("output.weight.scale", None)
+        small.pop(OUTPUT)  # the embedding itself
+        small.pop(scale_name(OUTPUT), None)
     return cast(dict[str, Array], small), cut_shape
 
 
@@ -63,8 +64,8 @@ def reorder(weights: Mapping[str, Array], shape: ModelShape, ranking: Ranking) -
     order = [ranking.order(layer) for layer in range(len(shape.hidden_sizes))]
     result = _select_filters(weights, shape, [None if shape.is_cut else order[-1], *order])
     if not shape.is_cut:
-        result["embedding.weight"] = result.pop("output.weight")
-        result.pop("output.weight.scale", None)  # the embedding's own
+        result[EMBEDDING] = result.pop(OUTPUT)
+        result.pop(scale_name(OUTPUT), None)  # the embedding's own
     return cast(dict[str, Array], result)
 
 
@@ -91,13 +92,13 @@ def _select_filters(
         columns = _Places(inputs, shape.input_size(layer), shape.windows[layer])
         selected[f"{name}.weight"] = _take(weights[f"{name}.weight"], rows, columns)
         selected[f"{name}.bias"] = _take(weights[f"{name}.bias"], rows)
-        if (scale := f"{name}.weight.scale") in weights:
+        if (scale := scale_name(f"{name}.weight")) in weights:
             selected[scale] = _take(weights[scale], rows)
-    output = "output.weight" if shape.is_cut else "embedding.weight"
+    output = shape.output_name
     columns = _Places(filters[-1], shape.output_size)
-    selected["output.weight"] = _take(weights[output], _Places(None, shape.vocabulary_size), columns)
-    if (scale := f"{output}.scale") in weights:
-        selected["output.weight.scale"] = weights[scale]
+    selected[OUTPUT] = _take(weights[output], _Places(None, shape.vocabulary_size), columns)
+    if (scale := scale_name(output)) in weights:
+        selected[scale_name(OUTPUT)] = weights[scale]
     if shape.softmax_splits:
         tails = _Places(None, len(shape.softmax_splits))
         selected["clusters.weight"] = _take(weights["clusters.weight"], tails, columns)
@@ -161,7 +162,7 @@ def _merge(weights: dict[str, Any], name: str, update: Update | None) -> None:
 
 def _floats(weights: dict[str, Any], name: str) -> Any:
     """The matrix itself; if it was int8, its values, and its scales leave `weights`."""
-    scale = weights.pop(f"{name}.scale", None)
+    scale = weights.pop(scale_name(name), None)
     return weights[name] if scale is None else weights[name] * scale[:, None]
 
 

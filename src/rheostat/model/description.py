@@ -1,34 +1,34 @@
-"""What a model file must hold: its description, and the tensors that this calls for.
+"""What a model file must hold: its description, and the tensors that this calls for. docs/file-format.md specifies it.
 
-Knows names, types and shapes, and checks them from the header alone; knows nothing of values and of bytes.
-Errors say what was found and what was expected; the path is put in front by whoever knows it.
+Knows keys, types and shapes, and checks them from the header alone; knows nothing of values and of bytes. Tensor names
+come from `names` and `ModelShape`. Errors say what was found and what was expected; callers put the path in front.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from rheostat.errors import ModelFileError
-from rheostat.model.container import Stored, parse_json, problem, show
+from rheostat.model.container import FETCH_AGAIN, Stored, parse_json, problem, show
+from rheostat.model.names import check_name, point_tensors, scale_name, scores_name
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
 from rheostat.text.tokenizers import TOKENIZERS, Tokenizer
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # the newest that is read; a file that uses nothing of it is written as version 1
+ORIGIN_VERSION = 2  # the first with origins
 METADATA_KEY = "rheostat"
-DEFAULT_TOKENIZER = "ptb"  # of a file that says nothing about its text
+DEFAULT_TOKENIZER = "ptb"  # of a file that does not state one
 
 _FLOPS_TOLERANCE = 0.01  # between the share that a description states and the share that the widths cost
-_MAXIMUM_DEPTH = 64  # of text, recipe and provenance
-_NAME = re.compile(r"[A-Za-z0-9][\w.+@%=,:~-]{0,79}", re.ASCII)
+_MAXIMUM_DEPTH = 64  # of text, recipe, provenance and origins
 
 _MATRIX_TYPES = ("F32", "F16", "I8")
 _VECTOR_TYPES = ("F32", "F16")
-_SHAPE_KEYS = ("vocabulary_size", "embedding_size", "hidden_sizes", "windows", "softmax_splits")
 
 Tensors: TypeAlias = Mapping[str, Stored]
 
@@ -41,11 +41,12 @@ class RankingEntry:
     criterion: str = ""
     seed: int | None = None
     comparable: bool = False
+    origin: Origin = UNKNOWN_ORIGIN
 
 
 @dataclass(frozen=True)
 class PointEntry:
-    """What can be known of a point without reading it. flops_fraction is counted from the widths."""
+    """What the header says of a point. flops_fraction is counted from the widths."""
 
     name: str
     criterion: str
@@ -54,11 +55,12 @@ class PointEntry:
     widths: tuple[int, ...]
     has_gates: bool
     update_rank: int  # the largest of all layers; 0 without an update
+    origin: Origin = UNKNOWN_ORIGIN
 
 
 @dataclass(frozen=True)
 class Description:
-    """All of a model file but its tensors. Keys that a file leaves out are empty here."""
+    """All of a model file except its tensors. Keys that a file leaves out are empty here."""
 
     shape: ModelShape
     text: Mapping[str, Any] = field(default_factory=dict)
@@ -67,6 +69,8 @@ class Description:
     default_ranking: str | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin = UNKNOWN_ORIGIN  # of the weights
+    format_version: int = 1
 
     @property
     def cell(self) -> str:
@@ -74,12 +78,12 @@ class Description:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """How text becomes words; "ptb" where the file does not say."""
+        """How text becomes words; "ptb" if the file does not say."""
         return cast(Tokenizer, self.text.get("tokenizer", DEFAULT_TOKENIZER))
 
     @property
     def trained(self) -> bool:
-        """False of a file that says it was written before the first step; such a model is for measuring time."""
+        """False if the file says that it was written before the first step; such a model is for measuring time."""
         run = self.provenance.get("run")
         return not (isinstance(run, Mapping) and run.get("steps") == 0)
 
@@ -90,10 +94,10 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
         raise problem(
             f"no '{METADATA_KEY}' in the metadata",
             "the description of a model",
-            "this safetensors file is no model file of Rheostat: choose another, or train one",
+            "this safetensors file is not a Rheostat model: choose another, or train one",
         )
     fields = _object(parse_json(metadata[METADATA_KEY], "a description"), "the description")
-    _check_version(fields.get("format_version"))
+    version = _checked_version(fields.get("format_version"))
     free = {key: _object(_present(fields, key, {}), key) for key in ("text", "recipe", "provenance")}
     _check_plain(free.values(), _MAXIMUM_DEPTH)
     tokenizer = free["text"].get("tokenizer", DEFAULT_TOKENIZER)
@@ -103,56 +107,70 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
     known = _check_weights(shape, tensors)
     if shape.cell != "qrnn" and (fields.get("rankings") or fields.get("points")):
         raise problem(f"rankings or points of cell {shape.cell}", "none: only qrnn has filters to leave out")
-    rankings = tuple(_parse_ranking(entry, shape, tensors, known) for entry in _named(fields, "rankings"))
-    points = tuple(_parse_point(entry, shape, tensors, known) for entry in _named(fields, "points"))
+    origin = _origin(fields, "the weights", version)
+    rankings = tuple(_parse_ranking(entry, shape, tensors, known, version) for entry in _named(fields, "rankings"))
+    points = tuple(_parse_point(entry, shape, tensors, known, version) for entry in _named(fields, "points"))
     if len(known) != len(tensors):
         raise _stranger(min(set(tensors) - known))
     default = fields.get("default_ranking")
     if default is not None and default not in [entry.name for entry in rankings]:
         raise problem(f"default_ranking {show(default)}", "the name of one of its rankings, or none", "choose another")
-    return Description(shape, rankings=rankings, points=points, default_ranking=default, **free)
+    free["recipe"] = free["recipe"] or dict(origin.recipe or {})
+    return Description(
+        shape, rankings=rankings, points=points, default_ranking=default, origin=origin, format_version=version, **free
+    )
 
 
-def metadata_of(description: Description, points: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The metadata that `describe` reads; keys that would be empty are left out. points: their entries."""
-    shape = description.shape
+def metadata_of(
+    shape: ModelShape,
+    *,
+    text: Mapping[str, Any],
+    rankings: Sequence[Mapping[str, Any]],
+    default_ranking: str | None,
+    points: Sequence[Mapping[str, Any]],
+    recipe: Mapping[str, Any],
+    provenance: Mapping[str, Any],
+    origin: Mapping[str, Any],
+) -> dict[str, str]:
+    """The metadata that `describe` reads; keys that would be empty are left out. rankings, points: their entries."""
+    is_recorded = any(item.get("origin") for item in ({"origin": origin}, *rankings, *points))
     fields: dict[str, Any] = {
-        "format_version": FORMAT_VERSION,
+        "format_version": ORIGIN_VERSION if is_recorded else 1,
         "cell": shape.cell,
-        "shape": {key: getattr(shape, key) for key in _SHAPE_KEYS},
-        "text": dict(description.text) or None,
-        "rankings": [_without_empty(vars(entry)) for entry in description.rankings] or None,
-        "default_ranking": description.default_ranking,
-        "points": [_without_empty(entry) for entry in points] or None,
-        "recipe": dict(description.recipe) or None,
-        "provenance": dict(description.provenance) or None,
+        "shape": shape.as_json(),
+        "text": dict(text),
+        "rankings": [_without_empty(entry) for entry in rankings],
+        "default_ranking": default_ranking,
+        "points": [_without_empty(entry) for entry in points],
+        "recipe": {} if recipe == origin.get("recipe") else dict(recipe),  # stored once
+        "provenance": dict(provenance),
+        "origin": dict(origin),
     }
     try:
-        text = json.dumps(_without_empty(fields), ensure_ascii=False, allow_nan=False)
-        text.encode()
+        description = json.dumps(_without_empty(fields), ensure_ascii=False, allow_nan=False)
+        description.encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise problem(
-            f"something in text, recipe or provenance that JSON cannot hold ({str(error)[:100]})",
+            f"something in text, recipe, provenance or an origin that JSON cannot hold ({str(error)[:100]})",
             "texts, finite numbers, lists and tables",
             "take it out, or make a text of it",
         ) from error
-    return {METADATA_KEY: text}
+    return {METADATA_KEY: description}
 
 
 def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
     # Not by truth: a seed of 0 is a seed.
-    return {key: value for key, value in fields.items() if not (value is None or value is False or value == "")}
+    empty: tuple[object, ...] = (None, "", [], {})
+    return {key: value for key, value in fields.items() if value is not False and value not in empty}
 
 
-def _check_version(version: object) -> None:
+def _checked_version(version: object) -> int:
+    expected = f"1 to {FORMAT_VERSION}"
     if type(version) is not int or version < 1:
-        raise problem(f"format_version {show(version)}", f"{FORMAT_VERSION}")
+        raise problem(f"format_version {show(version)}", expected)
     if version > FORMAT_VERSION:
-        raise problem(
-            f"format_version {show(version)}",
-            f"{FORMAT_VERSION}",
-            "the file is newer than this Rheostat: upgrade it",
-        )
+        raise problem(f"format_version {show(version)}", expected, "the file is newer than this Rheostat: upgrade it")
+    return version
 
 
 def _parse_shape(fields: Mapping[str, Any]) -> ModelShape:
@@ -191,11 +209,11 @@ def _check_weights(shape: ModelShape, tensors: Tensors) -> set[str]:
     known = {"vocabulary", *sizes}
     for name, size in sizes.items():
         stored = tensors.get(name)
-        # Nearly all pass here; what does not is wrong, or int8.
+        # Nearly all pass here; those that do not are wrong, or int8.
         if stored is None or stored[1] != size or stored[0] not in _VECTOR_TYPES:
             _expect(tensors, name, _MATRIX_TYPES if len(size) == 2 else _VECTOR_TYPES, size)
-            known.add(f"{name}.scale")
-            _expect(tensors, f"{name}.scale", ("F32",), size[:1])
+            known.add(scale := scale_name(name))
+            _expect(tensors, scale, ("F32",), size[:1])
     _expect_list(tensors, "vocabulary", "U8")
     if "casing" in tensors:
         known.add("casing")
@@ -216,7 +234,7 @@ def _expect(tensors: Tensors, name: str, types: Sequence[str], size: tuple[int, 
 
 
 def _expect_list(tensors: Tensors, name: str, dtype: str) -> int:
-    """How long a list of any length is."""
+    """The length of a tensor that must be a list, of any length."""
     stored = tensors.get(name)
     if stored is None:
         raise problem(f"no tensor {name}", f"a list of {dtype}")
@@ -225,7 +243,9 @@ def _expect_list(tensors: Tensors, name: str, dtype: str) -> int:
     return stored[1][0]
 
 
-def _parse_ranking(entry: Mapping[str, Any], shape: ModelShape, tensors: Tensors, known: set[str]) -> RankingEntry:
+def _parse_ranking(
+    entry: Mapping[str, Any], shape: ModelShape, tensors: Tensors, known: set[str], version: int
+) -> RankingEntry:
     name, seed = entry["name"], entry.get("seed")
     if seed is not None and type(seed) is not int:
         raise problem(f"seed {show(seed)} of ranking {name}", "a whole number")
@@ -233,12 +253,14 @@ def _parse_ranking(entry: Mapping[str, Any], shape: ModelShape, tensors: Tensors
     if type(comparable) is not bool:
         raise problem(f"comparable {show(comparable)} of ranking {name}", "true or false")
     for layer, size in enumerate(shape.hidden_sizes):
-        known.add(scores := f"rankings.{name}.{layer}")
+        known.add(scores := scores_name(name, layer))
         _expect(tensors, scores, ("F32",), (size,))
-    return RankingEntry(name, _criterion(entry), seed, comparable)
+    return RankingEntry(name, _criterion(entry), seed, comparable, _origin(entry, f"ranking {name}", version))
 
 
-def _parse_point(entry: Mapping[str, Any], shape: ModelShape, tensors: Tensors, known: set[str]) -> PointEntry:
+def _parse_point(
+    entry: Mapping[str, Any], shape: ModelShape, tensors: Tensors, known: set[str], version: int
+) -> PointEntry:
     name, preferred = entry["name"], _present(entry, "preferred", False)
     if type(preferred) is not bool:
         raise problem(f"preferred {show(preferred)} of point {name}", "true or false")
@@ -250,13 +272,14 @@ def _parse_point(entry: Mapping[str, Any], shape: ModelShape, tensors: Tensors, 
     is_share = type(stated) in (int, float) and 0 < stated <= 1
     if not is_share or abs(stated - fraction) > _FLOPS_TOLERANCE:
         raise problem(f"flops_fraction {show(stated)} of point {name}", f"{fraction:.4f}, which its widths cost")
-    return PointEntry(name, _criterion(entry), fraction, preferred, widths, gated, ranks)
+    origin = _origin(entry, f"point {name}", version)
+    return PointEntry(name, _criterion(entry), fraction, preferred, widths, gated, ranks, origin)
 
 
 def _point_widths(name: str, shape: ModelShape, tensors: Tensors, known: set[str]) -> tuple[int, ...]:
     widths = []
     for layer, size in enumerate(shape.hidden_sizes):
-        known.add(keep := f"points.{name}.keep.{layer}")
+        known.add(keep := point_tensors(name, layer).keep)
         width = _expect_list(tensors, keep, "I32")
         if not 1 <= width <= size:
             raise problem(f"{width} filters in tensor {keep}", f"1 to {size}")
@@ -267,7 +290,7 @@ def _point_widths(name: str, shape: ModelShape, tensors: Tensors, known: set[str
 def _check_gates(name: str, widths: Sequence[int], tensors: Tensors, known: set[str]) -> bool:
     gated = False
     for layer, width in enumerate(widths):
-        if (gate := f"points.{name}.gate.{layer}") in tensors:
+        if (gate := point_tensors(name, layer).gate) in tensors:
             known.add(gate)
             _expect(tensors, gate, ("F32",), (width,))
             gated = True
@@ -278,20 +301,20 @@ def _check_updates(name: str, cut_shape: ModelShape, tensors: Tensors, known: se
     """The largest rank of the point's updates, 0 if it has none."""
     largest = 0
     for layer in range(len(cut_shape.hidden_sizes)):
-        update = f"points.{name}.update.{layer}"
-        if f"{update}.u" not in tensors and f"{update}.v" not in tensors:
+        *_, u, v = point_tensors(name, layer)
+        if u not in tensors and v not in tensors:
             continue
-        known |= {f"{update}.u", f"{update}.v"}
-        rank = next(iter(tensors.get(f"{update}.v", ("", ()))[1]), 0)
+        known |= {u, v}
+        rank = next(iter(tensors.get(v, ("", ()))[1]), 0)
         rows, columns = cut_shape.matrix_shape(layer)
-        _expect(tensors, f"{update}.v", _VECTOR_TYPES, (max(rank, 1), columns))
-        _expect(tensors, f"{update}.u", _VECTOR_TYPES, (rows, rank))
+        _expect(tensors, v, _VECTOR_TYPES, (max(rank, 1), columns))
+        _expect(tensors, u, _VECTOR_TYPES, (rows, rank))
         largest = max(largest, rank)
     return largest
 
 
 def _stranger(name: str) -> ModelFileError:
-    """A tensor that nothing asks for would change what the model computes, if only we knew how: refuse it."""
+    """A tensor that nothing calls for might change what the model computes, so it is refused."""
     return problem(
         f"tensor {show(name)}, which the description does not call for",
         "only the tensors of a model file",
@@ -306,13 +329,13 @@ def _object(value: Any, what: str) -> dict[str, Any]:
 
 
 def _present(fields: Mapping[str, Any], key: str, empty: Any) -> Any:
-    """The value of a key; `empty` where it is absent or null."""
+    """The value of a key; `empty` if it is absent or null."""
     value = fields.get(key)
     return empty if value is None else value
 
 
 def _named(fields: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The entries of a list of objects with names, each name fit to be part of a tensor's, and there once."""
+    """The entries of a list of objects with names; each name must be legal and appear once."""
     entries = fields.get(key)
     if entries is None or entries == []:
         return []
@@ -320,17 +343,23 @@ def _named(fields: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
         raise problem(f"{show(entries)} for {key}", "a list of objects")
     names: set[str] = set()
     for entry in entries:
-        name = _object(entry, f"an entry of {key}").get("name")
-        if type(name) is not str or not _NAME.fullmatch(name):
-            raise problem(
-                f"the name {show(name)} in {key}",
-                "up to 80 letters, digits and signs like . - + and _",
-                "choose such a name",
-            )
+        name = check_name(_object(entry, f"an entry of {key}").get("name"), key)
         if name in names:
             raise problem(f"the name {name} twice in {key}", "each name once", "rename one of them")
         names.add(name)
     return entries
+
+
+def _origin(entry: Mapping[str, Any], what: str, version: int) -> Origin:
+    """The origin in an entry of the description; version 1 has none."""
+    stored = entry.get("origin")
+    if version < ORIGIN_VERSION or stored is None:
+        return UNKNOWN_ORIGIN
+    _check_plain([stored], _MAXIMUM_DEPTH)
+    try:
+        return Origin.from_json(stored, f"origin of {what}", ModelFileError)
+    except ModelFileError as error:
+        raise ModelFileError(f"found {error}; {FETCH_AGAIN}") from None
 
 
 def _criterion(entry: Mapping[str, Any]) -> str:
@@ -341,7 +370,7 @@ def _criterion(entry: Mapping[str, Any]) -> str:
 
 
 def _check_plain(values: Iterable[Any], levels: int) -> None:
-    """What can be read can be printed and written again: nothing endless in depth or size."""
+    """Refuse what could not be printed or written again: values nested too deeply, or infinite."""
     for value in values:
         if type(value) is float and math.isinf(value):
             raise problem("a number too large to be one", "finite numbers")

@@ -56,6 +56,14 @@ def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> Ope
     return None
 
 
+def chosen_by(file: ModelFile, point: OperatingPoint) -> str:
+    """What `choose` made a point from: "ranking taylor", "point l0-0.8" or "the whole model"."""
+    if point.ranking is not None:
+        return f"ranking {point.ranking}"
+    stored = any(entry.name == point.name for entry in file.description.points)
+    return f"point {point.name}" if stored else "the whole model"
+
+
 def can_serve(file: ModelFile, knob: float) -> bool:
     """Whether the knob can be turned to a position."""
     try:
@@ -75,7 +83,8 @@ def _nothing_to_cut_by(file: ModelFile, knob: float, criterion: str | None) -> s
     rankings = ", ".join(entry.name for entry in file.description.rankings) or "none"
     points = ", ".join(f"{entry.name} ({entry.flops_fraction:.1%})" for entry in file.description.points) or "none"
     wanted = f"criterion '{criterion}'" if criterion else f"the knob at {knob}"
-    return (
-        f"{file.path} has nothing for {wanted}: its rankings are {rankings}, its points {points}; "
-        "add a ranking with: rheostat prune"
-    )
+    remedy = "add a ranking with: rheostat prune"
+    if not criterion and file.description.rankings:
+        name = file.description.rankings[0].name
+        remedy = f"none is the default: choose one with --ranking {name}, or with: pack --default-ranking {name}"
+    return f"{file.path} has nothing for {wanted}: its rankings are {rankings}, its points {points}; {remedy}"

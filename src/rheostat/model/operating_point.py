@@ -2,28 +2,29 @@
 
 A ranking scores every filter; an operating point names the kept ones, with the gates and the update that it may have.
 Knows indices; knows nothing of how scores are computed, of files or of text. `widths` chooses how many filters to keep,
-`cut` makes the small model.
+`cut` makes the small model, `origin` says how a ranking or a point came about.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
+from rheostat.model.digest import digest_of
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
 
 Floats: TypeAlias = NDArray[np.float32]
-
-
 Indices: TypeAlias = NDArray[np.int32]
 Positions: TypeAlias = NDArray[np.int64]  # of rows or columns of a stacked matrix
 
-
 FULL = "full"  # the name of the 100 % point
+RANDOM = "random"  # the criterion that scores by chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,11 @@ class Ranking:
     scores: tuple[Floats, ...]  # [m] for each layer
     seed: int | None = None
     comparable: bool = False  # scores of all layers are on one scale: a point's widths follow from them
+    origin: Origin = UNKNOWN_ORIGIN
+
+    def __repr__(self) -> str:
+        """One line: the name, the criterion and how many filters it scores, not every score."""
+        return f"Ranking({self.name!r}, {self.criterion!r}, filters {_spaced(map(len, self.scores))})"
 
     def order(self, layer: int) -> Positions:
         """Filters of `layer`, best first; of equal scores the lower index comes first."""
@@ -70,7 +76,7 @@ class OperatingPoint:
     """Which filters are kept in each layer, with the gates and the update that it may have.
 
     gates and updates have one entry for each layer, None for a layer that has none. flops_fraction is what
-    the point costs, as a share of the whole model.
+    the point costs, as a share of the whole model. origin: of a point that was cut by a ranking, the ranking's.
     """
 
     name: str
@@ -80,6 +86,17 @@ class OperatingPoint:
     updates: tuple[Update | None, ...] | None = None
     flops_fraction: float = 1.0
     preferred: bool = False
+    ranking: str | None = None  # the name of the ranking it was cut by; None for the whole model and stored points
+    origin: Origin = UNKNOWN_ORIGIN
+
+    def __repr__(self) -> str:
+        """One line: the name, the cost and the widths, not every filter's index."""
+        facts = [repr(self.name), f"{100 * self.flops_fraction:.1f} % of the FLOPs", f"widths {_spaced(self.widths)}"]
+        if any(self.gate(layer) is not None for layer in range(len(self.keep))):
+            facts.append("gates")
+        if self.update_rank:
+            facts.append(f"rank-{self.update_rank} update")
+        return f"OperatingPoint({', '.join(facts)})"
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -105,17 +122,13 @@ class OperatingPoint:
 
     @property
     def digest(self) -> str:
-        """Tells points apart that have one name: of the filters, gates and updates, not of the name."""
-        from hashlib import blake2b  # here, since a suggestion has no need of it
-
-        hash = blake2b(digest_size=8)
+        """Tells points apart that have one name: of the filters, gates and updates, not of the name or the origin."""
+        arrays: list[NDArray[Any]] = []
         for layer, keep in enumerate(self.keep):
-            update = self.update(layer)
-            parts = [keep, self.gate(layer), *((update.u, update.v) if update else ())]
-            for part in parts:
-                values = np.empty(0, np.float32) if part is None else np.ascontiguousarray(part)
-                hash.update(f"{values.dtype.str} {values.shape} ".encode() + values.tobytes())
-        return hash.hexdigest()
+            gate, update = self.gate(layer), self.update(layer)
+            arrays += [keep, np.empty(0, np.float32) if gate is None else gate]
+            arrays += [update.u, update.v] if update else []
+        return digest_of(arrays)
 
     def is_full(self, shape: ModelShape) -> bool:
         """Whether this is the unpruned model: nothing left out, no gates, no update."""
@@ -184,6 +197,10 @@ def full_point(shape: ModelShape) -> OperatingPoint:
     """The 100 % point: the unpruned model."""
     keep = tuple(np.arange(size, dtype=np.int32) for size in shape.hidden_sizes)
     return OperatingPoint(FULL, "", keep)
+
+
+def _spaced(numbers: Iterable[int]) -> str:
+    return " ".join(map(str, numbers))
 
 
 def require_filters(shape: ModelShape) -> None:

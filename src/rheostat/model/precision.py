@@ -1,25 +1,44 @@
-"""How weights are stored: float32, float16, or int8 with a scale for each row.
+"""How weights are stored: fp32, fp16, or int8 with a scale for each row.
 
 w = q · scale with q in -127 … 127. Knows numbers; knows nothing of where they are stored or what they mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.model.container import problem
+from rheostat.model.names import scale_name
 
 Floats: TypeAlias = NDArray[np.float32]
-Precision = Literal["float32", "float16", "int8"]
+Precision = Literal["fp32", "fp16", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+_OF_TYPE: dict[str, Precision] = {"float32": "fp32", "float16": "fp16", "int8": "int8"}  # by NumPy's names
 
 LARGEST_INTEGER = 127  # -128 would have no positive counterpart
 # The largest scale that makes no weight infinite.
 LARGEST_SCALE = float(np.nextafter(np.finfo(np.float32).max / np.float32(LARGEST_INTEGER), np.float32(0)))
+
+
+def precision_of(types: Iterable[str]) -> Precision | None:
+    """The precision of matrices of these NumPy types; None if they differ."""
+    found = {_OF_TYPE[name] for name in types}
+    return found.pop() if len(found) == 1 else None
+
+
+def is_stored_as(stored: NDArray[Any], precision: Precision) -> bool:
+    """Whether a weight tensor is what `encode_all` would store it as: int8 leaves biases in fp32."""
+    wanted = "fp32" if precision == "int8" and stored.ndim == 1 else precision
+    return _OF_TYPE[stored.dtype.name] == wanted
+
+
+def decode(stored: NDArray[Any], scale: Floats | None) -> Floats:
+    """A stored weight tensor as float32. scale: of int8, None for any other."""
+    return widen(stored) if scale is None else dequantize(stored, scale)
 
 
 def quantize(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:
@@ -45,16 +64,16 @@ def widen(stored: NDArray[Any]) -> Floats:
 
 
 def all_finite(stored: NDArray[Any]) -> bool:
-    """Whether no float is infinite or no number. NumPy takes halves one by one: thirty times as long as their bits."""
+    """Whether every float is finite. Halves are checked by their bits, which is thirty times as fast in NumPy."""
     if stored.dtype != np.float16:
         return bool(np.isfinite(stored).all())
-    # 0x7C00 is infinity and 0xFC00 its negative; beyond them lies what is no number
+    # 0x7C00 is infinity and 0xFC00 its negative; larger bit patterns are NaN
     positive, negative = stored.view(np.int16), stored.view(np.uint16)
     return bool(positive.max(initial=0) < 0x7C00 and negative.max(initial=0) < 0xFC00)
 
 
 def _widen_halves(halves: NDArray[np.float16]) -> Floats:
-    """What `astype` gives, to the bit, in a tenth of the time.
+    """The same bits as `astype` gives, in a tenth of the time.
 
     Exponent and fraction are moved to where float32 has them: the fraction is 13 bits longer there, and the exponent
     counts from 127 instead of 15.
@@ -83,7 +102,7 @@ def as_floats(name: str, array: Any, size: tuple[int, ...]) -> Floats:
 
 
 def encode_all(weights: Mapping[str, Floats], precision: Precision) -> dict[str, NDArray[Any]]:
-    """Tensors that hold these weights: `{name}.scale` beside a matrix in int8, whose biases stay float32."""
+    """Tensors that hold these weights: `{name}.scale` beside a matrix in int8, whose biases stay fp32."""
     if precision not in PRECISIONS:
         raise problem(f"precision {precision!r}", f"one of {', '.join(PRECISIONS)}", "choose one of these")
     tensors: dict[str, NDArray[Any]] = {}
@@ -95,11 +114,11 @@ def encode_all(weights: Mapping[str, Floats], precision: Precision) -> dict[str,
 def _encode(name: str, array: Floats, precision: Precision) -> dict[str, NDArray[Any]]:
     if precision == "int8" and array.ndim == 2:
         integers, scale = quantize(array)
-        return {name: integers, f"{name}.scale": scale}
-    if precision != "float16":
+        return {name: integers, scale_name(name): scale}
+    if precision != "fp16":
         return {name: array}
     with np.errstate(over="ignore"):
         halves = array.astype(np.float16)
     if not np.isfinite(halves).all():
-        raise problem(f"a value of {np.abs(array).max():.3g} in {name}", "at most 65504 in float16", "use float32")
+        raise problem(f"a value of {np.abs(array).max():.3g} in {name}", "at most 65504 in fp16", "use fp32")
     return {name: halves}

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from rheostat.model.flops import flops_by_part
 
@@ -19,6 +19,9 @@ Cell = Literal["qrnn", "lstm", "skip-lstm"]
 CELLS: tuple[str, ...] = get_args(Cell)
 
 MAXIMUM_SIZE = 2**31 - 1  # of anything that is counted here; a larger number is a damaged file or a slip
+
+EMBEDDING = "embedding.weight"
+OUTPUT = "output.weight"  # of a model whose output layer is not the embedding itself
 
 QRNN_GATES = 3  # z, f, o: the row blocks of a QRNN layer's one matrix
 LSTM_GATES = 4  # i, f, g, o: torch's order
@@ -81,6 +84,11 @@ class ModelShape:
         return self.separate_output or self.output_size != self.embedding_size
 
     @property
+    def output_name(self) -> str:
+        """The matrix of the output layer: one of its own if the model is cut, else the embedding."""
+        return OUTPUT if self.is_cut else EMBEDDING
+
+    @property
     def clusters(self) -> tuple[slice, ...]:
         """Ids of the words of the head and of each tail cluster; of a plain softmax, of all words."""
         bounds = (0, *self.softmax_splits, self.vocabulary_size)
@@ -91,17 +99,27 @@ class ModelShape:
         """Filters of all layers: how many numbers a ranking holds."""
         return sum(self.hidden_sizes)
 
+    def as_json(self) -> dict[str, Any]:
+        """The sizes by their names, as files and results state them; the cell is stated beside them."""
+        return {
+            "vocabulary_size": self.vocabulary_size,
+            "embedding_size": self.embedding_size,
+            "hidden_sizes": list(self.hidden_sizes),
+            "windows": list(self.windows),
+            "softmax_splits": list(self.softmax_splits),
+        }
+
     def with_hidden_sizes(self, hidden_sizes: Sequence[int]) -> ModelShape:
         return replace(self, hidden_sizes=tuple(hidden_sizes))
 
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Every weight tensor by the name it has in the model file and in torch."""
         tensors: dict[str, tuple[int, ...]] = {
-            "embedding.weight": (self.vocabulary_size, self.embedding_size),
+            EMBEDDING: (self.vocabulary_size, self.embedding_size),
             "output.bias": (self.vocabulary_size,),
         }
         if self.is_cut:
-            tensors["output.weight"] = (self.vocabulary_size, self.output_size)
+            tensors[OUTPUT] = (self.vocabulary_size, self.output_size)
         if tails := len(self.softmax_splits):
             tensors["clusters.weight"] = (tails, self.output_size)
             tensors["clusters.bias"] = (tails,)
@@ -141,10 +159,6 @@ class ModelShape:
         """Shapes of (u, v) of each layer of a single-rank update on this, already cut, shape."""
         matrices = [self.matrix_shape(layer) for layer in range(len(self.hidden_sizes))]
         return [((rows, rank), (rank, columns)) for rows, columns in matrices]
-
-    def update_parameters(self, rank: int = 1) -> int:
-        """Numbers that a point of this, already cut, shape stores for its update."""
-        return sum(math.prod(u) + math.prod(v) for u, v in self.update_shapes(rank))
 
 
 def _check_sizes(name: str, sizes: Sequence[int]) -> None:

@@ -17,33 +17,28 @@ from rheostat.model.operating_point import Floats, Indices, OperatingPoint, Rank
 from rheostat.model.shape import ModelShape
 
 
-def select(ranking: Ranking, shape: ModelShape, flops_fraction: float, *, align: int = 1) -> OperatingPoint:
+def select(ranking: Ranking, shape: ModelShape, flops_fraction: float) -> OperatingPoint:
     """The largest point of `ranking` that costs no more than asked; points of one ranking nest.
 
     If its scores are comparable, the best filters of all layers together are kept (see `affordable`). Otherwise one
     keep fraction p holds for all layers: layer l gets the width max(1, floor(p · m_l)). Of all p in [0, 1] the largest
     that does not exceed the target is taken, exactly: the next larger p that changes anything adds one filter to at
-    least one layer, and to none more than one, and exceeds it. With `align`, widths are multiples of it, or the whole
-    layer, and the next step is one multiple.
+    least one layer, and to none more than one, and exceeds it.
     """
     require_filters(shape)
     ranking.check(shape)
     check_knob(flops_fraction)
-    if align < 1:
-        raise OperatingPointError(f"widths cannot be multiples of {align}; expected 1 or more: leave align out")
     if ranking.comparable:
-        widths = tuple(map(len, affordable(ranking.scores, shape, flops_fraction, align=align)))
-        widths = tuple(_aligned(width, size, align) for width, size in zip(widths, shape.hidden_sizes, strict=True))
+        widths = tuple(map(len, affordable(ranking.scores, shape, flops_fraction)))
     else:
-        widths = _uniform_widths(shape, flops_fraction, align)
+        widths = _uniform_widths(shape, flops_fraction)
     return replace(best_of(ranking, shape, widths), name=f"{ranking.name}-{flops_fraction:g}")
 
 
-def affordable(scores: Sequence[Floats], shape: ModelShape, flops_fraction: float, *, align: int = 1) -> list[Indices]:
+def affordable(scores: Sequence[Floats], shape: ModelShape, flops_fraction: float) -> list[Indices]:
     """The most filters, best score first over all layers, that cost no more than asked; found by bisection.
 
     The best filter of each layer is always kept. Of equal scores the lower layer comes first, then the lower index.
-    align: they have to be affordable when widths are made multiples of it, which is left to the caller.
     """
     order = np.argsort(-np.concatenate(scores), kind="stable")
     layer_of = np.repeat(np.arange(len(scores)), [len(layer) for layer in scores])
@@ -59,7 +54,7 @@ def affordable(scores: Sequence[Floats], shape: ModelShape, flops_fraction: floa
         return shape.flops_fraction(widths(count))
 
     def widths(count: int) -> list[int]:
-        return [_aligned(len(kept), len(layer), align) for kept, layer in zip(keep(count), scores, strict=True)]
+        return [len(kept) for kept in keep(count)]
 
     counts = range(len(order) + 1)
     within = bisect_right(counts, flops_fraction, key=share)
@@ -71,20 +66,27 @@ def affordable(scores: Sequence[Floats], shape: ModelShape, flops_fraction: floa
 def best_of(ranking: Ranking, shape: ModelShape, widths: Sequence[int]) -> OperatingPoint:
     """The point that keeps the best `widths` filters of each layer."""
     keep = tuple(np.sort(ranking.order(layer)[:width]).astype(np.int32) for layer, width in enumerate(widths))
-    return OperatingPoint(ranking.name, ranking.criterion, keep, flops_fraction=shape.flops_fraction(widths))
+    return OperatingPoint(
+        ranking.name,
+        ranking.criterion,
+        keep,
+        flops_fraction=shape.flops_fraction(widths),
+        ranking=ranking.name,
+        origin=ranking.origin,
+    )
 
 
-def _uniform_widths(shape: ModelShape, target: float, align: int) -> tuple[int, ...]:
+def _uniform_widths(shape: ModelShape, target: float) -> tuple[int, ...]:
     """Widths of the largest keep fraction that costs no more than `target`, by bisection over all steps.
 
     Shares are compared as the nearest floats, so that 0.6 is met by 6/10 and a point by its own share.
     """
     sizes = shape.hidden_sizes
     whole = math.lcm(*sizes)  # keep fractions are counted in 1 / whole, so that all are whole numbers
-    steps = sorted({0} | {kept * (whole // size) for size in sizes for kept in _widths_of(size, align)})
+    steps = sorted({0} | {kept * (whole // size) for size in sizes for kept in range(1, size + 1)})
 
     def widths(step: int) -> tuple[int, ...]:
-        return tuple(_aligned(step * size // whole, size, align) for size in sizes)
+        return tuple(max(1, step * size // whole) for size in sizes)
 
     def share(step: int) -> float:
         return shape.flops_fraction(widths(step))
@@ -107,12 +109,3 @@ def below_smallest(target: float, smallest: float, widths: Sequence[int]) -> Ope
         f"a knob at {target} was asked for; the smallest that this model can serve is "
         f"{math.ceil(smallest * 1e6) / 1e6} (filters {list(widths)}): ask for that or more"
     )
-
-
-def _widths_of(size: int, align: int) -> Sequence[int]:
-    return [*range(align, size, align), size]
-
-
-def _aligned(width: int, size: int, align: int) -> int:
-    """The widest of `_widths_of` that is not above `width`, or the narrowest there is."""
-    return size if width >= size else min(size, max(align, width // align * align))

@@ -1,8 +1,8 @@
 """Widths chosen layer by layer on validation text, instead of one keep fraction for all.
 
-Greedy: from the full model, again and again, try to narrow each layer by a share of its filters, measure what that
-costs in loss on a stretch of text, and take the narrowing that loses least per FLOP saved; the last one is trimmed so
-that the target is met without being exceeded. Knows widths and measured losses; a ranking says which filters go.
+Greedy: starting from the full model, try to narrow each layer by a share of its filters, measure the loss on a stretch
+of text, and take the narrowing that loses least per FLOP saved; repeat. The last one is trimmed so that the target is
+met without being exceeded. Knows widths and measured losses; a ranking says which filters are cut.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from rheostat.errors import OperatingPointError
 from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import best_of, select
 
@@ -28,21 +29,31 @@ def search_allocation(
     loss: Loss,
     budget: int = 60,
     progress: Callable[[float], None] | None = None,
+    origin: Origin = UNKNOWN_ORIGIN,
+    tokens: int | None = None,
 ) -> list[OperatingPoint]:
     """A point for each target share of the FLOPs, largest first, found with about `budget` measurements of loss.
 
-    Never worse on the measured text than the uniform allocation: that one is measured too, and kept where it wins.
+    Never worse on the measured text than the uniform allocation: that is measured too, and kept if it is better.
+    origin: of the points; that of the ranking comes before it. tokens: that one measurement reads, to be recorded.
     """
+    measured: list[float] = []
+
+    def measure(point: OperatingPoint) -> float:
+        measured.append(loss(point))
+        return measured[-1]
+
     ordered = sorted(set(targets), reverse=True)
     select(ranking, shape, ordered[-1])  # complains about a target that cannot be met
-    search = _Search(ranking, shape, loss, budget - len(ordered), ordered[-1])
+    search = _Search(ranking, shape, measure, budget - len(ordered), ordered[-1])
     points = []
     for target in ordered:
         searched = search.down_to(target, progress or (lambda share: None))
         uniform = select(ranking, shape, target)
-        best = min((searched, uniform), key=loss)
-        points.append(replace(best, name=f"{ranking.name}-searched-{target:g}"))
-    return points
+        best = min((searched, uniform), key=measure)
+        points.append(replace(best, name=f"{ranking.name}-searched-{target:g}", origin=origin.after(ranking.origin)))
+    read = None if tokens is None else tokens * len(measured)
+    return [replace(point, origin=replace(point.origin, tokens_read=read)) for point in points]
 
 
 class _Search:

@@ -5,14 +5,14 @@ A criterion is a function from a `Subject` to one score per filter and layer, re
     @criterion("filter-norm")
     def filter_norm(subject: Subject) -> Scores: ...
 
-That is all there is to adding one (docs/criteria.md). Criteria score; which filters a knob position keeps is
-`operating_point.select`'s business.
+That is all there is to adding one (docs/criteria.md). Criteria only score: `model.widths.select` says which filters a
+knob position keeps, and `steps.rank` stores a ranking in a model file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model.operating_point import Ranking
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import QRNN_GATES
 from rheostat.training.batches import Batches
 from rheostat.training.language_model import LanguageModel, detach
@@ -28,6 +29,7 @@ from rheostat.training.regularization import embed
 Scores = list[Tensor]  # one [m] per layer
 
 BATCH, LENGTH = 40, 70  # texts side by side and steps at a time, for criteria that read the text
+L0 = "l0"  # not a criterion in this sense: it learns points, one run each (`steps.learn_point`)
 
 
 def _ignore(share: float) -> None:
@@ -40,18 +42,21 @@ class Subject:
 
     model: LanguageModel
     ids: np.ndarray | None = None  # the training text
-    share: float = 1.0  # of it that may be read, from its beginning
+    share: float = 1.0  # of the text that is read, from its beginning
     seed: int = 1
     progress: Callable[[float], None] = field(default=_ignore)
+    origin: Origin = UNKNOWN_ORIGIN  # what is known of the command, the corpus and the weights
+    tokens_read: list[int] = field(default_factory=list)  # of each batch that was read
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs and targets [T, B] of one pass over the text (its share), in order."""
+        """Inputs and targets [T, B] of one pass over the share of the text, in order."""
         if self.ids is None:
             raise OperatingPointError("this criterion reads the training text; give it with --data")
         batches = Batches(self.ids[: int(len(self.ids) * self.share)], BATCH)
         device, position = self.model.embedding.weight.device, 0
         while batches.has(position):
             inputs, targets = batches.batch(position, LENGTH)
+            self.tokens_read.append(inputs.numel())
             yield inputs.to(device), targets.to(device)
             position += len(inputs)
             self.progress(min(position / (batches.rows - 1), 1.0))
@@ -62,7 +67,12 @@ CRITERIA: dict[str, Criterion] = {}
 
 
 def criterion(name: str) -> Callable[[Criterion], Criterion]:
-    """Register a criterion under a name."""
+    """Register a criterion under a name that is not taken."""
+    if name in CRITERIA or name == L0:
+        taken_by = getattr(CRITERIA.get(name), "__qualname__", "the package")
+        raise OperatingPointError(
+            f"a criterion named '{name}' is already registered by {taken_by}; choose another name"
+        )
 
     def register(function: Criterion) -> Criterion:
         CRITERIA[name] = function
@@ -71,10 +81,17 @@ def criterion(name: str) -> Callable[[Criterion], Criterion]:
     return register
 
 
-def rank(subject: Subject, criterion_name: str, name: str | None = None) -> Ranking:
-    """The ranking of a model's filters under a criterion; its own name is the criterion's unless another is given."""
-    if criterion_name not in CRITERIA:
-        raise OperatingPointError(f"no criterion '{criterion_name}'; expected one of {', '.join(CRITERIA)}")
+def check_criterion(name: str) -> None:
+    """Raise OperatingPointError unless a criterion of that name ranks filters."""
+    if name == L0:
+        raise OperatingPointError("l0 learns points instead of a ranking: use it alone, or call learn_point")
+    if name not in CRITERIA:
+        raise OperatingPointError(f"no criterion '{name}'; expected one of {', '.join([*CRITERIA, L0])}")
+
+
+def score(subject: Subject, criterion_name: str, name: str | None = None) -> Ranking:
+    """The ranking of a model's filters under a criterion. By default it has the criterion's name."""
+    check_criterion(criterion_name)
     if subject.model.shape.cell != "qrnn":
         raise OperatingPointError(
             f"a model of {subject.model.shape.cell} cells has no filters to rank; expected a qrnn"
@@ -82,11 +99,33 @@ def rank(subject: Subject, criterion_name: str, name: str | None = None) -> Rank
     if not 0 < subject.share <= 1:
         raise OperatingPointError(f"the share of the text is {subject.share}; expected a number in (0, 1]")
     scores = CRITERIA[criterion_name](subject)
-    if not all(bool(torch.isfinite(layer).all()) for layer in scores):
-        raise RheostatError(f"criterion {criterion_name} gave a score that is not a finite number")
+    _check_scores(scores, criterion_name, subject.model.shape.hidden_sizes)
     arrays = tuple(layer.detach().cpu().numpy().astype(np.float32) for layer in scores)
     seed = subject.seed if criterion_name == "random" else None
-    return Ranking(name=name or criterion_name, criterion=criterion_name, scores=arrays, seed=seed)
+    origin = _origin(subject, criterion_name, seed)
+    return Ranking(name or criterion_name, criterion_name, arrays, seed, origin=origin)
+
+
+def _origin(subject: Subject, criterion_name: str, seed: int | None) -> Origin:
+    """The origin of a ranking that was just made; it names no corpus if none was read."""
+    recipe = {"criterion": criterion_name, "share": subject.share}
+    read = sum(subject.tokens_read)
+    origin = replace(subject.origin, recipe=recipe, steps=0, tokens_read=read, seed=seed)
+    return origin if read else replace(origin, corpus="", corpus_digest="")
+
+
+def _check_scores(scores: object, criterion_name: str, sizes: Sequence[int]) -> None:
+    """Raise RheostatError unless these are one finite score for every filter of every layer."""
+    expected = f"a list of one tensor per layer, of {', '.join(map(str, sizes))} scores: correct the criterion"
+    if not isinstance(scores, list | tuple) or not all(isinstance(layer, Tensor) for layer in scores):
+        kinds = sorted({type(layer).__name__ for layer in scores}) if isinstance(scores, list | tuple) else []
+        found = f"a {type(scores).__name__}" + (f" of {', '.join(kinds)}" if kinds else "")
+        raise RheostatError(f"criterion '{criterion_name}' returned {found}; expected {expected}")
+    shapes = [tuple(layer.shape) for layer in scores]
+    if shapes != [(size,) for size in sizes]:
+        raise RheostatError(f"criterion '{criterion_name}' returned scores of shapes {shapes}; expected {expected}")
+    if not all(bool(torch.isfinite(layer).all()) for layer in scores):
+        raise RheostatError(f"criterion '{criterion_name}' returned a score that is not finite; expected {expected}")
 
 
 @criterion("random")
@@ -98,7 +137,7 @@ def random(subject: Subject) -> Scores:
 
 @criterion("filter-norm")
 def filter_norm(subject: Subject) -> Scores:
-    """L1 norm of a filter's row of W_z (the paper finds z most telling: a small row makes a small output)."""
+    """L1 norm of a filter's row of W_z: a small row makes a small output."""
     weights = subject.model.state_dict()
     layers = range(len(subject.model.shape.hidden_sizes))
     return [weights[f"layers.{layer}.weight"].chunk(QRNN_GATES)[0].abs().sum(1) for layer in layers]
@@ -121,11 +160,11 @@ def mean_activation(subject: Subject) -> Scores:
 
 @criterion("taylor")
 def taylor(subject: Subject) -> Scores:
-    """Mean |h · ∂L/∂h|: to first order, how much the loss of the text changes when the filter is silenced."""
+    """Mean |h · ∂L/∂h|: to first order, how much the loss of the text changes when the filter is cut."""
     sums, steps, model = _zeros(subject.model), 0, subject.model
     state = model.initial_state(BATCH)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter in trained:  # gradients of outputs are wanted, not of weights: that halves the work
+    for parameter in trained:  # only gradients of outputs are needed, which halves the work
         parameter.requires_grad_(False)
     try:
         for inputs, targets in subject.batches():

@@ -1,19 +1,19 @@
-"""L0 gates: learning which filters to close, the weights left as they are (Louizos et al. 2018; paper, section 2.2).
+"""L0 gates: learning which filters to close while the weights stay as they are (Louizos et al. 2018; paper, 2.2).
 
     s = σ((log u - log(1 - u) + log α) / β)     gate = min(1, max(0, (ζ - γ) s + γ))      u ~ Uniform(0, 1)
     P(gate > 0) = σ(log α - β log(-γ/ζ))        at test time: min(1, max(0, σ(log α)(ζ - γ) + γ))
 
-One gate per filter multiplies its output. With c_0 = 0 that equals a gate on Z, as the paper has it: pooling is linear
-in Z. Only log α is trained. A share of the FLOPs is reached in one run: the penalty's strength is moved while training,
-so that the expected FLOPs follow a path to the target. In the last steps the choice of filters stands, and their gates
-are trained as they will be used, without noise. Knows gates; the loop is the trainer's.
+One gate per filter multiplies its output. With c_0 = 0 this equals a gate on Z, as in the paper, because pooling is
+linear in Z. Only log α is trained. A share of the FLOPs is reached in one run: the strength of the penalty is adjusted
+while training, so that the expected FLOPs follow a path to the target. In the last steps the choice of filters is
+fixed, and their gates are trained as they will be used, without noise. Knows gates; `training.trainer` has the loop.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,18 +21,21 @@ import torch
 from torch import Tensor, nn
 
 from rheostat.metrics import Quality
-from rheostat.model.file import ModelFile, repack
+from rheostat.model.contents import add_points, add_rankings
+from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import Floats, Indices, OperatingPoint, Ranking
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import affordable
+from rheostat.model.writer import write_model
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
 from rheostat.training.regularization import RegularizationConfig
-from rheostat.training.task import LanguageModelLoss
+from rheostat.training.task import LanguageModelLoss, after_run
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 2 / 3
-SMALLEST_GATE = 1e-3  # of a kept filter whose test-time gate is closed: it was kept to fill the share, not to be heard
-NEARLY_OPEN = 2.2  # log α of a gate of 0.98: a gate of one has no gradient to come down by
+SMALLEST_GATE = 1e-3  # of a kept filter whose test-time gate is closed: it was kept only to fill the share
+NEARLY_OPEN = 2.2  # log α of a gate of 0.98: a gate of exactly one has no gradient
 
 
 def sample_gates(log_alpha: Tensor, uniform: Tensor) -> Tensor:
@@ -55,12 +58,12 @@ def test_time_gates(log_alpha: Tensor) -> Tensor:
 class GateConfig:
     """The `[gates]` table of a recipe."""
 
-    knob: float = 0.8  # share of the FLOPs to reach; ignored where a strength is given
-    strength: float = 0.0  # λ of the paper, fixed; 0: found while training
-    start: float = 2.5  # log α in the beginning: open
-    path: float = 0.6  # share of the run in which the expected FLOPs go down to the target
-    # Differs from the paper, which uses gates as noise left them: share of the run, at its end, in which the filters
-    # are chosen and their gates trained without noise.
+    knob: float = 0.8  # share of the FLOPs to reach; ignored if a strength is given
+    strength: float = 0.0  # λ of the paper, fixed; 0 = found while training
+    start: float = 2.5  # log α at the start: open
+    path: float = 0.6  # share of the run in which the expected FLOPs fall to the target
+    # Differs from the paper, which uses gates as trained with noise: share of the run, at its end, in which the choice
+    # of filters is fixed and their gates are trained without noise.
     polish: float = 0.2
 
     def __post_init__(self) -> None:
@@ -75,10 +78,10 @@ class GateConfig:
 
 
 class StrengthController:
-    """Moves λ so that the expected share of FLOPs follows a path from 1 to the target.
+    """Adjusts λ so that the expected share of FLOPs follows a path from 1 to the target.
 
-    Proportional and integral: the integral finds the λ that holds the target, the proportional part keeps it from
-    swinging. It has no state but λ's integral, which is saved with the gates.
+    Proportional and integral: the integral finds the λ that holds the target, the proportional part damps oscillation.
+    Its only state is the integral, which is saved with the gates.
     """
 
     PROPORTIONAL, INTEGRAL = 0.05, 0.0005
@@ -87,11 +90,11 @@ class StrengthController:
         self.config = config
 
     def wanted(self, share_done: float) -> float:
-        """The share of FLOPs that should be left by now."""
+        """The share of the FLOPs that should remain by now."""
         return 1 - (1 - self.config.knob) * min(share_done / self.config.path, 1.0)
 
     def strength(self, integral: Tensor, expected: float, share_done: float) -> float:
-        """λ for the next step; moves the integral."""
+        """λ for the next step; updates the integral."""
         if self.config.strength:
             return self.config.strength
         error = expected - self.wanted(share_done)
@@ -100,27 +103,27 @@ class StrengthController:
 
 
 class GateLoss(LanguageModelLoss):
-    """The loss of a frozen model under random gates, and the price of leaving them open."""
+    """The loss of a frozen model under random gates, plus the cost of leaving them open."""
 
     def __init__(
         self, model: LanguageModel, config: GateConfig, regularization: RegularizationConfig, steps: int, precision: str
     ) -> None:
         super().__init__(model.requires_grad_(False), regularization, precision)
         self.log_alpha = nn.ParameterList(torch.full((m,), config.start) for m in model.shape.hidden_sizes)
-        # Parameters, so that they travel in the checkpoint; no gradient reaches them.
+        # Parameters, so that they are saved in the checkpoint; they get no gradient.
         self.clock = nn.Parameter(torch.zeros(()), requires_grad=False)
         self.integral = nn.Parameter(torch.zeros(()), requires_grad=False)
         self.chosen = nn.Parameter(torch.zeros(()), requires_grad=False)
-        # [m] each: one for a filter that may be open; after the choice, zero for those that were not chosen.
+        # [m] each: 1 for a filter that may be open; after the choice, 0 for those that were not chosen.
         sizes = model.shape.hidden_sizes
         self.kept = nn.ParameterList(nn.Parameter(torch.ones(m), requires_grad=False) for m in sizes)
-        # [m] each: log α when the filters were chosen. What is trained afterwards says nothing of those left out.
+        # [m] each: log α when the filters were chosen. Later values say nothing about those left out.
         self.scores = nn.ParameterList(nn.Parameter(torch.zeros(m), requires_grad=False) for m in sizes)
         self._controller, self._steps = StrengthController(config), steps
 
     @property
     def is_chosen(self) -> bool:
-        """Whether the filters are chosen, and only the gates of those that are kept go on learning."""
+        """Whether the filters are chosen, so that only the gates of the kept ones are still trained."""
         return bool(self.chosen)
 
     def adjustment(self) -> Adjustment:
@@ -134,7 +137,7 @@ class GateLoss(LanguageModelLoss):
 
     @torch.no_grad()
     def _choose(self) -> None:
-        """Let the choice of filters stand, and begin anew with the gates of the kept ones: open, or nearly so."""
+        """Fix the choice of filters, and reset the gates of the kept ones to nearly open."""
         chosen = self.keep()
         self.chosen.fill_(1)
         for kept, log_alpha, scores, filters in zip(self.kept, self.log_alpha, self.scores, chosen, strict=True):
@@ -151,7 +154,7 @@ class GateLoss(LanguageModelLoss):
         return filters_to_keep(list(self.log_alpha), self.model.shape, None if config.strength else config.knob)
 
     def ranking(self, name: str) -> Ranking:
-        """All filters by how much they resisted being closed: on one scale for all layers, so that widths follow."""
+        """All filters by how strongly they resisted being closed, on one scale for all layers."""
         scores = self.scores if self.is_chosen else self.log_alpha
         return Ranking(name, "l0", tuple(_array(layer) for layer in scores), comparable=True)
 
@@ -168,10 +171,10 @@ class GateLoss(LanguageModelLoss):
         return strength * (self._prices(widths).to(expected.device) * expected).sum()
 
     def _prices(self, widths: Sequence[int]) -> Tensor:
-        """What an open filter of each layer costs: one, as in the paper, where the strength is fixed; else its FLOPs.
+        """The cost of an open filter in each layer: 1, as in the paper, if the strength is fixed; else its FLOPs.
 
-        A share of the FLOPs is asked for, and a filter that the output layer reads takes twice those of another: priced
-        by what they take, filters go where they are worth least per FLOP. Their mean is one, so that λ keeps its scale.
+        A filter that the output layer reads takes twice the FLOPs of another. With costs in FLOPs, filters are cut
+        where they are worth least per FLOP. The mean cost is 1, so that λ keeps its scale.
         """
         if self._controller.config.strength:
             return torch.ones(len(widths))
@@ -180,16 +183,16 @@ class GateLoss(LanguageModelLoss):
 
 
 def filter_prices(shape: ModelShape, widths: Sequence[int]) -> list[float]:
-    """FLOPs that one filter less in each layer saves, at these widths, as a share of the whole model's."""
+    """The FLOPs that removing one filter saves in each layer, at these widths, as a share of the whole model's."""
     share = shape.flops_fraction(widths)
     fewer = ([w - (i == layer) for i, w in enumerate(widths)] for layer in range(len(widths)))
     return [share - shape.flops_fraction([max(1, width) for width in less]) for less in fewer]
 
 
 def filters_to_keep(log_alpha: Sequence[Tensor], shape: ModelShape, knob: float | None) -> list[Indices]:
-    """Closed gates are cut; with a knob, just as many filters as it affords are kept.
+    """Filters with closed gates are cut; with a knob, as many filters are kept as it affords.
 
-    Filters of all layers compete by log α, the first of each layer always staying.
+    Filters of all layers compete by log α; the best one of each layer is always kept.
     """
     return _open(log_alpha) if knob is None else affordable([_array(layer) for layer in log_alpha], shape, knob)
 
@@ -217,7 +220,7 @@ def _open(log_alpha: Sequence[Tensor]) -> list[Indices]:
     return keep
 
 
-class GateTraining:
+class GateTask:
     """Train the gates of one operating point of a model file; the weights are frozen and untouched."""
 
     def __init__(
@@ -228,8 +231,10 @@ class GateTraining:
         steps: int,
         valid_ids: np.ndarray,
         precision: str = "fp32",
+        origin: Origin = UNKNOWN_ORIGIN,
     ) -> None:
-        self.file, self.config = file, config
+        """origin: of the point and the ranking, as far as it is known when the run begins."""
+        self.file, self.config, self.origin = file, config, origin
         self._evaluator, self._valid_ids = PointEvaluator(file), valid_ids
         model = LanguageModel.from_weights(file.shape, file.weights())
         self.module = GateLoss(model, config, regularization, steps, precision)
@@ -239,7 +244,7 @@ class GateTraining:
 
     @property
     def keeps_last(self) -> bool:
-        """A fixed strength closes gates until the end: a point with more open ones is better, but not what is asked."""
+        """A fixed strength closes gates until the end: an earlier point is better, but not what was asked for."""
         return bool(self.config.strength)
 
     def initial_state(self, batch_size: int) -> State:
@@ -258,7 +263,9 @@ class GateTraining:
         return self._evaluator.quality(self.point(), self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        repack(self.file, path, add_rankings=[self.ranking()], add_points=[self.point()], alone=True)
+        origin = after_run(self.origin, run)
+        ranking, point = replace(self.ranking(), origin=origin), replace(self.point(), origin=origin)
+        write_model(path, add_points(add_rankings(self.file.contents(), [ranking]), [point]), alone=True)
 
     def ranking(self) -> Ranking:
         return self.module.ranking(f"gates-{self.position}")

@@ -1,7 +1,7 @@
-"""Single-rank updates: what cutting lost, won back by u · v on each layer's matrix (the paper's section 3.1).
+"""Single-rank updates: u · v on each layer's matrix wins back what cutting lost (the paper's section 3.1).
 
-The model of a point is cut, its gates folded, and frozen; only u and v are trained. They are stored with the point and
-merged when it is cut, so that they cost bytes but no time. Knows updates; the loop is the trainer's.
+The model of a point is cut, its gates folded in, and frozen; only u and v are trained. They are stored with the point
+and merged when it is cut, so that they cost bytes but no time. Knows updates; the loop is in `training.trainer`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,19 @@ import torch
 from torch import Tensor, nn
 
 from rheostat.metrics import Quality
-from rheostat.model.file import ModelFile, repack
+from rheostat.model.contents import add_points
+from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Update, full_point
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
+from rheostat.model.writer import write_model
 from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
 from rheostat.training.qrnn import LowRank
 from rheostat.training.regularization import RegularizationConfig
-from rheostat.training.task import LanguageModelLoss
+from rheostat.training.task import LanguageModelLoss, after_run
 
-DEVIATION = 0.1  # of the paper's start
+DEVIATION = 0.1  # standard deviation of the paper's start
 
 
 @dataclass(frozen=True)
@@ -70,12 +73,12 @@ class UpdateLoss(LanguageModelLoss):
     def taught(self, inputs: Tensor, state: State) -> tuple[Taught | None, State]:
         if self.teacher is None:
             return None, state
-        with torch.no_grad():  # without dropout: the distribution that was learnt, not a thinned one
+        with torch.no_grad():  # without dropout: the distribution that was learned
             outputs = self.teacher(inputs, state)
         return self.teacher.teach(outputs.raw, self._distill), outputs.state
 
     def initial_state(self, batch_size: int) -> State:
-        """Of the model, and of the teacher behind it."""
+        """Of the model, followed by that of the teacher."""
         models = [self.model, *([self.teacher] if self.teacher else [])]
         return tuple(layer for model in models for layer in model.initial_state(batch_size))
 
@@ -84,7 +87,7 @@ class UpdateLoss(LanguageModelLoss):
         return tuple(Update(_array(u), _array(v)) for u, v in zip(self.u, self.v, strict=True))
 
 
-class UpdateTraining:
+class UpdateTask:
     """Train the update of one operating point of a model file."""
 
     keeps_last = False
@@ -97,9 +100,13 @@ class UpdateTraining:
         regularization: RegularizationConfig,
         valid_ids: np.ndarray,
         precision: str = "fp32",
+        origin: Origin = UNKNOWN_ORIGIN,
     ) -> None:
+        """origin: of the update, as far as it is known when the run begins."""
         self.file = file
-        self.bare = replace(point, updates=None)  # recovery starts from the cut itself, whatever the point had
+        # Before the update comes the origin of the point itself, not that of an earlier update.
+        self.origin = origin.after((point.origin.before or UNKNOWN_ORIGIN) if point.updates else point.origin)
+        self.bare = replace(point, updates=None)  # recovery starts from the cut itself, without its old update
         self._evaluator, self._valid_ids = PointEvaluator(file), valid_ids
         teacher = self._evaluator.model(full_point(file.shape)) if config.distill else None
         self.module = UpdateLoss(self._evaluator.model(self.bare), config, regularization, precision, teacher)
@@ -115,11 +122,12 @@ class UpdateTraining:
         return replace(self.bare, updates=self.module.updates())
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
-        """Of the merged model: the very weights that a device will run."""
+        """Of the merged model, with the weights that a device will run."""
         return self._evaluator.quality(self.point(), self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        repack(self.file, path, add_points=[self.point()], alone=True)
+        point = replace(self.point(), origin=after_run(self.origin, run))
+        write_model(path, add_points(self.file.contents(), [point]), alone=True)
 
 
 def _array(tensor: Tensor) -> np.ndarray:

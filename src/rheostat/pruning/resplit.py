@@ -1,14 +1,14 @@
-"""Other clusters for a trained output layer: a query opens fewer words, and nothing is trained again.
+"""Other clusters for a trained output layer: a query opens fewer words, and the model is not trained again.
 
 A tail cluster is opened when it is more probable than the third best word. The more clusters there are, the less
-probable each is, and the fewer words are opened. Where they begin is chosen from what the model itself answers on a
-sample of text (`splits.cheapest_splits`). No new cluster lies across an old bound: within each, softmax over its words'
-scores is then p(word | cluster) as it was. What is new is p(cluster), a linear score for each, which is fitted so that
-the distribution over head words and clusters stays as near as can be to the old one (least KL; convex). All else stays
-as it is, so that rankings, points and updates still fit.
+probable each is, and the fewer words are opened. Where they begin is chosen from the model's own answers on a sample
+of text (`model.clusters.cheapest_splits`). No new cluster crosses an old boundary: within each, softmax over its words'
+scores is then p(word | cluster) as before. What is new is p(cluster), a linear score for each. It is fitted so that the
+distribution over head words and clusters stays as close as possible to the old one (least KL; convex). Everything else
+is unchanged, so rankings, points and updates still fit.
 
-Where a model is cut, its clusters' rows are cut with it: the sample is of all positions of the knob that matter, and
-one fit serves them all.
+Where a model is cut, its clusters' rows are cut with it. The sample covers all knob positions that matter, and one fit
+serves them all.
 """
 
 from __future__ import annotations
@@ -24,23 +24,29 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rheostat.errors import CorpusError, OperatingPointError
+from rheostat.model import knob as knob_positions
 from rheostat.model.clusters import MOST_TAILS, cheapest_splits, opening_rates, split_places
-from rheostat.model.file import ModelFile, repack
+from rheostat.model.contents import replace_weights
+from rheostat.model.file import ModelFile, open_model
 from rheostat.model.flops import executed_flops, flops_by_part
 from rheostat.model.operating_point import Floats, OperatingPoint
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
+from rheostat.model.writer import check_target, write_model
+from rheostat.provenance import new_origin
+from rheostat.text.corpus import CorpusConfig, load_training_split
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import LanguageModel
 
-BEST = 3  # a cluster is opened to find so many words
-WARM_UP = 30  # tokens of a stretch that only lead up to the sample
+BEST = 3  # the number of words that clusters are opened to find
+WARM_UP = 30  # tokens at the start of a stretch that only build up the state
 STRETCH = 130
 TEXTS = 10  # stretches that are read side by side
-JUDGED = 5  # of so many tokens that are fitted on, one more is judged on
-BLOCK = 100  # queries whose log p of all words exist at once
-NEARNESS = 1e-5  # pull towards where the fit began: rare clusters have little to be fitted on
+JUDGED = 5  # one token is judged on for every five that are fitted on
+BLOCK = 100  # queries whose log p of all words are in memory at once
+NEARNESS = 1e-5  # pull towards where the fit starts: rare clusters have little data
 ITERATIONS = 300
-SMALLEST = 1e-30  # probability that is still told from none
+SMALLEST = 1e-30  # the smallest probability that is distinguished from zero
 
 Reals = NDArray[np.float64]
 
@@ -71,7 +77,46 @@ class NewClusters:
     bias: Floats  # [C]
     divergence: float  # KL from the old distribution over head words and clusters, in nats
     perplexity_ratio: float  # new over old
-    multiplications: tuple[float, float]  # of the output layer of a query, in the mean: before and after
+    multiplications: tuple[float, float]  # of the output layer per query, on average: before and after
+    tokens_read: int | None = None
+
+
+def resplit(
+    model: str | Path,
+    *,
+    data: str | Path,
+    out: str | Path,
+    tails: int | None = None,
+    knob: Sequence[float] = (),
+    tokens: int = 12_000,
+    progress: Callable[[str, float], None] = lambda label, share: None,
+) -> NewClusters:
+    """Split the output layer of a model file into other clusters, and write the new file.
+
+    tails: how many tail clusters, at most 16; None for as many as make a query cheapest.
+    knob: positions to fit beside the whole model and the stored points. tokens: of training text to fit on.
+    """
+    check_target(out)
+    with open_model(model) as file:
+        check_tails(file.shape, tails)
+        config = CorpusConfig(tokenizer=file.tokenizer)
+        train, valid = (
+            load_training_split(data, split, config, file.vocabulary, progress=progress) for split in ("train", "valid")
+        )
+        positions = [knob_positions.choose(file, position) for position in (1.0, *knob)]
+        points = {point.digest: point for point in (*positions, *file.points())}
+        show = partial(progress, "sampling answers")
+        found = find_clusters(file, list(points.values()), train.ids, valid.ids, tokens, tails, show)
+        origin = replace(
+            new_origin(),
+            recipe={"resplit": {"tails": tails, "knob": list(knob), "tokens": tokens}},
+            steps=0,
+            corpus=train.corpus,
+            corpus_digest=train.digest,
+            made_from=file.weights_digest(),
+        )
+        store(file, found, Path(out), origin)
+    return found
 
 
 def find_clusters(
@@ -83,10 +128,10 @@ def find_clusters(
     tails: int | None = None,
     progress: Callable[[float], None] = lambda share: None,
 ) -> NewClusters:
-    """Clusters for all these points, fitted on so many tokens of training text.
+    """Clusters for all these points, fitted on `tokens` of training text.
 
-    They are judged on a share of as many others, with the first of the points. tails: how many; None for as many as
-    make a query cheapest.
+    They are judged on other text with the first of the points. tails: how many; None for as many as make a query
+    cheapest.
     """
     shape = file.shape
     check_tails(shape, tails)
@@ -94,11 +139,13 @@ def find_clusters(
     evaluator = PointEvaluator(file)
     samples: list[Sample] = []
     judged: list[Sample] = []
+    read_tokens = 0  # of the training text
     for number, point in enumerate(points):
         model, read = evaluator.model(point), partial(take_sample, point=point, shape=shape, places=places)
         if not judged:
             judged = [read(model, texts) for texts in stretches(valid, tokens // JUDGED)]
         stretched = stretches(train, tokens // len(points))
+        read_tokens += sum(texts[:-1].numel() for texts in stretched)
         for done, texts in enumerate(stretched):
             samples.append(read(model, texts))
             progress((number + (done + 1) / len(stretched)) / len(points))
@@ -107,11 +154,12 @@ def find_clusters(
     splits = cheapest_splits(places, opened, shape.output_size, tails, shape.softmax_splits, least_head=BEST)
     if splits == shape.softmax_splits:
         raise OperatingPointError(f"{file.path}: no other clusters make a query cheaper: use it as it is")
-    return _judge(shape, _joined(judged), splits, places, fit_clusters(file, sample, splits, places))
+    found = _judge(shape, _joined(judged), splits, places, fit_clusters(file, sample, splits, places))
+    return replace(found, tokens_read=read_tokens)
 
 
 def check_tails(shape: ModelShape, tails: int | None) -> None:
-    """Raise OperatingPointError unless the output layer can be split into so many tail clusters."""
+    """Raise OperatingPointError unless the output layer can be split into this number of tail clusters."""
     now, most = len(shape.softmax_splits), min(MOST_TAILS, shape.vocabulary_size - BEST)
     if now >= most:
         raise OperatingPointError(
@@ -124,17 +172,21 @@ def check_tails(shape: ModelShape, tails: int | None) -> None:
         )
 
 
-def store(file: ModelFile, found: NewClusters, path: Path) -> None:
-    """The model with its new clusters; everything else as it was, but for figures that were measured with the old."""
+def store(file: ModelFile, found: NewClusters, path: Path, origin: Origin = UNKNOWN_ORIGIN) -> None:
+    """Write the model with its new clusters, without the figures that were measured with the old ones.
+
+    origin: of the new weights; it links to that of the old ones.
+    """
     provenance = {name: value for name, value in file.description.provenance.items() if name != "curve"}
     earlier = provenance.get("softmax_splits_before", [])
-    repack(
-        file,
-        path,
-        shape=replace(file.shape, softmax_splits=found.splits),
-        weights={"clusters.weight": found.weight, "clusters.bias": found.bias},
+    shape = replace(file.shape, softmax_splits=found.splits)
+    weights = {"clusters.weight": found.weight, "clusters.bias": found.bias}
+    contents = replace(
+        replace_weights(file.contents(), shape, weights),
         provenance={**provenance, "softmax_splits_before": [*earlier, list(file.shape.softmax_splits)]},
+        origin=replace(origin, tokens_read=found.tokens_read).after(file.origin),
     )
+    write_model(path, contents)
 
 
 @torch.inference_mode()
@@ -169,7 +221,7 @@ def take_sample(
 
 
 def stretches(ids: NDArray[np.integer], tokens: int) -> list[Tensor]:
-    """[STRETCH + 1, texts] each: about so many tokens after the warm-ups, evenly spread over a text."""
+    """[STRETCH + 1, texts] each: about `tokens` in all, not counting warm-ups, evenly spread over a text."""
     if len(ids) <= STRETCH:
         raise CorpusError(f"a text of {len(ids)} tokens is too short to sample; expected more than {STRETCH}")
     count = max(1, round(tokens / (STRETCH - WARM_UP)))
@@ -207,8 +259,8 @@ def fit_clusters(
 
 
 def _typical_rows(file: ModelFile, splits: Sequence[int]) -> Reals:
-    """[C, D + 1] where the fit begins: the mean row of each cluster, with a bias as if all of its words had it."""
-    weight = file.tensor("output.weight" if file.shape.is_cut else "embedding.weight")
+    """[C, D + 1] where the fit starts: the mean row of each cluster, with a bias as if all its words had that row."""
+    weight = file.tensor(file.shape.output_name)
     bias = file.tensor("output.bias")
     shape = replace(file.shape, softmax_splits=tuple(splits))
     return np.stack(
@@ -233,8 +285,8 @@ def _judge(
     new = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
     cluster_of = np.searchsorted(splits, sample.targets, side="right")
     change = np.take_along_axis(new - old, cluster_of[:, None], axis=1)
-    # The head's words are as probable among themselves as before, and so is the last of the BEST, if it is one of them;
-    # if it is not, clusters before it are opened as well, and these are not counted.
+    # Within the head, words keep their relative probabilities, and so does the last of the BEST if it is one of them.
+    # If it is not, clusters before it are opened too, and these are not counted.
     threshold = np.log(sample.threshold) + new[:, 0] - old[:, 0]
     before = sample.log_masses(shape.softmax_splits, places)
     return NewClusters(
@@ -251,6 +303,6 @@ def _judge(
 
 
 def _multiplications(shape: ModelShape, opened: NDArray[np.bool_]) -> float:
-    """Of the output layer in the mean, for queries that opened these tail clusters [N, C]."""
+    """Of the output layer, on average over queries that opened these tail clusters [N, C]."""
     layers = shape.flops - flops_by_part(shape)["output"]
     return float(np.mean([executed_flops(shape, query) - layers for query in opened.astype(int)])) / 2

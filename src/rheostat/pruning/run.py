@@ -1,15 +1,13 @@
-"""Learning an operating point of a model file: gates or an update, in a run that can be killed and gone on with.
+"""One run that learns one operating point of a model file, its gates or its update, and can be killed and resumed.
 
-The same command goes on where it stopped: the run's folder lies beside the model file it writes, and is removed when
-that file is complete. Puts file, corpus, task and trainer together.
+Puts file, texts, task and session together. The run's folder is given, and resumed if it holds the same run; `steps`
+chooses the folder, and stores the result.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +15,20 @@ import numpy as np
 import torch
 
 from rheostat.errors import CheckpointError
+from rheostat.model.digest import digest_of
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, Ranking
-from rheostat.pruning.l0 import GateConfig, GateTraining
-from rheostat.pruning.recovery import UpdateConfig, UpdateTraining
-from rheostat.recipe import fill
-from rheostat.text.corpus import CorpusConfig, load_split
+from rheostat.model.origin import Origin
+from rheostat.provenance import new_origin
+from rheostat.pruning.l0 import GateConfig, GateTask
+from rheostat.pruning.recovery import UpdateConfig, UpdateTask
+from rheostat.tables import fill
+from rheostat.text.corpus import CorpusConfig, load_training_split
 from rheostat.training.configuration import TrainConfig
-from rheostat.training.machine import keep_freed_memory, sensible_threads, usable_precision, use_threads
 from rheostat.training.regularization import RegularizationConfig
-from rheostat.training.run import make_fabric
 from rheostat.training.run_folder import RunFolder
-from rheostat.training.trainer import Reporter, Trainer
+from rheostat.training.session import RunSession, changes_since, open_session
+from rheostat.training.trainer import Reporter
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class GateRecipe:
 
 
 @dataclass(frozen=True, eq=False)
-class Learnt:
+class Learned:
     """What a run adds to a model file."""
 
     point: OperatingPoint
@@ -59,95 +59,91 @@ class Learnt:
 
 @dataclass(frozen=True)
 class Texts:
-    """What a point is learnt on, and judged by."""
+    """The text that a point is learned on, and the text that it is validated on."""
 
     train: np.ndarray
     valid: np.ndarray
+    corpus: str | None = None  # the name of the corpus
+    corpus_digest: str | None = None  # of the bytes of the training text
 
     def digest(self) -> str:
-        """Tells texts apart: of their ids, whatever the files were called."""
-        hash = blake2b(digest_size=8)
-        for ids in (self.train, self.valid):
-            hash.update(f"{ids.dtype.str} {ids.shape} ".encode())
-            hash.update(np.ascontiguousarray(ids).data)
-        return hash.hexdigest()
+        """Of the ids, whatever the files were called."""
+        return digest_of([self.train, self.valid])
 
 
-def read_texts(file: ModelFile, data: str, progress: Callable[[str, float], None]) -> Texts:
+def read_texts(file: ModelFile, data: str | Path, progress: Callable[[str, float], None]) -> Texts:
+    """The training and validation text of a corpus in the words of a model."""
     config = CorpusConfig(tokenizer=file.tokenizer)
     train, valid = (
-        load_split(data, name, config, file.vocabulary, progress=progress).ids for name in ("train", "valid")
+        load_training_split(data, name, config, file.vocabulary, progress=progress) for name in ("train", "valid")
     )
-    return Texts(train, valid)
+    return Texts(train.ids, valid.ids, train.corpus, train.digest)
 
 
-def recover(
+def learn_update(
     file: ModelFile, point: OperatingPoint, tables: Mapping[str, Any], texts: Texts, folder: Path, reporter: Reporter
-) -> Learnt:
-    """Train the update of a point; the point with it."""
+) -> Learned:
+    """Train the update of a point; returns the point with it."""
     recipe = fill(RecoveryRecipe, tables)
-    filters = replace(point, updates=None).digest  # recovery starts from the cut itself, whatever the point had
-    asked = {"point": point.name, "filters": filters, "recipe": asdict(recipe)}
-    run = _open(folder, asked, file, texts, recipe.train)
-    task = UpdateTraining(file, point, recipe.update, recipe.regularization, texts.valid, run.precision)
-    _train(task, texts, recipe.train, run, reporter)
+    filters = replace(point, updates=None).digest  # recovery starts from the cut itself, without its old update
+    asked: dict[str, Any] = {"point": point.name, "filters": filters, "recipe": asdict(recipe)}
+    asked, session = _begin(folder, asked, file, texts, recipe.train)
+    origin = _origin(file, texts, recipe)
+    task = UpdateTask(file, point, recipe.update, recipe.regularization, texts.valid, asked["precision"], origin)
+    session.train(task, texts.train, recipe.train, reporter, asked)
     return _result(folder, point.name)
 
 
-def learn_gates(file: ModelFile, tables: Mapping[str, Any], texts: Texts, folder: Path, reporter: Reporter) -> Learnt:
-    """Train the gates of a point; the point with them, and the ranking of all filters that they give."""
+def learn_gates(file: ModelFile, tables: Mapping[str, Any], texts: Texts, folder: Path, reporter: Reporter) -> Learned:
+    """Train the gates of a point; returns the point with them, and the ranking of all filters that they give."""
     recipe = fill(GateRecipe, tables)
     if not recipe.train.steps:
-        raise CheckpointError("the recipe has no train.steps; gates follow a path of a known number of steps")
-    run = _open(folder, {"recipe": asdict(recipe)}, file, texts, recipe.train)
-    task = GateTraining(file, recipe.gates, recipe.regularization, recipe.train.steps, texts.valid, run.precision)
-    _train(task, texts, recipe.train, run, reporter)
+        raise CheckpointError("the recipe has no train.steps; gates are closed over a known number of steps")
+    asked, session = _begin(folder, {"recipe": asdict(recipe)}, file, texts, recipe.train)
+    origin, steps = _origin(file, texts, recipe), recipe.train.steps
+    task = GateTask(file, recipe.gates, recipe.regularization, steps, texts.valid, asked["precision"], origin)
+    session.train(task, texts.train, recipe.train, reporter, asked)
     return _result(folder, task.point().name, task.ranking().name)
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A run that is about to begin, or to be gone on with; `asked` travels in its checkpoint."""
+def _origin(file: ModelFile, texts: Texts, recipe: RecoveryRecipe | GateRecipe) -> Origin:
+    """The origin of a point that is about to be learned."""
+    return replace(
+        new_origin(),
+        recipe=asdict(recipe),
+        seed=recipe.train.seed,
+        corpus=texts.corpus,
+        corpus_digest=texts.corpus_digest,
+        made_from=file.weights_digest(),
+    )
 
-    folder: RunFolder
-    asked: Mapping[str, Any]
-    precision: str
-    resume: bool
 
+def _begin(
+    folder: Path, asked: Mapping[str, Any], file: ModelFile, texts: Texts, config: TrainConfig
+) -> tuple[dict[str, Any], RunSession]:
+    """What the checkpoint will say was asked for, and the session, with threads and seed set.
 
-def _open(folder: Path, asked: Mapping[str, Any], file: ModelFile, texts: Texts, config: TrainConfig) -> _Run:
-    """The run in this folder, if it is the one that is asked for; else a new one. Sets threads and the seed."""
+    The run in this folder is resumed if it was asked for the same; if there is none, a new one starts.
+    """
     run_folder = RunFolder(folder)
     saved = run_folder.load() if run_folder.checkpoint.exists() else {}
     asked = {**asked, "model": file.weights_digest(), "text": texts.digest()}
-    before = dict(saved.get("recipe", {}))
-    settled = before.pop("precision", None)
-    # A run that an older version began says less of itself: what it does not say cannot differ.
-    if others := [name for name in before if before[name] != asked.get(name)]:
+    started = {name: value for name, value in saved.get("recipe", {}).items() if name != "precision"}
+    if changed := changes_since(started, asked):
         raise CheckpointError(
-            f"{folder} holds a run that was asked for differently, with another {' and '.join(others)}; "
-            "remove it to start anew"
+            f"{folder} holds a run that was asked for differently, with another {' and '.join(changed)}; "
+            "remove it to start again"
         )
     if not saved:
-        shutil.rmtree(folder, ignore_errors=True)
+        run_folder.remove()  # what a run left that was killed before its first checkpoint
     run_folder.create(resume=bool(saved))
-    keep_freed_memory()
-    step_flops = 2 * file.shape.flops * config.batch_size * config.sequence_length
-    # Settled when the run began: going on, it must not be chosen anew.
-    use_threads(saved["threads"] if saved else sensible_threads(step_flops))
-    precision = settled or usable_precision(config.precision, make_fabric().device)
-    torch.manual_seed(config.seed)  # of the start, which a random update is drawn from
-    return _Run(run_folder, {**asked, "precision": precision}, precision, bool(saved))
+    session = open_session(run_folder, saved)
+    session.settle_threads(0, 2 * file.shape.flops * config.batch_size * config.sequence_length)
+    precision = session.settle_precision(config.precision)
+    torch.manual_seed(config.seed)  # a random update is drawn from it
+    return {**asked, "precision": precision}, session
 
 
-def _train(
-    task: UpdateTraining | GateTraining, texts: Texts, config: TrainConfig, run: _Run, reporter: Reporter
-) -> None:
-    fabric = make_fabric()
-    fabric.launch()
-    Trainer(task, texts.train, config, run.folder, fabric, reporter, run.asked).run(run.resume)
-
-
-def _result(folder: Path, point: str, ranking: str | None = None) -> Learnt:
-    with open_model(RunFolder(folder).model) as learnt:
-        return Learnt(learnt.point(point), learnt.ranking(ranking) if ranking else None)
+def _result(folder: Path, point: str, ranking: str | None = None) -> Learned:
+    with open_model(RunFolder(folder).model) as learned:
+        return Learned(learned.point(point), learned.ranking(ranking) if ranking else None)

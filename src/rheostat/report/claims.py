@@ -1,6 +1,6 @@
 """The paper's claims, judged by our results: one small function for each kind of check.
 
-Every function gives facts: a comparison that holds, fails, or could not be made, with the numbers that decide it and
+Every function returns facts: a comparison that holds, fails or could not be made, with the numbers that decide it and
 the files they come from. Claims are data (`published`); numbers come from `evidence`. Estimates decide nothing.
 """
 
@@ -14,10 +14,11 @@ from itertools import combinations, groupby, pairwise
 from pathlib import Path
 from typing import Literal
 
-from rheostat.report import published
-from rheostat.report.document import NOT_MEASURED, Row, Table, files
+from rheostat.report import published_claims as checks
+from rheostat.report.document import NOT_MEASURED, Table, TableRow, files
 from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
-from rheostat.report.published import Claim, load_published
+from rheostat.report.published import PublishedRow, load_published
+from rheostat.report.published_claims import Claim
 
 Verdict = Literal["confirmed", "contradicted", "partly", "not measured"]
 SIGNS = {True: "✓", False: "✗", None: "–"}
@@ -27,7 +28,7 @@ TOO_FEW_TO_FIT = "measured at fewer than three points"
 
 @dataclass(frozen=True)
 class Fact:
-    """holds: None where it was not measured. topic: facts in a row with the same one are shown together."""
+    """holds: None if it was not measured. topic: consecutive facts with the same topic are shown together."""
 
     holds: bool | None
     text: str
@@ -62,7 +63,7 @@ def verdict_of(facts: Sequence[Fact]) -> Verdict:
 
 
 def claims_table(judgements: Sequence[Judgement]) -> Table:
-    rows = [Row(tuple(_cells(one)), one.verdict) for one in judgements]
+    rows = [TableRow(tuple(_cells(one)), one.verdict) for one in judgements]
     header = ("verdict", "claim", "where in the paper", "the numbers that decide it", "its own tables", "from")
     return Table(header, "llllll", tuple(rows), judged=True)
 
@@ -79,7 +80,7 @@ def _cells(judgement: Judgement) -> Iterator[str]:
 
 
 def _lines(facts: Sequence[Fact]) -> Iterator[str]:
-    """A line a fact, or one for all facts of a topic."""
+    """One line per fact, or one for all facts of a topic."""
     for topic, group in groupby(facts, key=lambda fact: fact.topic):
         texts = [f"{SIGNS[fact.holds]} {fact.text}" for fact in group]
         yield from [f"{topic}: {', '.join(texts)}"] if topic else texts
@@ -89,7 +90,7 @@ def _lines(facts: Sequence[Fact]) -> Iterator[str]:
 
 
 def _absent(corpus: str) -> Fact:
-    """One line for all that would have been asked of a corpus."""
+    """One line for a corpus that was not measured at all."""
     return Fact(None, f"{corpus}: {NOT_MEASURED}")
 
 
@@ -100,7 +101,7 @@ def check_facts(check: object, evidence: Evidence) -> list[Fact]:
 
 
 @check_facts.register
-def _(check: published.Better, evidence: Evidence) -> list[Fact]:
+def _(check: checks.Better, evidence: Evidence) -> list[Fact]:
     return [
         fact
         for corpus in check.corpora
@@ -111,9 +112,9 @@ def _(check: published.Better, evidence: Evidence) -> list[Fact]:
 
 
 def _rival_facts(
-    check: published.Better, on: CorpusEvidence, corpus: str, other: str, with_update: bool
+    check: checks.Better, on: CorpusEvidence, corpus: str, other: str, with_update: bool
 ) -> Iterator[Fact]:
-    """One fact for each share where both were measured and at least one would be in the paper's figure."""
+    """One fact for each share at which both were measured and at least one would be in the paper's figure."""
     limit = math.inf if on.cut_off is None else on.cut_off
     if not on.comparable:
         yield _absent(corpus)
@@ -136,7 +137,7 @@ def _rival_facts(
 
 
 @check_facts.register
-def _(check: published.Trade, evidence: Evidence) -> list[Fact]:
+def _(check: checks.Trade, evidence: Evidence) -> list[Fact]:
     on = evidence.on(check.corpus)
     mine, full = on.at(check.criterion, check.flops_fraction, with_update=check.with_update), on.full
     what = f"{check.corpus}, {check.criterion} at {check.flops_fraction:.0%}"
@@ -149,7 +150,7 @@ def _(check: published.Trade, evidence: Evidence) -> list[Fact]:
     return [Fact(within, text, (full.path, mine.path)), _saved(check, on, mine, what)]
 
 
-def _saved(check: published.Trade, on: CorpusEvidence, mine: Measurement, what: str) -> Fact:
+def _saved(check: checks.Trade, on: CorpusEvidence, mine: Measurement, what: str) -> Fact:
     cost, whole = on.cost(mine.flops_fraction, mine.widths), on.cost(1.0)
     energy, full_energy = (one.row.measured_mj if one else None for one in (cost, whole))
     if energy is None or full_energy is None or cost is None:
@@ -160,7 +161,7 @@ def _saved(check: published.Trade, on: CorpusEvidence, mine: Measurement, what: 
 
 
 @check_facts.register
-def _(check: published.RegainsMore, evidence: Evidence) -> list[Fact]:
+def _(check: checks.RegainsMore, evidence: Evidence) -> list[Fact]:
     facts = []
     for corpus in check.corpora:
         on = evidence.on(corpus)
@@ -183,7 +184,7 @@ def _regained(corpus: str, mine: Recovered, theirs: Recovered) -> Fact:
 
 
 @check_facts.register
-def _(check: published.UpdateHelps, evidence: Evidence) -> list[Fact]:
+def _(check: checks.UpdateHelps, evidence: Evidence) -> list[Fact]:
     facts = []
     for corpus in check.corpora:
         on = evidence.on(corpus)
@@ -201,7 +202,7 @@ def _helped(corpus: str, bare: Measurement, updated: Measurement) -> Fact:
 
 
 @check_facts.register
-def _(check: published.UpdateBelow, evidence: Evidence) -> list[Fact]:
+def _(check: checks.UpdateBelow, evidence: Evidence) -> list[Fact]:
     corpus = next(table.corpus for table in load_published().tables if table.model == check.model)
     on, facts = evidence.on(corpus), []
     for criterion in sorted({one.criterion for one in on.comparable}):
@@ -213,7 +214,7 @@ def _(check: published.UpdateBelow, evidence: Evidence) -> list[Fact]:
 
 
 @check_facts.register
-def _(check: published.RecallFallsLess, evidence: Evidence) -> list[Fact]:
+def _(check: checks.RecallFallsLess, evidence: Evidence) -> list[Fact]:
     on = evidence.on(check.corpus)
     mine, full = on.at(check.criterion, check.flops_fraction), on.full
     what = f"{check.corpus}, {check.criterion} at {check.flops_fraction:.0%}"
@@ -226,7 +227,7 @@ def _(check: published.RecallFallsLess, evidence: Evidence) -> list[Fact]:
 
 
 @check_facts.register
-def _(check: published.OrdersDiffer, evidence: Evidence) -> list[Fact]:
+def _(check: checks.OrdersDiffer, evidence: Evidence) -> list[Fact]:
     on = evidence.on(check.corpus)
     if not on.comparable:
         return [_absent(check.corpus)]
@@ -254,12 +255,12 @@ def _order(corpus: str, first: Measurement, second: Measurement) -> Fact:
 
 
 @check_facts.register
-def _(check: published.Linear, evidence: Evidence) -> list[Fact]:
+def _(check: checks.Linear, evidence: Evidence) -> list[Fact]:
     facts = []
     name = {"latency_ms": "latency", "energy_mj": "energy"}[check.metric]
     for bench in (one for one in evidence.collection.benches if not one.is_beside):
-        found = bench.latency_r_squared if check.metric == "latency_ms" else bench.energy_r_squared
-        where = f"{bench.subject['model']} on {bench.provenance['machine']['processor']}"
+        found = bench.fit.latency_r_squared if check.metric == "latency_ms" else bench.fit.energy_r_squared
+        where = f"{bench.subject.model} on {bench.provenance.machine.processor}"
         if found is None:
             facts.append(Fact(None, f"{name} of {where}: {TOO_FEW_TO_FIT}", (bench.path,)))
         else:
@@ -271,7 +272,7 @@ def _(check: published.Linear, evidence: Evidence) -> list[Fact]:
 
 
 @check_facts.register
-def _(check: published.LatencyAbove, evidence: Evidence) -> list[Fact]:
+def _(check: checks.LatencyAbove, evidence: Evidence) -> list[Fact]:
     cost = evidence.on(check.corpus).cost(check.flops_fraction)
     if cost is None:
         return [Fact(None, f"{check.corpus}, latency: {NOT_MEASURED}")]
@@ -281,13 +282,13 @@ def _(check: published.LatencyAbove, evidence: Evidence) -> list[Fact]:
 
 
 @check_facts.register
-def _(check: published.FullModelBetter, evidence: Evidence) -> list[Fact]:
-    """Against models that we have trained ourselves: published figures had another training."""
+def _(check: checks.FullModelBetter, evidence: Evidence) -> list[Fact]:
+    """Against models that we measured ourselves: published figures come from other training."""
     on, rows = evidence.on(check.corpus), load_published().table(check.corpus).rows
     return [_against_baseline(check.corpus, on, row) for row in rows if row.row in check.than_rows]
 
 
-def _against_baseline(corpus: str, on: CorpusEvidence, row: published.Row) -> Fact:
+def _against_baseline(corpus: str, on: CorpusEvidence, row: PublishedRow) -> Fact:
     full, theirs = on.full, on.baseline(row)
     if full is None or theirs is None:
         return Fact(None, f"{corpus}, {row.method} (published {row.test_perplexity:g}): ours {NOT_MEASURED}")
@@ -297,7 +298,7 @@ def _against_baseline(corpus: str, on: CorpusEvidence, row: published.Row) -> Fa
 
 
 @check_facts.register
-def _(check: published.WithinCutOff, evidence: Evidence) -> list[Fact]:
+def _(check: checks.WithinCutOff, evidence: Evidence) -> list[Fact]:
     return [
         _within(check.test_perplexity, corpus, evidence.on(corpus), row)
         for corpus in check.corpora
@@ -305,7 +306,7 @@ def _(check: published.WithinCutOff, evidence: Evidence) -> list[Fact]:
     ]
 
 
-def _within(limit: float, corpus: str, on: CorpusEvidence, row: published.Row) -> Fact:
+def _within(limit: float, corpus: str, on: CorpusEvidence, row: PublishedRow) -> Fact:
     assert row.criterion is not None and row.flops_fraction is not None  # a pruned row has both
     what = f"{corpus}, {row.criterion} at {row.flops_fraction:.0%}"
     mine, full = on.at(row.criterion, row.flops_fraction), on.full
@@ -318,7 +319,7 @@ def _within(limit: float, corpus: str, on: CorpusEvidence, row: published.Row) -
 
 
 @check_facts.register
-def _(check: published.DroppedStayDropped, evidence: Evidence) -> list[Fact]:
+def _(check: checks.DroppedStayDropped, evidence: Evidence) -> list[Fact]:
     on = evidence.on(check.corpus)
     what = f"{check.corpus}, {check.criterion}"
     if on.kept is None:
@@ -337,7 +338,7 @@ def _(check: published.DroppedStayDropped, evidence: Evidence) -> list[Fact]:
 
 
 @check_facts.register
-def _(check: published.DroppedDiffer, evidence: Evidence) -> list[Fact]:
+def _(check: checks.DroppedDiffer, evidence: Evidence) -> list[Fact]:
     on = evidence.on(check.corpus)
     if on.kept is None:
         return [Fact(None, f"{check.corpus}: {NOT_MEASURED} (no --model)")]

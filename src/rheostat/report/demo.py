@@ -1,8 +1,8 @@
-"""The demo: one model file turned down from 100 % to 15 % of its FLOPs, over a text that it was not trained on.
+"""The demo: one model file turned down from 100 % to 15 % of its FLOPs, on a text that it was not trained on.
 
-Every position is measured as everywhere else: quality by a sweep, cost by a bench, both in int8 as on a device; their
-results files and the report of them are what the demo leaves behind. Knows which positions and in which order; what is
-shown of them is told step by step to whoever called.
+Every position is measured as everywhere else: quality by a sweep, cost by a bench, both in int8 as on a device. The
+demo leaves their results files and a report behind. Knows which positions and in which order; how they are shown is up
+to the caller.
 """
 
 from __future__ import annotations
@@ -10,28 +10,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from rheostat.report.evidence import gather
-from rheostat.measure.latency import BenchConfig, Position, bench
-from rheostat.measure.meters import EnergySource, Plan
-from rheostat.report.files import write_report
-from rheostat.measure.results import JsonObject, read_all, write_results
-from rheostat.measure.sweep import Cell, Measured, ResultsFile, sweep
-from rheostat.measure.texts import Text, read_text
-from rheostat.bundled import model_path
-from rheostat.text.corpus import CorpusConfig, load_split
+from rheostat.bundled import HELD_OUT_TEXT, model_path
 from rheostat.errors import OperatingPointError
-from rheostat.model.knob import can_serve, stored_at
+from rheostat.measure.bench import BenchConfig, bench_positions_of
+from rheostat.measure.evaluation import read_splits
+from rheostat.measure.latency import BenchPosition
+from rheostat.measure.meters import EnergySource, Plan, find_meter
+from rheostat.measure.results import BenchRow, SweepRow, write_results
+from rheostat.measure.sweep import Cell, CellResult, SweepFile, measure_cells, subject_of
+from rheostat.measure.texts import Text, read_text
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.knob import can_serve, stored_at
 from rheostat.model.operating_point import FULL
+from rheostat.report.writer import write_report
 from rheostat.runtime.evaluation import RuntimeEvaluator
-from rheostat.runtime.predictor import Predictor
 from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.predictor import Predictor
+from rheostat.tables import to_json
 
 KNOBS = (1.0, 0.85, 0.7, 0.55, 0.4, 0.3, 0.2, 0.15)
 STARTS = ("how are you", "i would like to", "what do you think about")
 PRECISION: Precision = "int8"
-SPLIT = "test"
 WORDS = 5000  # that queries are made of, at most
 QUERIES = 200  # at each position
 QUICK = Plan(idle_seconds=2.0, blocks=5, block_seconds=0.4)  # energy, roughly
@@ -40,63 +41,72 @@ Progress = Callable[[str, float], None]
 
 
 @dataclass
-class Step:
+class DemoStep:
     """One position of the knob. quality: its row of the sweep. cost: its row of the bench, None before that ran."""
 
-    quality: JsonObject
+    quality: SweepRow
     suggestions: dict[str, list[str]]
-    cost: JsonObject | None = None
+    cost: BenchRow | None = None
 
-    def as_json(self) -> JsonObject:
-        return {"quality": self.quality, "cost": self.cost, "suggestions": self.suggestions}
+    def as_json(self) -> dict[str, Any]:
+        return {"quality": to_json(self.quality), "cost": to_json(self.cost), "suggestions": self.suggestions}
 
 
 class Demo:
     """A model, a text and a folder; `turn_down` first, then `measure_cost`, then `report`."""
 
-    def __init__(self, model: str | Path, data: str, out: Path) -> None:
-        self.model, self._data, self.out = model_path(model), data, out
+    def __init__(self, model: str | Path, data: str | None, out: Path) -> None:
+        self.model, self._data, self.out = model_path(model), str(HELD_OUT_TEXT) if data is None else data, out
         with open_model(self.model) as file:
-            text = read_text(data, file.tokenizer, WORDS)
-            self._cells = _cells(file)
-            self._flops = file.shape.flops
-        self.text: Text = replace(text, name=Path(text.name).stem)
-        self.steps: list[Step] = []
+            text = read_text(self._data, file.tokenizer, WORDS)
+            ((self._split, self._ids),) = (
+                (name, split.ids) for name, split in read_splits(file, self._data, None, ["test"]).items()
+            )
+            self._cells = _cells(file, self._split)
+            self._subject = subject_of(file, Path(text.name).stem, PRECISION, self._cells)
+        self.text: Text = replace(text, name=self._subject.corpus)
+        self.steps: list[DemoStep] = []
 
-    def turn_down(self, progress: Progress) -> Iterator[Step]:
+    def turn_down(self, progress: Progress) -> Iterator[DemoStep]:
         """Quality and suggestions, from the whole model downwards."""
-        subject = {"model": self.model.name, "corpus": self.text.name, "flops": self._flops, "precision": PRECISION}
-        results = ResultsFile(self._sweep_path, subject, resume=False)  # of an earlier demo, perhaps another model
+        # The file may be of an earlier demo, perhaps of another model.
+        results = SweepFile(self._sweep_path, self._subject, resume=False)
         predictor = Predictor(self.model, precision=PRECISION)
         with open_model(self.model) as file:
-            ids = load_split(self._data, SPLIT, CorpusConfig(tokenizer=file.tokenizer), file.vocabulary).ids
             evaluator = RuntimeEvaluator(file, PRECISION)
 
-            def measure(cell: Cell, share: Callable[[float], None]) -> Measured:
+            def measure(cell: Cell, share: Callable[[float], None]) -> CellResult:
                 point = cell.point_of(file)
-                return Measured(point, evaluator.quality(point, ids, share))
+                return CellResult(point, evaluator.quality(point, self._ids, share))
 
-            for row in sweep(self._cells, measure, results, progress):
-                predictor.turn(row["knob"])
+            for row in measure_cells(self._cells, measure, results, progress):
+                predictor.turn(row.knob)
                 offered = {start: [s.word for s in predictor.suggest(start)] for start in STARTS}
-                self.steps.append(Step(row, offered))
+                self.steps.append(DemoStep(row, offered))
                 yield self.steps[-1]
 
     def measure_cost(self, source: EnergySource, progress: Progress, queries: int = QUERIES) -> None:
-        """Milliseconds and, where a meter is, millijoules of all positions, which take turns."""
+        """Milliseconds and, if there is a meter, millijoules of all positions, interleaved."""
         config = BenchConfig(queries=queries, precision=PRECISION, energy=QUICK, memory=False)
-        positions = [Position(cell.knob) for cell in self._cells]
-        contents = bench(self.model, positions, self.text, config, source, progress)
-        write_results(self._bench_path, contents)
+        positions = [BenchPosition(cell.knob) for cell in self._cells]
+        results = bench_positions_of(self.model, positions, self.text, config, source, progress)
+        write_results(self._bench_path, results)
         # Two positions may mean one point, which is measured once.
-        by_widths = {tuple(row["widths"]): row for row in contents["rows"]}
+        by_widths = {row.widths: row for row in results.rows}
         for step in self.steps:
-            step.cost = by_widths[tuple(step.quality["widths"])]
+            step.cost = by_widths[step.quality.widths]
 
-    def report(self) -> list[Path]:
+    def measure(self, meter: str | EnergySource, progress: Progress, queries: int = QUERIES) -> None:
+        """Quality and suggestions of every position, then what they cost."""
+        source = find_meter(meter) if isinstance(meter, str) else meter
+        for _ in self.turn_down(progress):
+            progress("", 0.0)
+        self.measure_cost(source, progress, queries)
+        progress("drawing", 1.0)
+
+    def report(self) -> tuple[Path, ...]:
         """The pages and pictures."""
-        written, _ = write_report(gather(read_all([self._sweep_path, self._bench_path])), None, self.out)
-        return written
+        return write_report(self.results, out=self.out).files
 
     @property
     def results(self) -> list[Path]:
@@ -111,7 +121,23 @@ class Demo:
         return self.out / f"{self.model.stem}-demo-bench.json"
 
 
-def _cells(file: ModelFile) -> list[Cell]:
+def run_demo(
+    model: str | Path,
+    *,
+    out: Path,
+    data: str | None = None,
+    meter: str | EnergySource = "auto",
+    queries: int = QUERIES,
+    progress: Progress = lambda label, share: None,
+) -> Demo:
+    """Turn a model's knob down over held-out text: quality, suggestions and cost of each position, and a report."""
+    demo = Demo(model, data, out)
+    demo.measure(meter, progress, queries)
+    demo.report()
+    return demo
+
+
+def _cells(file: ModelFile, split: str) -> list[Cell]:
     """The positions that the model can be turned to, each as what the knob serves there."""
     rankings = {entry.name: entry for entry in file.description.rankings}
     ranking = rankings.get(file.description.default_ranking or "")
@@ -119,10 +145,10 @@ def _cells(file: ModelFile) -> list[Cell]:
         raise OperatingPointError(
             f"{file.path} has no default ranking to turn the knob by; expected one: rheostat prune or pack adds it"
         )
-    cells = [Cell(FULL, "", None, 1.0, SPLIT)]
+    cells = [Cell(FULL, "", None, 1.0, split)]
     for knob in (knob for knob in KNOBS if knob < 1 and can_serve(file, knob)):
         if point := stored_at(file, knob):
-            cells.append(Cell(point.name, point.criterion, None, knob, SPLIT, "stored"))
+            cells.append(Cell(point.name, point.criterion, None, knob, split, "stored"))
         else:
-            cells.append(Cell(ranking.name, ranking.criterion, ranking.seed, knob, SPLIT))
+            cells.append(Cell(ranking.name, ranking.criterion, ranking.seed, knob, split))
     return cells

@@ -1,17 +1,26 @@
-"""A report as data: sections of paragraphs, tables and pictures, and the Markdown of it.
+"""A report as data: sections of paragraphs, tables and pictures; as Markdown, and as one HTML page.
 
-Knows nothing of what the sections say; `report` fills them, `html` makes a page of them. In texts, `backticks` set off
-names of files and commands; a line end within a cell is one on the page.
+Knows nothing of what the sections say; `sections` fills them. In texts, `backticks` mark names of files and commands;
+a line end within a cell is one on the page. The HTML page contains its pictures and asks no server for anything. Its
+texts come from files that anybody may have written, so everything is escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import base64
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from rheostat.errors import MissingExtraError
 
 NOT_MEASURED = "not measured"
+TEMPLATE = "report.html.jinja"
+CODE = re.compile(r"`([^`\n]+)`")
 
 
 @dataclass(frozen=True)
@@ -20,8 +29,8 @@ class Paragraph:
 
 
 @dataclass(frozen=True)
-class Row:
-    """mark: what a page sets off, such as "published" or a verdict."""
+class TableRow:
+    """mark: how a page sets it off, such as "published" or a verdict."""
 
     cells: tuple[str, ...]
     mark: str = ""
@@ -29,14 +38,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """align: a letter a column, "l" for words and "r" for numbers.
+    """align: one letter per column, "l" for words and "r" for numbers.
 
-    folded: what to press for a table that a page shows only when asked. judged: its first column is a verdict.
+    folded: the title to click for a table that starts closed. judged: its first column is a verdict.
     """
 
     header: tuple[str, ...]
     align: str
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     folded: str = ""
     judged: bool = False
 
@@ -46,7 +55,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """stem: of its files; draw: writes it as PNG or SVG by a path's suffix. alt: what it shows, for who cannot see."""
+    """stem: of its files; draw: writes it as PNG or SVG by a path's suffix. alt: what it shows, in words."""
 
     stem: str
     alt: str
@@ -71,9 +80,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
+    """summary: a few lines that come before everything else."""
+
     title: str
     lead: str
     sections: tuple[Section, ...]
+    summary: tuple[str, ...] = field(default=())
     notes: tuple[str, ...] = field(default=())
 
     def pictures(self) -> list[Picture]:
@@ -81,7 +93,7 @@ class Document:
 
 
 def line(cells: Iterable[str]) -> str:
-    """A line of a Markdown table; what would end a cell or the line is written otherwise."""
+    """A line of a Markdown table; what would end a cell or the line is escaped."""
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", "<br>") for cell in cells) + " |"
 
 
@@ -91,13 +103,17 @@ def table_markdown(table: Table) -> str:
 
 
 def markdown(document: Document) -> str:
-    parts = [f"# {document.title}", document.lead]
+    parts = [f"# {document.title}", *([_list(document.summary)] if document.summary else []), document.lead]
     for section in document.sections:
         parts.append(f"{'#' * section.level} {section.title}")
         parts += [_block_markdown(block) for block in section.blocks]
     if document.notes:
-        parts.append("\n".join(f"* {note}" for note in document.notes))
+        parts.append(_list(document.notes))
     return "\n\n".join(parts) + "\n"
+
+
+def _list(lines: Iterable[str]) -> str:
+    return "\n".join(f"* {one}" for one in lines)
 
 
 def _block_markdown(block: Block) -> str:
@@ -110,10 +126,49 @@ def _block_markdown(block: Block) -> str:
             return f"![{alt}]({stem}.png)\n\n{caption}"
 
 
+def tell_apart(labels: Sequence[str], details: Sequence[str]) -> list[str]:
+    """The labels of a table's rows; those that occur twice get their detail too, and a number if that is not enough."""
+    doubled = Counter(labels)
+    found = [f"{one} ({detail})" if doubled[one] > 1 else one for one, detail in zip(labels, details, strict=True)]
+    seen: Counter[str] = Counter()
+    for at, one in enumerate(found):
+        seen[one] += 1
+        found[at] = f"{one}, {seen[one]}" if seen[one] > 1 else one
+    return found
+
+
 def files(paths: Iterable[Path]) -> str:
     """Names of files, each once, in their order."""
     return ", ".join(dict.fromkeys(f"`{path.name}`" for path in paths))
 
 
-def rows(cells: Sequence[Sequence[str]]) -> tuple[Row, ...]:
-    return tuple(Row(tuple(one)) for one in cells)
+def rows(cells: Sequence[Sequence[str]]) -> tuple[TableRow, ...]:
+    return tuple(TableRow(tuple(one)) for one in cells)
+
+
+def html(document: Document, pictures: Mapping[str, Path]) -> str:
+    """The page. pictures: an SVG file for the stem of every picture."""
+    try:
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup, escape
+    except ImportError:
+        raise MissingExtraError("report", "Making a page") from None
+
+    def inline(text: str) -> Any:
+        marked = CODE.sub(r"<code>\1</code>", str(escape(text)))
+        return Markup(marked.replace("\n", "<br>"))
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["inline"] = inline
+    environment.filters["slug"] = lambda text: text.replace(" ", "-")
+    environment.tests["table"] = lambda block: isinstance(block, Table)
+    environment.tests["picture"] = lambda block: isinstance(block, Picture)
+    environment.tests["paragraph"] = lambda block: isinstance(block, Paragraph)
+    source = resources.files("rheostat.report") / "templates" / TEMPLATE
+    images = {stem: _data_address(path) for stem, path in pictures.items()}
+    template = environment.from_string(source.read_text(encoding="utf-8"))
+    return template.render(document=document, images=images, not_measured=NOT_MEASURED)
+
+
+def _data_address(path: Path) -> str:
+    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode("ascii")

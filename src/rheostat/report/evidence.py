@@ -1,7 +1,7 @@
-"""What results files say about one corpus, asked as the paper's tables and claims ask it: by criterion and share.
+"""What results files say about one corpus, by criterion and share, as the paper's tables and claims need it.
 
 Quality comes from sweeps, cost from benches, kept filters from a model file. Whatever was not measured is None. Knows
-how files are matched with each other; no verdicts and no pictures.
+how files are matched with each other; verdicts are in `claims`, pictures in `figures`.
 """
 
 from __future__ import annotations
@@ -10,24 +10,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rheostat.report.kept_filters import POINT_BY_POINT, KeptFilters
-from rheostat.report.learned import GRADED, Comparison, compare, is_nearly
-from rheostat.report.published import SAME_SHARE, is_corpus, load_published
-from rheostat.report.published import Row as PublishedRow
-from rheostat.measure.results import BenchResults, BenchRow, Collection, NGramResults, Point, SweepResults
 from rheostat.errors import RheostatError
+from rheostat.measure.results import BenchRow, Collection, ModelBench, NGramResults, SweepResults, SweptPoint
+from rheostat.report.kept_filters import POINT_BY_POINT, KeptFilters
+from rheostat.report.learned import GRADED, CorpusComparison, compare, is_nearly
+from rheostat.report.published import SAME_SHARE, PublishedRow, is_corpus, load_published
 
 DENSE = "dense"
-# Where a share was measured more than once: all seeds of a ranking first, a single stored point after them; but a point
-# that a criterion has learned goes before what its gates would cut as a ranking.
+# If a share was measured more than once: all seeds of a ranking first, then a single stored point; but a point that a
+# criterion has learned comes before what its gates would cut as a ranking.
 PREFERENCE = ("uniform", "stored", "bare")
 LEARNED_PREFERENCE = ("stored", "bare", "uniform")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Quality at one point, mean over seeds. flops_fraction: of the reference model of the corpus. precision: where it
-    is not that model's.
+    """Quality at one point, mean over seeds. flops_fraction: of the reference model of the corpus. precision: only if
+    it is not that model's.
     """
 
     name: str
@@ -51,7 +50,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Cost:
-    """same_widths: the very matrices; otherwise a point of nearly the same FLOPs."""
+    """same_widths: measured with matrices of these sizes; otherwise at a point of nearly the same FLOPs."""
 
     row: BenchRow
     path: Path
@@ -63,12 +62,12 @@ class CorpusEvidence:
     """All that was measured on one corpus. comparable: points of the reference model's own weights."""
 
     corpus: str
-    comparison: Comparison | None
+    comparison: CorpusComparison | None
     measurements: tuple[Measurement, ...]
     comparable: tuple[Measurement, ...]
-    benches: tuple[BenchResults, ...]
+    benches: tuple[ModelBench, ...]
     baselines: tuple[Measurement, ...]
-    baseline_benches: tuple[BenchResults, ...]
+    baseline_benches: tuple[ModelBench, ...]
     ngrams: tuple[NGramResults, ...] = ()
     kept: KeptFilters | None = None
 
@@ -80,20 +79,20 @@ class CorpusEvidence:
     def flops(self) -> int | None:
         """Of a query of the whole model."""
         known = self.reference or self.bench
-        return known.subject["flops"] if known else None
+        return known.subject.flops if known else None
 
     @property
     def full(self) -> Measurement | None:
         return next((one for one in self.comparable if not one.criterion), None)
 
     @property
-    def bench(self) -> BenchResults | None:
+    def bench(self) -> ModelBench | None:
         """The first whose energy was measured, else the first."""
         return next((bench for bench in self.benches if bench.has_measured_energy), next(iter(self.benches), None))
 
     @property
-    def cost_benches(self) -> list[BenchResults]:
-        """One machine for a whole table: that bench, and those made on the same machine in the same way."""
+    def cost_benches(self) -> list[ModelBench]:
+        """One machine for a whole table: that bench, and those with the same machine, precision, threads and meter."""
         chosen = self.bench
         if chosen is None:
             return []
@@ -124,7 +123,7 @@ class CorpusEvidence:
         return [(bare[one.name, one.path], one) for one in updated]
 
     def cost(self, share: float, widths: Sequence[int] = ()) -> Cost | None:
-        """Of a point with these widths, else of one at the same share: a query's cost is its matrices'."""
+        """Of a point with these widths, else of one at the same share: a query costs what its matrices cost."""
         found = [cost for bench in self.cost_benches if (cost := cost_in(bench, share, widths))]
         return next((cost for cost in found if cost.same_widths), next(iter(found), None))
 
@@ -136,23 +135,23 @@ class CorpusEvidence:
         return self.full.test_perplexity * published.cut_offs.figure_test_perplexity / theirs if self.full else None
 
     def cost_of(self, one: Measurement) -> Cost | None:
-        """Of a measured point; of another model, by a bench of that very model that is comparable."""
+        """Of a measured point; of another model only if that model itself has a comparable bench."""
         if one.criterion != DENSE:
             return self.cost(one.flops_fraction, one.widths)
-        named = [bench for bench in self.baseline_benches if bench.subject["model"] == one.name]
+        named = [bench for bench in self.baseline_benches if bench.subject.model == one.name]
         own = (bench for bench in named if self.bench and _setup(bench) == _setup(self.bench))
         return next((cost for bench in own if (cost := cost_in(bench, 1.0))), None)
 
     def baseline(self, row: PublishedRow) -> Measurement | None:
         return next((one for one in self.baselines if row.is_name_of(one.name)), None)
 
-    def baseline_bench(self, row: PublishedRow) -> BenchResults | None:
-        return next((one for one in self.baseline_benches if row.is_name_of(one.subject["model"])), None)
+    def baseline_bench(self, row: PublishedRow) -> ModelBench | None:
+        return next((one for one in self.baseline_benches if row.is_name_of(one.subject.model)), None)
 
-    def other_baselines(self, rows: Sequence[PublishedRow]) -> list[tuple[Measurement | None, BenchResults | None]]:
-        """Quality and cost of models that none of these rows is named after; the two belong together by name."""
+    def other_baselines(self, rows: Sequence[PublishedRow]) -> list[tuple[Measurement | None, ModelBench | None]]:
+        """Quality and cost of models that none of these rows is named after, matched by the model's name."""
         others = [one for one in self.baseline_benches if one not in self.benches]
-        benches = {one.subject["model"]: one for one in others if is_corpus(one.subject["corpus"], self.corpus)}
+        benches = {one.subject.model: one for one in others if is_corpus(one.subject.corpus, self.corpus)}
         qualities = {one.name: one for one in self.baselines}
         names = [name for name in {**qualities, **benches} if not any(row.is_name_of(name) for row in rows)]
         return [(qualities.get(name), benches.get(name)) for name in names]
@@ -166,32 +165,32 @@ class Evidence:
     corpora: tuple[CorpusEvidence, ...]
     notes: tuple[str, ...] = ()
 
-    def energy_bench(self, sweep: SweepResults) -> BenchResults | None:
-        """What a joule saves in keystrokes is asked of this: the first that has measured the energy of a model with a
-        sweep's FLOPs in its precision. None for a sweep that did not type.
+    def energy_bench(self, sweep: SweepResults) -> ModelBench | None:
+        """The bench that says what a joule saves in keystrokes: the first with the energy of a model with a sweep's
+        FLOPs, in its precision. None for a sweep without simulated typing.
         """
         if all(point.keystrokes_saved_share is None for point in sweep.points):
             return None
-        wanted = sweep.subject["flops"], sweep.precision
-        benches = (one for one in self.collection.benches if (one.subject["flops"], one.subject["precision"]) == wanted)
+        wanted = sweep.subject.flops, sweep.precision
+        benches = (one for one in self.collection.benches if (one.subject.flops, one.subject.precision) == wanted)
         return next((bench for bench in benches if bench.has_measured_energy), None)
 
     def on(self, corpus: str) -> CorpusEvidence:
-        """What was measured on a corpus of the paper; empty where nothing was."""
+        """What was measured on a corpus of the paper; empty if nothing was."""
         for one in self.corpora:
             if is_corpus(one.corpus, corpus):
                 return one
-        benches = tuple(bench for bench in self.collection.benches if is_corpus(bench.subject["corpus"], corpus))
+        benches = tuple(bench for bench in self.collection.benches if is_corpus(bench.subject.corpus, corpus))
         own = tuple(bench for bench in benches if not _is_baseline(bench, corpus))
-        ngrams = tuple(one for one in self.collection.ngrams if is_corpus(one.subject["corpus"], corpus))
+        ngrams = tuple(one for one in self.collection.ngrams if is_corpus(one.subject.corpus, corpus))
         return CorpusEvidence(corpus, None, (), (), own, (), benches, ngrams)
 
 
 def gather(collection: Collection, kept: KeptFilters | None = None) -> Evidence:
-    """Sort results by corpus; a group without a model to compare with is left out and said to be."""
+    """Sort results by corpus; a group without a model to compare with is left out, with a note."""
     groups: dict[str, list[SweepResults]] = {}
     for sweep in collection.sweeps:
-        groups.setdefault(sweep.subject["corpus"], []).append(sweep)
+        groups.setdefault(sweep.subject.corpus, []).append(sweep)
     corpora, notes = [], []
     for group in groups.values():
         try:
@@ -211,12 +210,12 @@ def _left_out(sweep: SweepResults, reference: SweepResults) -> str:
     )
 
 
-def _setup(bench: BenchResults) -> tuple[object, ...]:
+def _setup(bench: ModelBench) -> tuple[object, ...]:
     """What has to be the same for two times to be compared."""
-    return bench.provenance["machine"], *(bench.subject.get(name) for name in ("precision", "threads", "meter"))
+    return bench.provenance.machine, bench.subject.precision, bench.subject.threads, bench.subject.meter
 
 
-def cost_in(bench: BenchResults, share: float, widths: Sequence[int] = ()) -> Cost | None:
+def cost_in(bench: ModelBench, share: float, widths: Sequence[int] = ()) -> Cost | None:
     for row in bench.rows:
         if widths and row.widths == tuple(widths):
             return Cost(row, bench.path, True)
@@ -225,51 +224,49 @@ def cost_in(bench: BenchResults, share: float, widths: Sequence[int] = ()) -> Co
     return Cost(nearest, bench.path, nearest.flops_fraction == share == 1) if nearest else None
 
 
-def _on_corpus(comparison: Comparison, collection: Collection, kept: KeptFilters | None) -> CorpusEvidence:
+def _on_corpus(comparison: CorpusComparison, collection: Collection, kept: KeptFilters | None) -> CorpusEvidence:
     reference, benches = comparison.reference, collection.benches
     sweeps = (reference, *comparison.others)
-    flops = reference.subject["flops"]
+    flops = reference.subject.flops
     own = [
         sweep
         for sweep in sweeps
-        if sweep.subject["flops"] == flops
+        if sweep.subject.flops == flops
         and not comparison.other_precision(sweep)
         and (GRADED not in sweep.criteria or sweep is reference)
     ]
     found = {sweep.path: _measurements(sweep, comparison) for sweep in sweeps}
     others = [one for sweep in sweeps if sweep not in own for one in found[sweep.path]]
     return CorpusEvidence(
-        corpus=reference.subject["corpus"],
+        corpus=reference.subject.corpus,
         comparison=comparison,
         measurements=tuple(one for sweep in sweeps for one in found[sweep.path]),
         comparable=tuple(one for sweep in own for one in found[sweep.path]),
-        benches=tuple(bench for bench in benches if bench.subject["flops"] == flops),
+        benches=tuple(bench for bench in benches if bench.subject.flops == flops),
         baselines=tuple(one for one in others if one.criterion == DENSE),
         baseline_benches=tuple(
             bench
             for bench in benches
-            if bench.subject["flops"] != flops and not is_nearly(bench.subject, reference.subject)
+            if bench.subject.flops != flops and not is_nearly(bench.subject, reference.subject)
         ),
-        ngrams=tuple(one for one in collection.ngrams if one.subject["corpus"] == reference.subject["corpus"]),
+        ngrams=tuple(one for one in collection.ngrams if one.subject.corpus == reference.subject.corpus),
         kept=kept if kept and kept.flops == flops else None,
     )
 
 
-def _measurements(sweep: SweepResults, comparison: Comparison) -> list[Measurement]:
-    return [_measurement(point, sweep, comparison) for point in sweep.points if point.values("test", "perplexity")]
+def _measurements(sweep: SweepResults, comparison: CorpusComparison) -> list[Measurement]:
+    return [_measurement(point, sweep, comparison) for point in sweep.points if point.is_tested]
 
 
-def _measurement(point: Point, sweep: SweepResults, comparison: Comparison) -> Measurement:
-    scale = sweep.subject["flops"] / comparison.reference.subject["flops"]
+def _measurement(point: SweptPoint, sweep: SweepResults, comparison: CorpusComparison) -> Measurement:
+    scale = sweep.subject.flops / comparison.reference.subject.flops
     criterion = point.criterion
     if not criterion and scale != 1:
         criterion = DENSE
     elif not criterion and GRADED in sweep.criteria:
         criterion = GRADED
-    recall = point.mean("test", "recall_at_3")
-    assert recall is not None  # a row has both
     return Measurement(
-        name=sweep.subject["model"] if criterion == DENSE else point.label,
+        name=sweep.subject.model if criterion == DENSE else point.label,
         criterion=criterion,
         flops_fraction=scale * point.flops_fraction,
         widths=point.widths,
@@ -278,13 +275,13 @@ def _measurement(point: Point, sweep: SweepResults, comparison: Comparison) -> M
         update_bytes=point.update_bytes,
         valid_perplexity=point.mean("valid", "perplexity"),
         test_perplexity=point.test_perplexity(),
-        recall_at_3=recall,
+        recall_at_3=point.test_recall(),
         seeds=len(point.values("test", "perplexity")),
         path=sweep.path,
         precision=comparison.other_precision(sweep),
     )
 
 
-def _is_baseline(bench: BenchResults, corpus: str) -> bool:
+def _is_baseline(bench: ModelBench, corpus: str) -> bool:
     table = load_published().table_of(corpus)
-    return table is not None and table.is_baseline(bench.subject["model"])
+    return table is not None and table.is_baseline(bench.subject.model)

@@ -1,7 +1,7 @@
 """Which filters of a model file each criterion keeps at some shares of the FLOPs, and the corner of the weights that
 the paper's weight picture shows.
 
-Knows the file and the knob; `weights_figure` draws it, `claims` counts what is dropped twice.
+Knows the file and the knob; `figures.weights` draws it, `claims` counts what is dropped twice.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.report.published import Picture, load_published
 from rheostat.errors import RheostatError
-from rheostat.model.knob import choose, stored_at
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.knob import choose, stored_at
 from rheostat.model.operating_point import OperatingPoint, full_point
 from rheostat.model.shape import QRNN_GATES
+from rheostat.report.published import WeightPicture, load_published
 
 # From top to bottom as in the paper; criteria that it does not have come after them.
 ORDER = ("random", "filter-norm", "mean-activation", "l0")
-# Criteria that learn every point by itself: the ranking that gates leave behind is not what the paper means by them.
+# Criteria that learn every point separately: the ranking by their gates is not what the paper means by them.
 POINT_BY_POINT = ("l0",)
 
 
 @dataclass(frozen=True)
 class KeptFilters:
-    """points: by criterion and share, where the model has one. corner: [z, f, o][filters, elements] of one layer."""
+    """points: by criterion and share, if the model has one. corner: [z, f, o][filters, elements] of one layer."""
 
     path: Path
     flops: int
@@ -51,7 +51,7 @@ class KeptFilters:
         return next(point.widths for (_, share), point in self.points.items() if share == 1)
 
 
-def read_kept_filters(path: Path, picture: Picture | None = None) -> KeptFilters:
+def read_kept_filters(path: Path, picture: WeightPicture | None = None) -> KeptFilters:
     """All criteria of a model file, at the shares of the paper's weight picture."""
     picture = picture or load_published().picture
     with open_model(path) as file:
@@ -79,7 +79,7 @@ def _criteria(file: ModelFile) -> tuple[str, ...]:
 
 def _point(file: ModelFile, criterion: str, share: float) -> OperatingPoint | None:
     """By the criterion's ranking, else its stored point: one kind at all shares, so that they can be compared. None
-    where there is neither.
+    if it has neither.
     """
     if share == 1:
         return full_point(file.shape)
@@ -89,7 +89,7 @@ def _point(file: ModelFile, criterion: str, share: float) -> OperatingPoint | No
     return stored_at(file, share, criterion)
 
 
-def _corner(file: ModelFile, picture: Picture) -> NDArray[np.float32]:
+def _corner(file: ModelFile, picture: WeightPicture) -> NDArray[np.float32]:
     weight = file.tensor(f"layers.{picture.layer}.weight")
     rows, columns = weight.shape
     stacked = weight.reshape(QRNN_GATES, rows // QRNN_GATES, columns)  # z, f, o

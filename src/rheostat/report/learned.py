@@ -1,29 +1,32 @@
-"""What learning bought, from several results files of one corpus: gates, updates, graded and dense models.
+"""What learning gains, from several results files of one corpus: gates, updates, graded and other models.
 
-Everything is set beside the unpruned model that pruning began with. Nothing here is measured; `figures` draws it.
+Everything is compared with the unpruned model that pruning started from. Nothing here is measured; `figures` draws it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from rheostat.report.document import Table, rows, table_markdown
-from rheostat.report.published import Table as PublishedTable
-from rheostat.report.published import load_published, same_size
-from rheostat.measure.results import Point, SweepResults
 from rheostat.errors import RheostatError
-from rheostat.recipe import read_recipe
+from rheostat.measure.results import BenchSubject, SweepResults, SweepSubject, SweptPoint
+from rheostat.report.document import Table, rows, table_markdown, tell_apart
+from rheostat.report.origins import origins_of, origins_table
+from rheostat.report.published import PublishedTable, load_published, same_size
 
 GRADED = "graded"
-WON_BACK = "What an update wins back is a share of the perplexity that cutting lost."
-OUR_RECIPE = "fast"  # by which `make reproduce` trains gates and updates
+WON_BACK = (
+    "What an update wins back is a share of the perplexity that cutting lost. How ours were trained is listed under "
+    "“How models were made”; unless that is the paper's own schedule, the two shares are not like for like."
+)
 
 
 @dataclass(frozen=True)
 class Share:
-    """A test perplexity at a share of the reference's FLOPs. precision: where it is not the reference's."""
+    """A test perplexity at a share of the reference's FLOPs. precision: only if it is not the reference's.
+
+    stored: whether it is a stored point. file: the results file it comes from.
+    """
 
     name: str
     criterion: str
@@ -31,16 +34,18 @@ class Share:
     flops_fraction: float
     perplexity: float
     recall_at_3: float
+    stored: bool
+    file: str
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The same point measured twice: other threads, the same digits as far as they are shown."""
+        """The same point measured twice has the same digits, as far as they are shown, whatever the threads."""
         return self.name, self.criterion, round(self.flops_fraction, 4), round(self.perplexity, 2)
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What an update won back of what cutting lost."""
+    """What an update won back of what cutting lost. file: the results file it comes from."""
 
     name: str
     criterion: str
@@ -50,19 +55,20 @@ class Recovery:
     bare: float
     updated: float
     full: float
+    file: str
 
     @property
     def won_back(self) -> float | None:
-        """None where cutting lost nothing."""
+        """None if cutting lost nothing."""
         lost = self.bare - self.full
         return (self.bare - self.updated) / lost if lost > 0 else None
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Results of one corpus: the reference is the sweep of the model that pruning began with.
+class CorpusComparison:
+    """Results of one corpus. reference: the sweep of the model that pruning started from.
 
-    left_out: of nearly that model (`is_nearly`), which is compared with nothing.
+    left_out: sweeps of nearly that model (`is_nearly`), which are compared with nothing.
     """
 
     reference: SweepResults
@@ -77,23 +83,23 @@ class Comparison:
         """Every point of every file that needed no update, largest first."""
         found = []
         for sweep in (self.reference, *self.others):
-            scale, precision = sweep.subject["flops"] / self.reference.subject["flops"], self.other_precision(sweep)
+            scale, precision = sweep.subject.flops / self.reference.subject.flops, self.other_precision(sweep)
             again = sweep is not self.reference and scale == 1 and not precision
             for point in sweep.points:
-                if point.allocation == "bare" or not point.values("test", "perplexity"):
+                if point.allocation == "bare" or not point.is_tested:
                     continue
                 if point.update_rank:
                     continue  # updates have a table of their own
                 if GRADED in sweep.criteria and not point.criterion:
                     point = replace(point, criterion=GRADED)
                 elif not point.criterion and again:
-                    continue  # the reference again, with more points stored in its file
+                    continue  # the reference again, from a file with more stored points
                 found.append(_share(point, sweep, scale, precision))
         different = {share.identity: share for share in reversed(found)}  # a stored point may be in several files
         return sorted(different.values(), key=lambda share: (-round(share.flops_fraction, 2), share.perplexity))
 
     def other_precision(self, sweep: SweepResults) -> str:
-        """Of a sweep, where it is not the reference's."""
+        """The precision of a sweep; empty if it is the reference's."""
         return "" if sweep.precision == self.reference.precision else sweep.precision
 
     def recoveries(self) -> list[Recovery]:
@@ -101,129 +107,129 @@ class Comparison:
         for sweep in (self.reference, *self.others):
             bare = {point.label: point for point in sweep.points if point.allocation == "bare"}
             updated = [point for point in sweep.points if point.allocation == "stored" and point.label in bare]
-            found += [_recovery(point, bare[point.label], self.full) for point in updated]
+            found += [_recovery(point, bare[point.label], self.full, sweep.path.name) for point in updated]
         return sorted(found, key=lambda r: (-r.knob, r.criterion, r.rank))
 
 
-def compare(sweeps: Iterable[SweepResults]) -> list[Comparison]:
+def compare(sweeps: Iterable[SweepResults]) -> list[CorpusComparison]:
     """Sweeps by corpus; the reference is a model that was pruned and is not graded, if there is one."""
     groups: dict[str, list[SweepResults]] = {}
     for sweep in sweeps:
-        groups.setdefault(sweep.subject["corpus"], []).append(sweep)
+        groups.setdefault(sweep.subject.corpus, []).append(sweep)
     return [_comparison(group) for group in groups.values()]
 
 
-def _comparison(group: Sequence[SweepResults]) -> Comparison:
+def _comparison(group: Sequence[SweepResults]) -> CorpusComparison:
     candidates = [sweep for sweep in group if GRADED not in sweep.criteria] or [
         sweep for sweep in group if any(not point.criterion for point in sweep.points)
     ]
     if not candidates:
         raise RheostatError(
-            f"{group[0].path} holds a graded model and no other file its origin; give the sweep of that model too"
+            f"{group[0].path} holds a graded model only; expected the model it was made from too: "
+            "give the sweep of that model as well"
         )
     reference = _reference([sweep for sweep in candidates if sweep.criteria] or candidates)
     others = [sweep for sweep in group if sweep is not reference]
     left_out = tuple(sweep for sweep in others if is_nearly(sweep.subject, reference.subject))
-    return Comparison(reference, tuple(sweep for sweep in others if sweep not in left_out), left_out)
+    return CorpusComparison(reference, tuple(sweep for sweep in others if sweep not in left_out), left_out)
 
 
 def _reference(candidates: Sequence[SweepResults]) -> SweepResults:
-    """The largest; of those of one size, the one with most points."""
-    largest = max(sweep.subject["flops"] for sweep in candidates)
-    of_its_size = [sweep for sweep in candidates if same_size(sweep.subject["flops"], largest)]
-    return max(of_its_size, key=lambda sweep: (len(sweep.points), sweep.subject["flops"]))
+    """The largest model; among those of one size, the one with most points."""
+    largest = max(sweep.subject.flops for sweep in candidates)
+    of_its_size = [sweep for sweep in candidates if same_size(sweep.subject.flops, largest)]
+    return max(of_its_size, key=lambda sweep: (len(sweep.points), sweep.subject.flops))
 
 
-def is_nearly(subject: Mapping[str, Any], reference: Mapping[str, Any]) -> bool:
-    """Whether a model is the reference but for a detail, such as other clusters of the output layer: of its size, with
-    other FLOPs, and not named as a baseline.
+def is_nearly(subject: SweepSubject | BenchSubject, reference: SweepSubject) -> bool:
+    """Whether a model differs from the reference in a detail only, such as the clusters of the output layer: the same
+    size, other FLOPs, and not named after a baseline.
     """
-    flops, whole = subject["flops"], reference["flops"]
-    table = load_published().table_of(reference["corpus"])
-    return flops != whole and same_size(flops, whole) and not (table and table.is_baseline(subject["model"]))
+    flops, whole = subject.flops, reference.flops
+    table = load_published().table_of(reference.corpus)
+    return flops != whole and same_size(flops, whole) and not (table and table.is_baseline(subject.model))
 
 
-def _share(point: Point, sweep: SweepResults, scale: float, precision: str) -> Share:
+def _share(point: SweptPoint, sweep: SweepResults, scale: float, precision: str) -> Share:
     name = point.label if point.allocation == "stored" else point.criterion
     if not point.criterion:
-        name = "whole model" if scale == 1 else f"dense model of that size, from scratch ({sweep.path.stem})"
-    recall = point.values("test", "recall_at_3")
-    criterion = point.criterion or ("" if scale == 1 else "dense")
-    quality = point.test_perplexity(), sum(recall) / len(recall)
-    return Share(with_precision(name, precision), criterion, precision, scale * point.flops_fraction, *quality)
+        name = "whole model" if scale == 1 else f"another model, whole ({sweep.path.stem})"
+    return Share(
+        name=with_precision(name, precision),
+        criterion=point.criterion or ("" if scale == 1 else "dense"),
+        precision=precision,
+        flops_fraction=scale * point.flops_fraction,
+        perplexity=point.test_perplexity(),
+        recall_at_3=point.test_recall(),
+        stored=point.allocation == "stored",
+        file=sweep.path.stem,
+    )
 
 
 def with_precision(name: str, precision: str) -> str:
-    """The name of something, with its precision where that is another than the reference's."""
+    """A name, with the precision if that is not the reference's."""
     return f"{name}, {precision}" if precision else name
 
 
-def _recovery(updated: Point, bare: Point, full: float) -> Recovery:
+def _recovery(updated: SweptPoint, bare: SweptPoint, full: float, file: str) -> Recovery:
     before, after = bare.test_perplexity(), updated.test_perplexity()
     rank, size = updated.update_rank, updated.update_bytes
-    return Recovery(updated.label, updated.criterion, updated.knob, rank, size, before, after, full)
+    return Recovery(updated.label, updated.criterion, updated.knob, rank, size, before, after, full, file)
 
 
-def learned_page(comparison: Comparison, picture: str | None) -> str:
-    """A Markdown page: shares, what updates won back, where it comes from."""
+def learned_page(comparison: CorpusComparison, picture: str | None) -> str:
+    """A Markdown page: shares, what updates won back, how models were made, where the numbers come from."""
     subject = comparison.reference.subject
     files = ", ".join(f"`{sweep.path.name}`" for sweep in (comparison.reference, *comparison.others))
     parts = [
-        f"# Learned operating points on {subject['corpus']}",
-        f"Generated by `rheostat report` from {files}. Test perplexity, and how far it lies above the unpruned "
-        f"{subject['model']}, at shares of that model's FLOPs. The best at each share comes first.",
+        f"# Learned operating points on {subject.corpus}",
+        f"Generated by `rheostat report` from {files}. Test perplexity, and how far it is above the unpruned "
+        f"{subject.model}, at shares of that model's FLOPs. The best at each share comes first.",
     ]
     if picture:
         parts.append(f"![Perplexity above the unpruned model against share of FLOPs]({picture})")
     parts.append(table_markdown(shares_table(comparison)))
     if comparison.recoveries():
-        parts += ["## Updates", f"{WON_BACK} {otherwise_trained()}"]
-        parts.append(table_markdown(recoveries_table(comparison)))
-    for sweep in (comparison.reference, *comparison.others):
-        origin = sweep.provenance
-        commit = origin["commit"] or "unknown"
-        parts.append(f"`{sweep.path.name}`: `{origin['command']}`, commit {commit}, {origin['date']}.")
+        parts += ["## Updates", WON_BACK, table_markdown(recoveries_table(comparison))]
+    sweeps = (comparison.reference, *comparison.others)
+    made = [line for sweep in sweeps for line in origins_of(sweep.path, sweep.subject.model, sweep.subject.origins)]
+    parts += ["## How models were made", table_markdown(origins_table(made))]
+    for sweep in sweeps:
+        source = sweep.provenance
+        parts.append(f"`{sweep.path.name}`: `{source.command}`, commit {source.commit or 'unknown'}, {source.date}.")
     return "\n\n".join(parts) + "\n"
 
 
-def otherwise_trained() -> str:
-    """Why our updates are no repetition of the paper's."""
-    taught = read_recipe(OUR_RECIPE, stage="recover")["update"]["distill"]
-    return (
-        "A results file does not say how gates and updates were trained. Those of this project were trained as the "
-        f"commands of `make reproduce` say, not by the paper's schedule: by the recipe `{OUR_RECIPE}`, in few steps, "
-        f"an update with the full model's distribution as {taught:.0%} of its target. So what an update wins back is "
-        "not like for like."
-    )
-
-
-def shares_table(comparison: Comparison) -> Table:
+def shares_table(comparison: CorpusComparison) -> Table:
+    shares = comparison.shares()
+    alike = [f"{share.name} at {share.flops_fraction:.1%}" for share in shares]
     cells = [
         [
             f"{share.flops_fraction:.1%}",
-            share.name,
+            share.name if alike.count(one) == 1 else f"{share.name} ({share.file})",
             f"{share.perplexity:.2f}",
             f"{share.perplexity / comparison.full - 1:+.1%}",
             f"{share.recall_at_3:.2%}",
         ]
-        for share in comparison.shares()
+        for share, one in zip(shares, alike, strict=True)
     ]
     return Table(("FLOPs", "by", "test perplexity", "above unpruned", "test R@3"), "rlrrr", rows(cells))
 
 
-def recoveries_table(comparison: Comparison) -> Table:
+def recoveries_table(comparison: CorpusComparison) -> Table:
     subject, recoveries = comparison.reference.subject, comparison.recoveries()
-    published = load_published().table_beside(subject["corpus"], subject["model"], subject["flops"])
+    published = load_published().table_beside(subject.corpus, subject.model, subject.flops)
     beside = [
         published_recovery(published, found.criterion, found.knob) if published and found.rank == 1 else None
         for found in recoveries
     ]
     with_paper = any(theirs is not None for theirs in beside)
+    names = tell_apart([found.name for found in recoveries], [found.file for found in recoveries])
     cells = []
-    for found, theirs in zip(recoveries, beside, strict=True):
+    for name, found, theirs in zip(names, recoveries, beside, strict=True):
         cells.append(
             [
-                found.name,
+                name,
                 f"{found.knob:.1%}",
                 str(found.rank),
                 f"{found.size_bytes:,}",
@@ -239,7 +245,7 @@ def recoveries_table(comparison: Comparison) -> Table:
 
 
 def published_recovery(table: PublishedTable, criterion: str, share: float) -> float | None:
-    """The part of what cutting lost that the paper's update won back, at a share of FLOPs; None where it has none."""
+    """The part of what cutting lost that the paper's update won back, at a share of FLOPs; None if it has no update."""
     row = table.beside(criterion, share)
     if row is None or row.with_update is None:
         return None

@@ -1,7 +1,7 @@
-"""The paper's tables in our numbers: each of its rows as published, and below it what we have measured; baselines that
-the paper does not have come last.
+"""The paper's tables 1 and 2 in our numbers: each row as published, and below it what we measured; baselines that the
+paper does not have come last.
 
-Knows the columns; quality and cost are asked of `evidence`.
+Knows the columns; quality and cost come from `evidence`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rheostat.report.document import NOT_MEASURED, Row, Table, files
+from rheostat.measure.results import BenchRow, ModelBench, NGramResults
+from rheostat.report.document import NOT_MEASURED, Table, TableRow, files
 from rheostat.report.evidence import CorpusEvidence, Cost, Measurement, cost_in
-from rheostat.report.published import Row as PublishedRow
-from rheostat.report.published import Table as PublishedTable
-from rheostat.measure.results import BenchResults, BenchRow, NGramResults
+from rheostat.report.published import PublishedRow, PublishedTable
 
 PUBLISHED, OURS = "published", "ours"
 NOT_TRAINED = "not trained"
-NEARLY = "≈ "  # before a cost of the same share but other widths
+NEARLY = "≈ "  # before a cost that was measured at the same share with other widths
 HEADER = (
     *("#", "method", "whose", "valid perplexity", "test perplexity", "above its full model", "R@3"),
     *("FLOPs", "ms/query", "mJ/query", "with update: test", "with update: R@3", "from"),
@@ -28,9 +27,9 @@ ALIGN = "rllrrrrrrrrrl"
 
 @dataclass(frozen=True)
 class Ours:
-    """What we have for one row of the paper; None where it was not measured.
+    """What we have for one row of the paper; None if it was not measured.
 
-    trained: false of a model that was only measured for its cost.
+    trained: false for a model whose cost alone was measured.
     """
 
     plain: Measurement | None
@@ -44,7 +43,7 @@ class Ours:
 
 
 def paper_table(table: PublishedTable, on: CorpusEvidence) -> Table:
-    rows: list[Row] = []
+    rows: list[TableRow] = []
     for row in table.rows:
         rows.append(_published_line(row, table.full.test_perplexity))
         rows.append(_our_line(row, find_ours(row, on), on))
@@ -57,7 +56,9 @@ def find_ours(row: PublishedRow, on: CorpusEvidence) -> Ours:
     """Our measurements for a row: by criterion and share, or by the name of a baseline's model file."""
     if row.criterion is None and row.flops_fraction is None:
         bench = on.baseline_bench(row)
-        return Ours(on.baseline(row), None, cost_in(bench, 1.0) if bench else None, bench is None or bench.trained)
+        return Ours(
+            on.baseline(row), None, cost_in(bench, 1.0) if bench else None, bench is None or bench.subject.trained
+        )
     share = row.flops_fraction
     assert share is not None  # a pruned row has one
     if row.criterion is None:
@@ -69,7 +70,7 @@ def find_ours(row: PublishedRow, on: CorpusEvidence) -> Ours:
 
 
 def seeds_sentence(table: PublishedTable, on: CorpusEvidence) -> str:
-    """Which of our rows are means over seeds; empty where none is."""
+    """Which of our rows are means over seeds; empty if none is."""
     sentences = []
     for row in table.pruned():
         ours = find_ours(row, on)
@@ -89,12 +90,12 @@ def show_energy(row: BenchRow) -> str:
     if row.energy_mj is None:
         return NOT_MEASURED
     shown = three_digits(row.energy_mj)
-    if row.estimate:
+    if row.energy.estimate:
         return f"{shown} (estimate)"
-    return shown if row.resolved else f"{shown} (not resolved)"
+    return shown if row.energy.resolved else f"{shown} (not resolved)"
 
 
-def _published_line(row: PublishedRow, full: float) -> Row:
+def _published_line(row: PublishedRow, full: float) -> TableRow:
     update = row.with_update
     cells: Sequence[str] = (
         str(row.row),
@@ -111,10 +112,10 @@ def _published_line(row: PublishedRow, full: float) -> Row:
         f"{update.recall_at_3:.1%}" if update else "",
         "the paper",
     )
-    return Row(tuple(cells), PUBLISHED)
+    return TableRow(tuple(cells), PUBLISHED)
 
 
-def _our_line(row: PublishedRow, ours: Ours, on: CorpusEvidence) -> Row:
+def _our_line(row: PublishedRow, ours: Ours, on: CorpusEvidence) -> TableRow:
     plain, updated, cost, full = ours.plain, ours.updated, ours.cost, on.full
     pruned = row.criterion is not None
     share = _own_share(plain or updated, cost.row.flops if cost else None, on)
@@ -132,32 +133,32 @@ def _our_line(row: PublishedRow, ours: Ours, on: CorpusEvidence) -> Row:
         *_updated_cells(updated, pruned),
         files(ours.paths),
     )
-    return Row(tuple(cells), OURS)
+    return TableRow(tuple(cells), OURS)
 
 
-def _baseline_line(plain: Measurement | None, bench: BenchResults | None, on: CorpusEvidence) -> Row:
+def _baseline_line(plain: Measurement | None, bench: ModelBench | None, on: CorpusEvidence) -> TableRow:
     """A model that the paper does not have."""
     cost = cost_in(bench, 1.0) if bench else None
-    name = plain.name if plain else bench.subject["model"] if bench else ""
-    share = _own_share(plain, bench.subject["flops"] if bench else None, on)
-    valid, test, recall = _quality_cells(plain, bench is None or bench.trained)
+    name = plain.name if plain else bench.subject.model if bench else ""
+    share = _own_share(plain, bench.subject.flops if bench else None, on)
+    valid, test, recall = _quality_cells(plain, bench is None or bench.subject.trained)
     quality = (valid, test, "", recall, "" if share is None else f"{share:.1%}")
     used = files(found.path for found in (plain, cost) if found is not None)
-    return Row(("", f"`{name}`", OURS, *quality, *_cost_cells(cost), *_updated_cells(None, False), used), OURS)
+    return TableRow(("", f"`{name}`", OURS, *quality, *_cost_cells(cost), *_updated_cells(None, False), used), OURS)
 
 
 def _own_share(found: Measurement | None, flops: int | None, on: CorpusEvidence) -> float | None:
-    """Of the whole model's FLOPs, as the sweep has it, else by what a bench has counted."""
+    """Share of the whole model's FLOPs, from the sweep, else from what a bench has counted."""
     if found:
         return found.flops_fraction
     return flops / on.flops if flops and on.flops else None
 
 
-def _ngram_line(one: NGramResults) -> Row:
-    """It has no matrices, so no FLOPs."""
-    quality = (f"{one.valid_perplexity:.2f}", f"{one.test_perplexity:.2f}", "", f"{one.recall_at_3:.2%}", "")
-    cost = (three_digits(one.latency_ms), NOT_MEASURED)
-    return Row(("", one.name, OURS, *quality, *cost, *_updated_cells(None, False), files([one.path])), OURS)
+def _ngram_line(one: NGramResults) -> TableRow:
+    """An n-gram model has no matrices, so no FLOPs."""
+    quality = (f"{one.valid_perplexity:.2f}", f"{one.test_perplexity:.2f}", "", f"{one.test_recall:.2%}", "")
+    cost = (three_digits(one.latency.latency_ms), NOT_MEASURED)
+    return TableRow(("", one.name, OURS, *quality, *cost, *_updated_cells(None, False), files([one.path])), OURS)
 
 
 def _quality_cells(plain: Measurement | None, trained: bool) -> tuple[str, str, str]:
@@ -185,5 +186,5 @@ def _updated_cells(updated: Measurement | None, pruned: bool) -> tuple[str, str]
 
 
 def three_digits(value: float) -> str:
-    """Three figures, and all of those before the point."""
+    """Three significant digits, and all digits before the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -1,11 +1,11 @@
-"""What others have published, to set our results beside: the paper's figures and claims, and other sources.
+"""What others have published, to compare our results with: the paper's figures and claims, and other sources.
 
 The figures are in `published.json`, transcribed once and compared with the paper by a test; this module gives
 them types. It knows nothing of our own results and does no arithmetic: the report says whether a claim holds.
 
-It also says which table and which row stand beside a model and a share of ours.
+It also says which table and which row a model and a share of ours are compared with.
 
-Units as everywhere: fractions 0–1, ms and mJ a query (the paper's second table is in s and J).
+Units as everywhere: fractions 0–1, ms and mJ per query (the paper's second table is in s and J).
 A figure that a source does not give is None.
 """
 
@@ -13,21 +13,16 @@ from __future__ import annotations
 
 import functools
 import json
-import types
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from importlib import resources
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Literal
 
 from rheostat.model.shape import ModelShape
+from rheostat.report.published_claims import Claim, Corpus, Criterion, Model
+from rheostat.tables import from_json
 
-Criterion = Literal["l0", "random", "filter-norm", "mean-activation"]
-Corpus = Literal["ptb", "wikitext103", "wikitext2"]
-Model = Literal["ptb-qrnn", "wt103-qrnn"]
-Verdict = Literal["confirm", "contradict", "silent"]
-
-SAME_SHARE = 0.02  # shares of FLOPs this near are the same: the paper sets 69 % beside 70 %
-SAME_SIZE = 0.01  # models are of one size within this share of their FLOPs: clusters of the output layer cost a little
+SAME_SHARE = 0.02  # shares of FLOPs this close count as the same: the paper compares 69 % with 70 %
+SAME_SIZE = 0.01  # models within this share of their FLOPs count as one size: output clusters cost a little
 
 # ---------------------------------------------------------------------------------------- tables and figures
 
@@ -47,7 +42,7 @@ class Updated:
 
 
 @dataclass(frozen=True)
-class Row:
+class PublishedRow:
     """One line of a table. Without a criterion the model is unpruned; the paper's own has all its FLOPs."""
 
     row: int
@@ -72,19 +67,19 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class PublishedTable:
     number: int
     label: str  # in the LaTeX source
     corpus: Corpus
     model: Model
-    rows: tuple[Row, ...]
+    rows: tuple[PublishedRow, ...]
 
     @property
-    def full(self) -> Row:
+    def full(self) -> PublishedRow:
         """The paper's own model, unpruned."""
         return next(row for row in self.rows if row.flops_fraction == 1)
 
-    def beside(self, criterion: str | None, share: float) -> Row | None:
+    def beside(self, criterion: str | None, share: float) -> PublishedRow | None:
         """The row of a criterion (of the paper's own model for none) nearest to a share of FLOPs that is the same."""
         shares = [(row.flops_fraction, row) for row in self.rows if row.criterion == criterion]
         gaps = [(abs(theirs - share), row) for theirs, row in shares if theirs is not None]
@@ -95,9 +90,9 @@ class Table:
         """Whether a model of ours is named after a baseline."""
         return any(row.is_baseline and row.is_name_of(model) for row in self.rows)
 
-    def pruned(self, criterion: Criterion | None = None) -> tuple[Row, ...]:
-        """The pruned rows, of one criterion or of all."""
-        return tuple(row for row in self.rows if row.criterion and criterion in (None, row.criterion))
+    def pruned(self) -> tuple[PublishedRow, ...]:
+        """The pruned rows, of all criteria."""
+        return tuple(row for row in self.rows if row.criterion)
 
 
 @dataclass(frozen=True)
@@ -140,7 +135,7 @@ class Storage:
 
 
 @dataclass(frozen=True)
-class Picture:
+class WeightPicture:
     """The weight picture: `filters` rows each of z, f and o by `elements` columns, per operating point."""
 
     model: Model
@@ -207,7 +202,7 @@ class ActivationPass:
 
 
 @dataclass(frozen=True)
-class UpdateTraining:
+class PublishedUpdateTraining:
     model: Model
     initial_deviation: float
     optimizer: str
@@ -218,7 +213,7 @@ class UpdateTraining:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class MeasurementSetup:
     board: str
     meter: str
     meter_hz: float
@@ -232,193 +227,8 @@ class Setup:
     models: tuple[ModelSize, ...]
     l0: L0Training
     mean_activation: tuple[ActivationPass, ...]
-    update: tuple[UpdateTraining, ...]
-    measurement: Measurement
-
-
-# ------------------------------------------------------------------------------------------- claims in words
-
-
-@dataclass(frozen=True)
-class Point:
-    criterion: Criterion
-    flops_fraction: float
-
-
-@dataclass(frozen=True)
-class Trade:
-    """Against the full model, at least this share of energy is saved for at most this rise of perplexity.
-
-    Both may miss by `tolerance`: the paper's own round numbers do.
-    """
-
-    kind: Literal["trade"]
-    corpus: Corpus
-    criterion: Criterion
-    flops_fraction: float
-    with_update: bool
-    energy_saved: float
-    perplexity_increase: float
-    tolerance: float
-
-
-@dataclass(frozen=True)
-class Better:
-    """At the same share of FLOPs the criterion has a lower test perplexity than each of the others.
-
-    Must hold on every corpus and for every value of `with_update`; up to 1 + tolerance times theirs will do.
-    Shares within 0.02 are the same: the paper sets 69 % beside 70 %.
-    """
-
-    kind: Literal["better"]
-    criterion: Criterion
-    than: tuple[Criterion, ...]
-    corpora: tuple[Corpus, ...]
-    with_update: tuple[bool, ...]
-    tolerance: float
-
-
-@dataclass(frozen=True)
-class RegainsMore:
-    """On every corpus, an update lowers the criterion's test perplexity by more points than the others'."""
-
-    kind: Literal["regains-more"]
-    criterion: Criterion
-    than: tuple[Criterion, ...]
-    corpora: tuple[Corpus, ...]
-
-
-@dataclass(frozen=True)
-class UpdateHelps:
-    """At every point of these criteria and corpora, test perplexity is lower with the update than without."""
-
-    kind: Literal["update-helps"]
-    criteria: tuple[Criterion, ...]
-    corpora: tuple[Corpus, ...]
-
-
-@dataclass(frozen=True)
-class UpdateBelow:
-    """The numbers of an update at this share of FLOPs, as 32-bit floats, take fewer kilobytes."""
-
-    kind: Literal["update-below"]
-    model: Model
-    flops_fraction: float
-    kilobytes: float
-
-
-@dataclass(frozen=True)
-class RecallFallsLess:
-    """From the full model to this point, recall falls by a smaller share than perplexity rises by."""
-
-    kind: Literal["recall-falls-less"]
-    corpus: Corpus
-    criterion: Criterion
-    flops_fraction: float
-
-
-@dataclass(frozen=True)
-class OrdersDiffer:
-    """The first point has the lower test perplexity, the second the higher recall."""
-
-    kind: Literal["orders-differ"]
-    corpus: Corpus
-    lower_perplexity: Point
-    higher_recall: Point
-
-
-@dataclass(frozen=True)
-class Linear:
-    """Over all points measured on one machine, r² of the metric with FLOPs is at least this."""
-
-    kind: Literal["linear"]
-    metric: Literal["latency_ms", "energy_mj"]
-    r_squared: float
-
-
-@dataclass(frozen=True)
-class LatencyAbove:
-    kind: Literal["latency-above"]
-    corpus: Corpus
-    flops_fraction: float
-    latency_ms: float
-
-
-@dataclass(frozen=True)
-class FullModelBetter:
-    """The unpruned model has a lower test perplexity than these rows of the corpus's table."""
-
-    kind: Literal["full-model-better"]
-    corpus: Corpus
-    than_rows: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class WithinCutOff:
-    """Every pruned row of the corpora's tables, before its update, has at most this test perplexity."""
-
-    kind: Literal["within-cut-off"]
-    corpora: tuple[Corpus, ...]
-    test_perplexity: float
-
-
-@dataclass(frozen=True)
-class DroppedStayDropped:
-    """Of the filters dropped at one share of FLOPs, at least `share` are dropped at the next smaller one too.
-
-    The paper says "largely"; the number is ours.
-    """
-
-    kind: Literal["dropped-stay-dropped"]
-    corpus: Corpus
-    criterion: Criterion
-    flops_fractions: tuple[float, ...]
-    share: float
-
-
-@dataclass(frozen=True)
-class DroppedDiffer:
-    """At each share of FLOPs, any two criteria have less than `share` of their dropped filters in common.
-
-    The paper says "differently"; the number is ours.
-    """
-
-    kind: Literal["dropped-differ"]
-    corpus: Corpus
-    criteria: tuple[Criterion, ...]
-    flops_fractions: tuple[float, ...]
-    share: float
-
-
-Check = (
-    Trade
-    | Better
-    | RegainsMore
-    | UpdateHelps
-    | UpdateBelow
-    | RecallFallsLess
-    | OrdersDiffer
-    | Linear
-    | LatencyAbove
-    | FullModelBetter
-    | WithinCutOff
-    | DroppedStayDropped
-    | DroppedDiffer
-)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A statement of the paper, in our words. It holds where all its checks do; with none it stays unchecked.
-
-    own_tables: what the paper's own tables say of it, read as the checks read it.
-    """
-
-    id: str
-    sentence: str
-    where: str
-    own_tables: Verdict
-    checks: tuple[Check, ...]
+    update: tuple[PublishedUpdateTraining, ...]
+    measurement: MeasurementSetup
 
 
 # ---------------------------------------------------------------------------------- what is not in the paper
@@ -466,25 +276,25 @@ class Published:
     """The whole data file."""
 
     paper: Paper
-    tables: tuple[Table, ...]
+    tables: tuple[PublishedTable, ...]
     cut_offs: CutOffs
     headline: Headline
     linearity: Linearity
     storage: tuple[Storage, ...]
-    picture: Picture
+    picture: WeightPicture
     setup: Setup
     claims: tuple[Claim, ...]
     other_sources: tuple[OtherSource, ...]
 
-    def table(self, corpus: Corpus) -> Table:
+    def table(self, corpus: Corpus) -> PublishedTable:
         return next(table for table in self.tables if table.corpus == corpus)
 
-    def table_of(self, corpus: str) -> Table | None:
+    def table_of(self, corpus: str) -> PublishedTable | None:
         """The table of the corpus that a folder's name is one of."""
         return next((table for table in self.tables if is_corpus(corpus, table.corpus)), None)
 
-    def table_beside(self, corpus: str, model: str, flops: int) -> Table | None:
-        """The table whose figures may stand beside a model of ours: of its corpus, and of its shape."""
+    def table_beside(self, corpus: str, model: str, flops: int) -> PublishedTable | None:
+        """The table whose figures a model of ours may be compared with: of its corpus, and of its shape."""
         table = self.table_of(corpus)
         if table is None or table.is_baseline(model) or not same_size(flops, self.flops(table.model)):
             return None
@@ -518,48 +328,4 @@ def is_corpus(name: str, corpus: str) -> bool:
 def load_published() -> Published:
     """The figures shipped with this package."""
     text = resources.files("rheostat.report").joinpath("published.json").read_text(encoding="utf-8")
-    return build(Published, json.loads(text))
-
-
-T = TypeVar("T")
-
-
-def build(kind: type[T], value: dict[str, Any]) -> T:
-    """A dataclass from its JSON object: every field is there, no other key is, and each has its type."""
-    hints = get_type_hints(kind)
-    expected = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    if not isinstance(value, dict) or value.keys() != expected:
-        found = sorted(value) if isinstance(value, dict) else value
-        raise ValueError(f"published.json: {kind.__name__} has {found}, expected {sorted(expected)}")
-    return kind(**{name: _field(hints[name], value[name], f"{kind.__name__}.{name}") for name in expected})
-
-
-def _field(hint: Any, value: Any, name: str) -> Any:
-    """One value of the JSON file as its annotation wants it."""
-    arguments = get_args(hint)
-    if is_dataclass(hint):
-        return build(hint, value)  # type: ignore[arg-type]
-    if get_origin(hint) in (Union, types.UnionType):
-        if value is None and type(None) in arguments:
-            return None
-        return _field(_choice(arguments, value), value, name)
-    if get_origin(hint) is tuple and isinstance(value, list):
-        return tuple(_field(arguments[0], item, name) for item in value)
-    if get_origin(hint) is Literal and value in arguments:
-        return value
-    if hint is float and type(value) in (int, float):
-        return float(value)
-    if isinstance(hint, type) and type(value) is hint:
-        return value
-    raise ValueError(f"published.json: {name} is {value!r}, expected {hint}")
-
-
-def _choice(members: Sequence[Any], value: Any) -> Any:
-    """The member of a union that a value belongs to: an optional's only one, or the check of its kind."""
-    members = [member for member in members if member is not type(None)]
-    if len(members) == 1:
-        return members[0]
-    for member in members:
-        if isinstance(value, dict) and value.get("kind") in get_args(get_type_hints(member)["kind"]):
-            return member
-    raise ValueError(f"published.json: no check is of the kind of {value!r}")
+    return from_json(Published, json.loads(text), "published.json")

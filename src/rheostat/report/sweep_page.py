@@ -1,33 +1,31 @@
-"""The page of one sweep: every measured point, with the paper's figures beside it where the model is of its shape.
+"""The page of one sweep: every measured point, with the paper's figures beside it if the model has the paper's shape.
 
-Nothing here is measured. Knows the columns; `report` has the same table among its sections.
+Nothing here is measured. Knows the columns; `sections` shows the same table in the report.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from rheostat.measure.results import ModelBench, Provenance, SweepResults, SweptPoint
 from rheostat.report.document import NOT_MEASURED, Table, files, rows, table_markdown
 from rheostat.report.evidence import cost_in
 from rheostat.report.figures.style import ASIDE
+from rheostat.report.origins import origins_of, origins_table
 from rheostat.report.paper_tables import three_digits
-from rheostat.report.published import Row as PublishedRow
-from rheostat.report.published import Table as PublishedTable
-from rheostat.report.published import Updated, load_published
-from rheostat.measure.results import BenchResults, Point, SweepResults
+from rheostat.report.published import PublishedRow, PublishedTable, Updated, load_published
 
 PAPER = ("paper: test perplexity", "paper: R@3")
 
 
-def points_table(results: SweepResults, energy: BenchResults | None = None) -> Table:
-    """Every measured point, with the paper's row of the same criterion and share beside it, where there is any.
+def points_table(results: SweepResults, energy: ModelBench | None = None) -> Table:
+    """Every measured point, beside the paper's row of the same criterion and share if it has one.
 
     energy: a bench of that model, for what a joule saves in keystrokes.
     """
     subject = results.subject
-    published = load_published().table_beside(subject["corpus"], subject["model"], subject["flops"])
+    published = load_published().table_beside(subject.corpus, subject.model, subject.flops)
     typed = any(point.keystrokes_saved_share is not None for point in results.points)
     points = sorted(results.points, key=lambda p: (-p.knob, p.criterion, p.allocation))
     beside = [_published_beside(point, published) for point in points]
@@ -51,8 +49,8 @@ def points_table(results: SweepResults, energy: BenchResults | None = None) -> T
     return Table(columns, "l" + "r" * (len(columns) - 1), rows(cells))
 
 
-def _published_beside(point: Point, table: PublishedTable | None) -> PublishedRow | Updated | None:
-    """Of the same criterion and share; beside an update, which the paper has of rank 1, the row with its update."""
+def _published_beside(point: SweptPoint, table: PublishedTable | None) -> PublishedRow | Updated | None:
+    """The paper's row of the same criterion and share; for an update of rank 1, as the paper's are, with its update."""
     row = table.beside(point.criterion or None, point.knob) if table else None
     if row is None or not point.update_rank:
         return row
@@ -65,12 +63,12 @@ def _paper_cells(theirs: PublishedRow | Updated | None) -> tuple[str, str]:
     return f"{theirs.test_perplexity:.1f}", f"{theirs.recall_at_3:.1%}" if theirs.recall_at_3 else ""
 
 
-def _share_saved(point: Point) -> str:
+def _share_saved(point: SweptPoint) -> str:
     return "" if point.keystrokes_saved_share is None else f"{point.keystrokes_saved_share:.1%}"
 
 
-def _saved_per_joule(point: Point, energy: BenchResults | None) -> str:
-    """By the energy of the very matrices, and of those that a meter has resolved."""
+def _saved_per_joule(point: SweptPoint, energy: ModelBench | None) -> str:
+    """From the energy of matrices of the same sizes, if a meter has resolved it."""
     if point.keystrokes_saved_share is None:
         return ""
     cost = cost_in(energy, point.flops_fraction, point.widths) if energy else None
@@ -79,16 +77,16 @@ def _saved_per_joule(point: Point, energy: BenchResults | None) -> str:
     return NOT_MEASURED if saved is None else three_digits(saved)
 
 
-def table(results: SweepResults, energy: BenchResults | None = None) -> str:
+def table(results: SweepResults, energy: ModelBench | None = None) -> str:
     return table_markdown(points_table(results, energy)) + "\n"
 
 
-def page(results: SweepResults, picture: str | None, energy: BenchResults | None = None) -> str:
-    """A Markdown page: what was measured, the picture, the table, where it comes from."""
+def page(results: SweepResults, picture: str | None, energy: ModelBench | None = None) -> str:
+    """A Markdown page: what was measured, the picture, the table, how the model was made, where it comes from."""
     measured = points_table(results, energy)
-    theirs = "the columns headed “paper” are published figures of another, longer trained model of the same shape"
+    theirs = "the columns headed “paper” are published figures of another model of the same shape"
     parts = [
-        f"# {results.subject['model']} on {results.subject['corpus']}",
+        f"# {results.subject.model} on {results.subject.corpus}",
         f"Generated by `rheostat report` from {files(one.path for one in (results, energy) if one)}. Perplexity and "
         f"R@3 are ours, in {results.precision}{f'; {theirs}' if PAPER[0] in measured.header else ''}. A criterion with "
         "several rankings (seeds) is given as mean (smallest–largest).",
@@ -98,19 +96,21 @@ def page(results: SweepResults, picture: str | None, energy: BenchResults | None
         if any(point.allocation == "stored" for point in results.points):
             parts.append(ASIDE)
     parts.append(table_markdown(measured))
-    parts.append(f"Last command: {_origin(results.provenance)}.")
+    made = origins_of(results.path, results.subject.model, results.subject.origins)
+    parts += ["## How it was made", table_markdown(origins_table(made))]
+    parts.append(f"Last command: {_source(results.provenance)}.")
     return "\n\n".join(parts) + "\n"
 
 
-def _origin(provenance: dict[str, Any]) -> str:
-    machine = provenance["machine"]
+def _source(provenance: Provenance) -> str:
+    machine = provenance.machine
     return (
-        f"`{provenance['command']}`, commit {provenance['commit'] or 'unknown'}, {provenance['date']}, "
-        f"{machine['processor']} ({machine['cores']} cores)"
+        f"`{provenance.command}`, commit {provenance.commit or 'unknown'}, {provenance.date}, "
+        f"{machine.processor} ({machine.cores} cores)"
     )
 
 
-def _name(point: Point) -> str:
+def _name(point: SweptPoint) -> str:
     if not point.criterion:
         return "whole model"
     if point.allocation == "uniform":

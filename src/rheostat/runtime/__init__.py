@@ -1,1 +1,1 @@
-"""Using a model, without torch: the graph of a cut model, and ONNX Runtime to run it."""
+"""Using a model without torch: predicting words, measuring quality, and ONNX Runtime underneath (`onnx`)."""

@@ -1,6 +1,7 @@
-"""Quality of a cut model on a text, on the runtime: the protocol of `rheostat.metrics`, without torch.
+"""Perplexity and recall of a cut model on a text, on the runtime: the protocol of `rheostat.metrics`, without torch.
 
-One stream, in stretches; the state is carried from stretch to stretch, so that the length of a stretch changes nothing.
+The text is one stream, read in stretches. The state is carried from stretch to stretch, so their length does not change
+the result.
 """
 
 from __future__ import annotations
@@ -12,35 +13,36 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.errors import CorpusError
-from rheostat.metrics import Quality, QualityCount, Scores
-from rheostat.model.cut import cut
+from rheostat.metrics import Quality, QualityCount, Scores, read_stream
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint
-from rheostat.runtime.onnx.quantization import Floats, Precision, prepare
+from rheostat.runtime.onnx.quantization import Floats, Precision
 from rheostat.runtime.onnx.session import Engine
 from rheostat.runtime.onnx.session import State as EngineState
+from rheostat.runtime.onnx.weights import RuntimeWeights
 
-MOST_TOKENS = 1024  # of a stretch
+MOST_TOKENS = 1024  # per stretch
 MOST_NUMBERS = 2**23  # log-probabilities held at once: 32 MiB
-OPENED = 4  # of an adaptive softmax, about one in so many words of all tokens has to be looked at, or fewer
+OPENED = 4  # with an adaptive softmax, about one in four of all words or fewer has to be looked at per token
 
 State = TypeVar("State")
 
 
-def evaluate(engine: Engine, ids: NDArray[np.integer], progress: Callable[[float], None] | None = None) -> Quality:
-    """Perplexity and recall on a stream of token ids; progress is told the share done."""
+def engine_quality(
+    engine: Engine, ids: NDArray[np.integer], progress: Callable[[float], None] | None = None
+) -> Quality:
+    """Perplexity and recall of an engine on a stream of token ids. progress: called with the share done."""
     shape = engine.shape
     if not shape.softmax_splits:
-        return evaluate_stream(
+        return stream_quality(
             engine.log_probabilities, engine.initial_state(), stretch_size(shape.vocabulary_size), ids, progress
         )
     size = stretch_size(max(shape.softmax_splits[0], shape.vocabulary_size // OPENED))
-    return evaluate_stream(partial(_read_lazily, engine), engine.initial_state(), size, ids, progress)
+    return stream_quality(partial(_read_lazily, engine), engine.initial_state(), size, ids, progress)
 
 
 def _read_lazily(engine: Engine, state: EngineState, ids: NDArray[np.int64]) -> tuple[Scores, EngineState]:
-    """An adaptive softmax, whose tail clusters are opened for the tokens that need them."""
+    """Scores of an adaptive softmax, whose tail clusters are opened only for the tokens that need them."""
     hidden, after = engine.hidden(state, ids)
     head, splits = engine.cluster(0, hidden), engine.shape.softmax_splits
 
@@ -51,34 +53,31 @@ def _read_lazily(engine: Engine, state: EngineState, ids: NDArray[np.int64]) -> 
     return Scores(head, splits, open_tail), after
 
 
-def evaluate_stream(
+def stream_quality(
     read: Callable[[State, NDArray[np.int64]], tuple[Floats | Scores, State]],
     state: State,
     size: int,
     ids: NDArray[np.integer],
     progress: Callable[[float], None] | None = None,
 ) -> Quality:
-    """The same of whatever can `read`: a state and tokens in, log p of the words after each and the next state out.
+    """Perplexity and recall of any model that can `read` a stream of token ids.
 
-    size: tokens that are read at once.
+    read: takes a state and tokens, returns log p of the words after each token and the next state. size: tokens that
+    are read at once.
     """
-    if len(ids) < 2:
-        raise CorpusError(
-            f"a text of {len(ids)} token has nothing to predict; expected at least two tokens: give more text"
-        )
     count = QualityCount()
-    for first in range(0, len(ids) - 1, size):
-        # The slice of a memory-mapped corpus is copied here: one stretch, never the split.
-        stretch = np.array(ids[first : first + size + 1], np.int64)
-        scores, state = read(state, stretch[:-1])
-        count.add(scores if isinstance(scores, Scores) else Scores(scores), stretch[1:])
-        if progress:
-            progress((first + len(stretch) - 1) / (len(ids) - 1))
+
+    def predict(state: State, tokens: NDArray[np.int64], following: NDArray[np.int64]) -> State:
+        scores, after = read(state, tokens)
+        count.add(scores if isinstance(scores, Scores) else Scores(scores), following)
+        return after
+
+    read_stream(ids, size, state, predict, progress)
     return count.quality()
 
 
 def stretch_size(numbers: int) -> int:
-    """Tokens of a stretch whose log-probabilities fit, of which each has so many."""
+    """How many tokens to read at once if each has this many log-probabilities."""
     return min(MOST_TOKENS, max(1, MOST_NUMBERS // numbers))
 
 
@@ -87,14 +86,15 @@ class RuntimeEvaluator:
 
     def __init__(self, file: ModelFile, precision: Precision = "fp32", threads: int = 0) -> None:
         self.shape, self.precision, self.threads = file.shape, precision, threads
-        self._weights = prepare(file.stored_weights(), precision)
+        self._weights = RuntimeWeights(file, precision, keep=True)
 
     def engine(self, point: OperatingPoint) -> Engine:
         """The small dense model of a point, ready to run."""
-        weights, shape = cut(self._weights, self.shape, point)
-        return Engine.build(weights, shape, self.precision, self.threads, ready=False)
+        weights = self._weights.of(point)
+        return Engine(lambda: weights, point.cut_shape(self.shape), self.precision, self.threads, ready=False)
 
     def quality(
         self, point: OperatingPoint, ids: NDArray[np.integer], progress: Callable[[float], None] | None = None
     ) -> Quality:
-        return evaluate(self.engine(point), ids, progress)
+        """Perplexity and recall of a point on a stream of token ids."""
+        return engine_quality(self.engine(point), ids, progress)

@@ -1,14 +1,14 @@
 """The states of texts already read, so that one more word costs one step and deleting words costs none.
 
-Knows sequences of ids and how many bytes a state takes; what a state is, it does not know. States of different
-operating points do not mix: each point has a history of its own, or the history is cleared.
+Knows sequences of ids and how many bytes a state takes; knows nothing of what a state is. States of different operating
+points must not mix: each point has its own history.
 
-A text is found by the hashes of its beginnings, all of them computed in one pass, and then compared id by id: a
-collision costs a state, and never gives a wrong one.
+A text is found by the hashes of its prefixes, all computed in one pass, and then compared id by id: a collision may
+lose a state but never returns a wrong one.
 
-Room is made where it hurts least. A state from which the text has gone on is needed again only if words are
-deleted, or if another text begins alike; until that happens it is *spare*. The newest state of a text is needed by
-its next word. So typists push out spare states first, and of the others those that were left alone for long.
+What to drop first: the newest state of a text is needed by its next word. Once the text continues, the older state is
+needed again only if words are deleted or another text begins the same way; until then it is *spare*. So spare states
+are dropped first, and then those that were not used for long.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ State = TypeVar("State")
 TokenIds: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
 
 DEFAULT_LIMIT_BYTES = 64 << 20
-ENTRY_BYTES = 512  # what Python spends on an entry beside its ids and its state, rounded up
+ENTRY_BYTES = 512  # Python's overhead per entry, rounded up
 _ID_BYTES = 4
-# A state that was not asked for while so many times the number of all states were put belongs to a text that
-# was left; without this, the ends of such texts would in time take all the room of spare states.
+# A state is abandoned if it was not asked for while this many times the number of all states were added. Without
+# this rule, the last states of abandoned texts would slowly take all the memory of spare states.
 _ROUNDS_UNTIL_LEFT = 8
 
 
 class Found(NamedTuple, Generic[State]):
-    """How many ids the longest known beginning of a text has, and the state after them; (0, None) for none."""
+    """The length of the longest known prefix of a text, and the state after it; (0, None) if there is none."""
 
     length: int
     state: State | None
@@ -46,16 +46,16 @@ class _Entry(Generic[State]):
     ids: bytes  # int32
     state: State
     size_bytes: int
-    last_used: int  # counted in puts
+    last_used: int  # the number of puts at that time
     went_on: bool = False
 
 
 class History(Generic[State]):
-    """Texts as ids -> states, bounded in bytes; safe from several threads."""
+    """States by text (ids), bounded in bytes; safe to use from several threads."""
 
     def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
-        # By hash, those not used for longest in front.
+        # By hash, least recently used first.
         self._recent: OrderedDict[int, _Entry[State]] = OrderedDict()
         self._spare: OrderedDict[int, _Entry[State]] = OrderedDict()
         self._size_bytes = 0
@@ -67,13 +67,13 @@ class History(Generic[State]):
 
     @property
     def size_bytes(self) -> int:
-        """What all entries take, ids and bookkeeping included; never above `limit_bytes`."""
+        """Memory of all entries, including ids and bookkeeping; never above `limit_bytes`."""
         return self._size_bytes
 
     def longest(self, ids: TokenIds) -> Found[State]:
-        """The longest beginning of a text (all of it, perhaps) whose state is known."""
+        """The longest prefix of a text, perhaps all of it, whose state is known."""
         array = _as_array(ids)
-        hashes, data = _prefix_hashes(array).tolist(), array.tobytes()
+        hashes, data = prefix_hashes(array).tolist(), array.tobytes()
         with self._lock:
             length = self._longest(hashes, data, len(hashes))
             if not length:
@@ -81,14 +81,14 @@ class History(Generic[State]):
             return Found(length, self._use(hashes[length - 1]).state)
 
     def put(self, ids: TokenIds, state: State, size_bytes: int) -> None:
-        """Keep the state after a text. Nothing is kept of an empty text, or beyond the limit.
+        """Keep the state after a text, unless the text is empty or the state alone exceeds the limit.
 
-        size_bytes: of all that lives as long as the state; for a view, that is the whole array below it.
+        size_bytes: of everything that stays in memory with the state; for a view, that is the whole base array.
         """
         array = _as_array(ids)
         if not len(array):
             return
-        hashes, data = _prefix_hashes(array).tolist(), array.tobytes()
+        hashes, data = prefix_hashes(array).tolist(), array.tobytes()
         size_bytes += len(data) + ENTRY_BYTES
         with self._lock:
             self._puts += 1
@@ -110,7 +110,7 @@ class History(Generic[State]):
             self._size_bytes = 0
 
     def _longest(self, hashes: list[int], data: bytes, length: int) -> int:
-        """The length of the longest known beginning of at most `length` ids; 0 for none."""
+        """The length of the longest known prefix of at most `length` ids; 0 if there is none."""
         recent, spare = self._recent, self._spare
         while length:
             entry = recent.get(hashes[length - 1]) or spare.get(hashes[length - 1])
@@ -128,14 +128,14 @@ class History(Generic[State]):
         return entry
 
     def _go_on_from(self, key: int) -> None:
-        """Make a state spare, the first time that its text goes on: later, several texts begin with it."""
+        """Make a state spare the first time its text continues; the second time, several texts begin with it."""
         entry = self._recent.get(key)
         if entry and not entry.went_on:
             entry.went_on = True
             self._spare[key] = self._recent.pop(key)
 
     def _least_needed(self) -> int:
-        oldest = next(iter(self._recent))  # there is one: what was put last
+        oldest = next(iter(self._recent))  # never empty: it holds what was put last
         left_alone = self._puts - self._recent[oldest].last_used > _ROUNDS_UNTIL_LEFT * len(self)
         return oldest if left_alone or not self._spare else next(iter(self._spare))
 
@@ -155,18 +155,18 @@ def _as_array(ids: TokenIds) -> NDArray[np.int32]:
 _multipliers = np.empty(0, np.uint64)
 
 
-def _prefix_hashes(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
-    """[n] a hash of the first 1, 2, … n ids: the sum, modulo 2**64, of each id times a number of its place."""
-    # An id of 0 has to count too.
+def prefix_hashes(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
+    """[n] hashes of the first 1, 2, … n ids: the sum, modulo 2**64, of each id times a multiplier of its position."""
+    # Plus one, so that an id of 0 counts too.
     return np.cumsum((ids.astype(np.uint64) + np.uint64(1)) * _multipliers_of(len(ids)), dtype=np.uint64)
 
 
 def _multipliers_of(length: int) -> NDArray[np.uint64]:
-    """Random numbers, always the same: a longer list begins with the shorter one."""
+    """Random numbers that are always the same: a longer list starts with the shorter one."""
     global _multipliers
     numbers = _multipliers
     if len(numbers) < length:
-        # Not NumPy's: importing its generators takes as long as several queries, and megabytes.
+        # Not NumPy's: importing its generators takes as long as several queries and takes megabytes.
         numbers = np.frombuffer(random.Random(0).randbytes(8 * max(1024, 2 * length)), np.uint64)
         _multipliers = numbers
     return numbers[:length]

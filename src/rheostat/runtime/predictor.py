@@ -1,19 +1,21 @@
-"""The next word, on a device: text in, suggestions out, with the knob in the application's hand.
+"""Predicting the next word on a device: text in, suggestions out, and a knob that the application can turn.
 
-`suggest` is a function of the text alone: what was read before only makes it quick, and turning the knob between two
-calls gives just what a fresh start at the new position would have given. Everything is safe from several threads.
+`suggest` is a function of the text alone. What was read before only makes it faster, and after turning the knob it
+returns exactly what a fresh predictor at the new position would return. Everything here is safe to use from several
+threads.
 
-Knows how reading, completing, presenting and the points fit together; each of these is a module of its own.
+Knows how reading, completing, presenting and operating points fit together; each has a module of its own.
 """
 
 from __future__ import annotations
 
-import copy
 import math
 import threading
 import time
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 
@@ -21,7 +23,8 @@ from rheostat.bundled import DEFAULT_MODEL
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
-from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.arguments import LARGEST_K, check_position, check_text, check_whole, shown
+from rheostat.runtime.onnx.quantization import Floats, Precision, check_precision
 from rheostat.runtime.onnx.session import Reading
 from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Points, Serving
 from rheostat.text.tokenizers import Tokenizer
@@ -29,18 +32,82 @@ from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords, hidden_places
 from rheostat.words.user_words import UserWords
-from rheostat.words.writing import DEFAULT_LIMIT, Suggestion, Typed, as_context, compose, distinct, split_typed
+from rheostat.words.writing import CONTEXT_LIMIT, Suggestion, Typed, as_context, compose, distinct, split_typed
 
-DEFAULT_HISTORY_BYTES = 32 << 20  # states of texts, at each point
-LARGEST_K = 100
-REMEMBERED = 8  # last words of a text read at once whose states are kept, so that deleting them costs nothing
-SPARE = 4  # words asked for beyond k: some look alike once they have their capitals
-KNOB_STEP = 0.05  # between the positions that a latency is looked for at
+DEFAULT_HISTORY_BYTES = 32 << 20  # for the states of texts, per point
+REMEMBERED = 8  # last words of a text read in one pass whose states are kept, so that deleting them costs nothing
+SPARE = 4  # extra words asked for beyond k, because some look alike once they are capitalised
+KNOB_STEP = 0.05  # between the positions that are tried for a latency
 TIMED_QUERIES = 9
 
 
+def load(
+    model: str | Path = DEFAULT_MODEL,
+    knob: float = 1.0,
+    *,
+    point: str | None = None,
+    precision: Precision = "int8",
+    threads: int = 0,
+    user_words: UserWords | str | Path | None = None,
+    hidden_words: HiddenWords = None,
+    context: int = CONTEXT_LIMIT,
+    cache_bytes: int = DEFAULT_CACHE_BYTES,
+    history_bytes: int = DEFAULT_HISTORY_BYTES,
+) -> Predictor:
+    """Load a model for prediction.
+
+    model: a model file, or the name of a bundled model.
+    knob: the share of the full model's FLOPs that a query may spend; or `point`, the name of a stored point.
+    precision: int8, int4, or fp32 for exact arithmetic.
+    threads: 0 = one per physical core.
+    user_words: where learned words are kept; without it, they last as long as the predictor.
+    hidden_words: words that are never suggested. A Path names a file of changes to the package's list; a list of words
+        replaces that list; () hides nothing.
+    context: how many words back a text is read.
+    cache_bytes: memory for operating points that were visited.
+    history_bytes: memory for the states of texts, per point.
+    """
+    return Predictor(
+        model,
+        knob,
+        point=point,
+        precision=precision,
+        threads=threads,
+        user_words=user_words,
+        hidden_words=hidden_words,
+        context=context,
+        cache_bytes=cache_bytes,
+        history_bytes=history_bytes,
+    )
+
+
+class _Model:
+    """What all predictors of one loaded model share; closed when the last of them is closed."""
+
+    def __init__(self, points: Points, user_words: UserWords, hidden_words: HiddenWords, context: int) -> None:
+        file = points.file
+        self.points, self.user_words, self.context = points, user_words, context
+        self.vocabulary: Vocabulary = file.vocabulary
+        self.tokenizer, self.casing = file.tokenizer, file.casing
+        self.completion = Completion(self.vocabulary, self.tokenizer, hidden_places(self.vocabulary, hidden_words))
+        self._predictors, self._lock = 0, threading.Lock()
+
+    def add(self) -> None:
+        with self._lock:
+            self._predictors += 1
+
+    def remove(self) -> None:
+        with self._lock:
+            self._predictors -= 1
+            if not self._predictors:
+                self.points.close()
+
+
 class Predictor:
-    """Suggestions from one model file at one position of the knob. `rheostat.load` makes one."""
+    """Suggestions from one model at one position of the knob; made by `rheostat.load`.
+
+    A predictor can be closed, or used with `with`, to free its memory and the file before the program ends.
+    """
 
     def __init__(
         self,
@@ -52,100 +119,172 @@ class Predictor:
         threads: int = 0,
         user_words: UserWords | str | Path | None = None,
         hidden_words: HiddenWords = None,
-        context: int = DEFAULT_LIMIT,
+        context: int = CONTEXT_LIMIT,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         history_bytes: int = DEFAULT_HISTORY_BYTES,
     ) -> None:
-        """model: a model file, or the name of a bundled one. knob: the share of the FLOPs that may be spent, or
-        `point`, a stored point's name. precision: int8, fp32 for exactness, int4. threads: 0 for one a physical core.
-        user_words: where learnt words live; without it, they live as long as the predictor. hidden_words: a file that
-        changes the package's list of words that are not to be suggested, or the words themselves. context: how many
-        words back a text is read. cache_bytes: for points that were visited; history_bytes: for the states of texts, at
-        each of them.
-        """
-        if context < 2:
-            raise RheostatError(f"a context of {context} words was asked for; expected at least 2")
-        self._points = Points(model, precision, threads, cache_bytes, history_bytes)
-        file = self._points.file
-        self.vocabulary: Vocabulary = file.vocabulary
-        self._tokenizer, self._casing, self._context = file.tokenizer, file.casing, context
-        self.user_words = user_words if isinstance(user_words, UserWords) else UserWords(user_words)
-        hidden = hidden_places(self.vocabulary, hidden_words)
-        self.completion = Completion(self.vocabulary, self._tokenizer, hidden)
+        """The arguments are those of `load`."""
+        check_position(knob, point)
+        check_precision(precision)
+        check_whole("threads", threads, 0)
+        check_whole("context", context, 2)
+        check_whole("cache_bytes", cache_bytes, 0)
+        check_whole("history_bytes", history_bytes, 0)
+        words = user_words if isinstance(user_words, UserWords) else UserWords(user_words)
+        points = Points(model, precision, threads, cache_bytes, history_bytes)
+        try:
+            self._begin(_Model(points, words, hidden_words, context), None if point else knob, point)
+        except BaseException:
+            points.close()
+            raise
+
+    def _begin(self, model: _Model, knob: float | None, point: str | None) -> None:
+        serving = model.points.serve(knob, point)
+        self._model = model
         self._turning = threading.Lock()
-        self._wishes = 0  # turns asked for so far: of several in the background, the last one counts
-        self._serving = self._points.serve(None if point else knob, point)
-        self._knob = self._serving.point.flops_fraction if point else knob
+        self._wishes = 0  # turns asked for so far; of several in the background, the last one counts
+        self._serving: Serving | None = serving  # None once it is closed
+        self._knob = serving.point.flops_fraction if knob is None else knob
+        model.add()
+
+    def close(self) -> None:
+        """Free the memory and close the model file. A second call does nothing; any other call is then an error.
+
+        Predictors made by `at` share the model: it is closed with the last of them.
+        """
+        with self._turning:
+            was_open, self._serving = self._serving is not None, None
+        if was_open:
+            self._model.remove()
+
+    def __enter__(self) -> Predictor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._serving is None else f"at {self._knob:g} of the FLOPs"
+        return f"<Predictor of {self._model.points.file.path.name}, {state}>"
+
+    def _open(self) -> Serving:
+        """The point that is serving, for one query: it stays the same for that query even if the knob is turned."""
+        if (serving := self._serving) is None:
+            raise RheostatError("this predictor is closed; expected an open one: load the model again")
+        return serving
 
     # What it is
 
     @property
     def shape(self) -> ModelShape:
-        """Of the whole model."""
-        return self._points.file.shape
+        """The shape of the whole model."""
+        return self._model.points.file.shape
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words that the model knows."""
+        return self._model.vocabulary
 
     @property
     def tokenizer(self) -> Tokenizer:
         """How text becomes words of the model."""
-        return self._tokenizer
+        return self._model.tokenizer
+
+    @property
+    def completion(self) -> Completion:
+        """Which words may be suggested, by prefix."""
+        return self._model.completion
+
+    @property
+    def user_words(self) -> UserWords:
+        """The words that this user has taught."""
+        return self._model.user_words
 
     @property
     def knob(self) -> float:
-        """The share of the FLOPs that was asked for last; what is spent is `flops_fraction`."""
+        """The share of the FLOPs that was asked for last; `flops_fraction` is what is really spent."""
         return self._knob
 
     @property
     def point(self) -> OperatingPoint:
         """The point that is serving."""
-        return self._serving.point
+        return self._open().point
 
     @property
     def flops_fraction(self) -> float:
-        return self._serving.point.flops_fraction
+        """The share of the full model's FLOPs that a query spends."""
+        return self._open().point.flops_fraction
 
     @property
     def weight_bytes(self) -> int:
         """Bytes of all weights of the point that is serving; a query reads only one row of the input embedding."""
-        return self._serving.engine.weight_bytes
+        return self._open().engine.weight_bytes
 
     # Suggestions
 
     def suggest(self, text: str, k: int = 3, prefix: str = "") -> list[Suggestion]:
-        """The k most probable words after a text of whole words; with a prefix, of those that begin with it."""
-        return self._suggest(as_context(text, self._tokenizer, prefix, self._context), k)
+        """The k most probable words after a text of whole words; with `prefix`, only words that begin with it.
+
+        `complete` takes a text whose last word may be unfinished.
+        """
+        return self._suggest(self._context(text, prefix), k)
 
     def complete(self, text: str, k: int = 3) -> list[Suggestion]:
-        """The same for a text as it stands before the cursor: its last word may be unfinished."""
-        return self._suggest(split_typed(text, self._tokenizer, self._context), k)
+        """The k most probable words for the text before the cursor, whose last word may be unfinished.
+
+        `suggest` takes a text of whole words.
+        """
+        check_text("the text", text)
+        return self._suggest(split_typed(text, self.tokenizer, self._model.context), k)
+
+    def log_probabilities(self, text: str) -> Floats:
+        """log p of every word of the vocabulary [V] after a text of whole words."""
+        return self.log_probabilities_after(self._context(text).words)
+
+    def log_probabilities_after(self, words: Sequence[str]) -> Floats:
+        """log p of every word of the vocabulary [V] after these words of the model; unknown ones are read as `<unk>`.
+
+        The words are read as they are: a text that starts a line begins with `<eos>`.
+        """
+        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+            raise RheostatError(f"the words are {shown(words)}; expected a list of str")
+        serving = self._open()
+        return serving.engine.look_up(self._reading(serving, words)).copy()  # the history keeps its own
 
     def executed_flops(self, text: str, k: int = 3, prefix: str = "") -> int:
-        """FLOPs of the query that `suggest` answers for this text: those of clusters that stay closed are not executed.
+        """FLOPs of the query that `suggest` answers for this text, without the clusters that stay closed.
 
-        Of a plain softmax, the static count of the point. A text that was asked for before counts with all that was;
-        the head counts once.
+        For a plain softmax this is the point's static count. For a text that was asked for before, all clusters opened
+        so far count; the head counts once.
         """
         self.suggest(text, k, prefix)
-        serving, typed = self._serving, as_context(text, self._tokenizer, prefix, self._context)
-        return serving.engine.executed_flops(self._reading(serving, typed.words))
+        serving = self._open()
+        return serving.engine.executed_flops(self._reading(serving, self._context(text, prefix).words))
+
+    def _context(self, text: str, prefix: str = "") -> Typed:
+        check_text("the text", text)
+        check_text("the prefix", prefix)
+        return as_context(text, self.tokenizer, prefix, self._model.context)
 
     def _suggest(self, typed: Typed, k: int) -> list[Suggestion]:
-        if not 1 <= k <= LARGEST_K:
-            raise RheostatError(f"{k} suggestions were asked for; expected 1 to {LARGEST_K}")
-        serving = self._serving  # one for the whole query, whatever is turned meanwhile
+        check_whole("k", k, 1, LARGEST_K)
+        serving = self._open()
         reading = self._reading(serving, typed.words)
-        # A lazy output layer may open more for every further word: spare ones are asked for where they are needed.
+        # A lazy output layer may open more clusters for every further word: it is asked for spare ones only if needed.
         found = self._found(serving, reading, typed, k if self.shape.softmax_splits else k + SPARE)
         if self.shape.softmax_splits and len(distinct(found, k)) < k:
             found = self._found(serving, reading, typed, k + SPARE)
         return distinct([*found, *self._taught(serving, reading, typed, k)], k)
 
     def _found(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
-        """The k best words of the model as they are shown: some may look alike."""
+        """The k best words of the model as they are shown; some may look alike."""
         allowed = self.completion.allowed_mask(typed.prefix, attach=typed.attaches) if reading.closed else None
         log_probabilities = serving.engine.look_up(reading, k, allowed)
         best = self.completion.best(log_probabilities, typed.prefix, k, attach=typed.attaches)
         words = zip((self.vocabulary.words[i] for i in best.ids.tolist()), best.probabilities.tolist(), strict=True)
-        return [compose(word, p, typed, self._casing, tokenizer=self._tokenizer) for word, p in words]
+        return [compose(word, p, typed, self._model.casing, tokenizer=self.tokenizer) for word, p in words]
 
     def _unknown(self, serving: Serving, reading: Reading) -> float:
         """The probability of a word that the model does not know."""
@@ -154,7 +293,7 @@ class Predictor:
         return float(np.exp(serving.engine.look_up(reading, 1, only)[self.vocabulary.unknown_id]))
 
     def _taught(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
-        """The user's own words: the best is as probable as a word unknown to the model, older and rarer ones less."""
+        """The user's own words: the best is as probable as an unknown word, older and rarer ones less."""
         words = self.user_words.with_prefix(typed.prefix, k)
         if not words or (typed.attaches and typed.prefix):
             return []
@@ -163,12 +302,7 @@ class Predictor:
             Suggestion(word.word, unknown * 2.0 ** (word.score - first), "user", len(typed.prefix)) for word in words
         ]
 
-    def read(self, words: list[str]) -> np.ndarray:
-        """log p of every next word [V] after these words of the model's; an unknown one is read as `<unk>`."""
-        serving = self._serving
-        return serving.engine.look_up(self._reading(serving, words)).copy()  # the history keeps its own
-
-    def _reading(self, serving: Serving, words: list[str]) -> Reading:
+    def _reading(self, serving: Serving, words: Sequence[str]) -> Reading:
         ids = self.vocabulary.encode(words) or [self.vocabulary.end_id]
         known, reading = serving.history.longest(ids)
         if reading is None or known < len(ids):
@@ -179,10 +313,12 @@ class Predictor:
 
     def learn(self, word: str) -> None:
         """Remember a word, so that it is suggested from now on; learning it again makes it more likely."""
+        self._open()
         self.user_words.learn(word)
 
     def forget(self, word: str) -> bool:
-        """Forget a learnt word; whether it was there."""
+        """Forget a learned word; returns whether it was known."""
+        self._open()
         return self.user_words.forget(word)
 
     # The knob
@@ -190,39 +326,47 @@ class Predictor:
     def turn(
         self, knob: float | None = None, *, point: str | None = None, latency_ms: float | None = None, wait: bool = True
     ) -> None:
-        """Serve at another operating point: a share of the FLOPs, a stored point, or the largest that is quick enough.
+        """Move to another operating point: a share of the FLOPs, a stored point, or the largest that is fast enough.
 
-        A position that cannot be served is an error at once, and nothing changes. Without `wait`, a point that was not
-        visited yet is built in the background while the old one goes on answering; if that fails, it
-        stays, and a warning says so. A latency is measured before anything is turned, with or without `wait`.
+        A position that cannot be served is an error right away, and nothing changes. With wait=False, a point that was
+        not visited before is built in the background while the old one keeps answering; if that fails, the old one
+        stays and a warning says so. Finding a point by `latency_ms` always waits, since it measures.
         """
+        self._open()
+        check_position(knob, point, latency_ms)
         if sum(option is not None for option in (knob, point, latency_ms)) != 1:
-            raise OperatingPointError("turn to what? expected one of: a knob position, point=…, latency_ms=…")
+            raise OperatingPointError(
+                "turn got several positions; expected one of: a knob position, point=…, latency_ms=…"
+            )
         if latency_ms is not None:
             self._turn_to_latency(latency_ms)
             return
         wish = self._wish()
-        if serving := self._points.visited(knob, point):
+        if serving := self._model.points.visited(knob, point):
             self._serve(serving, knob, wish)
         elif wait:
-            self._serve(self._points.serve(knob, point), knob, wish)
+            self._serve(self._model.points.serve(knob, point), knob, wish)
         else:
-            self._points.choose(knob, point)  # complains here rather than in the background
+            self._model.points.choose(knob, point)  # raises here rather than in the background
             threading.Thread(target=self._turn_later, args=(knob, point, wish), daemon=True).start()
 
     def at(self, knob: float | None = None, *, point: str | None = None) -> Predictor:
-        """Another predictor of the same model that stands at another point, for several at the same time.
+        """Another predictor of the same model at another point, to use both at the same time.
 
-        Both share weights, points that were visited and the user's words; each has a knob of its own.
+        Both share the weights, the points that were visited and the user's words; each has its own knob.
         """
-        other = copy.copy(self)
-        other._turning = threading.Lock()
-        other.turn(knob, point=point)
+        self._open()
+        check_position(knob, point)
+        if knob is not None and point is not None:
+            raise OperatingPointError("at got two positions; expected one of: a knob position, point=…")
+        other = Predictor.__new__(Predictor)
+        other._begin(self._model, knob, point)
         return other
 
     def query_ms(self, queries: int = TIMED_QUERIES) -> float:
         """Median time of a query at the point that is serving, measured now."""
-        return _query_ms(self._serving, self.vocabulary, queries)
+        check_whole("queries", queries, 1)
+        return _query_ms(self._open(), self.vocabulary, queries)
 
     def _wish(self) -> int:
         with self._turning:
@@ -231,7 +375,7 @@ class Predictor:
 
     def _serve(self, serving: Serving, knob: float | None, wish: int) -> None:
         with self._turning:
-            if wish == self._wishes:  # not overtaken by a later turn
+            if wish == self._wishes and self._serving is not None:  # no later turn, and not closed meanwhile
                 self._serving = serving
                 self._knob = serving.point.flops_fraction if knob is None else knob
 
@@ -239,16 +383,18 @@ class Predictor:
         if wish != self._wishes:
             return
         try:
-            self._serve(self._points.serve(knob, point), knob, wish)
-        except Exception as error:  # out of memory, or a file that has gone
-            message = f"the knob could not be turned in the background: {error or type(error).__name__}; it stays"
+            self._serve(self._model.points.serve(knob, point), knob, wish)
+        except Exception as error:  # out of memory, or the file is gone
+            if self._serving is None:
+                return
+            message = f"the knob could not be turned in the background ({error or type(error).__name__}); it stays"
             warnings.warn(message, RheostatWarning, stacklevel=1)
 
     def _turn_to_latency(self, latency_ms: float) -> None:
-        """Down from the full point in strides that the measured times suggest; the first that fits is taken."""
+        """Go down from the full point in steps that the measured times suggest, and take the first point that fits."""
         position, wish = 1.0, self._wish()
         while True:
-            serving = self._points.serve(position, None)
+            serving = self._model.points.serve(position, None)
             found = _query_ms(serving, self.vocabulary, TIMED_QUERIES)
             if found <= latency_ms:
                 self._serve(serving, position, wish)
@@ -256,19 +402,16 @@ class Predictor:
             wanted = min(position - KNOB_STEP, position * latency_ms / found)
             position = round(math.floor(wanted / KNOB_STEP + 1e-9) * KNOB_STEP, 2)
             try:
-                self._points.choose(position, None)
+                self._model.points.choose(position, None)
             except OperatingPointError:
                 raise OperatingPointError(
-                    f"{latency_ms} ms a query were asked for; the smallest point tried, "
+                    f"{latency_ms} ms per query was asked for; the smallest point tried, "
                     f"{serving.point.flops_fraction:.0%} of the FLOPs, takes {found:.2f} ms: allow more time or threads"
                 ) from None
 
 
-load = Predictor  # what an application begins with: rheostat.load(knob=0.6)
-
-
 def _read_on(serving: Serving, ids: list[int], known: int, reading: Reading | None) -> Reading:
-    """Read what is new of a text: all but its last words in one pass, and those one by one, to be remembered."""
+    """Read the new part of a text: its last words one by one, to be remembered, and what precedes them in one pass."""
     engine, history = serving.engine, serving.history
     state = reading.state if reading else engine.initial_state()
     stepped = max(known, len(ids) - REMEMBERED)
@@ -289,4 +432,4 @@ def _query_ms(serving: Serving, vocabulary: Vocabulary, queries: int) -> float:
         start = time.perf_counter()
         state = engine.step(state, token % len(vocabulary), 3).state
         times.append(1000 * (time.perf_counter() - start))
-    return float(np.median(times[2:]))  # the first ones warm up
+    return float(np.median(times[2:]))  # the first two are warm-up

@@ -1,6 +1,6 @@
 """The usual spelling of words that are not written in lower case: collected from raw text, stored in the model file.
 
-Knows spellings; knows nothing of ids, files or models.
+Knows spellings, but not ids, files or models.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from rheostat.text.vocabulary import Vocabulary, decode_lines
 SENTENCE_ENDS = frozenset({".", "!", "?", "...", "。", "！", "？", "।", "؟"})
 
 
+_MINIMUM_COUNT = 3  # of a spelling that is believed
+
+
 _SPELLINGS_PER_WORD = 8  # bounds the memory: "LoL" has 2 to the power of its length
 
 
-def collect_casing(lines: Iterable[str], vocabulary: Vocabulary, minimum_count: int = 3) -> dict[str, str]:
-    """The usual spelling of those words of the vocabulary that raw text mostly does not write in lower case.
+def collect_casing(lines: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
+    """The usual spelling of the words in the vocabulary that raw text mostly does not write in lower case.
 
-    Words at the start of a line or sentence, and lines without a small letter, say nothing and do not count.
+    Words at the start of a line or sentence, and lines in capitals only, prove nothing and are not counted.
     """
     counts: dict[str, dict[str, int]] = {}
     for line in lines:
@@ -36,7 +39,7 @@ def collect_casing(lines: Iterable[str], vocabulary: Vocabulary, minimum_count: 
     return {
         word: spelling
         for word, spelling in sorted(usual.items())
-        if spelling != word and counts[word][spelling] >= minimum_count
+        if spelling != word and counts[word][spelling] >= _MINIMUM_COUNT
     }
 
 
@@ -53,9 +56,9 @@ def _inside_sentences(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def casing_to_bytes(casing: Mapping[str, str]) -> bytes:
-    """As in the model file: UTF-8, one spelling a line, in the order of the words.
+    """As in the model file: UTF-8, one spelling per line, in the order of the words.
 
-    The word is not stored: it is the spelling in lower case. An entry of which that is not true is left out.
+    The word is not stored: it is the spelling in lower case. Entries where it is not are left out.
     """
     lines = [spelling for word, spelling in sorted(casing.items()) if spelling.lower() == word != spelling]
     return "\n".join(lines).encode()
@@ -69,5 +72,7 @@ def casing_from_bytes(data: bytes) -> dict[str, str]:
     if "" in casing:
         raise ValueError(f"the casing has an empty line at line {lines.index('') + 1}; one spelling was expected")
     if len(casing) != len(lines):
-        raise ValueError(f"the casing has {len(lines)} spellings of only {len(casing)} words; one a word was expected")
+        raise ValueError(
+            f"the casing has {len(lines)} spellings of only {len(casing)} words; one per word was expected"
+        )
     return casing

@@ -1,7 +1,7 @@
-"""The chat corpus: the conversations of the package chitchat-dataset as three text files, a message a line.
+"""The chat corpus: the conversations of the package chitchat-dataset as three text files, one message per line.
 
-Knows that package, what in it nobody typed, and which conversation is for training, validation or test;
-knows nothing of tokenizers, ids or recipes. To the rest, what it writes is a folder of raw text like any other.
+Knows that package, what in it nobody typed, and which conversation is for training, validation or test. Knows nothing
+of tokenizers, ids or recipes: other modules see a folder of raw text like any other.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ CHAT_CYCLE = 20  # conversations; with fewer a split would be empty
 
 _SPLITS = ("train", "valid", "test")
 _VALID, _TEST = 18, 19  # of each 20 conversations; the other 18 are for training
-_LONGEST_MESSAGE = 2000  # characters. Longer: 0.06 % of messages, 4 % of the text, pasted or generated
+_LONGEST_MESSAGE = 2000  # characters. Longer ones, 0.06 % of messages but 4 % of the text, are pasted or generated
 _NOISE = re.compile(r"(?<!\w)(?:https?://|www\.\w)\S*|\[\?\]")  # addresses, and remains of lost emoji
 
 
 def chat_texts(cache: Path, conversations: int, seed: int) -> dict[str, Path]:
-    """The text of each split, written into the cache if it is not there; `conversations` = 0 takes all."""
+    """The text of each split, written into the cache if it is missing. conversations: how many; 0 = all."""
     folder = cache / f"chat-{conversations or 'all'}-{seed}-{CACHE_VERSION}"
     paths = {name: folder / f"{name}.txt" for name in _SPLITS}
     sizes = load_json(folder / "sizes.json")
@@ -48,10 +48,10 @@ def _write_texts(folder: Path, paths: Mapping[str, Path], conversations: int, se
 def split_conversations(
     conversations: Mapping[str, list[str]], seed: int, first: int = 0
 ) -> Iterator[tuple[str, list[str]]]:
-    """(split, messages) of the first so many conversations of a shuffled order, all if 0.
+    """(split, messages) of the `first` conversations in a shuffled order; 0 = all of them.
 
-    The place in the order decides the split, 18 : 1 : 1. So a smaller corpus is a part of a larger one split
-    by split, and what one model was trained on is never what another is tested on.
+    The place in the order decides the split, 18 : 1 : 1. So each split of a smaller corpus is part of the same split of
+    a larger one, and no model is tested on what another was trained on.
     """
     order = sorted(conversations, key=lambda name: blake2b(f"{seed} {name}".encode()).digest())
     for place, name in enumerate(order[: first or None]):
@@ -60,23 +60,23 @@ def split_conversations(
 
 
 def _read_conversations() -> dict[str, list[str]]:
-    """The messages of each conversation that has any, by its name."""
+    """The messages of each conversation that is not empty, by its name."""
     try:
         package = import_module("chitchat_dataset")
     except ImportError as error:
         raise MissingExtraError("chat", "the chat corpus") from error
-    # Not through the package's own reader: it opens the file in the encoding of the platform.
+    # Not with the package's own reader, which opens the file in the platform's encoding.
     data = json.loads(resources.files(package).joinpath("dataset.json").read_bytes())
     cleaned = {
-        name: [message for turn in conversation["messages"] if (message := _clean_message(turn))]
+        name: [message for turn in conversation["messages"] if (message := clean_message(turn))]
         for name, conversation in data.items()
     }
     return {name: messages for name, messages in cleaned.items() if messages}
 
 
-def _clean_message(turn: Iterable[Mapping[str, str]]) -> str:
-    """One line of text; empty for what nobody typed."""
+def clean_message(turn: Iterable[Mapping[str, str]]) -> str:
+    """A message as one line; empty if nobody typed it."""
     text = _NOISE.sub(" ", " ".join(utterance["text"] for utterance in turn))
-    # Special tokens are refused as words of raw text.
+    # Raw text may not contain special tokens.
     message = " ".join(word for word in text.split() if word not in SPECIAL_TOKENS)
     return message if len(message) <= _LONGEST_MESSAGE else ""

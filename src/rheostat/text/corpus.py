@@ -1,17 +1,17 @@
 """Text as streams of ids: finding the splits of a corpus, reading, counting and encoding them.
 
-Knows text files, splits and counts of words; knows nothing of models, batches or training, nor how the files
-of the cache are laid out (`token_cache`) or where chat comes from (`chat`). It is in the light half, not in
-`training/`, because evaluation and benchmarks read corpora without torch.
+Knows text files, splits and word counts. Knows nothing of models, batches or training; `token_cache` knows the layout
+of the cache, `chat` where chat comes from. It is not in `training/` because evaluation and benchmarks read corpora
+without torch.
 
-A corpus is never in memory as a whole: text is read in blocks, ids are memory-mapped. In memory are the
-vocabulary and, while a training text is counted, all of its different words.
+A corpus is never in memory as a whole: text is read in blocks, and ids are memory-mapped. Only the vocabulary is in
+memory and, while a training text is counted, all of its different words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,17 @@ from rheostat.text.casing import collect_casing
 from rheostat.text.chat import CHAT_CYCLE, chat_texts
 from rheostat.text.counts import count_words, read_vocabulary_with_counts, select_words
 from rheostat.text.reading import read_blocks, read_tokens
-from rheostat.text.sources import CHAT, Source, bare_names, check_split_name, find_split, find_splits, is_chat
+from rheostat.text.single_file import DividedText, divide
+from rheostat.text.sources import (
+    CHAT,
+    Source,
+    bare_names,
+    check_split_name,
+    find_split,
+    find_splits,
+    is_chat,
+    is_one_file,
+)
 from rheostat.text.token_cache import (
     Ids,
     Progress,
@@ -37,16 +47,16 @@ from rheostat.text.token_cache import (
     write_ids,
 )
 from rheostat.text.tokenizers import Tokenizer, as_tokenizer
-from rheostat.text.vocabulary import END, SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from rheostat.text.vocabulary import END_OF_LINE, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 
 
 @dataclass(frozen=True)
 class CorpusConfig:
     """The `[corpus]` table of a recipe.
 
-    vocabulary_size: most words to keep, special tokens included, frequent ones first; 0 keeps all.
-    minimum_count: rarer words become `<unk>`. Raw text of which no word is cut off has none to learn from.
-    conversations, seed: of the chat corpus only: how many conversations (0: all) of which shuffled order.
+    vocabulary_size: the number of words to keep, special tokens included, the most frequent first; 0 = all.
+    minimum_count: rarer words become `<unk>`. If no word of raw text is cut off, there is no `<unk>` to learn from.
+    conversations, seed: of the chat corpus only: how many conversations (0 = all), and the seed of their order.
     special_counts: counts of `<eos>` and `<unk>`, for a vocabulary file that has counts but not theirs.
     """
 
@@ -66,18 +76,23 @@ class CorpusConfig:
         if self.conversations and self.conversations < CHAT_CYCLE:
             raise ValueError(f"conversations is {self.conversations}; expected 0 (all), 20 or more")
         for word, count in self.special_counts.items():
-            if word not in (END, UNKNOWN) or count < 0:
-                raise ValueError(f"special_counts has {word} = {count}; expected counts of {END}, {UNKNOWN}")
+            if word not in (END_OF_LINE, UNKNOWN) or count < 0:
+                raise ValueError(f"special_counts has {word} = {count}; expected counts of {END_OF_LINE}, {UNKNOWN}")
 
 
 @dataclass(frozen=True)
 class Split:
-    """A split as ids, `<eos>` after every line. words: tokens but `<eos>`; unknown: how many are `<unk>`."""
+    """A split as ids, with `<eos>` after every line. words: tokens except `<eos>`; unknown: how many are `<unk>`.
+
+    corpus: the name of the corpus. digest: of the bytes of the text.
+    """
 
     name: str
     ids: Ids
     words: int
     unknown: int
+    corpus: str | None = None
+    digest: str | None = None
 
     @property
     def tokens(self) -> int:
@@ -85,17 +100,18 @@ class Split:
 
     @property
     def unknown_rate(self) -> float:
-        """Share of `<unk>` among words; `<eos>` is no word."""
+        """Share of `<unk>` among words, not counting `<eos>`."""
         return self.unknown / self.words if self.words else 0.0
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """All that training needs to know of a text.
+    """Everything that training needs to know about a text.
 
-    source: bare names of the folder or files; where they lie is nobody's business but this machine's.
-    counts: how often the words of the vocabulary occur, by id; empty where the vocabulary is that of a model.
-    casing: usual spelling of words not written lower-case.
+    source: names of the folder or files, without their paths, which would mean nothing on another machine.
+    counts: how often the words of the vocabulary occur, by id; empty if the vocabulary is that of a model.
+    casing: the usual spelling of words not written in lower case.
+    split_rule: how one file was divided into the splits; empty if they were given. divided_in: where its parts are.
     """
 
     name: str
@@ -105,12 +121,15 @@ class Corpus:
     counts: tuple[int, ...]
     splits: Mapping[str, Split]
     casing: Mapping[str, str]
+    split_rule: str = ""
+    divided_in: Path | None = None
 
     def summary(self) -> dict[str, Any]:
-        """What a result file says of its corpus."""
+        """What a model file or results file records about its corpus."""
         return {
             "name": self.name,
             "source": self.source,
+            **({"split_rule": self.split_rule} if self.split_rule else {}),
             "tokenizer": self.tokenizer,
             "vocabulary_size": len(self.vocabulary),
             "words_with_casing": len(self.casing),
@@ -130,14 +149,15 @@ def load_corpus(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """All three splits of a corpus: a folder, three files, or the name "chat".
+    """All three splits of a corpus: a folder, three files, one file (which is divided), or the name "chat".
 
-    The vocabulary is `vocabulary` (that of a model to go on with), else that of `vocabulary_file`, else that
-    of the training text; the limits of the config apply to the last two.
+    The vocabulary is `vocabulary` (of a model that is trained further), else that of `vocabulary_file`, else that of
+    the training text; the limits of the config apply to the last two.
     """
     if vocabulary is not None and vocabulary_file is not None:
         raise CorpusError(f"found a model's vocabulary and {vocabulary_file}; expected one: leave the file out")
-    paths = locate_splits(source, config, cache_directory)
+    divided = _divide(source, cache_directory, progress)
+    paths = divided.paths if divided else locate_splits(source, config, cache_directory)
     counts: Mapping[str, int] = {}
     if vocabulary is None:
         counts = vocabulary_counts(paths["train"], config, vocabulary_file, cache_directory, progress)
@@ -151,8 +171,31 @@ def load_corpus(
     casing = {}
     if config.tokenizer == "words":
         casing = read_casing(paths["train"], vocabulary, cache_directory, progress)
-    name = CHAT if is_chat(source) else paths["train"].resolve().parent.name
-    return Corpus(name, bare_names(source), config.tokenizer, vocabulary, tuple(counts.values()), splits, casing)
+    name = corpus_name(source, paths["train"])
+    return Corpus(
+        name,
+        bare_names(source),
+        config.tokenizer,
+        vocabulary,
+        tuple(counts.values()),
+        {key: replace(split, corpus=name) for key, split in splits.items()},
+        casing,
+        split_rule=divided.rule if divided else "",
+        divided_in=divided.folder if divided else None,
+    )
+
+
+def corpus_name(source: Source, text: Path) -> str:
+    """What a corpus is called: "chat", the name of its only file, or that of the folder of one of its texts."""
+    if is_chat(source):
+        return CHAT
+    return Path(str(source)).stem if is_one_file(source) else text.resolve().parent.name
+
+
+def _divide(source: Source, cache_directory: Path | None, progress: Progress | None) -> DividedText | None:
+    if not (isinstance(source, str | Path) and is_one_file(source)):
+        return None
+    return divide(Path(source), cache_directory, progress)
 
 
 def load_split(
@@ -164,17 +207,35 @@ def load_split(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """One split in a model's vocabulary; `source` may be a single file, which then is that split."""
+    """One split in a model's vocabulary, to evaluate on; `source` may be one file, which then is that split."""
     check_split_name(name)
     chat = is_chat(source)
     path = locate_splits(source, config, cache_directory)[name] if chat else find_split(source, name)
-    return encode_split(
+    split = encode_split(
         path, vocabulary, config.tokenizer, name=name, cache_directory=cache_directory, progress=progress
     )
+    return replace(split, corpus=corpus_name(source, path))
+
+
+def load_training_split(
+    source: Source,
+    name: str,
+    config: CorpusConfig,
+    vocabulary: Vocabulary,
+    *,
+    cache_directory: Path | None = None,
+    progress: Progress | None = None,
+) -> Split:
+    """The same, to learn from: one file is divided, so that training text and other splits do not overlap."""
+    divided = _divide(source, cache_directory, progress)
+    if divided is None:
+        return load_split(source, name, config, vocabulary, cache_directory=cache_directory, progress=progress)
+    part = load_split(divided.folder, name, config, vocabulary, cache_directory=cache_directory, progress=progress)
+    return replace(part, corpus=corpus_name(source, divided.folder))
 
 
 def locate_splits(source: Source, config: CorpusConfig, cache_directory: Path | None = None) -> dict[str, Path]:
-    """The three text files of any source; the chat corpus is written into the cache if it is not there."""
+    """The three text files of a source; the chat corpus is written into the cache if it is missing."""
     if is_chat(source):
         if config.tokenizer != "words":
             raise CorpusError(f"chat is raw text; found corpus.tokenizer = {config.tokenizer!r}; set it to 'words'")
@@ -208,15 +269,16 @@ def encode_split(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """A text as ids, from the cache where it is there and whole."""
+    """A text as ids, read from the cache if it is there and complete."""
     cache = open_cache(cache_directory)
-    file = cache / f"{key(hash_text(path, cache, progress), tokenizer, vocabulary.to_bytes())}.ids"
+    digest = hash_text(path, cache, progress)
+    file = cache / f"{key(digest, tokenizer, vocabulary.to_bytes())}.ids"
     if (stored := open_ids(file)) is None:
         tokens = read_tokens(path, tokenizer, reporter(progress, f"encoding {path.name}"))
         write_ids(file, _encode(tokens, vocabulary), end_id=vocabulary.end_id, unknown_id=vocabulary.unknown_id)
         stored = open_ids(file)
     assert stored is not None, f"{file} was just written"
-    return Split(name or path.name, *stored)
+    return Split(name or path.name, *stored, digest=digest)
 
 
 def _encode(token_lists: Iterable[list[str]], vocabulary: Vocabulary) -> Iterator[Ids]:
@@ -228,7 +290,7 @@ def _encode(token_lists: Iterable[list[str]], vocabulary: Vocabulary) -> Iterato
 def read_casing(
     path: Path, vocabulary: Vocabulary, cache_directory: Path | None = None, progress: Progress | None = None
 ) -> dict[str, str]:
-    """The usual spelling of words in a raw text; from the cache where it is there."""
+    """The usual spelling of words in a raw text, read from the cache if it is there."""
     cache = open_cache(cache_directory)
     file = cache / f"{key(hash_text(path, cache, progress), 'words', vocabulary.to_bytes())}.casing.json"
     if (stored := load_json(file)) is not None:

@@ -14,18 +14,13 @@ from rheostat.errors import CorpusError
 from rheostat.text.reading import read_blocks, read_tokens
 from rheostat.text.token_cache import Progress, hash_text, key, load_json, open_cache, reporter, store_json
 from rheostat.text.tokenizers import split_at_ascii_white_space
-from rheostat.text.vocabulary import END, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
-
-
-def build_vocabulary(counts: Mapping[str, int], vocabulary_size: int = 0, minimum_count: int = 1) -> Vocabulary:
-    """The words of `select_words`."""
-    return Vocabulary(tuple(select_words(counts, vocabulary_size, minimum_count)))
+from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN
 
 
 def select_words(counts: Mapping[str, int], vocabulary_size: int = 0, minimum_count: int = 1) -> dict[str, int]:
-    """The most frequent words first, ties by the alphabet; `<eos>` and `<unk>` where their counts put them.
+    """The most frequent words first, ties in alphabetical order; `<eos>` and `<unk>` are placed by their counts too.
 
-    What is cut off counts as `<unk>`. `<eos>` and `<unk>` are always there, `<num>` is never cut off.
+    Words that are cut off count as `<unk>`. `<eos>` and `<unk>` are always kept, and `<num>` if it occurs.
     """
     special = {word: counts.get(word, 0) for word in SPECIAL_TOKENS if word != NUMBER or word in counts}
     ordinary = [word for word, count in counts.items() if count >= minimum_count and word not in special]
@@ -40,7 +35,7 @@ def select_words(counts: Mapping[str, int], vocabulary_size: int = 0, minimum_co
 def count_words(
     path: Path, tokenizer: str, cache_directory: Path | None = None, progress: Progress | None = None
 ) -> dict[str, int]:
-    """How often each word of a text occurs, `<eos>` included; from the cache where it is there."""
+    """How often each word of a text occurs, `<eos>` included; read from the cache if possible."""
     cache = open_cache(cache_directory)
     file = cache / f"{key(hash_text(path, cache, progress), tokenizer)}.counts.json"
     if (stored := load_json(file)) is not None:
@@ -57,15 +52,15 @@ def read_vocabulary_with_counts(
     special_counts: Mapping[str, int] | None = None,
     training_counts: Callable[[], Mapping[str, int]] | None = None,
 ) -> dict[str, int]:
-    """The counts of a vocabulary file: on each line a word and how often the whole training text has it.
+    """The counts of a vocabulary file: on each line a word, and how often it occurs in the whole training text.
 
-    Where the file has no `<eos>` or `<unk>`, their counts are those of `special_counts`. What is not given
-    there either is estimated from the training text at hand, which may be a part of the whole one: as many
-    for each word of the file as that text has, a word that is not in the file being an `<unk>`.
+    If the file lacks `<eos>` or `<unk>`, their counts are taken from `special_counts`. If they are missing there too,
+    they are estimated from the training text at hand, which may be only a part of the whole: in proportion to the words
+    of the file, where any other word is an `<unk>`.
     """
     counts = _parse_counts(path)
     total = sum(counts.values())
-    missing = [word for word in (END, UNKNOWN) if word not in counts]
+    missing = [word for word in (END_OF_LINE, UNKNOWN) if word not in counts]
     counts |= {word: (special_counts or {})[word] for word in missing if word in (special_counts or {})}
     missing = [word for word in missing if word not in counts]
     if missing:
@@ -75,7 +70,7 @@ def read_vocabulary_with_counts(
     return counts
 
 
-_LONGEST_COUNT = 18  # digits; Python refuses to read numbers of thousands of them
+_LONGEST_COUNT = 18  # digits; Python refuses to parse numbers with thousands of digits
 
 
 def _parse_counts(path: Path) -> dict[str, int]:
@@ -97,9 +92,9 @@ def _parse_counts(path: Path) -> dict[str, int]:
 def _estimate_special_counts(
     path: Path, counts: Mapping[str, int], total: int, missing: Iterable[str], training: Mapping[str, int]
 ) -> dict[str, int]:
-    known = sum(count for word, count in training.items() if word in counts and word not in (END, UNKNOWN))
+    known = sum(count for word, count in training.items() if word in counts and word not in (END_OF_LINE, UNKNOWN))
     if not known:
         raise CorpusError(f"{path} has no word of the training text; expected the vocabulary of the same corpus")
-    ends = training.get(END, 0)
-    occurrences = {END: ends, UNKNOWN: sum(training.values()) - known - ends}
+    ends = training.get(END_OF_LINE, 0)
+    occurrences = {END_OF_LINE: ends, UNKNOWN: sum(training.values()) - known - ends}
     return {word: round(occurrences[word] * total / known) for word in missing}

@@ -12,39 +12,28 @@ from pathlib import Path
 from rheostat.errors import CorpusError
 from rheostat.text.token_cache import Report, reading, stat_text
 from rheostat.text.tokenizers import as_tokenizer, split_at_ascii_white_space, tokenize
-from rheostat.text.vocabulary import END
+from rheostat.text.vocabulary import END_OF_LINE
 
-_BLOCK_BYTES = 1 << 20
-
+BLOCK_BYTES = 1 << 20
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-
-_SPECIAL_WORD = re.compile(r"<(?<!\S<)(?:unk|eos|num)>(?!\S)")  # begins with a sign: the search can run to it
-
-
-def read_lines(path: Path, tokenizer: str) -> Iterator[list[str]]:
-    """The tokens of each line, `<eos>` last.
-
-    A blank line of a pre-tokenised corpus is a line (the published token counts have it so); in raw text it
-    is only layout, and skipped.
-    """
-    line: list[str] = []
-    for tokens in read_tokens(path, tokenizer):
-        for token in tokens:
-            line.append(token)
-            if token == END:
-                yield line
-                line = []
+_SPECIAL_WORD = re.compile(
+    r"<(?<!\S<)(?:unk|eos|num)>(?!\S)"
+)  # starts with a fixed character, which makes the search fast
 
 
 def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Iterator[list[str]]:
-    """All tokens of a text with an `<eos>` for every line, in lists of a convenient size."""
+    """All tokens of a text, with an `<eos>` for every line, in lists of convenient size.
+
+    A blank line of a pre-tokenised corpus counts as a line, as in the published token counts. In raw text it is only
+    layout, and skipped.
+    """
     as_tokenizer(tokenizer)
     blocks = read_blocks(path, report)
     has_words = False
     for tokens in _raw_tokens(path, blocks) if tokenizer == "words" else _prepared_tokens(blocks):
-        has_words = has_words or tokens.count(END) < len(tokens)
+        has_words = has_words or tokens.count(END_OF_LINE) < len(tokens)
         yield tokens
     if not has_words:
         raise CorpusError(f"{path} is empty or has only white space; expected text: give another file")
@@ -53,9 +42,9 @@ def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Ite
 def _prepared_tokens(blocks: Iterable[tuple[int, str]]) -> Iterator[list[str]]:
     text = ""
     for _, text in blocks:
-        yield split_at_ascii_white_space(text.replace("\n", f" {END} "))
+        yield split_at_ascii_white_space(text.replace("\n", f" {END_OF_LINE} "))
     if text and not text.endswith("\n"):
-        yield [END]
+        yield [END_OF_LINE]
 
 
 def _raw_tokens(path: Path, blocks: Iterable[tuple[int, str]]) -> Iterator[list[str]]:
@@ -68,14 +57,14 @@ def _raw_tokens(path: Path, blocks: Iterable[tuple[int, str]]) -> Iterator[list[
             words = tokenize(line, "words")
             tokens += words
             if words or line_has_words:
-                tokens.append(END)
+                tokens.append(END_OF_LINE)
             line_has_words = False
         words = tokenize(unfinished, "words")
         tokens += words
         line_has_words = line_has_words or bool(words)
         yield tokens
     if line_has_words:
-        yield [END]
+        yield [END_OF_LINE]
 
 
 def _refuse_special_words(path: Path, first_line: int, text: str) -> None:
@@ -83,17 +72,17 @@ def _refuse_special_words(path: Path, first_line: int, text: str) -> None:
         line = first_line + text.count("\n", 0, found.start())
         raise CorpusError(
             f"{path}, line {line}: found {found[0]} as a word of raw text; expected no special tokens. If "
-            "the text is cut into words already, set corpus.tokenizer to ptb or wikitext; else take it out."
+            "the text is already split into words, set corpus.tokenizer to ptb or wikitext; otherwise remove it."
         )
 
 
 def read_blocks(path: Path, report: Report | None = None) -> Iterator[tuple[int, str]]:
-    """(number of first line, text) of blocks of about a megabyte that end after a space or a line end."""
+    """(number of first line, text) of blocks of about a megabyte, each ending after a space or a line end."""
     size = max(1, stat_text(path).st_size)
     line, done, is_first = 1, 0, True
-    held: list[bytes] = []  # what follows the last white space read so far
+    held: list[bytes] = []  # the bytes after the last white space read so far
     with reading(path), path.open("rb") as file:
-        while data := file.read(_BLOCK_BYTES):
+        while data := file.read(BLOCK_BYTES):
             cut = max(data.rfind(b"\n"), data.rfind(b" ")) + 1
             if cut:
                 text = _decode_block(path, line, b"".join((*held, data[:cut])), is_first)

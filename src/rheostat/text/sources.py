@@ -1,6 +1,6 @@
 """Finding the texts of a corpus: which file is the training, the validation and the test text.
 
-Knows names of files and folders; knows nothing of what is in them.
+Knows the names of files and folders, not their contents.
 """
 
 from __future__ import annotations
@@ -13,13 +13,8 @@ from rheostat.errors import CorpusError
 from rheostat.text.token_cache import reading
 
 SPLITS = ("train", "valid", "test")
-
-
 CHAT = "chat"
-
-
 Source = str | Path | Sequence[Path]
-
 
 _SPLIT_NAMES = {
     "train": "train", "training": "train",
@@ -27,9 +22,7 @@ _SPLIT_NAMES = {
     "test": "test",
 }  # fmt: skip
 
-
 _SPLIT_FILE = re.compile(rf"(?:.*[._-])?({'|'.join(_SPLIT_NAMES)})(?:\.(?:txt|text|tokens|raw))?", re.IGNORECASE)
-
 
 _EXPECTED_FILES = "one file each for train, valid and test, named like train.txt, ptb.valid.txt or wiki.test.tokens"
 
@@ -47,8 +40,25 @@ def find_splits(source: Source) -> dict[str, Path]:
     return {name: paths[0] for name, paths in candidates.items()}
 
 
+def is_one_file(source: Source) -> bool:
+    """Whether a source is a single text file: divided for training (`single_file`), taken whole for evaluation."""
+    if not isinstance(source, str | Path) or is_chat(source):
+        return False
+    with reading(Path(source)):
+        return Path(source).is_file()
+
+
+def split_names(source: Source) -> tuple[str, ...]:
+    """The splits that a source can be evaluated on. One file has one, which is reported as test."""
+    if is_one_file(source):
+        return ("test",)
+    if is_chat(source) or not isinstance(source, str | Path):
+        return SPLITS
+    return tuple(name for name, paths in _candidates(Path(source)).items() if paths)
+
+
 def find_split(source: Source, name: str) -> Path:
-    """The text of one split; a single file is taken as it is."""
+    """The text of one split; one file is taken whole."""
     check_split_name(name)
     if not isinstance(source, str | Path):
         return _three_files(source)[name]

@@ -1,12 +1,13 @@
-"""Files of a cache that may all be deleted at any time: hashes of texts, JSON objects, ids as memory maps.
+"""The files of a cache that may be deleted at any time: hashes of texts, JSON objects, ids as memory maps.
 
-Knows files, bytes and ids; knows nothing of splits, vocabularies or how text becomes ids. A file is found by
-the hash of what went into it, and is there as a whole or not at all. Those that a corpus keeps here:
+Knows files, bytes and ids; knows nothing of splits, vocabularies or how text becomes ids. A file is named after the
+hash of what it was made from, and is either complete or absent. A corpus keeps these here:
 
     {text, tokenizer}.counts.json             how often each word of a training text occurs
-    {text, tokenizer, vocabulary}.ids         a text as ids: a header, then one int32 a token
+    {text, tokenizer, vocabulary}.ids         a text as ids: a header, then one int32 per token
     {text, tokenizer, vocabulary}.casing.json the usual spelling of words, for raw text
     chat-…/                                   the chat corpus as three text files
+    divided-{text}-…/                         one text file as three: train, valid and test
     hashes.json                               the hashes of texts by path, size and time of change
 """
 
@@ -29,15 +30,15 @@ import numpy.typing as npt
 from rheostat.durable import replacing
 from rheostat.errors import CorpusError
 
-CACHE_VERSION = 1  # raise it whenever tokenising or the layout of a cache file changes
+CACHE_VERSION = 1  # raise it whenever tokenisation or the layout of a cache file changes
 
-Progress = Callable[[str, float], None]  # called now and then: what is being done, which fraction of it is
-Report = Callable[[float], None]  # the same for one known thing
+Progress = Callable[[str, float], None]  # called now and then: a label, and the share done
+Report = Callable[[float], None]  # the same, for one label
 Ids = npt.NDArray[np.int32]
 
 
 def default_cache_directory() -> Path:
-    """`$RHEOSTAT_CACHE`, else a folder in the place that the platform has for caches."""
+    """`$RHEOSTAT_CACHE`, or else a folder where the platform keeps caches."""
     if given := os.environ.get("RHEOSTAT_CACHE"):
         return Path(given)
     if sys.platform == "win32":
@@ -50,7 +51,7 @@ def default_cache_directory() -> Path:
 
 
 def open_cache(directory: Path | None = None) -> Path:
-    """The folder of the cache, made if it is not there; the default one if none is given."""
+    """The folder of the cache, created if missing; by default the platform's."""
     directory = directory or default_cache_directory()
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -62,18 +63,18 @@ def open_cache(directory: Path | None = None) -> Path:
 def _unusable_cache(directory: Path, error: OSError) -> CorpusError:
     return CorpusError(
         f"the cache folder {directory} cannot be written ({error.strerror or error}); "
-        f"set RHEOSTAT_CACHE to a folder with space that can"
+        f"set RHEOSTAT_CACHE to a writable folder with enough space"
     )
 
 
 # --- hashes -----------------------------------------------------------------------------------------------
 
 _HASH_BLOCK_BYTES = 1 << 22
-_SETTLED_NS = 2_000_000_000  # a text changed more recently could change again within the clock's resolution
+_SETTLED_NS = 2_000_000_000  # a text changed more recently may change again without a new time stamp
 
 
 def key(*parts: str | bytes) -> str:
-    """The name of a cache file that is made of these parts."""
+    """The name of a cache file that is made from these parts."""
     digest = blake2b(digest_size=16)
     for part in (str(CACHE_VERSION), *parts):
         data = part.encode() if isinstance(part, str) else part
@@ -82,7 +83,7 @@ def key(*parts: str | bytes) -> str:
 
 
 def hash_text(path: Path, cache: Path, progress: Progress | None) -> str:
-    """Hash of a text's bytes. It is remembered, so that a start with gigabytes of unchanged text is quick."""
+    """Hash of a text's bytes. It is stored, so that gigabytes of unchanged text are not read again."""
     before = stat_text(path)
     place, stamp = str(path.resolve()), [before.st_size, before.st_mtime_ns]
     memory = cache / "hashes.json"
@@ -93,7 +94,7 @@ def hash_text(path: Path, cache: Path, progress: Progress | None) -> str:
     text_hash = _hash_bytes(path, reporter(progress, f"checking {path.name}"))
     after = stat_text(path)
     if [after.st_size, after.st_mtime_ns] == stamp and time.time_ns() - before.st_mtime_ns > _SETTLED_NS:
-        with suppress(CorpusError):  # a cache that can only be read is still one
+        with suppress(CorpusError):  # a read-only cache is still useful
             store_json(memory, known | {place: [*stamp, text_hash]})
     return text_hash
 
@@ -111,7 +112,7 @@ def _hash_bytes(path: Path, report: Report | None) -> str:
 
 
 def stat_text(path: Path) -> os.stat_result:
-    """Size and time of change of a text; an error where there is none."""
+    """Size and time of change of a text; an error if it is not a file."""
     with reading(path):
         if not path.is_file():
             raise CorpusError(f"{path} is not a file; expected a text file")
@@ -120,7 +121,7 @@ def stat_text(path: Path) -> os.stat_result:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """What the system has against reading a text, or looking for one, as an error in one line."""
+    """System errors while a text is looked for or read, as a CorpusError in one line."""
     try:
         yield
     except OSError as error:
@@ -130,7 +131,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def reporter(progress: Progress | None, label: str) -> Report | None:
-    """Progress of one thing that is known by its label."""
+    """Reports the progress of one label."""
     return None if progress is None else lambda fraction: progress(label, fraction)
 
 
@@ -138,7 +139,7 @@ def reporter(progress: Progress | None, label: str) -> Report | None:
 
 
 def load_json(file: Path) -> dict[str, Any] | None:
-    """An object of the cache; None if it is not there or not whole (a piece of JSON is no JSON)."""
+    """An object of the cache; None if it is missing or damaged."""
     try:
         stored = json.loads(file.read_bytes())
     except (OSError, ValueError):
@@ -153,13 +154,13 @@ def store_json(file: Path, stored: Mapping[str, Any]) -> None:
 
 @contextmanager
 def whole_file(file: Path) -> Iterator[BinaryIO]:
-    """A file that appears under its name only when all of it is written, whoever else writes the same one."""
+    """A file that appears under its name only when all of it is written, even if others write it at the same time."""
     try:
         with replacing(file) as output:
             yield output
     except OSError as error:
         if isinstance(error, PermissionError) and file.exists():
-            return  # Windows: another process has it open; its content is the same, as its name is
+            return  # Windows: another process has it open. Its name says that its content is the same.
         raise _unusable_cache(file.parent, error) from error
 
 
@@ -171,7 +172,7 @@ _IDS_TYPE = np.dtype("<i4")
 
 
 class StoredIds(NamedTuple):
-    """A text as ids. words: ids but those of `<eos>`; unknown: how many are `<unk>`."""
+    """A text as ids. words: ids except those of `<eos>`; unknown: how many are `<unk>`."""
 
     ids: Ids
     words: int
@@ -179,7 +180,7 @@ class StoredIds(NamedTuple):
 
 
 def write_ids(file: Path, blocks: Iterable[Ids], *, end_id: int, unknown_id: int) -> None:
-    """All blocks one after the other, counted on the way."""
+    """Write all blocks one after another, and count their tokens."""
     tokens = words = unknown = 0
     with whole_file(file) as output:
         output.seek(_IDS_HEADER.size)
@@ -193,7 +194,7 @@ def write_ids(file: Path, blocks: Iterable[Ids], *, end_id: int, unknown_id: int
 
 
 def open_ids(file: Path) -> StoredIds | None:
-    """The ids of a cache file, memory-mapped; None if there is none, or not all of it."""
+    """The ids of a cache file, memory-mapped; None if it is missing or incomplete."""
     try:
         with file.open("rb") as stream:
             header = stream.read(_IDS_HEADER.size)

@@ -1,7 +1,7 @@
-"""Cutting typed text into the words that a model was trained on.
+"""Splitting typed text into the words that a model was trained on.
 
-Knows characters; knows nothing of ids, files, corpora or models. Every function takes time linear in its text, whatever
-the text: no expression below scans one run of characters more than once.
+Knows characters; knows nothing of ids, files, corpora or models. Every function takes linear time for any
+text: no expression below scans a run of characters more than once.
 
 Three tokenizers:
 
@@ -21,43 +21,39 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Literal, cast, get_args
 
+from rheostat.text.clitics import AFTER_APOSTROPHE, ptb_clitic
 from rheostat.text.vocabulary import NUMBER
 
 Tokenizer = Literal["ptb", "wikitext", "words"]
 
-
 TOKENIZERS: tuple[str, ...] = get_args(Tokenizer)
-
 
 PTB_NUMBER = "N"
 
 
 def as_tokenizer(name: str) -> Tokenizer:
-    """A tokenizer's name out of a file or a recipe; raises ValueError for a name that is none."""
+    """The name of a tokenizer, as found in a file or a recipe; ValueError if there is none of that name."""
     if name not in TOKENIZERS:
         raise ValueError(f"the tokenizer {name!r} is not known; expected one of {', '.join(TOKENIZERS)}")
     return cast(Tokenizer, name)
 
 
-# str.split() would also split at these; the pre-tokenised corpora have some of them as, or inside, words.
+# str.split() would also split at these, but in the pre-tokenised corpora some of them are parts of words.
 _OTHER_WHITE_SPACE = re.compile("[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 
-
 _BETWEEN_ASCII_WHITE_SPACE = re.compile(r"[^ \t\n\r\v\f]+")
-
 
 _DOTS = re.compile(r"\.\.+")
 
 
-_FOLDED_CHARACTERS = str.maketrans(
-    {
-        "’": "'", "ʼ": "'", "＇": "'", "…": "...",
-        "\u00ad": None, "\u200b": None, "\u2060": None, "\ufeff": None,  # invisible: no part of any word
-    }
-)  # fmt: skip
+FOLDED_CHARACTERS = {
+    "’": "'", "ʼ": "'", "＇": "'", "…": "...",
+    "\u00ad": "", "\u200b": "", "\u2060": "", "\ufeff": "",  # invisible, not part of any word
+}  # fmt: skip
+_FOLDING = str.maketrans(FOLDED_CHARACTERS)
 
 
-_ABBREVIATIONS = frozenset([
+ABBREVIATIONS = frozenset([
     "mr", "mrs", "ms", "dr", "st", "jr", "sr", "prof", "rev", "gen", "col", "lt", "sgt", "capt", "adm", "gov",
     "rep", "sen", "sens", "messrs", "inc", "corp", "co", "cos", "ltd", "bros", "cie", "vs", "etc", "nos",
     "jan", "feb", "aug", "sept", "oct", "nov", "dec", "ala", "ariz", "calif", "colo", "conn", "fla", "ga",
@@ -65,30 +61,19 @@ _ABBREVIATIONS = frozenset([
     "wash", "wis", "op", "pp",
 ])  # fmt: skip
 
-
 # There, "5 %" is "N N" and "£ 5" is "# N".
-_PTB_SIGNS = {"$": "$", "#": "#", "&": "&", "£": "#", "%": PTB_NUMBER}
-
-
-_PTB_CLITICS = ("n't", "'s", "'re", "'ve", "'ll", "'d", "'m")
-
+PTB_SIGNS = {"$": "$", "#": "#", "&": "&", "£": "#", "%": PTB_NUMBER}
 
 _PTB_NUMERIC = re.compile(r"[\d.,:/-]+")
-
 
 _WIKITEXT_PARTS = re.compile(r"(?<=\d)[.,](?=\d)|[-/&:,]|'?(?:[^-/&:,'.]|(?<!\d)\.|\.(?!\d))+")
 
 
-_WIKITEXT_JOINTS = {"-": "@-@", ",": "@,@", ".": "@.@"}
-
-
-def split_corpus_line(line: str, tokenizer: str) -> list[str]:
-    """A line of a corpus as words (no `<eos>`). Prepared words are taken as they are, raw text tokenised."""
-    return tokenize(line, tokenizer) if tokenizer == "words" else split_at_ascii_white_space(line)
+WIKITEXT_JOINTS = {"-": "@-@", ",": "@,@", ".": "@.@"}
 
 
 def split_at_ascii_white_space(text: str) -> list[str]:
-    """Words between spaces, tabs and line ends only; U+00A0, U+2028 and the like are characters of words."""
+    """Split at spaces, tabs and line ends only; U+00A0, U+2028 and the like are parts of words."""
     if text.isascii() and text.isprintable():
         return text.split()
     return _BETWEEN_ASCII_WHITE_SPACE.findall(text) if _OTHER_WHITE_SPACE.search(text) else text.split()
@@ -97,15 +82,15 @@ def split_at_ascii_white_space(text: str) -> list[str]:
 def tokenize(text: str, tokenizer: str) -> list[str]:
     """Typed text as the words that a model with this tokenizer was trained on, without `<eos>`.
 
-    A line end is white space like any other: whoever wants an `<eos>` there splits the text into lines first.
+    A line end is ordinary white space: a caller that wants an `<eos>` there splits the text into lines first.
     """
     return _TOKENIZE[as_tokenizer(tokenizer)](text)
 
 
 def spellings(text: str) -> list[str]:
-    """Raw text as the pieces of the "words" tokenizer, as they are written, numbers still being numbers."""
+    """Raw text as the pieces of the "words" tokenizer, in their original spelling and with numbers as written."""
     text = fold(text)
-    if "_" in text:  # for a regular expression it is a letter
+    if "_" in text:  # regular expressions count it as a letter
         text = text.replace("_", " _ ")
     if ".." in text:
         text = _DOTS.sub(" ... ", text)
@@ -113,12 +98,12 @@ def spellings(text: str) -> list[str]:
 
 
 def fold(text: str) -> str:
-    """Typographic apostrophes and the ellipsis as plain ones, invisible characters gone."""
-    return text if text.isascii() else text.translate(_FOLDED_CHARACTERS)
+    """Replace typographic apostrophes and ellipses by plain ones, and remove invisible characters."""
+    return text if text.isascii() else text.translate(_FOLDING)
 
 
 def _tokenize_raw(text: str) -> list[str]:
-    # Lower-casing each piece, not the text: what comes out is then exactly what the casing is keyed by.
+    # Each piece is put in lower case, not the text, so that the result matches the keys of the casing.
     return [NUMBER if piece[0].isdecimal() else piece.lower() for piece in spellings(text)]
 
 
@@ -134,8 +119,8 @@ def _tokenize_ptb(text: str) -> list[str]:
             tokens += _ptb_words(word, stop)
         elif part:
             tokens.append(part.lower())
-        elif sign in _PTB_SIGNS:
-            tokens.append(_PTB_SIGNS[sign])
+        elif sign in PTB_SIGNS:
+            tokens.append(PTB_SIGNS[sign])
     return tokens
 
 
@@ -147,7 +132,7 @@ def _ptb_words(word: str, stop: str) -> Iterator[str]:
     if word == "cannot":
         yield from ("can", "not")
         return
-    clitic = next((clitic for clitic in _PTB_CLITICS if word.endswith(clitic)), "")
+    clitic = ptb_clitic(word)
     if stem := word.removesuffix(clitic):
         yield stem.replace("\\", "").replace("/", "\\/") + (stop if _is_abbreviation(stem) and not clitic else "")
     if clitic:
@@ -161,7 +146,7 @@ def _tokenize_wikitext(text: str) -> list[str]:
             tokens.append(part or sign)
             continue
         pieces = _WIKITEXT_PARTS.findall(word)
-        tokens += [_WIKITEXT_JOINTS.get(piece, piece) for piece in pieces]
+        tokens += [WIKITEXT_JOINTS.get(piece, piece) for piece in pieces]
         if stop and _is_abbreviation(pieces[-1]):
             tokens[-1] += stop
         elif stop:
@@ -170,10 +155,10 @@ def _tokenize_wikitext(text: str) -> list[str]:
 
 
 def _is_abbreviation(word: str) -> bool:
-    """Whether a full stop after a word is part of it: "Mr", "U.S", an initial; not "I": it ends sentences."""
+    """Whether a full stop after a word is part of it, as after "Mr", "U.S" or an initial; but "I." ends a sentence."""
     if len(word) == 1:
         return word.isalpha() and word not in "iI"
-    return word.lower() in _ABBREVIATIONS or all(len(letter) == 1 for letter in word.split("."))
+    return word.lower() in ABBREVIATIONS or all(len(letter) == 1 for letter in word.split("."))
 
 
 _TOKENIZE: Mapping[str, Callable[[str], list[str]]] = {
@@ -185,9 +170,9 @@ _TOKENIZE: Mapping[str, Callable[[str], list[str]]] = {
 
 @cache
 def _raw_pattern(marks: str) -> re.Pattern[str]:
-    """A number, a word, or one sign: an emoji with all that modifies it is one sign.
+    """A number, a word, or one sign: an emoji with all its modifiers is one sign.
 
-    Groups are not possessive, which changes nothing: Python before 3.11.5 takes such groups for others (gh-106052).
+    Groups could be possessive with the same result, but Python before 3.11.5 misreads such groups (gh-106052).
     """
     letter = rf"[\w{marks}\u200c\u200d]"
     modified = r"[\u0300-\u036f\u20d0-\u20ff\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*+"
@@ -203,10 +188,10 @@ def _raw_pattern(marks: str) -> re.Pattern[str]:
 
 @cache
 def _prepared_pattern(marks: str) -> re.Pattern[str]:
-    """(part of a word that stands alone, word, full stop after it, sign) of the text of prepared corpora."""
+    """Groups for the text of prepared corpora: separate part of a word, word, full stop after it, sign."""
     letter = rf"[\w{marks}]"
     joint = r"(?:[.'&-]|\\?/|(?<=\d)[,:](?=\d))"
-    clitic = r"(?<!\w)'(?:(?i:s|t|re|ve|ll|d|m|n)|\d\ds)(?!\w)|(?:(?<=s)|(?<!\S))'(?!\S)"
+    clitic = rf"(?<!\w)'(?:(?i:{'|'.join(AFTER_APOSTROPHE)})|\d\ds)(?!\w)|(?:(?<=s)|(?<!\S))'(?!\S)"
     number = r"(?<!\w)[Nn]o\.(?=\s?[\dN])"
     return re.compile(
         rf"(<unk>|{clitic}|{number})"
@@ -221,13 +206,13 @@ def _marks_for(text: str) -> str:
 
 @cache
 def _marks() -> str:
-    """The combining marks as a character class: many scripts need them, and to `re` they are no letters.
+    """The combining marks as a character class: many scripts need them, but `re` does not count them as letters.
 
-    A range may run over letters, which are in words anyway, so that there are fewer ranges to look through.
+    A range may include letters, which belong to words anyway; so there are fewer ranges to search.
     """
     ranges: list[str] = []
     start, has_mark = 0, False
-    for code in range(0x300, 0x1F000):  # all of them, but for variants of rare Han characters
+    for code in range(0x300, 0x1F000):  # all of them, except variants of rare Han characters
         character = chr(code)
         is_mark = unicodedata.category(character)[0] == "M"
         if is_mark or character.isalnum():

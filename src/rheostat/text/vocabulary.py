@@ -1,6 +1,6 @@
 """Words and their ids.
 
-Knows words; knows nothing of text (`tokenizers`), files, counts or models.
+Knows words; text is handled in `tokenizers`. Knows nothing of files, counts or models.
 """
 
 from __future__ import annotations
@@ -10,20 +10,14 @@ from dataclasses import dataclass, field
 from itertools import repeat
 
 UNKNOWN = "<unk>"
-
-
-END = "<eos>"
-
-
+END_OF_LINE = "<eos>"
 NUMBER = "<num>"
-
-
-SPECIAL_TOKENS = (UNKNOWN, END, NUMBER)
+SPECIAL_TOKENS = (UNKNOWN, END_OF_LINE, NUMBER)
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of a model; the id of a word is its place in `words`. ValueError for an unusable list."""
+    """The words of a model; the id of a word is its place in `words`. An unusable list is a ValueError."""
 
     words: tuple[str, ...]
     index: Mapping[str, int] = field(init=False, repr=False, compare=False)
@@ -35,7 +29,7 @@ class Vocabulary:
         _check_words(self.words, index)
         object.__setattr__(self, "index", index)
         object.__setattr__(self, "unknown_id", index[UNKNOWN])
-        object.__setattr__(self, "end_id", index[END])
+        object.__setattr__(self, "end_id", index[END_OF_LINE])
 
     def __len__(self) -> int:
         return len(self.words)
@@ -45,7 +39,7 @@ class Vocabulary:
         return list(map(self.index.get, words, repeat(self.unknown_id)))
 
     def to_bytes(self) -> bytes:
-        """As in the model file: UTF-8, one word a line, no newline after the last."""
+        """As in the model file: UTF-8, one word per line, no newline after the last."""
         return "\n".join(self.words).encode()
 
     @classmethod
@@ -63,11 +57,11 @@ def _check_words(words: Sequence[str], index: Mapping[str, int]) -> None:
         raise ValueError(
             f"the vocabulary has {words[place]!r} twice, at lines {place + 1} and {index[words[place]] + 1}"
         )
-    for special in (UNKNOWN, END):
+    for special in (UNKNOWN, END_OF_LINE):
         if special not in index:
             raise ValueError(f"the vocabulary of {len(words)} words lacks {special}; every model needs it")
     if any("\n" in word for word in words):
-        raise ValueError("the vocabulary has a word with a newline in it; words are stored one a line")
+        raise ValueError("the vocabulary has a word with a newline in it; words are stored one per line")
 
 
 def decode_lines(data: bytes, what: str) -> str:

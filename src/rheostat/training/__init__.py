@@ -1,4 +1,4 @@
-"""Making a model: torch. Nothing outside `training` and `pruning` imports it, and only when asked to."""
+"""Training a model, with torch. Only `training`, `pruning` and commands that need them import it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from rheostat.training.cross_entropy import Distilled, Teacher, linear_cross_ent
 
 @dataclass(frozen=True)
 class OutputWeights:
-    """What the output layer reads. splits: first word id of each tail; weight [V, D], bias [V]."""
+    """The weights of the output layer. splits: first word id of each tail; weight [V, D], bias [V]."""
 
     weight: Tensor
     bias: Tensor
@@ -38,14 +38,15 @@ class OutputWeights:
         return self.splits[0] if self.splits else len(self.weight)
 
     def detach(self) -> OutputWeights:
-        """The same, cut off from the graph."""
+        """The same, detached from the graph."""
         cluster = (None if part is None else part.detach() for part in (self.cluster_weight, self.cluster_bias))
         return OutputWeights(self.weight.detach(), self.bias.detach(), self.splits, *cluster)
 
     def softmaxes(self) -> list[tuple[Tensor, Tensor]]:
         """Rows and biases of each softmax: the head's words and then one row per cluster; the words of each cluster.
 
-        Split at once, not sliced one by one: going back, slices would each fill a gradient of the whole vocabulary.
+        Split at once, not sliced one by one: in the backward pass, each slice would fill a gradient of the whole
+        vocabulary.
         """
         if not self.splits:
             return [(self.weight, self.bias)]
@@ -62,11 +63,11 @@ class OutputWeights:
 
 @dataclass(frozen=True)
 class Taught:
-    """The distribution of another model: what its output layer reads [N, D'], and that layer."""
+    """The distribution of another model: the input of its output layer [N, D'], and that layer."""
 
     hidden: Tensor
     output: OutputWeights
-    share: float  # of the target that is this distribution; the rest is the text's
+    share: float  # how much of the target is this distribution; the rest is the text's
 
 
 def cross_entropy(hidden: Tensor, output: OutputWeights, targets: Tensor) -> Tensor:
@@ -81,7 +82,7 @@ def cross_entropy(hidden: Tensor, output: OutputWeights, targets: Tensor) -> Ten
 def distillation(hidden: Tensor, output: OutputWeights, targets: Tensor, taught: Taught) -> Distilled:
     """The same with another model's distribution as a second target.
 
-    Within a cluster it is imitated for those targets only that lie there: no cluster is opened for the teacher alone.
+    Within a cluster, it is imitated only for targets in it: no cluster is opened for the teacher alone.
     """
     losses = []
     for (part, own), (_, theirs) in zip(_parts(output, targets), _parts(taught.output, targets), strict=True):
@@ -92,7 +93,7 @@ def distillation(hidden: Tensor, output: OutputWeights, targets: Tensor, taught:
 
 
 class _Part(NamedTuple):
-    """One softmax of the output layer: which predictions it takes part in, and their targets within it."""
+    """One softmax of the output layer: the predictions that it takes part in, and their targets within it."""
 
     rows: Tensor | None  # None: all
     targets: Tensor

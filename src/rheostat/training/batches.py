@@ -1,7 +1,7 @@
 """A long text as batches for truncated back-propagation: B stretches of it, read side by side.
 
-Where a batch begins and how long it is follow from the seed and the step number alone, so that a resumed run, and every
-process of a distributed one, sees the same batches. Knows ids, nothing of words.
+Where a batch starts and how long it is depend only on the seed and the step number, so that a resumed run, and every
+process of a distributed one, sees the same batches. Knows ids, not words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHORTEST = 5  # steps
 
 
 class Batches:
-    """Columns `first … last` of the B columns that the text is cut into; a process of a distributed run has its own."""
+    """The text as B columns, or those of them that one process of a distributed run reads."""
 
     def __init__(self, ids: np.ndarray, batch_size: int, columns: slice = slice(None)) -> None:
         self.rows = len(ids) // batch_size
@@ -26,7 +26,7 @@ class Batches:
                 f"the training text has {len(ids)} tokens, too few for {batch_size} texts side by side; "
                 "expected at least two tokens for each (lower train.batch_size)"
             )
-        # A view: of a memory-mapped corpus, only the rows of a batch are ever read.
+        # A view: only the rows of a batch are ever read from a memory-mapped corpus.
         self._columns = ids[: self.rows * batch_size].reshape(batch_size, self.rows)[columns]
 
     def batch(self, position: int, length: int) -> tuple[Tensor, Tensor]:
@@ -41,7 +41,7 @@ class Batches:
 
 
 def draw_length(config: TrainConfig, step: int) -> int:
-    """The back-propagation length of a step (Merity et al.: mostly the full length, at times half, both blurred)."""
+    """The back-propagation length of a step (Merity et al.: the full length or, rarely, half of it, plus noise)."""
     if not config.random_length:
         return config.sequence_length
     random = np.random.default_rng((config.seed, step))

@@ -1,11 +1,11 @@
 """Loops compiled for processors (numba): pooling over time, and weight drop.
 
-Pooling: each thread owns a strip of filters of one text and walks its time alone; a strip is short enough for the
-running cells to stay in the nearest cache and long enough for full vector instructions. The formulas are those of
-`scan.py`.
+Pooling: each thread handles a strip of filters of one text for all time steps. A strip is short enough for its cells
+to stay in the nearest cache, and long enough for full vector instructions. The formulas are those of `scan.py`.
 
-Weight drop: whether entry i is dropped is a hash of i and a seed, so that the mask is never stored: going back hashes
-again. (Drawing 20 million Bernoulli variables from torch's generator takes longer than pooling all four layers.)
+Weight drop: a hash of i and a seed says whether entry i is dropped, so that the mask is never stored: the backward pass
+computes it again. (Drawing 20 million Bernoulli variables from torch's generator takes longer than pooling all four
+layers.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from torch import Tensor
 
 STRIP = 256  # filters
-ONE = np.float32(1)  # a Python 1 would pull float32 arithmetic up to float64; exact in float64 too
+ONE = np.float32(1)  # a Python 1 would turn float32 arithmetic into float64; exact in float64 too
 
 _compile = numba.njit(parallel=True, fastmath={"contract", "nsz"}, cache=True, boundscheck=False)
 
@@ -28,7 +28,7 @@ def forward(activated: Tensor, cells: Tensor, hidden: Tensor) -> None:
 
 
 def backward(activated: Tensor, cells: Tensor, g: Tensor, cell_gradient: Tensor, gates_gradient: Tensor) -> None:
-    """Fill gates_gradient; cell_gradient enters as ∂L/∂c_T and leaves as ∂L/∂c_0."""
+    """Fill gates_gradient; cell_gradient is ∂L/∂c_T before and ∂L/∂c_0 after."""
     _backward(activated.numpy(), cells.numpy(), g.detach().numpy(), cell_gradient.numpy(), gates_gradient.numpy())
 
 

@@ -13,7 +13,7 @@ from rheostat.text.corpus import CorpusConfig
 from rheostat.training.graded import GradedConfig
 from rheostat.training.regularization import RegularizationConfig
 
-# Of `[train]`: names of numbers, none of which may be below 0 or without an end.
+# Numbers of `[train]` that must be finite and not negative.
 NOT_NEGATIVE = (
     "steps",
     "seed",
@@ -31,16 +31,18 @@ Optimizer = Literal["nt-asgd", "sgd", "adam", "adamw"]
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The `[model]` table: sizes, except the vocabulary's, which the corpus decides."""
+    """The `[model]` table: all sizes except the vocabulary's, which depends on the corpus."""
 
     cell: Cell = "qrnn"
-    embedding_size: int = 400  # 0: as wide as the layers
+    embedding_size: int = 400  # 0 = as wide as the layers
     layers: int = 4
     hidden_size: int = 1550  # of all layers but the last, which is as wide as the embedding
     windows: tuple[int, ...] = (2,)  # of the first layers; one for the rest
-    softmax_splits: tuple[int, ...] = ()  # first word id of each tail cluster; empty: a plain softmax
-    softmax_tails: int = 0  # in their place: so many tail clusters, split where a query is expected to be quickest
-    parameters: int = 0  # if given, the hidden size is solved for: the largest model with at most so many
+    softmax_splits: tuple[int, ...] = ()  # first word id of each tail cluster; empty = a plain softmax
+    softmax_tails: int = (
+        0  # instead of splits: a number of tail clusters, split where a query is expected to be fastest
+    )
+    parameters: int = 0  # if given, hidden_size is the largest whose model has at most this many parameters
 
     def __post_init__(self) -> None:
         if min(self.layers, self.hidden_size, *self.windows) < 1 or self.embedding_size < 0:
@@ -51,7 +53,7 @@ class ModelConfig:
             raise ValueError("softmax_splits and softmax_tails are both given; expected one: leave the other out")
 
     def with_splits(self, counts: Sequence[int]) -> ModelConfig:
-        """The same model, whose splits are chosen for these counts of its words if the recipe leaves that open."""
+        """The same model, with splits chosen for these word counts if the recipe only gives their number."""
         if not self.softmax_tails:
             return self
         if not self.embedding_size:
@@ -60,16 +62,16 @@ class ModelConfig:
         return replace(self, softmax_splits=splits, softmax_tails=0)
 
     def shape(self, vocabulary_size: int) -> ModelShape:
-        """The shape of this model with a vocabulary of that size; ValueError if there is no such model."""
+        """The shape of this model with a vocabulary of that size; ValueError if it is not a valid one."""
         shape = self._solved(vocabulary_size)
         shape.check()
         return shape
 
     def _solved(self, vocabulary_size: int) -> ModelShape:
-        """With the hidden size that was given, or the one that the number of parameters asks for."""
+        """With the hidden size that was given, or the one that follows from the number of parameters."""
         if any(not 0 < split < vocabulary_size for split in self.softmax_splits):
             raise ValueError(
-                f"softmax_splits {self.softmax_splits} do not lie inside a vocabulary of {vocabulary_size}"
+                f"softmax_splits {self.softmax_splits} are not all inside a vocabulary of {vocabulary_size}"
             )
         if not self.parameters:
             return self._shape(vocabulary_size, self.hidden_size)
@@ -96,10 +98,10 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """The `[train]` table: how the weights are found."""
+    """The `[train]` table: how the weights are trained."""
 
     epochs: int = 10
-    steps: int = 0  # if given, the run ends after so many steps, whatever the epochs
+    steps: int = 0  # if given, the run ends after this many steps, whatever `epochs` says
     batch_size: int = 20  # texts read side by side, over all processes
     sequence_length: int = 70  # steps of back-propagation
     random_length: bool = True  # vary it: half with probability 0.05, then Normal(·, 5); rate scaled with it
@@ -110,12 +112,14 @@ class TrainConfig:
     decay_epochs: tuple[int, ...] = ()  # the rate is multiplied by decay_factor after each of these epochs
     decay_factor: float = 0.1
     weight_decay: float = 0.0
-    clip: float = 0.25  # largest norm of the gradient; 0: no limit
-    nonmonotone_interval: int = 5  # nt-asgd: evaluations without improvement before averaging begins
+    clip: float = 0.25  # largest norm of the gradient; 0 = no limit
+    nonmonotone_interval: int = 5  # nt-asgd: evaluations without improvement before averaging starts
     average_from: float = 1.0  # share of the run after which weights are averaged, whatever the optimizer
-    patience: int = 0  # end once validation has stalled for so many evaluations; 0: never
-    precision: Literal["fp32", "bf16", "bf16-always"] = "fp32"  # bf16: where it is faster; always: even where slower
-    graded: float = 0.0  # train every prefix of filters down to this share of the FLOPs; 0: the full width only
+    patience: int = 0  # end once validation has stalled for this many evaluations; 0 = never
+    precision: Literal["fp32", "bf16", "bf16-always"] = (
+        "fp32"  # bf16: if it is faster here; bf16-always: even if slower
+    )
+    graded: float = 0.0  # train every prefix of filters down to this share of the FLOPs; 0 = the full width only
     seed: int = 1
     checkpoint_minutes: float = 5.0
 

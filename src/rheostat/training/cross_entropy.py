@@ -1,9 +1,9 @@
 """Cross-entropy of a linear output layer, in blocks of tokens.
 
-The logits of a whole batch (tokens × vocabulary) never exist: a block of them is made, turned into its loss and at once
-into its gradient while it is still near the processor, and forgotten. The products are the same three as in the plain
-form; what goes is the memory and the passes over it. A teacher's distribution can be a second target, made and
-forgotten in the same blocks. Knows nothing of models.
+The logits of a whole batch (tokens × vocabulary) are never in memory: one block of them is computed, turned into its
+loss and its gradient while still in the cache, and discarded. The matrix products are the same three as in the plain
+form; what is saved is memory and passes over it. A teacher's distribution can be a second target, handled in the same
+blocks. Knows nothing of models.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Teacher(NamedTuple):
     hidden: Tensor  # [N, D']
     weight: Tensor  # [V, D']
     bias: Tensor  # [V]
-    share: float  # of the target that is the teacher's; the rest is the text's
+    share: float  # how much of the target is the teacher's; the rest is the text's
 
 
 class Distilled(NamedTuple):
@@ -40,7 +40,7 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, bias: Tensor, targets: 
 
 
 def linear_distillation(hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, teacher: Teacher) -> Distilled:
-    """The same with a teacher's distribution as a second target; one pass over the logits serves both."""
+    """The same with a teacher's distribution as a second target, in one pass over the logits."""
     return Distilled(*_LinearCrossEntropy.apply(hidden, weight, bias, targets, teacher))  # type: ignore[no-untyped-call]
 
 
@@ -73,7 +73,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 class _Gradients(NamedTuple):
-    """Room for the gradients that are asked for, None for the others."""
+    """Buffers for the gradients that are needed, None for the others."""
 
     hidden: Tensor | None
     weight: Tensor | None
@@ -83,7 +83,7 @@ class _Gradients(NamedTuple):
 def _blocks(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, teacher: Teacher | None, gradients: _Gradients
 ) -> tuple[Tensor, Tensor]:
-    """The objective and the text's loss; the gradients of the objective are filled in on the way."""
+    """The objective and the text's loss; also fills in the gradients of the objective."""
     log_likelihood_loss, divergence = bias.new_zeros(()), bias.new_zeros(())
     share = teacher.share if teacher else 0.0
     size = block_size(len(weight))
@@ -112,7 +112,7 @@ def _log_softmax(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def _accumulate(gradients: _Gradients, rows: slice, wide: Tensor, hidden: Tensor, weight: Tensor) -> None:
-    """Add what one block of ∂objective/∂logits gives."""
+    """Add the contribution of one block of ∂objective/∂logits."""
     if gradients.bias is not None:
         gradients.bias.add_(wide.sum(0))
     delta = wide.to(weight.dtype)

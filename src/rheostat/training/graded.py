@@ -1,11 +1,11 @@
-"""Graded training: every prefix of filters a good model, so that the knob is continuous and costs no bytes.
+"""Graded training: every prefix of filters becomes a good model, so that the knob is continuous and costs no bytes.
 
 Each step runs the full width on the text, and narrower prefixes that share its weights and have its distribution as
-their target (nested dropout, Rippel et al. 2014; slimmable networks, Yu & Huang 2019). A run that begins with a trained
-model can take that model for the teacher of all widths, the full one too: frozen and without dropout it is a steadier
-target, and one forward pass of it replaces the full width's pass over every text. How wide each layer of a prefix is
-follows from the `graded` ranking alone, so that training and the knob cut alike. Knows widths; the loop is the
-trainer's, cutting is `operating_point`'s.
+their target (nested dropout, Rippel et al. 2014; slimmable networks, Yu & Huang 2019). A run that starts from a trained
+model can use that model as the teacher of all widths, the full one included: frozen and without dropout it is a
+steadier target, and one forward pass of it replaces the full width's pass over every text. The `graded` ranking alone
+decides how wide each layer of a prefix is, so that training and the knob cut in the same way. Knows widths; the loop is
+in `trainer`, cutting in `model.cut`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rheostat.training.evaluation import count_predictions
 from rheostat.training.language_model import LanguageModel, Outputs, State
 from rheostat.training.qrnn import LayerState
 from rheostat.training.regularization import RegularizationConfig
-from rheostat.training.task import LanguageModelLoss, Loss, WeightTraining
+from rheostat.training.task import LanguageModelLoss, Loss, WeightTask
 
 GRADED = "graded"
 
@@ -41,23 +41,25 @@ GRADED = "graded"
 class GradedConfig:
     """The `[graded]` table of a recipe; `train.graded` is the smallest share of the FLOPs that is trained."""
 
-    teacher: Literal["self", "start"] = "self"  # the full width as it learns, or the model that the run started from
-    widths: int = 2  # narrower prefixes a step; the texts of the batch are dealt out to them (and to the full width,
-    # where it is not the teacher, who reads all)
-    anchor: float = 0.0  # share of the start's weights in the result, where the start is the teacher: a mean of both is
-    # nearer to what the full width was, and no worse at others (Wortsman et al. 2022)
-    sampling: Literal["sandwich", "uniform"] = "sandwich"  # the smallest one always, or all by chance
-    # Of each layer: a prefix s of the knob's way keeps s^taper of it. Empty: 1 for all or, where the ranking behind the
-    # order of the filters has comparable scores, as wide as these say.
+    teacher: Literal["self", "start"] = "self"  # the full width while it learns, or the model that the run started from
+    # Narrower prefixes per step. The texts of the batch are divided among them, and the full width too unless it is the
+    # teacher, which reads all texts.
+    widths: int = 2
+    # With teacher = "start": share of the start's weights in the result. A mean of both is closer to the full width of
+    # the start, and no worse at other widths (Wortsman et al. 2022).
+    anchor: float = 0.0
+    sampling: Literal["sandwich", "uniform"] = "sandwich"  # always the smallest one, or all at random
+    # For each layer: a prefix at position s of the knob keeps s^taper of it. Empty = 1 for all layers or, if the
+    # filters were sorted by a ranking with comparable scores, the widths that follow from that ranking.
     taper: tuple[float, ...] = ()
     distill: float = 1.0  # share of the target that is the teacher's distribution
-    dropout: float = 0.5  # of a prefix, as a multiple of the full width's: small models forget by themselves
-    weight: float = 1.0  # of the prefixes' loss beside the full width's, which reads all texts
-    ranking: str = ""  # of the model given by --from: orders its filters before training; empty: its default one
+    dropout: float = 0.5  # of a prefix, as a multiple of the full width's: small models need less
+    weight: float = 1.0  # of the prefixes' loss relative to that of the full width, which reads all texts
+    ranking: str = ""  # of the model given by --from: sorts its filters before training; empty = its default one
 
     def __post_init__(self) -> None:
         if self.widths < 1:
-            raise ValueError(f"widths is {self.widths}; expected at least 1 narrower prefix a step")
+            raise ValueError(f"widths is {self.widths}; expected at least 1 narrower prefix per step")
         if min(self.dropout, self.weight) < 0:
             raise ValueError(f"dropout is {self.dropout}, weight {self.weight}; expected no negative number")
         if any(taper < 0 for taper in self.taper):
@@ -69,20 +71,20 @@ class GradedConfig:
 
     @property
     def readers(self) -> int:
-        """Widths that the texts of a batch are dealt out to; where it is its own teacher, the full one reads all."""
+        """The number of widths that share the texts of a batch; a full width that teaches reads all of them."""
         return self.widths + (self.teacher == "start")
 
 
 def sorted_ranking(ranking: Ranking) -> Ranking:
-    """The graded ranking of a model whose filters were put in the order of one with comparable scores: its widths."""
+    """The graded ranking of a model whose filters were sorted by a ranking with comparable scores."""
     scores = tuple(-np.sort(-layer, kind="stable") for layer in ranking.scores)
     return Ranking(GRADED, GRADED, scores, comparable=True)
 
 
 def graded_ranking(shape: ModelShape, taper: tuple[float, ...] = ()) -> Ranking:
-    """The ranking of a model whose filters stand in order: filter i of m leaves when s^taper falls below (i + ½)/m.
+    """The ranking of a model whose filters are sorted: filter i of m is left out when s^taper falls below (i + ½)/m.
 
-    Scores are log(m / (i + ½)) / taper, -log of that s, and so comparable from layer to layer.
+    Scores are log(m / (i + ½)) / taper, which is -log of that s, and so comparable between layers.
     """
     taper = taper or (1.0,) * len(shape.hidden_sizes)
     if len(taper) != len(shape.hidden_sizes):
@@ -95,10 +97,10 @@ def graded_ranking(shape: ModelShape, taper: tuple[float, ...] = ()) -> Ranking:
 
 
 class GradedLoss(LanguageModelLoss):
-    """The loss of the full width, and beside it that of prefixes which imitate it.
+    """The loss of the full width, plus that of prefixes which imitate it.
 
-    With the start as teacher, the loss of all widths, the full one among them, as they imitate that. Only the teacher
-    reads every text then, so that the state that is carried is the teacher's, and every width begins with it.
+    With the start as teacher, it is the loss of all widths, the full one included, as they imitate the teacher. Only
+    the teacher then reads every text, so its state is the one that is carried, and every width starts from it.
     """
 
     def __init__(
@@ -145,14 +147,14 @@ class GradedLoss(LanguageModelLoss):
     def _distilled(
         self, inputs: Tensor, targets: Tensor, state: State, taught: Taught, texts: slice, share: float
     ) -> Distilled:
-        """The loss of one width on its texts, with the teacher's state to begin with."""
+        """The loss of one width on its texts, starting from the teacher's state."""
         point, narrow = self.prefix(share)
         regularization = self.regularization if share == 1 else self._narrow_regularization
         own = narrow(inputs[:, texts], prefix_state(state, point, texts), regularization)
         return narrow.distillation(own.dropped, targets[:, texts], replace(taught, hidden=taught.hidden[:, texts]))
 
     def _shares(self) -> list[float]:
-        """Of the FLOPs: one a prefix of this step."""
+        """Shares of the FLOPs, one for each prefix of this step."""
         shares: list[float] = (self._smallest + (1 - self._smallest) * torch.rand(self._config.widths)).tolist()
         if self._config.sampling == "sandwich":
             shares[0] = self._smallest
@@ -160,9 +162,9 @@ class GradedLoss(LanguageModelLoss):
 
 
 def deal(shares: Sequence[float], texts: int) -> list[tuple[slice, float]]:
-    """Which texts of the batch are read at which share of the FLOPs: as many by each, none twice.
+    """Which texts of the batch are read at which share of the FLOPs: each text once, the same number at every share.
 
-    Drawn anew each time, since a column of the batch is one part of the whole text: every share is to read all of it.
+    Drawn again at each step: a column of the batch is one part of the whole text, and every share should read it all.
     """
     bounds = [texts * part // len(shares) for part in range(len(shares) + 1)]
     parts = [slice(first, last) for first, last in pairwise(bounds)]
@@ -170,10 +172,10 @@ def deal(shares: Sequence[float], texts: int) -> list[tuple[slice, float]]:
 
 
 def prefix_state(state: State, point: OperatingPoint, texts: slice) -> State:
-    """The teacher's state as a prefix begins with it: that of its filters.
+    """The part of the teacher's state that belongs to the filters of a prefix, which starts from it.
 
-    Not the state the prefix would have by itself, but near it, and forgotten within a few words; to carry one for every
-    width there may be is impossible.
+    It is not the state that the prefix would have reached by itself, but close, and forgotten within a few words.
+    Carrying a state for every possible width is impossible.
     """
     layers = []
     inputs = state[0][1].shape[-1]  # the embedding, which is never cut
@@ -193,7 +195,7 @@ def validated_shares(smallest: float) -> tuple[float, ...]:
     return 1.0, (1 + smallest) / 2, smallest
 
 
-class GradedTraining(WeightTraining):
+class GradedTask(WeightTask):
     """Train all weights of a language model for every width at once."""
 
     def __init__(
@@ -205,19 +207,19 @@ class GradedTraining(WeightTraining):
         valid_ids: np.ndarray,
         write: Callable[[LanguageModel, Path, Mapping[str, object], Sequence[Ranking]], None],
         precision: str = "fp32",
-        origin: Ranking | None = None,
+        order: Ranking | None = None,
     ) -> None:
-        """origin: the ranking that the filters stand in the order of, if there is one."""
+        """order: the ranking that the filters were sorted by, if they were."""
         self._smallest = smallest
-        follows = origin is not None and origin.comparable and not config.taper
-        self._ranking = sorted_ranking(origin) if origin and follows else graded_ranking(model.shape, config.taper)
-        select(self._ranking, model.shape, smallest)  # complains now about a share that there is no model for
+        follows = order is not None and order.comparable and not config.taper
+        self._ranking = sorted_ranking(order) if order and follows else graded_ranking(model.shape, config.taper)
+        select(self._ranking, model.shape, smallest)  # complains early about a share that no model has
         super().__init__(model, regularization, valid_ids, write, precision)
         self.module: GradedLoss = GradedLoss(model, self._ranking, smallest, config, regularization, precision)
         self._anchor = config.anchor
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
-        """Over several widths together: the knob is judged as a whole."""
+        """Over several widths together, so that the whole knob is judged."""
         count = QualityCount()
         positions = validated_shares(self._smallest)
         with torch.no_grad(), self._anchored():
@@ -237,12 +239,12 @@ class GradedTraining(WeightTraining):
 
     @contextmanager
     def _anchored(self) -> Iterator[None]:
-        """Within the block, the model is what will be its result; training goes on with what it was."""
+        """Within the block, the model has the weights of its result; afterwards those that are being trained."""
         if self.module.teacher is None or not self._anchor:
             yield
             return
         parameters, start = list(self.model.parameters()), self.module.teacher.parameters()
-        learnt = [parameter.detach().clone() for parameter in parameters]
+        trained = [parameter.detach().clone() for parameter in parameters]
         try:
             with torch.no_grad():
                 for parameter, anchor in zip(parameters, start, strict=True):
@@ -250,5 +252,5 @@ class GradedTraining(WeightTraining):
             yield
         finally:
             with torch.no_grad():
-                for parameter, value in zip(parameters, learnt, strict=True):
+                for parameter, value in zip(parameters, trained, strict=True):
                     parameter.copy_(value)

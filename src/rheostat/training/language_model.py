@@ -26,7 +26,7 @@ State = tuple[tuple[Tensor, ...], ...]  # one LayerState or LstmState per layer
 
 @dataclass(frozen=True)
 class Adjustment:
-    """What is trained on top of frozen weights, one entry a layer: factors of its outputs, updates of its matrix."""
+    """What is trained on top of frozen weights, one entry per layer: factors of its outputs, updates of its matrix."""
 
     gates: Sequence[Tensor] | None = None  # [m] each
     updates: Sequence[LowRank] | None = None
@@ -36,7 +36,7 @@ UNADJUSTED = Adjustment()
 
 
 class Outputs(NamedTuple):
-    """What the layers made of a stretch of text, before the output layer."""
+    """The outputs of the layers for a stretch of text, before the output layer."""
 
     raw: Tensor  # [T, B, D]: the last layer's output
     dropped: Tensor  # the same after dropout: what the output layer reads
@@ -73,7 +73,7 @@ class LanguageModel(nn.Module):
 
     @classmethod
     def over(cls, shape: ModelShape, tensors: Mapping[str, Tensor]) -> Self:
-        """A model that computes with these very tensors: their gradients go where the tensors come from."""
+        """A model that computes with these tensors themselves, not with copies, so that gradients flow through them."""
         with torch.device("meta"):
             model = cls(shape)
         for name, tensor in tensors.items():
@@ -94,8 +94,8 @@ class LanguageModel(nn.Module):
         regularization: RegularizationConfig = NO_REGULARIZATION,
         adjustment: Adjustment = UNADJUSTED,
     ) -> Outputs:
-        """The layers' outputs for ids [T, B]. Dropout acts as `regularization` says, whatever mode the module is in."""
-        # Tied, the embedding has a dense gradient already, the output layer's, and only these words' rows to add to it.
+        """The layers' outputs for ids [T, B]. `regularization` alone decides about dropout, not the module's mode."""
+        # If tied, the output layer already gives the embedding a dense gradient, to which only these rows are added.
         tied = not self.shape.is_cut
         rows = embed(ids, self.embedding.weight, regularization.dropout_embedding, sparse=tied)
         return self.run_layers(rows, state, regularization, adjustment)
@@ -149,7 +149,7 @@ class LanguageModel(nn.Module):
         return adaptive_softmax.distillation(flat, self.output_weights(), targets.reshape(-1), theirs)
 
     def teach(self, hidden: Tensor, share: float) -> Taught:
-        """This model as a teacher, given its output layer's input; cut off from the graph that made it."""
+        """This model as a teacher, given the input of its output layer; detached from the graph."""
         return Taught(hidden.detach(), self.output_weights().detach(), share)
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ class LanguageModel(nn.Module):
 
 
 class _Tensors(nn.Module):
-    """Parameters under one name, with no behaviour of their own."""
+    """Parameters under one name, without behaviour."""
 
     weight: nn.Parameter
     bias: nn.Parameter
@@ -177,5 +177,5 @@ def _layer(shape: ModelShape, index: int) -> nn.Module:
 
 
 def detach(state: State) -> State:
-    """The same state, cut off from the graph that made it: where truncated back-propagation truncates."""
+    """The same state, detached from the graph: truncated back-propagation stops here."""
     return tuple(type(layer)(*(tensor.detach() for tensor in layer)) for layer in state)

@@ -1,6 +1,6 @@
 """One LSTM layer, the baseline of the paper's tables: torch's own kernel with the state as a value.
 
-Weights have torch's layout and gate order (i, f, g, o), so that ONNX's LSTM and others can read them.
+Weights have torch's layout and gate order (i, f, g, o).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this machine offers a training run: memory that is kept, and precision that works.
+"""Fitting a training run to this machine: memory, threads, and a precision that works.
 
 Only probes and settings; nothing here changes a result.
 """
@@ -20,13 +20,14 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 LARGEST_INT = 2**31 - 1
 
 SMALL_STEP_FLOPS = 4_000_000_000
+PROBE = 1024  # rows and columns of the products that are timed
 
 
 def keep_freed_memory() -> bool:
     """Let glibc keep freed blocks for the next step instead of returning them to the system.
 
-    A step frees and allocates the same few hundred megabytes again; fresh pages from the kernel cost many times
-    as much as writing to them. No effect on other C libraries; returns whether it was set.
+    Each step frees and allocates the same few hundred megabytes; fresh pages from the kernel cost many times as much as
+    writing to them. No effect on other C libraries; returns whether it was set.
     """
     if sys.platform != "linux":
         return False
@@ -38,7 +39,7 @@ def keep_freed_memory() -> bool:
 
 
 def use_threads(threads: int) -> None:
-    """Processor threads of torch and of the compiled loops alike."""
+    """Set the processor threads of torch and of the compiled loops."""
     import numba
 
     torch.set_num_threads(threads)
@@ -46,28 +47,28 @@ def use_threads(threads: int) -> None:
 
 
 def sensible_threads(step_flops: int) -> int:
-    """One thread for steps so small that waiting for others takes longer than working; else as torch chooses.
+    """One thread for small steps, where threads wait for each other longer than they work; else as torch chooses.
 
-    On a busy machine the waiting is many times worse: a step stands still until its last thread is scheduled.
+    On a busy machine this matters many times more: a step waits until its last thread is scheduled.
     """
     return 1 if step_flops < SMALL_STEP_FLOPS else torch.get_num_threads()
 
 
 def usable_precision(wanted: str, device: torch.device, *, lstm: bool = False) -> str:
-    """The precision to train in: fp32 with a warning where bf16 products fail or, unless forced, are slower.
+    """The precision to train in: fp32 with a warning if bf16 products fail or, unless forced, are slower.
 
-    lstm: the model has LSTM layers, whose kernel is torch's own and may lack bf16 where products have it.
+    lstm: the model has LSTM layers. Their kernel is torch's own and may lack bf16 even if matrix products have it.
     """
     if wanted == "fp32":
         return wanted
     try:
         if lstm:
-            _try_lstm(device)
-        narrow = _product_seconds(torch.bfloat16, device)
+            try_lstm(device)
+        narrow = product_seconds(torch.bfloat16, device)
     except RuntimeError as error:
-        reason = f"this machine refuses bf16 products ({str(error).splitlines()[0]})"
+        reason = f"this machine cannot compute bf16 products ({str(error).splitlines()[0]})"
     else:
-        wide = _product_seconds(torch.float32, device)
+        wide = product_seconds(torch.float32, device)
         if narrow <= wide or wanted == "bf16-always":
             return "bf16"
         reason = f"bf16 products take {narrow / wide:.1f} times as long as fp32's here"
@@ -75,10 +76,10 @@ def usable_precision(wanted: str, device: torch.device, *, lstm: bool = False) -
     return "fp32"
 
 
-def _product_seconds(dtype: torch.dtype, device: torch.device, size: int = 1024) -> float:
-    """Best of three products of the kind a layer makes, forward and backward."""
-    left = torch.randn(size // 2, size, dtype=dtype, device=device, generator=_private_generator(device))
-    right = torch.randn(size, size, dtype=dtype, device=device, generator=_private_generator(device))
+def product_seconds(dtype: torch.dtype, device: torch.device) -> float:
+    """The best time of three products like those of a layer, forward and backward."""
+    left = torch.randn(PROBE // 2, PROBE, dtype=dtype, device=device, generator=_private_generator(device))
+    right = torch.randn(PROBE, PROBE, dtype=dtype, device=device, generator=_private_generator(device))
     seconds = []
     for _ in range(3):
         start = time.perf_counter()
@@ -88,8 +89,8 @@ def _product_seconds(dtype: torch.dtype, device: torch.device, size: int = 1024)
     return min(seconds)
 
 
-def _try_lstm(device: torch.device) -> None:
-    """Raises RuntimeError where a step of an LSTM cannot be made in bf16."""
+def try_lstm(device: torch.device) -> None:
+    """Raises RuntimeError if a step of an LSTM cannot be computed in bf16."""
     with torch.random.fork_rng(devices=[]):  # see _private_generator
         layer = LstmLayer(8, 8).to(device)
     with torch.autocast(device.type, dtype=torch.bfloat16):
@@ -98,5 +99,5 @@ def _try_lstm(device: torch.device) -> None:
 
 
 def _private_generator(device: torch.device) -> torch.Generator:
-    """So that probing draws nothing from the run's own random numbers."""
+    """A generator of its own, so that probing does not change the run's random numbers."""
     return torch.Generator(device).manual_seed(0)

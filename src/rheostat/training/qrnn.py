@@ -1,6 +1,6 @@
 """One QRNN layer: a masked convolution over time, then pooling (note the forget gate).
 
-The state is a value: it goes in and comes out, and nothing is remembered between calls. Knows nothing of words.
+The state is a value: it goes in and comes out, and the layer keeps nothing between calls. Knows nothing of words.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from rheostat.model.shape import QRNN_GATES
 from rheostat.training.regularization import weight_drop
-from rheostat.training.scan import Path, pool
+from rheostat.training.scan import Method, pool
 
 
 class LowRank(NamedTuple):
@@ -33,9 +33,9 @@ class LayerState(NamedTuple):
 class QrnnLayer(nn.Module):
     """z, f, o as one product of W [3m, r·D] with X_t = x_{t-r+1} ⊕ … ⊕ x_t, oldest input first."""
 
-    def __init__(self, input_size: int, hidden_size: int, window: int = 1, path: Path = "auto") -> None:
+    def __init__(self, input_size: int, hidden_size: int, window: int = 1, scan: Method = "auto") -> None:
         super().__init__()
-        self.input_size, self.hidden_size, self.window, self.path = input_size, hidden_size, window, path
+        self.input_size, self.hidden_size, self.window, self.scan = input_size, hidden_size, window, scan
         columns = window * input_size
         bound = columns**-0.5
         self.weight = nn.Parameter(torch.empty(QRNN_GATES * hidden_size, columns).uniform_(-bound, bound))
@@ -55,9 +55,9 @@ class QrnnLayer(nn.Module):
         """Hidden outputs [T, B, m] of inputs [T, B, D], and the state after them."""
         windows, last_inputs = self._windows(inputs, state.inputs)
         gates = F.linear(windows, weight_drop(self.weight, drop), self.bias)  # [T, B, 3m]
-        if update is not None:  # two thin products, so that a frozen W needs no gradient of its own size
+        if update is not None:  # two thin products, so that a frozen W needs no full-size gradient
             gates = gates + F.linear(F.linear(windows, update.v), update.u)
-        hidden, cell = pool(gates, state.cell, self.path)
+        hidden, cell = pool(gates, state.cell, self.scan)
         return hidden, LayerState(cell, last_inputs)
 
     def _windows(self, inputs: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:

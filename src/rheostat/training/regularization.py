@@ -50,9 +50,9 @@ def locked_dropout(inputs: Tensor, probability: float) -> Tensor:
 
 
 def embed(ids: Tensor, embedding: Tensor, dropout: float, *, sparse: bool = False) -> Tensor:
-    """Rows of the embedding, with `dropout` of the *words* zeroed everywhere in the batch and the others scaled up.
+    """Rows of the embedding, with a share of the *words* zeroed everywhere in the batch and the others scaled up.
 
-    sparse: give the embedding a gradient of those rows only, to be added to a dense one that it gets elsewhere.
+    sparse: the embedding's gradient has those rows only, to be added to a dense one from elsewhere.
     """
     rows = F.embedding(ids, embedding, sparse=sparse)
     if not dropout:
@@ -69,7 +69,7 @@ def weight_drop(weight: Tensor, probability: float) -> Tensor:
         return weight
     if weight.device.type != "cpu":
         return F.dropout(weight, probability, training=True)
-    seed = int(torch.randint(2**32, ()))  # from torch's generator, so that a checkpoint of it covers this too
+    seed = int(torch.randint(2**32, ()))  # from torch's generator, whose state is in the checkpoint
     dropped: Tensor = _WeightDrop.apply(weight, probability, seed)  # type: ignore[no-untyped-call]
     return dropped
 

@@ -1,13 +1,12 @@
-"""A whole training run, from a recipe and a corpus to a model file: start it, or go on with it.
+"""A whole training run, from a recipe and a corpus to a model file: `train` it, or `resume` it.
 
-Puts corpus, model, task, Fabric and trainer together. What was asked is kept in the checkpoint, so that resuming needs
+Puts corpus, model, task and session together. What was asked for is saved in the checkpoint, so that resuming needs
 nothing but the folder.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -17,73 +16,151 @@ import torch
 from lightning_fabric import Fabric
 
 from rheostat.errors import CheckpointError, RecipeError
+from rheostat.metrics import perplexity
+from rheostat.model.contents import new_contents
 from rheostat.model.cut import reorder
-from rheostat.model.file import open_model, write_model
+from rheostat.model.file import open_model
 from rheostat.model.operating_point import Ranking
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
-from rheostat.provenance import provenance
-from rheostat.recipe import fill
+from rheostat.model.writer import write_model
+from rheostat.provenance import command_line, new_origin, provenance
+from rheostat.recipe import read_recipe
+from rheostat.tables import fill
 from rheostat.text.corpus import Corpus, load_corpus
 from rheostat.training.configuration import TrainingRecipe
-from rheostat.training.graded import GradedTraining, validated_shares
+from rheostat.training.graded import GradedTask, validated_shares
 from rheostat.training.language_model import LanguageModel
-from rheostat.training.machine import keep_freed_memory, sensible_threads, usable_precision, use_threads
 from rheostat.training.run_folder import RunFolder
-from rheostat.training.task import Task, WeightTraining
-from rheostat.training.trainer import Progress, Reporter, Trainer
-
-CorpusProgress = Callable[[str, float], None]
-
-PUT_BACK = "put back what it was, or start the run anew"
+from rheostat.training.session import RunSession, changes_since, open_session
+from rheostat.training.task import Task, WeightTask, after_run
+from rheostat.training.trainer import SILENT, Reporter, RunProgress
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a user asked for; plain data, so that it can travel in the checkpoint."""
+class TrainingRequest:
+    """What a user asked for, as plain data that can be saved in the checkpoint."""
 
     recipe: dict[str, Any]  # the recipe's tables, as read
-    data: tuple[str, ...]  # a folder, three files, or "chat"; empty: what the recipe says
+    data: tuple[str, ...]  # a folder, one file, three files, or "chat"; empty: what the recipe says
     vocabulary_file: str | None = None
     from_model: str | None = None
     threads: int = 0  # 0: as many as the model keeps busy
-    # What was found or settled on when the run began. Runs of older versions lack the digests.
+    # Found or chosen when the run started; None before that.
     precision: str | None = None
     from_digest: str | None = None  # of the weights of from_model
     vocabulary_digest: str | None = None  # of the words in their order
+    command: str | None = None  # that started the run
 
 
-def start(request: Request, folder: Path, reporter: Reporter, corpus_progress: CorpusProgress) -> Progress:
-    """A new run in a new folder."""
-    recipe, run_folder = _begin(request, folder)
-    return _run(request, recipe, run_folder, reporter, corpus_progress, resume=False)
+@dataclass(frozen=True)
+class TrainingResult:
+    """A finished run: the model file it wrote, and how it went."""
+
+    model: Path
+    epochs: int
+    steps: int
+    valid_perplexity: float  # of the model that was kept, the best one
+    valid_over_shares: tuple[float, ...] = ()  # of the FLOPs, where validation covered several widths together
 
 
-def write_untrained(request: Request, folder: Path, corpus_progress: CorpusProgress) -> Path:
-    """The model of a recipe before its first step: it knows nothing, and costs what it will cost once it does."""
-    recipe, run_folder = _begin(request, folder)
-    fabric = make_fabric()
-    fabric.launch()
-    corpus = _load_corpus_once(fabric, request, recipe, corpus_progress)
-    torch.manual_seed(recipe.train.seed)
-    model, _ = _make_model(request, recipe, corpus)
+Files = str | Path | Sequence[str | Path]
+
+
+def train(
+    recipe: str | Path | Mapping[str, Any],
+    *,
+    out: str | Path,
+    data: Files = (),
+    changes: Sequence[str] = (),
+    from_model: str | Path | None = None,
+    vocabulary: str | Path | None = None,
+    threads: int = 0,
+    reporter: Reporter = SILENT,
+) -> TrainingResult:
+    """Train a language model in the new folder `out`; the best model so far is always in `out/model.safetensors`.
+
+    recipe: the name of a recipe that comes with the package, the path of a .toml file, or its tables.
+    data: a folder with train, valid and test text, three files in that order, one file (which is divided), or "chat";
+        by default what the recipe names. changes: such as "train.epochs=2".
+    from_model: start from the weights of this model file. vocabulary: a file with one word and its count per line.
+    threads: of the processor; 0 = as many as the model keeps busy.
+    Raises InterruptedRunError, after saving, when a signal asks to stop: `resume` continues the run.
+    """
+    request = _request(recipe, data, changes, from_model, vocabulary, threads)
+    filled, folder = _begin(request, Path(out))
+    return _run(request, filled, open_session(folder), reporter)
+
+
+def resume(out: str | Path, *, reporter: Reporter = SILENT) -> TrainingResult:
+    """Resume the run in this folder, with the recipe, corpus, threads and precision that it started with."""
+    folder = RunFolder(Path(out))
+    folder.create(resume=True)
+    saved = folder.load()
+    asked = saved["recipe"]
+    request = TrainingRequest(**{**asked, "data": tuple(asked["data"])})
+    recipe = fill(TrainingRecipe, request.recipe)
+    progress = RunProgress(**saved["progress"])
+    if progress.finished:
+        reporter.message(f"the run in {out} is finished: {progress.epoch} epochs, {progress.step} steps")
+        return _result(folder, recipe, progress)
+    return _run(request, recipe, open_session(folder, saved), reporter)
+
+
+def write_untrained(
+    recipe: str | Path | Mapping[str, Any],
+    *,
+    out: str | Path,
+    data: Files = (),
+    changes: Sequence[str] = (),
+    from_model: str | Path | None = None,
+    vocabulary: str | Path | None = None,
+    reporter: Reporter = SILENT,
+) -> Path:
+    """Write the model of a recipe before its first step. It predicts nothing, but runs as fast as the trained one."""
+    request = _request(recipe, data, changes, from_model, vocabulary)
+    filled, folder = _begin(request, Path(out))
+    fabric = open_session(folder).fabric
+    corpus = _load_corpus_once(fabric, request, filled, reporter)
+    torch.manual_seed(filled.train.seed)
+    model, _ = _make_model(request, filled, corpus)
     if fabric.is_global_zero:
-        _write(model, run_folder.model, request, recipe, corpus, {"epochs": 0, "steps": 0}, ())
-    return run_folder.model
+        run = {"epochs": 0, "steps": 0}
+        _write(model, folder.model, request, filled, corpus, run, (), after_run(_origin(request, filled, corpus), run))
+    return folder.model
 
 
-def _begin(request: Request, folder: Path) -> tuple[TrainingRecipe, RunFolder]:
-    recipe = fill(TrainingRecipe, request.recipe)  # complain about a recipe before anything is written
+def _request(
+    recipe: str | Path | Mapping[str, Any],
+    data: Files,
+    changes: Sequence[str],
+    from_model: str | Path | None,
+    vocabulary: str | Path | None,
+    threads: int = 0,
+) -> TrainingRequest:
+    return TrainingRequest(
+        recipe=read_recipe(recipe, changes),
+        data=(str(data),) if isinstance(data, str | Path) else tuple(map(str, data)),
+        vocabulary_file=str(vocabulary) if vocabulary else None,
+        from_model=str(from_model) if from_model else None,
+        threads=threads,
+        command=command_line(),
+    )
+
+
+def _begin(request: TrainingRequest, folder: Path) -> tuple[TrainingRecipe, RunFolder]:
+    recipe = fill(TrainingRecipe, request.recipe)  # complains about a recipe before anything is written
     if recipe.train.graded and recipe.graded.teacher == "start":
         _check_taught(request, recipe)
     if not (request.data or recipe.data):
-        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, three files, or 'chat'")
+        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, one or three files, or 'chat'")
     run_folder = RunFolder(folder)
     run_folder.create(resume=False)
     return recipe, run_folder
 
 
-def _check_taught(request: Request, recipe: TrainingRecipe) -> None:
-    """The start can only teach where there is one; and imitating it is then all of the loss."""
+def _check_taught(request: TrainingRequest, recipe: TrainingRecipe) -> None:
+    """A run that is taught by its start needs one, and imitating it is then the whole loss."""
     if not request.from_model:
         raise RecipeError('graded.teacher = "start" needs --from MODEL, the trained model that teaches')
     for key, value, expected in (
@@ -97,51 +174,27 @@ def _check_taught(request: Request, recipe: TrainingRecipe) -> None:
             )
 
 
-def resume(folder: Path, reporter: Reporter, corpus_progress: CorpusProgress) -> Progress:
-    """Go on with the run in this folder, with the recipe, corpus, threads and precision it began with."""
-    run_folder = RunFolder(folder)
-    run_folder.create(resume=True)
-    saved = run_folder.load()
-    asked = saved["recipe"]
-    request = Request(**{**asked, "data": tuple(asked["data"])})
-    request = replace(request, threads=saved["threads"])
-    progress = Progress(**saved["progress"])
-    if progress.finished:
-        reporter.message(f"the run in {folder} is finished: {progress.epoch} epochs, {progress.step} steps")
-        return progress
-    recipe = fill(TrainingRecipe, request.recipe)
-    return _run(request, recipe, run_folder, reporter, corpus_progress, resume=True)
-
-
-def _run(
-    request: Request,
-    recipe: TrainingRecipe,
-    folder: RunFolder,
-    reporter: Reporter,
-    corpus_progress: CorpusProgress,
-    resume: bool,
-) -> Progress:
-    keep_freed_memory()
-    fabric = make_fabric()
-    fabric.launch()
-    _check_dealing(recipe, fabric.world_size)
-    corpus = _load_corpus_once(fabric, request, recipe, corpus_progress)
+def _run(request: TrainingRequest, recipe: TrainingRecipe, session: RunSession, reporter: Reporter) -> TrainingResult:
+    _check_dealing(recipe, session.fabric.world_size)
+    corpus = _load_corpus_once(session.fabric, request, recipe, reporter)
     request = _with_digests(request, corpus)
     torch.manual_seed(recipe.train.seed)
     model, order = _make_model(request, recipe, corpus)
-    use_threads(request.threads or sensible_threads(_step_flops(model.shape, recipe)))
-    if not request.precision:
-        # Settled once: a resumed run must not choose anew. The first process chooses for all.
-        usable = usable_precision(recipe.train.precision, fabric.device, lstm=model.shape.cell != "qrnn")
-        request = replace(request, precision=fabric.broadcast(usable))
-    if fabric.is_global_zero:
+    session.settle_threads(request.threads, _step_flops(model.shape, recipe))
+    precision = session.settle_precision(recipe.train.precision, lstm=model.shape.cell != "qrnn")
+    request = replace(request, precision=precision)
+    if session.fabric.is_global_zero:
         reporter.message(_describe(corpus, model.shape, recipe))
 
     task = _make_task(model, request, recipe, corpus, order)
-    asked = asdict(request)
-    asked["data"] = list(asked["data"])
-    trainer = Trainer(task, corpus.splits["train"].ids, recipe.train, folder, fabric, reporter, asked)
-    return trainer.run(resume)
+    asked = {**asdict(request), "data": list(request.data)}
+    progress = session.train(task, corpus.splits["train"].ids, recipe.train, reporter, asked)
+    return _result(session.folder, recipe, progress)
+
+
+def _result(folder: RunFolder, recipe: TrainingRecipe, progress: RunProgress) -> TrainingResult:
+    shares = validated_shares(recipe.train.graded) if recipe.train.graded else ()
+    return TrainingResult(folder.model, progress.epoch, progress.step, perplexity(progress.best_loss), shares)
 
 
 def _check_dealing(recipe: TrainingRecipe, processes: int) -> None:
@@ -153,59 +206,43 @@ def _check_dealing(recipe: TrainingRecipe, processes: int) -> None:
         )
 
 
-def _with_digests(request: Request, corpus: Corpus) -> Request:
-    """The request with what tells its model and its words from others; an error if its run began with others."""
+def _with_digests(request: TrainingRequest, corpus: Corpus) -> TrainingRequest:
+    """The request with digests of its model and its words; an error if the run started with others."""
+    now: dict[str, Any] = {"vocabulary_digest": blake2b(corpus.vocabulary.to_bytes(), digest_size=8).hexdigest()}
     if request.from_model:
         with open_model(Path(request.from_model)) as file:
-            weights = file.weights_digest()
-        if request.from_digest not in (None, weights):
-            raise CheckpointError(f"{request.from_model} has other weights than when the run began; {PUT_BACK}")
-        request = replace(request, from_digest=weights)
-    words = blake2b(corpus.vocabulary.to_bytes(), digest_size=8).hexdigest()
-    if request.vocabulary_digest not in (None, words):
-        raise CheckpointError(f"the corpus has other words, or in another order, than when the run began; {PUT_BACK}")
-    return replace(request, vocabulary_digest=words)
+            now["from_digest"] = file.weights_digest()
+    changed = changes_since({name: getattr(request, name) for name in now}, now)
+    remedy = "since the run started; restore what it was, or start a new run"
+    if "from_digest" in changed:
+        raise CheckpointError(f"the weights in {request.from_model} have changed {remedy}")
+    if changed:
+        raise CheckpointError(f"the words of the corpus, or their order, have changed {remedy}")
+    return replace(request, **now)
 
 
 def _make_task(
-    model: LanguageModel, request: Request, recipe: TrainingRecipe, corpus: Corpus, order: Ranking | None
+    model: LanguageModel, request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus, order: Ranking | None
 ) -> Task:
     def write(model: LanguageModel, path: Path, run: Mapping[str, object], rankings: Sequence[Ranking]) -> None:
-        _write(model, path, request, recipe, corpus, run, rankings)
+        made = after_run(origin, run)
+        ranked = [replace(ranking, origin=made.after(behind)) for ranking in rankings]
+        _write(model, path, request, recipe, corpus, run, ranked, made)
 
+    origin, behind = _origin(request, recipe, corpus), order.origin if order else UNKNOWN_ORIGIN
     assert request.precision
     valid, precision = corpus.splits["valid"].ids, request.precision
     if not recipe.train.graded:
-        return WeightTraining(model, recipe.regularization, valid, write, precision)
+        return WeightTask(model, recipe.regularization, valid, write, precision)
     smallest = recipe.train.graded
     try:
-        return GradedTraining(model, smallest, recipe.graded, recipe.regularization, valid, write, precision, order)
+        return GradedTask(model, smallest, recipe.graded, recipe.regularization, valid, write, precision, order)
     except ValueError as error:
         raise RecipeError(f"graded: {error}") from None
 
 
-def is_first_process() -> bool:
-    """Whether this process is alone, or the one of those started by `torchrun` that speaks for all."""
-    return int(os.environ.get("RANK", "0")) == 0
-
-
-def make_fabric() -> Fabric:
-    """Fabric for this process: alone, or one of those that `torchrun` started.
-
-    Precision stays with the task: see LanguageModelLoss.
-    """
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return Fabric(
-        accelerator="cuda" if torch.cuda.is_available() else "cpu",
-        devices=local,
-        num_nodes=world // local,
-        strategy="ddp" if world > 1 else "auto",
-    )
-
-
-def _load_corpus_once(fabric: Fabric, request: Request, recipe: TrainingRecipe, progress: CorpusProgress) -> Corpus:
-    """The first process fills the token cache; the others find it filled."""
+def _load_corpus_once(fabric: Fabric, request: TrainingRequest, recipe: TrainingRecipe, reporter: Reporter) -> Corpus:
+    """The first process fills the token cache; the others then find it filled."""
     if not fabric.is_global_zero:
         fabric.barrier()
     data = _data(request, recipe)
@@ -216,24 +253,26 @@ def _load_corpus_once(fabric: Fabric, request: Request, recipe: TrainingRecipe, 
         recipe.corpus,
         vocabulary_file=Path(request.vocabulary_file) if request.vocabulary_file else None,
         vocabulary=vocabulary,
-        progress=progress if fabric.is_global_zero else None,
+        progress=reporter.reading if fabric.is_global_zero else None,
     )
     if fabric.is_global_zero:
         fabric.barrier()
     return corpus
 
 
-def _data(request: Request, recipe: TrainingRecipe) -> tuple[str, ...]:
+def _data(request: TrainingRequest, recipe: TrainingRecipe) -> tuple[str, ...]:
     return request.data or (recipe.data,)
 
 
-def _make_model(request: Request, recipe: TrainingRecipe, corpus: Corpus) -> tuple[LanguageModel, Ranking | None]:
-    """The model to train, and the ranking that its filters were put in the order of, if they were."""
+def _make_model(
+    request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus
+) -> tuple[LanguageModel, Ranking | None]:
+    """The model to train, and the ranking that its filters were sorted by, if they were sorted."""
     if request.from_model:
         with open_model(Path(request.from_model)) as file:
             if not (recipe.train.graded and (recipe.graded.ranking or file.description.rankings)):
                 return LanguageModel.from_weights(file.shape, file.weights()), None
-            ranking = file.ranking(recipe.graded.ranking or None)  # so that the filters to leave last come first
+            ranking = file.ranking(recipe.graded.ranking or None)  # the filters to leave last come first
             return LanguageModel.from_weights(file.shape, reorder(file.weights(), file.shape, ranking)), ranking
     try:
         shape = recipe.model.with_splits(corpus.counts).shape(len(corpus.vocabulary))
@@ -243,7 +282,7 @@ def _make_model(request: Request, recipe: TrainingRecipe, corpus: Corpus) -> tup
 
 
 def _step_flops(shape: ModelShape, recipe: TrainingRecipe) -> int:
-    """Products of one training step: forward, and two as large going back."""
+    """Of one training step: the forward pass, and a backward pass that costs twice as much."""
     return 3 * shape.flops * recipe.train.batch_size * recipe.train.sequence_length
 
 
@@ -255,38 +294,60 @@ def _describe(corpus: Corpus, shape: ModelShape, recipe: TrainingRecipe) -> str:
     tails = f", softmax split at {' '.join(map(str, shape.softmax_splits))}" if shape.softmax_splits else ""
     shares = " ".join(f"{share:.0%}" for share in validated_shares(recipe.train.graded))
     valid = f"\nvalidation: over {shares} of the FLOPs together" if recipe.train.graded else ""
+    rule = f"{corpus.source} is one file, divided by {corpus.split_rule}; its parts are in {corpus.divided_in}\n"
     return (
+        f"{rule if corpus.split_rule else ''}"
         f"corpus: {splits}; vocabulary {len(corpus.vocabulary):,}\n"
         f"model: {shape.cell}, layers {layers}{tails}, {shape.parameters:,} parameters, "
-        f"{shape.flops / 1e6:.2f} MFLOPs a query{valid}"
+        f"{shape.flops / 1e6:.2f} MFLOPs per query{valid}"
     )
+
+
+def _origin(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) -> Origin:
+    """The origin of a run's weights, as far as it is known when the run starts."""
+    before = UNKNOWN_ORIGIN
+    if request.from_model:
+        with open_model(Path(request.from_model)) as file:
+            before = file.origin
+    return replace(
+        new_origin(),
+        command=request.command,  # not that of `train --resume`
+        recipe=_resolved(request, recipe),
+        seed=recipe.train.seed,
+        corpus=corpus.name,
+        corpus_digest=corpus.splits["train"].digest,
+        made_from=request.from_digest if request.from_model else "",
+    ).after(before)
+
+
+def _resolved(request: TrainingRequest, recipe: TrainingRecipe) -> dict[str, Any]:
+    """The recipe as it was followed."""
+    tables = asdict(recipe)
+    if request.from_model:
+        del tables["model"]  # the shape is that of the model it started from
+    return tables
 
 
 def _write(
     model: LanguageModel,
     path: Path,
-    request: Request,
+    request: TrainingRequest,
     recipe: TrainingRecipe,
     corpus: Corpus,
     run: Mapping[str, object],
     rankings: Sequence[Ranking],
+    origin: Origin,
 ) -> None:
-    tables = asdict(recipe)
-    if request.from_model:
-        del tables["model"]  # it had no effect
     asked = {"from": request.from_model, "vocabulary": request.vocabulary_file}
     given = {"data": list(_data(request, recipe))} | {name: value for name, value in asked.items() if value}
-    write_model(
-        path,
-        shape=model.shape,
-        vocabulary=corpus.vocabulary,
-        weights=model.state_dict(),
-        text={"tokenizer": corpus.tokenizer},
-        casing=corpus.casing,
-        rankings=rankings,
+    text, weights = {"tokenizer": corpus.tokenizer}, model.state_dict()
+    contents = replace(
+        new_contents(model.shape, corpus.vocabulary, weights, text, corpus.casing),
+        rankings=tuple(rankings),
         default_ranking=rankings[0].name if rankings else None,
-        recipe=tables,
-        # The command of a run that was gone on with is only `train --resume`.
+        recipe=_resolved(request, recipe),
+        # The command of a resumed run is only `train --resume`, so what was asked for is recorded too.
         provenance={**provenance(), "asked": given, "corpus": corpus.summary(), "run": dict(run)},
-        alone=True,
+        origin=origin,
     )
+    write_model(path, contents, alone=True)

@@ -1,11 +1,12 @@
-"""The folder of a run: checkpoint, log and model, each safe against being killed at any moment.
+"""The folder of a run: checkpoint, log and model. The run may be killed at any moment without damaging them.
 
-A checkpoint is written to a temporary file, flushed to disk and renamed, so that there is always a whole one. The log
-is cut back to the checkpoint when a run is resumed, so that no step stands in it twice.
+A checkpoint is written to a temporary file, flushed to disk and renamed, so that there is always a complete one. When a
+run is resumed, the log is cut back to the checkpoint, so that no step is in it twice.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -26,13 +27,13 @@ class RunFolder:
         self.model = path / "model.safetensors"
 
     def create(self, resume: bool) -> None:
-        """Make the folder; refuse to write over another run unless it is to be resumed."""
+        """Create the folder; refuse to overwrite another run unless it is to be resumed."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file; expected a folder for the run (choose another -o)")
         if self.checkpoint.exists():
             if not resume:
                 raise CheckpointError(
-                    f"{self.path} holds a run already; add --resume to go on with it, or choose another -o"
+                    f"{self.path} already holds a run; add --resume to resume it, or choose another -o"
                 )
         elif self.model.exists():
             raise CheckpointError(f"{self.path} holds a model and no checkpoint; remove it, or choose another -o")
@@ -42,6 +43,17 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot create {self.path}: {error.strerror}") from None
+
+    def remove(self) -> None:
+        """Delete what a run writes here, and the folder if that leaves it empty. Nothing else is deleted."""
+        partial = (file.with_name(f".{file.name}.partial") for file in (self.checkpoint, self.log, self.model))
+        events = (self.path / "tensorboard").glob("events.out.tfevents.*")
+        with contextlib.suppress(OSError):  # a folder that holds something else stays
+            for file in (self.checkpoint, self.log, self.model, *partial, *events):
+                file.unlink(missing_ok=True)
+            if (self.path / "tensorboard").is_dir():
+                (self.path / "tensorboard").rmdir()
+            self.path.rmdir()
 
     def save(self, contents: dict[str, Any]) -> None:
         """Replace the checkpoint, all or nothing."""
@@ -54,12 +66,12 @@ class RunFolder:
             ) from None
 
     def load(self) -> dict[str, Any]:
-        """The checkpoint; plain data and tensors only, nothing in it is executed."""
+        """The checkpoint; only plain data and tensors are read, and no code is run."""
         try:
             contents: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises many kinds for a damaged file
             raise CheckpointError(
-                f"{self.checkpoint} cannot be read ({type(error).__name__}); start the run anew"
+                f"{self.checkpoint} cannot be read ({type(error).__name__}); start a new run"
             ) from None
         version = contents.get("checkpoint_version")
         if version != CHECKPOINT_VERSION:
@@ -67,7 +79,7 @@ class RunFolder:
         return contents
 
     def cut_log(self, step: int) -> None:
-        """Forget what was logged after `step`: the resumed run will log it again."""
+        """Remove what was logged after `step`: the resumed run will log it again."""
         if not self.log.exists():
             return
         kept = [line for line in self.log.read_text().splitlines() if _step_of(line) <= step]
@@ -78,9 +90,9 @@ class RunFolder:
         try:
             with self.log.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
-        except OSError as error:  # a full disk: the checkpoint is whole, so the run can go on later
+        except OSError as error:  # a full disk: the checkpoint is complete, so the run can be resumed
             raise CheckpointError(
-                f"cannot write {self.log}: {error.strerror}; make room and go on with --resume"
+                f"cannot write {self.log}: {error.strerror}; free some space and resume with --resume"
             ) from None
 
 
@@ -88,4 +100,4 @@ def _step_of(line: str) -> float:
     try:
         return float(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):
-        return float("inf")  # a line cut short by a kill
+        return float("inf")  # an incomplete line, after a kill

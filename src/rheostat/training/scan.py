@@ -3,14 +3,14 @@
     z = tanh(·)   f = σ(·)   o = σ(·)        the three row blocks of a layer's product, `gates`
     c_t = f_t ⊙ c_{t-1} + (1 - f_t) ⊙ z_t    h_t = o_t ⊙ c_t
 
-Going back, with g_t = ∂L/∂h_t and s_t = ∂L/∂c_t in all:
+In the backward pass, with g_t = ∂L/∂h_t and the total gradient s_t = ∂L/∂c_t:
 
     s_t = o_t ⊙ g_t + f_{t+1} ⊙ s_{t+1}
     ∂z = (1 - f) ⊙ s    ∂f = (c_{t-1} - z) ⊙ s    ∂o = c ⊙ g    ∂c_0 = f_1 ⊙ s_1
 
-Both directions are one first-order linear recurrence over time, run either by a compiled loop (numba; processors, where
-time is cheap to walk) or in ⌈log₂ T⌉ whole-array steps (any device). The textbook loop, differentiated by torch, is
-what both are held against. Knows nothing of layers, windows or weights.
+Both directions are one first-order linear recurrence over time, computed either by a compiled loop (numba, on the
+processor) or in ⌈log₂ T⌉ whole-array steps (on any device). Both are tested against the textbook loop, differentiated
+by torch. Knows nothing of layers, windows or weights.
 
 Shapes: T steps, B texts, m filters; gates [T, B, 3m], cell [B, m], hidden [T, B, m].
 """
@@ -24,23 +24,23 @@ from torch import Tensor
 
 from rheostat.model.shape import QRNN_GATES
 
-Path = Literal["auto", "compiled", "logarithmic", "textbook"]
+Method = Literal["auto", "compiled", "logarithmic", "textbook"]
 
 
-def pool(gates: Tensor, cell: Tensor, path: Path = "auto") -> tuple[Tensor, Tensor]:
+def pool(gates: Tensor, cell: Tensor, method: Method = "auto") -> tuple[Tensor, Tensor]:
     """Hidden outputs [T, B, m] and the last cell [B, m], from pre-activation gates [T, B, 3m] and the cell before."""
     if gates.shape[0] == 0 or gates.shape[-1] != QRNN_GATES * cell.shape[-1]:
         raise ValueError(f"gates {tuple(gates.shape)} do not fit a cell {tuple(cell.shape)}")
-    if path == "auto":
-        path = "compiled" if gates.device.type == "cpu" else "logarithmic"
-    if path == "textbook":
+    if method == "auto":
+        method = "compiled" if gates.device.type == "cpu" else "logarithmic"
+    if method == "textbook":
         return textbook_pool(gates, cell)
-    hidden, last_cell = _Pool.apply(gates, cell, path)  # type: ignore[no-untyped-call]
+    hidden, last_cell = _Pool.apply(gates, cell, method)  # type: ignore[no-untyped-call]
     return hidden, last_cell
 
 
 def textbook_pool(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence as it is written in papers: one step after the other."""
+    """The recurrence as it is written in papers, one step after another."""
     hidden = []
     for step in gates:
         z, f, o = step.chunk(QRNN_GATES, dim=-1)
@@ -51,20 +51,20 @@ def textbook_pool(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Pool(torch.autograd.Function):
-    """Saves the activated gates and all cells: what going back needs, and nothing else."""
+    """Saves only what the backward pass needs: the activated gates and all cells."""
 
     @staticmethod
-    def forward(ctx: Any, gates: Tensor, cell: Tensor, path: Path) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, gates: Tensor, cell: Tensor, method: Method) -> tuple[Tensor, Tensor]:
         steps, batch, _ = gates.shape
         filters = cell.shape[-1]
-        # Reduced precision ends at the product: a recurrence over 70 steps wants all the digits.
+        # Reduced precision ends at the product: a recurrence over 70 steps needs full precision.
         wide = torch.float32 if gates.dtype in (torch.bfloat16, torch.float16) else gates.dtype
         activated = torch.empty(gates.shape, dtype=wide, device=gates.device)
         _activate(gates, activated, filters)
         # cells[t] is the cell *before* step t, so that a step reads row t and writes row t + 1.
         cells = torch.empty(steps + 1, batch, filters, dtype=wide, device=gates.device)
         cells[0] = cell
-        if path == "compiled":
+        if method == "compiled":
             hidden = torch.empty(steps, batch, filters, dtype=wide)
             from rheostat.training import compiled
 
@@ -74,7 +74,7 @@ class _Pool(torch.autograd.Function):
             cells[1:] = linear_recurrence(f, (1 - f) * z, cells[0])
             hidden = o * cells[1:]
         ctx.save_for_backward(activated, cells)
-        ctx.path, ctx.gates_dtype, ctx.cell_dtype = path, gates.dtype, cell.dtype
+        ctx.method, ctx.gates_dtype, ctx.cell_dtype = method, gates.dtype, cell.dtype
         ctx.set_materialize_grads(False)
         return hidden, cells[-1].to(cell.dtype, copy=True)
 
@@ -85,10 +85,10 @@ class _Pool(torch.autograd.Function):
         g = torch.zeros_like(cells[1:]) if hidden_gradient is None else hidden_gradient.to(cells.dtype).contiguous()
         last = torch.zeros_like(cells[0]) if last_cell_gradient is None else last_cell_gradient.to(cells.dtype)
         gates_gradient = torch.empty_like(activated)
-        if ctx.path == "compiled":
+        if ctx.method == "compiled":
             from rheostat.training import compiled
 
-            # Walked backwards in place: enters as ∂L/∂c_T, leaves as ∂L/∂c_0.
+            # Changed in place: ∂L/∂c_T before, ∂L/∂c_0 after.
             cell_gradient = last.clone(memory_format=torch.contiguous_format)
             compiled.backward(activated, cells, g, cell_gradient, gates_gradient)
         else:

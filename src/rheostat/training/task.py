@@ -1,13 +1,14 @@
-"""What a training run is about: which parameters, which loss, which validation, which file.
+"""What a training run trains: which parameters, which loss, which validation, which file.
 
-The trainer knows only this interface; training all weights is its first case, gates and updates are others.
+The trainer knows only this interface. Training all weights is defined here; gates and updates in `pruning`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -15,14 +16,16 @@ from torch import Tensor, nn
 
 from rheostat.metrics import Quality
 from rheostat.model.operating_point import Ranking
+from rheostat.model.origin import Origin
+from rheostat.provenance import new_origin
 from rheostat.training.adaptive_softmax import Taught
-from rheostat.training.evaluation import evaluate
+from rheostat.training.evaluation import measure_quality
 from rheostat.training.language_model import UNADJUSTED, Adjustment, LanguageModel, Outputs, State
 from rheostat.training.regularization import RegularizationConfig, activation_penalty
 
 
 class Loss(NamedTuple):
-    """objective: what is minimised, a mean over tokens; log_likelihood_loss: its part that perplexity is made of."""
+    """objective: what is minimised, a mean over tokens; log_likelihood_loss: the part that gives the perplexity."""
 
     objective: Tensor
     log_likelihood_loss: Tensor
@@ -38,7 +41,7 @@ class Task(Protocol):
 
     @property
     def keeps_last(self) -> bool:
-        """Whether the newest result is the one to keep, even where an earlier one had a lower validation loss."""
+        """Whether to keep the newest result, even if an earlier one had a lower validation loss."""
 
     def trainable(self) -> Mapping[str, nn.Parameter]: ...
 
@@ -47,7 +50,12 @@ class Task(Protocol):
     def validate(self, progress: Callable[[float], None]) -> Quality: ...
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        """Write the result so far; `run` is what the file should say of the run behind it."""
+        """Write the result so far; `run` is what the file records about the run."""
+
+
+def after_run(origin: Origin, run: Mapping[str, Any]) -> Origin:
+    """The origin of what a run has made by now: how many steps it took and how many tokens it read."""
+    return replace(origin, steps=run.get("steps"), tokens_read=run.get("training_tokens"), date=new_origin().date)
 
 
 class LanguageModelLoss(nn.Module):
@@ -58,15 +66,15 @@ class LanguageModelLoss(nn.Module):
         self.model, self.regularization, self.precision = model, regularization, precision
 
     def adjustment(self) -> Adjustment:
-        """What this step puts on top of the weights; nothing, unless a subclass trains it."""
+        """What this step adds to the weights; nothing, unless a subclass trains it."""
         return UNADJUSTED
 
     def penalty(self) -> Tensor | None:
-        """What is added to the loss beside the activation penalties."""
+        """What is added to the loss in addition to the activation penalties."""
         return None
 
     def taught(self, inputs: Tensor, state: State) -> tuple[Taught | None, State]:
-        """A second target for this step, from a teacher whose state is carried behind the model's own."""
+        """A second target for this step, from a teacher whose state is carried after the model's own."""
         return None, state
 
     def beside(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
@@ -86,7 +94,7 @@ class LanguageModelLoss(nn.Module):
         return Loss(objective, loss, outputs.state + carried)
 
     def reduced_precision(self, inputs: Tensor) -> torch.autocast:
-        """Within it, products are made in bf16 if asked for; weights, pooling, state and penalties stay in float32.
+        """Within it, products are computed in bf16 if asked for; weights, pooling, state and penalties stay in float32.
 
         (Fabric's own bf16-mixed would round the carried state at every call.)
         """
@@ -101,7 +109,7 @@ class LanguageModelLoss(nn.Module):
         return distilled.objective / targets.numel(), distilled.log_likelihood_loss / targets.numel()
 
 
-class WeightTraining:
+class WeightTask:
     """Train all weights of a language model."""
 
     keeps_last = False
@@ -125,7 +133,7 @@ class WeightTraining:
         return self.model.initial_state(batch_size)
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
-        return evaluate(self.model, self._valid_ids, progress)
+        return measure_quality(self.model, self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
         self._write(self.model, path, run, ())

@@ -1,14 +1,15 @@
 """The one training loop: weights, gates and updates are all trained here.
 
-It walks the text in batches, steps the optimizer, validates after every epoch, keeps the best result and can be killed
-and resumed at any moment with the same outcome. What is trained is the task's business; where it runs (one process or
-many, which device, which precision) is Fabric's.
+It reads the text in batches, steps the optimizer, validates after every epoch and keeps the best result. It can be
+killed and resumed at any moment with the same outcome. What is trained is defined by a `task`; processes and devices
+are handled by Fabric.
 """
 
 from __future__ import annotations
 
 import math
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -25,24 +26,23 @@ from rheostat.metrics import Quality, perplexity
 from rheostat.training.batches import Batches, draw_length
 from rheostat.training.configuration import TrainConfig
 from rheostat.training.language_model import detach
-from rheostat.training.nt_asgd import WeightAverage, has_stalled
+from rheostat.training.optimization import WeightAverage, has_stalled, make_optimizer, rate_at
 from rheostat.training.run_folder import RunFolder
-from rheostat.training.schedule import make_optimizer, rate_at
 from rheostat.training.task import Task
 
 LOG_STEPS = 10
 
 
 @dataclass
-class Progress:
-    """How far a run has come; all that decides what happens next, beside weights and random numbers."""
+class RunProgress:
+    """How far a run has come: everything that decides what happens next, apart from weights and random numbers."""
 
     epoch: int = 0  # finished epochs
     position: int = 0  # row of the text at which the next batch starts
     step: int = 0  # finished steps
     tokens: int = 0
     seconds: float = 0.0  # of all sessions together
-    losses: list[float] = field(default_factory=list)  # validation, one an evaluation
+    losses: list[float] = field(default_factory=list)  # one per validation
     averaging: bool = False
     finished: bool = False
 
@@ -52,19 +52,43 @@ class Progress:
 
 
 class Reporter(Protocol):
-    """Whoever watches the run: a progress bar, a test, nobody."""
+    """What is told about a run while it runs, such as a progress bar. `SILENT` ignores it all."""
 
-    def step(self, progress: Progress, share: float, loss: float, tokens_per_second: float) -> None: ...
+    def reading(self, label: str, share: float) -> None:
+        """The corpus is being read into the token cache."""
+
+    def step(self, progress: RunProgress, share: float, loss: float, tokens_per_second: float) -> None:
+        """Every few steps. share: how much of the run is done; loss: the mean since the last call."""
+
+    def validating(self, share: float) -> None:
+        """Validation is under way."""
+
+    def validated(self, progress: RunProgress, quality: Quality, improved: bool) -> None:
+        """Validation is done."""
+
+    def message(self, text: str) -> None:
+        """A line for the user."""
+
+
+class _Silent:
+    """A reporter that reports nothing."""
+
+    def reading(self, label: str, share: float) -> None: ...
+
+    def step(self, progress: RunProgress, share: float, loss: float, tokens_per_second: float) -> None: ...
 
     def validating(self, share: float) -> None: ...
 
-    def validated(self, progress: Progress, quality: Quality, improved: bool) -> None: ...
+    def validated(self, progress: RunProgress, quality: Quality, improved: bool) -> None: ...
 
     def message(self, text: str) -> None: ...
 
 
+SILENT: Reporter = _Silent()
+
+
 class InterruptedRunError(RheostatError):
-    """The run was stopped by a signal, after saving."""
+    """The run was stopped by a signal, and saved before it stopped."""
 
 
 class Trainer:
@@ -86,7 +110,7 @@ class Trainer:
             )
         self.task, self.config, self.folder, self.fabric, self.reporter = task, config, folder, fabric, reporter
         self.recipe = recipe
-        self.progress = Progress()
+        self.progress = RunProgress()
         share = config.batch_size // fabric.world_size
         self._batches = Batches(
             ids, config.batch_size, slice(fabric.global_rank * share, (fabric.global_rank + 1) * share)
@@ -105,8 +129,8 @@ class Trainer:
         # Each process draws its own dropout; batches follow from the seed alone and are shared.
         torch.manual_seed(config.seed + 7919 * (fabric.global_rank + 1))
 
-    def run(self, resume: bool = False) -> Progress:
-        """Train to the end; raises InterruptedRunError after saving if a signal asks to stop."""
+    def run(self, resume: bool = False) -> RunProgress:
+        """Train to the end. If a signal asks to stop, save and raise InterruptedRunError."""
         if resume:
             self._restore(self.folder.load())
         self._open_logs()
@@ -179,7 +203,7 @@ class Trainer:
         progress.finished = epochs_done or self._out_of_steps() or stalled
 
     def _validate(self) -> None:
-        """On the first process; the others wait for its verdict, so that all decide alike."""
+        """On the first process. The others wait for its loss, so that all of them decide the same."""
         progress, quality = self.progress, None
         with self._average.in_place():
             if self.fabric.is_global_zero:
@@ -194,7 +218,7 @@ class Trainer:
         if quality:
             self._log_validation(quality)
             self.reporter.validated(progress, quality, improved)
-        # Validation is not training: it does not count in the tokens per second that follow.
+        # The time of validation does not count in the tokens per second that follow.
         self._log_started = time.monotonic()
 
     def _run_so_far(self, quality: Quality) -> dict[str, Any]:
@@ -234,10 +258,10 @@ class Trainer:
             self.reporter.step(self.progress, self._share_done(), mean, speed)
 
     def _require_finite(self, what: str, value: float) -> None:
-        """A run that has lost its way ends here: going on with the same recipe would lose it again."""
+        """End a run that has diverged: resuming it with the same recipe would only diverge again."""
         if not math.isfinite(value):
             raise RheostatError(
-                f"the {what} became {value} at step {self.progress.step}; start anew with a lower train.learning_rate"
+                f"the {what} became {value} at step {self.progress.step}; start again with a lower train.learning_rate"
             )
 
     def _log_validation(self, quality: Quality) -> None:
@@ -261,7 +285,7 @@ class Trainer:
         }
         ranks = self._gather(mine)
         self._require_finite("loss", sum(rank["log_loss"] for rank in ranks))
-        # What the last step made of the weights shows in the loss only at the next one.
+        # Weights that the last step made infinite show in the loss only at the next step.
         self._require_finite("sum of all weights", sum(float(p.detach().sum()) for p in self._parameters.values()))
         if self.fabric.is_global_zero:
             self.folder.save(
@@ -282,25 +306,21 @@ class Trainer:
         ranks = saved["ranks"]
         if len(ranks) != self.fabric.world_size:
             raise CheckpointError(
-                f"the run was made by {len(ranks)} processes and is resumed by {self.fabric.world_size}; use as many"
+                f"the run was started by {len(ranks)} processes and is resumed by {self.fabric.world_size}; "
+                f"resume it with {len(ranks)}"
             )
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 stored = saved["parameters"][name]
-                if stored.shape != parameter.shape:
-                    raise CheckpointError(
-                        f"the checkpoint has {name} of {tuple(stored.shape)} where the model has "
-                        f"{tuple(parameter.shape)}: its corpus is another now; put back what it was, or start anew"
-                    )
+                # The words, the weights and the recipe have been compared with the checkpoint's already.
+                assert stored.shape == parameter.shape, name
                 parameter.copy_(stored)
         self._optimizer.load_state_dict(saved["optimizer"])
         self._average.load_state_dict(saved["average"])
-        self.progress = Progress(**saved["progress"])
+        self.progress = RunProgress(**saved["progress"])
         mine = ranks[self.fabric.global_rank]
-        # Checkpoints had one "log" for all processes once: the first one's running loss, and the tokens.
-        log_loss, log_tokens = saved["log"] if "log" in saved else (mine["log_loss"], saved["log_tokens"])
-        self._log_loss.fill_(log_loss)
-        self._log_tokens = log_tokens
+        self._log_loss.fill_(mine["log_loss"])
+        self._log_tokens = saved["log_tokens"]
         layers = zip(self._state, mine["state"], strict=True)
         self._state = tuple(
             type(empty)(*(tensor.to(self.fabric.device) for tensor in layer)) for empty, layer in layers
@@ -315,7 +335,7 @@ class Trainer:
         return everyone
 
     def _agree(self, *flags: bool) -> tuple[bool, ...]:
-        """Each flag as all processes see it: up if any of them raised it."""
+        """Each flag as all processes see it: true if it is true in any of them."""
         if self.fabric.world_size == 1:
             return flags
         wishes = torch.tensor(flags, dtype=torch.float32, device=self.fabric.device)
@@ -342,8 +362,14 @@ def _set_random_state(device: torch.device, states: Mapping[str, Tensor]) -> Non
 
 @contextmanager
 def _signals() -> Iterator[Callable[[], bool]]:
-    """Within the block, Ctrl-C and a polite kill only raise a flag; a second Ctrl-C works as usual."""
+    """Within the block, the first Ctrl-C or SIGTERM only sets a flag; a second one works as usual.
+
+    Python allows signal handlers in the main thread only; in others a run cannot be asked to stop.
+    """
     asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
 
     def remember(number: int, frame: object) -> None:
         asked.append(number)

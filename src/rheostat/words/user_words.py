@@ -1,10 +1,10 @@
-"""Words that the user taught, in a small file of their own.
+"""Words that the user has taught, in a small file.
 
-Knows words, how often and when they were used, and the file; knows nothing of models or vocabularies. The file
-is private text: only its owner can read it. It is the truth: every change reads it anew under a lock, changes
-one word and replaces it as a whole, so that several processes can use one file, what one forgets stays
-forgotten in the others, and a crash leaves the old file or the new one. A file that cannot be understood is
-named in an error and never written over.
+Knows words, how often and when they were used, and the file; knows nothing of models or vocabularies. The file is
+private: only its owner can read it. It is the single source of truth: every change locks it, reads it again, changes
+one word and replaces the whole file. So several processes can share one file, a word that one of them forgets stays
+forgotten, and a crash leaves either the old file or the new one. A file that cannot be understood is reported by name
+and never overwritten.
 
     {"format": "rheostat-user-words", "format_version": 1,
      "words": [{"word": "Rheostat", "count": 2, "last_used": 1767225600.0}, …]}      last_used: seconds since 1970
@@ -20,7 +20,6 @@ import sys
 import threading
 import time
 import unicodedata
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from heapq import nlargest
@@ -29,13 +28,14 @@ from typing import Any, NoReturn
 
 from rheostat.durable import replacing
 from rheostat.errors import UserWordsError
+from rheostat.words.prefixes import PrefixIndex
 from rheostat.words.writing import matching_form
 
 FORMAT = "rheostat-user-words"
 FORMAT_VERSION = 1
 DEFAULT_LIMIT = 10_000  # words
 LONGEST_WORD = 100  # characters
-# A word used twice as often is worth as much as one used this much later.
+# Doubling how often a word was used counts as much as using it this much more recently.
 DOUBLING_SECONDS = 14 * 24 * 3600.0
 _LARGEST_FILE_BYTES = 32 * 2**20
 _LARGEST_COUNT = 2**53
@@ -44,7 +44,7 @@ _JOINERS = frozenset("\u200c\u200d")  # invisible, but letters of many scripts a
 
 @dataclass(frozen=True)
 class UserWord:
-    """A word as it was learnt. count: how often it was learnt or used; last_used: seconds since 1970."""
+    """A word as it was learned. count: how often it was learned or used; last_used: seconds since 1970."""
 
     word: str
     count: int
@@ -52,34 +52,37 @@ class UserWord:
 
     @property
     def score(self) -> float:
-        """Larger is to be suggested first: use and recency. Comparable at any time, as all age alike."""
+        """Words with a higher score are suggested first: how often and how recently used. Does not change with time."""
         return math.log2(1 + self.count) + self.last_used / DOUBLING_SECONDS
 
 
 class UserWords:
     """The user's words; safe to use from several threads and processes.
 
-    Without a path they live as long as the object. Beyond `limit` words, those that were not used for longest go.
+    Without a path, they last as long as the object. Beyond `limit` words, the least recently used are dropped.
     """
 
     def __init__(
         self, path: str | Path | None = None, *, limit: int = DEFAULT_LIMIT, clock: Callable[[], float] = time.time
     ) -> None:
+        given: object = path  # callers may not check their types
+        if given is not None and not isinstance(given, str | os.PathLike):
+            raise UserWordsError(f"the file of words is {given!r:.40}; expected a path, or None for words in memory")
         self.path = None if path is None else Path(os.path.realpath(path))  # a link stays a link when it is replaced
         self.limit = max(1, limit)
         self._clock = clock
         self._lock = threading.Lock()
-        self._index = _Index(())
+        self._index = _WordList(())
         self.load()
 
     def load(self) -> None:
-        """Read the file again, as after another program changed it; no file means no words."""
+        """Read the file again, in case another program changed it; without a file there are no words."""
         if self.path is not None:
             with self._lock:
-                self._index = _Index(_read(self.path).values())
+                self._index = _WordList(_read(self.path).values())
 
     def learn(self, word: str) -> UserWord:
-        """Remember a word; learning it again counts as a use. Case matters: "Polish" is not "polish"."""
+        """Learn a word; learning it again counts as a use. Case matters: "Polish" is not "polish"."""
         check_word(word)
 
         def change(words: dict[str, UserWord]) -> None:
@@ -89,7 +92,9 @@ class UserWords:
         return self._change(change, keep=word)[word]
 
     def forget(self, word: str) -> bool:
-        """Remove a word, spelled as it was learnt; whether it was there."""
+        """Remove a word, spelled as it was learned; returns whether it was there."""
+        if not isinstance(word, str):
+            _refuse(f"the word {_show(word)}", "a str", "give the word as text")
         was_there = False
 
         def change(words: dict[str, UserWord]) -> None:
@@ -104,7 +109,7 @@ class UserWords:
         self._change(lambda words: words.clear())
 
     def merge(self, path: str | Path) -> int:
-        """Add the words of an exported file, keeping the larger count and the later use; how many were new."""
+        """Add the words of an exported file, keeping the larger count and the later use; returns how many were new."""
         added = _read(Path(path), must_exist=True)
         new = 0
 
@@ -119,19 +124,19 @@ class UserWords:
         return new
 
     def words(self) -> list[UserWord]:
-        """All words, the ones to be suggested first in front."""
+        """All words, best first."""
         return list(self._index.ranked)
 
     def with_prefix(self, prefix: str, limit: int = 3) -> list[UserWord]:
-        """The best words that begin with `prefix`, whatever its capitals; for an empty one, of all words."""
+        """The best words that begin with `prefix`, ignoring case; with an empty prefix, the best of all words."""
         return self._index.best(matching_form(prefix), limit)
 
     def to_json(self) -> str:
-        """All words in the format of the file."""
+        """All words, in the format of the file."""
         return _to_json(self._index.ranked)
 
     def export(self, path: str | Path) -> None:
-        """Write all words to another file, in the same format and for its owner alone."""
+        """Write all words to another file, in the same format and readable by its owner only."""
         target = Path(os.path.realpath(path))
         with _locked(target):
             _write(target, self.to_json())
@@ -145,7 +150,7 @@ class UserWords:
     def _change(self, change: Callable[[dict[str, UserWord]], None], keep: str = "") -> Mapping[str, UserWord]:
         """Apply a change to what is stored now, which another process may have written.
 
-        keep: a word that stays whatever the limit, as a clock that was put back makes the newest look old.
+        keep: a word that stays whatever the limit: if the clock was set back, the newest word looks old.
         """
         with self._lock, _locked(self.path):
             before = dict(self._index.by_word) if self.path is None else _read(self.path)
@@ -153,7 +158,7 @@ class UserWords:
             change(words)
             changed = words != before
             newest = nlargest(self.limit, words.values(), key=lambda word: (word.word == keep, word.last_used))
-            index = _Index(newest)
+            index = _WordList(newest)
             if self.path is not None and changed:
                 _write(self.path, _to_json(index.ranked))
             self._index = index
@@ -162,6 +167,8 @@ class UserWords:
 
 def check_word(word: str) -> None:
     """Raise UserWordsError unless this can be a word."""
+    if not isinstance(word, str):
+        _refuse(f"the word {_show(word)}", "a str", "give the word as text")
     if not word:
         _refuse("an empty word", "at least one character")
     if len(word) > LONGEST_WORD:
@@ -170,11 +177,11 @@ def check_word(word: str) -> None:
         if character.isspace():
             _refuse(f"white space in {_show(word)}", "one word", "learn its words one by one")
         if unicodedata.category(character) in ("Cc", "Cf", "Cs") and not _may_be_invisible(character):
-            _refuse(f"the control character {character!a} in {_show(word)}", "characters that can be seen")
+            _refuse(f"the control character {character!a} in {_show(word)}", "visible characters")
 
 
 def _may_be_invisible(character: str) -> bool:
-    return character in _JOINERS or "\U000e0020" <= character <= "\U000e007f"  # the latter: flags of regions
+    return character in _JOINERS or "\U000e0020" <= character <= "\U000e007f"  # the range is for flags of regions
 
 
 def _refuse(found: str, expected: str, remedy: str = "leave it out") -> NoReturn:
@@ -186,23 +193,19 @@ def _show(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-class _Index:
-    """Words in the order of their forms and in the order of their scores; never changed, so readers need no lock."""
+class _WordList:
+    """Words sorted by form and by score; it never changes, so readers need no lock."""
 
     def __init__(self, words: Iterable[UserWord]) -> None:
         self.ranked = sorted(words, key=lambda word: (-word.score, word.word))
         self.by_word = {word.word: word for word in self.ranked}
-        pairs = sorted((matching_form(word.word), rank) for rank, word in enumerate(self.ranked))
-        self._forms = [form for form, _ in pairs]
-        self._ranks = [rank for _, rank in pairs]
+        self._ranks = PrefixIndex((matching_form(word.word), rank) for rank, word in enumerate(self.ranked))
 
     def best(self, form: str, limit: int) -> list[UserWord]:
         if not form:
             return self.ranked[: max(0, limit)]
-        length = len(form)
-        first = bisect_left(self._forms, form)
-        last = bisect_right(self._forms, form, first, key=lambda word: word[:length])
-        return [self.ranked[rank] for rank in sorted(self._ranks[first:last])[: max(0, limit)]]
+        ranks = sorted(self._ranks.with_prefix(form).tolist())
+        return [self.ranked[rank] for rank in ranks[: max(0, limit)]]
 
 
 # --- the file ----------------------------------------------------------------------------------------------
@@ -222,7 +225,7 @@ def _read(path: Path, *, must_exist: bool = False) -> dict[str, UserWord]:
             raise _unusable(path, "no such file", "an exported file of words", "check the path") from error
         return {}
     except OSError as error:
-        found = f"that it cannot be read ({error.strerror})"
+        found = f"a file that cannot be read ({error.strerror})"
         raise _unusable(path, found, "a file of words that can be read", "check its permissions") from error
     return _parse(path, data)
 
@@ -233,9 +236,9 @@ def _parse(path: Path, data: bytes) -> dict[str, UserWord]:
     try:
         content = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise _unusable(path, f"what is not JSON ({_show(str(error))})", "a file of words") from error
+        raise _unusable(path, f"something that is not JSON ({_show(str(error))})", "a file of words") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise _unusable(path, "JSON of another kind", f'an object with "format": "{FORMAT}"')
+        raise _unusable(path, "JSON that is not a file of words", f'an object with "format": "{FORMAT}"')
     version = content.get("format_version")
     if type(version) is not int or version != FORMAT_VERSION:
         raise _unusable(path, f"format version {_show(version)}", str(FORMAT_VERSION), "update rheostat")
@@ -258,17 +261,17 @@ def _parse_word(path: Path, place: int, entry: Any) -> UserWord:
                 except UserWordsError as error:
                     raise UserWordsError(f"{path}: entry {place}: {error}") from None
                 return UserWord(word, count, float(last_used))
-    raise _unusable(path, f"{_show(entry)} as entry {place}", "a word, a count from 1 on and a time")
+    raise _unusable(path, f"{_show(entry)} as entry {place}", "a word, a count of at least 1 and a time")
 
 
 def _unusable(
-    path: Path, found: str, expected: str, remedy: str = "repair it, or move it away to begin anew; it is untouched"
+    path: Path, found: str, expected: str, remedy: str = "repair it, or move it away to start over; it was not changed"
 ) -> UserWordsError:
     return UserWordsError(f"{path}: found {found}; expected {expected}; {remedy}")
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace the file, or leave it as it was. Called under the lock."""
+    """Replace the file, or leave it as it was. The caller holds the lock."""
     try:
         with replacing(path, alone=True, mode=0o600) as file:
             file.write(text.encode())
@@ -277,13 +280,15 @@ def _write(path: Path, text: str) -> None:
 
 
 def _cannot_write(path: Path, error: OSError) -> UserWordsError:
-    found = f"that it cannot be written ({error.strerror})"
-    return _unusable(path, found, "a writable folder with room", "free some or choose another; it is untouched")
+    found = f"a file that cannot be written ({error.strerror})"
+    return _unusable(
+        path, found, "a writable folder with free space", "free some or choose another; it was not changed"
+    )
 
 
 @contextlib.contextmanager
 def _locked(path: Path | None) -> Iterator[None]:
-    """Keep other processes from changing the file, by a lock on a small file beside it."""
+    """Keep other processes from changing the file, with a lock on a small file next to it."""
     if path is None:
         yield
         return
@@ -296,7 +301,7 @@ def _locked(path: Path | None) -> Iterator[None]:
         _lock_file(descriptor)
         yield
     finally:
-        os.close(descriptor)  # gives the lock back
+        os.close(descriptor)  # releases the lock
 
 
 if sys.platform == "win32":

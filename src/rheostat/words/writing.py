@@ -1,16 +1,16 @@
-"""From typed text to the words that a model should read, and from its words to what a user should see.
+"""From typed text to the words that a model reads, and from its words to what the user sees.
 
-Knows characters, lines and sentences; knows nothing of ids, probabilities beyond carrying them, or models.
+Knows characters, lines and sentences; knows nothing of ids or models, and only carries probabilities along.
 
-Reading. A text begins where a line ends, so its words begin with `<eos>`, and every further line end is one
-too, as in the corpora (`rheostat.text.corpus`: blank lines count, except in raw text). Of a long text only the end
-is read: at most `limit` words, and as a rule at least half as many. The place where reading begins stays the
-same while the text grows, and moves on in large steps: with exactly the last `limit` words, each further word
-would drop the first one, and nothing that was read before could be used again.
+Reading. A text starts on a new line, so its words begin with `<eos>`, and every further line end is an `<eos>` too, as
+in the corpora (`rheostat.text.corpus`: blank lines count, except in raw text). Only the end of a long text is read: at
+most `limit` words, and usually at least half as many. The place where reading starts moves in large steps as the text
+grows: with exactly the last `limit` words, each further word would drop the first one, and no state computed before
+could be reused.
 
-Showing. Models of raw text are lower-case; capitals come back here: the usual spelling of names, "I", the
-first word of a sentence. Capitals that the user typed win over all of them. Small letters do not: they are
-what one types without thinking.
+Showing. Models of raw text are lower-case; capitals are restored here: the usual spelling of names, "I", the first word
+of a sentence. Capitals that the user typed take precedence. Small letters do not, since people type them without
+thinking.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from itertools import pairwise
 from typing import Literal
 
 from rheostat.text.casing import SENTENCE_ENDS
+from rheostat.text.clitics import attaches, clitic_length
 from rheostat.text.tokenizers import fold, tokenize
-from rheostat.text.vocabulary import END
+from rheostat.text.vocabulary import END_OF_LINE
 
-DEFAULT_LIMIT = 512  # words
+CONTEXT_LIMIT = 512  # words
 
 Source = Literal["model", "user"]
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A word to offer. To insert it, put `word` in the place of the last `replaces` characters of the text.
+    """A suggested word. To insert it, replace the last `replaces` characters of the text by `word`.
 
-    replaces: what was typed of the word already, or the word that it extends: "don't" replaces "do ".
+    replaces: the part of the word that was typed already, or the word that it extends: "don't" replaces "do ".
     """
 
     word: str
@@ -45,21 +46,21 @@ class Suggestion:
     replaces: int = 0
 
     def insert_into(self, text: str) -> str:
-        """The text after accepting the suggestion, without a space behind it."""
+        """The text after accepting the suggestion, without a space after it."""
         kept = text[: len(text) - self.replaces]
         return kept + (" " if not self.replaces and _needs_space(kept) else "") + self.word
 
 
 @dataclass(frozen=True)
 class Typed:
-    """A text as it stands before the cursor.
+    """The text before the cursor, taken apart.
 
-    words: what the model has to read, `<eos>` included, the prefix not.
-    prefix: what is typed of the next word, as it is typed; empty between words.
-    word: the visible word that the cursor is in or right behind, the prefix being its end: "don'", of which
-        "n'" is the prefix to a model that reads "do n't"; "well-kn" with the prefix "kn".
-    attaches: whether a part that attaches to the word before can come next (see `completion`).
-    space: how many characters of white space lie between `word` and the cursor.
+    words: what the model has to read, with `<eos>` and without the prefix.
+    prefix: the typed part of the next word, as it was typed; empty between words.
+    word: the visible word at the cursor, which ends with the prefix: "don'" with the prefix "n'" for a model that
+        reads "do n't"; "well-kn" with the prefix "kn".
+    attaches: whether a clitic, which attaches to the word before, can come next (see `completion`).
+    space: how many characters of white space there are between `word` and the cursor.
     """
 
     words: list[str]
@@ -72,27 +73,27 @@ class Typed:
 
 # --- reading: text -> words --------------------------------------------------------------------------------
 
-_CHARACTERS_PER_WORD = 16  # generous: half of it, which is the least that is kept, is still more than words take
-_BLOCK = 256  # characters that are tokenised together, and only once while a text grows
-_BLOCKS_KEPT = 2048  # of all texts; a few kilobytes each. While a word is typed, the text before it is read once
+CHARACTERS_PER_WORD = 16  # generous: even half of it, the least that is kept, is more than words take
+BLOCK = 256  # characters that are tokenised together, once while a text grows
+_BLOCKS_KEPT = 2048  # for all texts; a few kilobytes each. While a word is typed, the text before it is tokenised once
 _WHITE_SPACE = re.compile(r"\s")
-_NUMBER_SIGNS = ("No.", "no.")  # "No. 5" is the one case in which a word depends on what is behind a space
+NUMBER_SIGNS = ("No.", "no.")  # "No. 5" is the only case in which a word depends on what follows a space
 
 
-def context_words(text: str, tokenizer: str, limit: int = DEFAULT_LIMIT) -> list[str]:
-    """The words of the end of a text, at most `limit`; all of them, after an `<eos>`, if there are no more."""
+def context_words(text: str, tokenizer: str, limit: int = CONTEXT_LIMIT) -> list[str]:
+    """The last words of a text, at most `limit`; if that is the whole text, an `<eos>` comes first."""
     return _read(text, len(text), "", tokenizer, limit)
 
 
 def _read(text: str, end: int, letter: str, tokenizer: str, limit: int) -> list[str]:
-    """The words before `end`. letter: the first one of the word being typed there, which is not among them.
+    """The words before `end`. letter: the first letter of the word being typed there, which is not included.
 
-    The signs before a word may depend on it: "role-p" is role @-@ p, while "role-" is role and a dash.
+    Punctuation may depend on the word after it: "role-p" is role @-@ p, while "role-" is role and a dash.
     """
-    start = _steady_start(end, limit * _CHARACTERS_PER_WORD)
+    start = _steady_start(end, limit * CHARACTERS_PER_WORD)
     if start:
-        start = _break_behind(text, start, min(end, start + _BLOCK)) or start
-    words = [] if start else [END]
+        start = _break_behind(text, start, min(end, start + BLOCK)) or start
+    words = [] if start else [END_OF_LINE]
     borders = _block_borders(text, start, end)
     for begin, border in pairwise(borders):
         words += _split_lines(text[begin:border], tokenizer)
@@ -105,15 +106,15 @@ def _read(text: str, end: int, letter: str, tokenizer: str, limit: int) -> list[
 
 
 def _steady_start(length: int, limit: int) -> int:
-    """Where to begin so that at most `limit` are left: 0, or a place that moves in steps of half of it."""
+    """Where to start so that at most `limit` are left: 0, or a place that moves in steps of half the limit."""
     step = max(1, limit // 2)
     return -(-(length - limit) // step) * step if length > limit else 0
 
 
 def _block_borders(text: str, start: int, end: int) -> list[int]:
-    """Where blocks begin: near multiples of their size, so that all but the last stay the same."""
+    """Where blocks start: near multiples of their size, so that all but the last stay the same as the text grows."""
     borders = [start]
-    while (place := (borders[-1] // _BLOCK + 1) * _BLOCK) < end:
+    while (place := (borders[-1] // BLOCK + 1) * BLOCK) < end:
         border = _break_behind(text, place, end)
         if border is None:
             break
@@ -122,63 +123,58 @@ def _block_borders(text: str, start: int, end: int) -> list[int]:
 
 
 def _break_behind(text: str, place: int, end: int) -> int | None:
-    """The first white space from `place` on at which the text can be cut without changing a word."""
+    """The first white space from `place` on where the text can be cut without changing a word."""
     for found in _WHITE_SPACE.finditer(text, place, end):
-        if not text.endswith(_NUMBER_SIGNS, 0, found.start()):
+        if not text.endswith(NUMBER_SIGNS, 0, found.start()):
             return found.start()
     return None
 
 
 @lru_cache(_BLOCKS_KEPT)
 def _split_lines(text: str, tokenizer: str) -> tuple[str, ...]:
-    """The words of a piece of text, an `<eos>` for each line end in it."""
+    """The words of a piece of text, with an `<eos>` for each line end."""
     first, *others = text.split("\n")
     words = tokenize(first, tokenizer)
     for line in others:
-        words.append(END)
+        words.append(END_OF_LINE)
         words += tokenize(line, tokenizer)
     return tuple(words)
 
 
 def _without_blank_lines(words: list[str]) -> list[str]:
-    return words[:1] + [word for before, word in pairwise(words) if not before == word == END]
+    return words[:1] + [word for before, word in pairwise(words) if not before == word == END_OF_LINE]
 
 
 # --- reading: the word being typed -------------------------------------------------------------------------
 
-_LONGEST_WORD = 256  # characters that are looked at; no word of a vocabulary is as long
-_APOSTROPHES = "'\u2019\u02bc\uff07"
+LONGEST_WORD = 256  # characters that are looked at; no word of a vocabulary is this long
+APOSTROPHES = "'\u2019\u02bc\uff07"
 _JOINERS = "\u200c\u200d"  # inside words of many scripts
-# Signs that are inside words, and those of them behind which a word is not yet finished.
-_INSIDE: Mapping[str, str] = {"words": _APOSTROPHES, "wikitext": _APOSTROPHES + ".", "ptb": _APOSTROPHES + ".&-/"}
-_UNFINISHED: Mapping[str, str] = {"words": _APOSTROPHES, "wikitext": _APOSTROPHES, "ptb": _APOSTROPHES + "&-"}
-_CLITICS = ("'s", "'re", "'ve", "'ll", "'d", "'m")
-_NEGATED = frozenset([
-    "ai", "are", "ca", "could", "did", "do", "does", "had", "has", "have", "is", "might", "must", "need",
-    "should", "was", "were", "wo", "would",
-])  # fmt: skip
+# Signs that can be inside words, and those of them after which a word is still unfinished.
+INSIDE: Mapping[str, str] = {"words": APOSTROPHES, "wikitext": APOSTROPHES + ".", "ptb": APOSTROPHES + ".&-/"}
+UNFINISHED: Mapping[str, str] = {"words": APOSTROPHES, "wikitext": APOSTROPHES, "ptb": APOSTROPHES + "&-"}
 
 
-def split_typed(text: str, tokenizer: str, limit: int = DEFAULT_LIMIT) -> Typed:
-    """A text as a keyboard has it: unless it ends in white space or punctuation, its last word is unfinished."""
+def split_typed(text: str, tokenizer: str, limit: int = CONTEXT_LIMIT) -> Typed:
+    """The text before the cursor; unless it ends in white space or punctuation, its last word is unfinished."""
     start, end = _word_start(text, tokenizer), len(text)
     if start == end:
         return as_context(text, tokenizer, limit=limit)
     word = text[_visible_start(text, start) :]
-    if clitic := _clitic_length(text[start:], tokenizer):
+    if clitic := clitic_length(fold(text[start:]), tokenizer):
         start = end - clitic
         return Typed(_read(text, start, "", tokenizer, limit), text[start:], word, attaches=True)
     words = _read(text, start, text[start], tokenizer, limit)
     return Typed(words, text[start:], word, starts_sentence=_starts_sentence(text, start))
 
 
-def as_context(text: str, tokenizer: str, prefix: str = "", limit: int = DEFAULT_LIMIT) -> Typed:
-    """A text of whole words, and apart from it the beginning of the next word."""
+def as_context(text: str, tokenizer: str, prefix: str = "", limit: int = CONTEXT_LIMIT) -> Typed:
+    """A text of whole words and, separately, the beginning of the next word."""
     words = context_words(text, tokenizer, limit)
     starts_sentence = at_sentence_start(text)
     if prefix:
         return Typed(words, prefix, prefix, starts_sentence=starts_sentence)
-    ending = text[-_LONGEST_WORD:]
+    ending = text[-LONGEST_WORD:]
     space = len(ending) - len(ending.rstrip(" "))
     end = len(text) - space
     follows_word = end > 0 and _is_letter(text[end - 1])
@@ -186,16 +182,9 @@ def as_context(text: str, tokenizer: str, prefix: str = "", limit: int = DEFAULT
     return Typed(words, "", word, bool(word), space if word else 0, starts_sentence)
 
 
-def attaches(word: str, tokenizer: str) -> bool:
-    """Whether a word of a vocabulary is written without a space before it: "n't", "'s", "'Brien"."""
-    if tokenizer == "ptb":
-        return word == "n't" or word in _CLITICS
-    return tokenizer == "wikitext" and len(word) > 1 and word[0] == "'" and word[1].isalpha()
-
-
 def matching_form(word: str) -> str:
-    """A word as it is compared with what is typed: whatever its capitals and apostrophes."""
-    if word.isascii() and word.islower():  # most are, and no second copy of them is held
+    """The form in which a word is compared with what is typed: without capitals, with plain apostrophes."""
+    if word.isascii() and word.islower():  # most words are, and need no second copy
         return word
     return fold(word).lower().replace("ς", "σ")
 
@@ -205,58 +194,41 @@ def _is_letter(character: str) -> bool:
 
 
 def _word_start(text: str, tokenizer: str) -> int:
-    """Where the word begins that the text ends in; the end of the text if it does not end in one."""
-    inside, unfinished = _INSIDE[tokenizer], _UNFINISHED[tokenizer]
+    """Where the word at the end of the text starts; the end of the text if there is none."""
+    inside, unfinished = INSIDE[tokenizer], UNFINISHED[tokenizer]
     start = end = len(text)
-    for place in range(end - 1, max(-1, end - 1 - _LONGEST_WORD), -1):
+    for place in range(end - 1, max(-1, end - 1 - LONGEST_WORD), -1):
         character = text[place]
-        if character.isalnum() and character not in _APOSTROPHES:
-            start = place  # a word begins with a letter or digit, not with what modifies one
+        if character.isalnum() and character not in APOSTROPHES:
+            start = place  # a word starts with a letter or digit, not with a combining mark
         elif not (_is_letter(character) or character in (unfinished if place == end - 1 else inside)):
             break
     return start
 
 
 def _visible_start(text: str, place: int) -> int:
-    """Where the run of characters without white space around `place` begins, opening quotes left out."""
-    begin = max(0, place - _LONGEST_WORD)
+    """Where the run of characters without white space before `place` starts, not counting opening quotes."""
+    begin = max(0, place - LONGEST_WORD)
     before = text[begin:place]
     run = before.split()[-1] if before and not before[-1].isspace() else ""
     opening = next((count for count, character in enumerate(run) if character.isalnum()), len(run))
     return place - len(run) + opening
 
 
-def _clitic_length(word: str, tokenizer: str) -> int:
-    """How many characters at the end of a typed word begin a part that the model reads as a word of its own."""
-    if tokenizer == "words":
-        return 0
-    word = fold(word)
-    stem, apostrophe, rest = word.rpartition("'")
-    if not apostrophe:
-        return 0
-    if tokenizer == "wikitext":
-        return 1 + len(rest)
-    ending = (apostrophe + rest).lower()
-    negated = stem[-1:] in ("n", "N") and (ending == "'t" or (ending == "'" and stem[:-1].lower() in _NEGATED))
-    if negated:
-        return 1 + len(ending)
-    return len(ending) if any(clitic.startswith(ending) for clitic in _CLITICS) else 0
-
-
 # --- showing: words -> text --------------------------------------------------------------------------------
 
-_SENTENCE_LOOK_BACK = 64  # characters, without a word in which the next one begins a sentence too
-_BETWEEN_SENTENCES = frozenset("\"'”’»›)]}“‘„«‹([{*_")  # may stand between a full stop and the next word
-_NO_SPACE_BEHIND = frozenset("-/‐–—([{“‘„«‹¿¡@#$£€_\\")
+SENTENCE_LOOK_BACK = 64  # characters; if they contain no word, the next one starts a sentence too
+BETWEEN_SENTENCES = frozenset("\"'”’»›)]}“‘„«‹([{*_")  # can come between a full stop and the next word
+NO_SPACE_BEHIND = frozenset("-/‐–—([{“‘„«‹¿¡@#$£€_\\")
 
 
 def at_sentence_start(text: str) -> bool:
-    """Whether the next word begins a line or a sentence. A full stop after "Mr" or "U.S" ends none."""
+    """Whether the next word starts a line or a sentence. A full stop after "Mr" or "U.S" does not end one."""
     return _starts_sentence(text, len(text))
 
 
 def _starts_sentence(text: str, end: int) -> bool:
-    before = text[max(0, end - _SENTENCE_LOOK_BACK) : end]
+    before = text[max(0, end - SENTENCE_LOOK_BACK) : end]
     written = before.rstrip()
     if not written or "\n" in before[len(written) :]:
         return True
@@ -266,7 +238,7 @@ def _starts_sentence(text: str, end: int) -> bool:
     for token in reversed(tokenize(line, "wikitext")):
         if token in SENTENCE_ENDS or not token.strip("."):
             return True
-        if token not in _BETWEEN_SENTENCES:
+        if token not in BETWEEN_SENTENCES:
             break
     return not any(map(str.isalnum, line))
 
@@ -278,11 +250,10 @@ def present(
     tokenizer: str,
     at_sentence_start: bool = False,
     prefix: str = "",
-    language: str = "en",
 ) -> str:
     """A word of the model as it is shown. casing: the usual spelling of words, as in the model file."""
     if tokenizer != "wikitext":  # that one keeps capitals itself
-        word = casing.get(word) or _as_first_person(word, language)
+        word = casing.get(word) or _as_first_person(word)
     if at_sentence_start and word == word.lower():
         word = word[:1].title() + word[1:]  # not upper(): that is another letter in some scripts
     return _with_capitals_of(fold(prefix), word)
@@ -295,13 +266,12 @@ def compose(
     casing: Mapping[str, str],
     *,
     tokenizer: str,
-    language: str = "en",
 ) -> Suggestion:
     """A word of the model as a suggestion for a text."""
     if typed.attaches and attaches(word, tokenizer):
         stem = typed.word[: len(typed.word) - len(typed.prefix)]
         ending = word.upper() if len(stem) > 1 and stem.isupper() and tokenizer == "ptb" else word
-        shown = _as_first_person(stem + ending, language)
+        shown = _as_first_person(stem + ending)
         replaces = len(typed.word) + typed.space
     else:
         shown = present(
@@ -310,7 +280,6 @@ def compose(
             tokenizer=tokenizer,
             at_sentence_start=typed.starts_sentence,
             prefix=typed.prefix,
-            language=language,
         )
         replaces = len(typed.prefix)
     if "’" in typed.prefix:
@@ -319,7 +288,7 @@ def compose(
 
 
 def distinct(suggestions: Iterable[Suggestion], k: int) -> list[Suggestion]:
-    """The best k, those that look the same ("game" and "Game" at the start of a sentence) being one."""
+    """The best k; those that look the same ("game" and "Game" at the start of a sentence) are merged."""
     merged: dict[str, Suggestion] = {}
     for suggestion in suggestions:
         same = merged.get(suggestion.word)
@@ -329,14 +298,14 @@ def distinct(suggestions: Iterable[Suggestion], k: int) -> list[Suggestion]:
     return sorted(merged.values(), key=lambda suggestion: -suggestion.probability)[:k]
 
 
-def _as_first_person(word: str, language: str) -> str:
+def _as_first_person(word: str) -> str:
     """English "i" and "i'm" with their capital."""
-    is_first_person = word[:1] == "i" and (len(word) == 1 or word[1] in _APOSTROPHES)
-    return f"I{word[1:]}" if is_first_person and language.startswith("en") else word
+    is_first_person = word[:1] == "i" and (len(word) == 1 or word[1] in APOSTROPHES)
+    return f"I{word[1:]}" if is_first_person else word
 
 
 def _with_capitals_of(prefix: str, word: str) -> str:
-    """The word with the capitals that were typed, and all in capitals if all that was typed is."""
+    """The word with the capitals that were typed; all in capitals if everything typed is."""
     letters = [character for character in prefix if character.isalpha()]
     if not any(map(str.isupper, letters)) or len(matching_form(prefix)) != len(prefix):
         return word
@@ -347,7 +316,7 @@ def _with_capitals_of(prefix: str, word: str) -> str:
 
 
 def _needs_space(text: str) -> bool:
-    if not text or text[-1].isspace() or text[-1] in _NO_SPACE_BEHIND:
+    if not text or text[-1].isspace() or text[-1] in NO_SPACE_BEHIND:
         return False
-    # A straight quote opens if it stands behind white space, and closes otherwise.
-    return not (text[-1] in "\"'" and (len(text) == 1 or text[-2].isspace() or text[-2] in _NO_SPACE_BEHIND))
+    # A straight quote opens after white space and closes otherwise.
+    return not (text[-1] in "\"'" and (len(text) == 1 or text[-2].isspace() or text[-2] in NO_SPACE_BEHIND))

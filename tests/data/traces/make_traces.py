@@ -1,4 +1,4 @@
-"""Writes the traces anew, always the same ones: invented days that look like those of a real telephone.
+"""Regenerates the traces, always the same ones: invented days that look like those of a real telephone.
 
 python tests/data/traces/make_traces.py
 """

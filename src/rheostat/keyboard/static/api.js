@@ -1,11 +1,11 @@
-// The server's API, as promises. Knows HTTP; nothing of the page.
+// The server's API, as promises. Knows HTTP; knows nothing of the page.
 
 const TIMEOUT_MS = 8000;
 
-/** The server did not answer: it is gone, or off line. */
+/** The server did not answer. */
 export class ServerGone extends Error {}
 
-/** GET JSON, or POST an object and get JSON. signal: gives the request up. */
+/** GET JSON, or POST an object and get JSON. signal: cancels the request. */
 export async function call(path, body = undefined, signal = undefined) {
   const timeout = AbortSignal.timeout(TIMEOUT_MS);
   const options = { signal: signal ? AbortSignal.any([signal, timeout]) : timeout, cache: "no-cache" };
@@ -25,7 +25,7 @@ export async function call(path, body = undefined, signal = undefined) {
   return answer;
 }
 
-/** Suggestions by the server. Engines have `suggest(text, knob, k, signal)`. */
+/** Suggestions from the server. Every engine has `suggest(text, knob, k, signal)`. */
 export class ServerEngine {
   suggest(text, knob, k, signal) {
     return call("api/suggest", { text, knob, k }, signal);

@@ -1,11 +1,11 @@
-// A battery that is emptied by dragging.
+// A battery whose level is set by dragging.
 
 import { Slider } from "./slider.js";
 
 const LOW = 20;
 const MIDDLE = 50;
 
-/** A slider that looks like a battery. describe(value): what a screen reader says. */
+/** A slider that looks like a battery. describe(value): the text for screen readers. */
 export function makeBattery(element, describe) {
   const level = element.querySelector(".battery-level");
   const text = element.querySelector(".battery-text");

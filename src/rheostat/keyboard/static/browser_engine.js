@@ -1,4 +1,4 @@
-// Suggestions by the model in this very browser: a worker runs it, and this file talks to the worker.
+// Suggestions from the model in this browser: a worker runs it, and this module talks to the worker.
 
 /** The runtime or the model could not be loaded. */
 export class NotLoaded extends Error {}
@@ -8,7 +8,7 @@ export class BrowserEngine {
   #waiting = new Map();
   #last = 0;
 
-  /** Suggestions at a position of the knob; the first time there, its model is fetched. */
+  /** Suggestions at a knob position; its model is fetched the first time. */
   async suggest(text, knob, k, signal) {
     const answer = await this.#ask({ kind: "suggest", text, percent: Math.floor(knob * 100 + 1e-6), k }, signal);
     if (answer.fetched) keepForLater(answer.fetched);
@@ -47,7 +47,7 @@ export class BrowserEngine {
   }
 }
 
-/** Ask the service worker to keep what a model needs, so that it works off line. */
+/** Ask the service worker to cache what a model needs, so that it works offline. */
 function keepForLater(addresses) {
   navigator.serviceWorker?.ready.then((registration) => registration.active?.postMessage({ keep: addresses }));
 }

@@ -1,4 +1,4 @@
-// Where on the curve one is: perplexity against FLOPs where that was measured, else the times seen on this page.
+// The current place on the curve: perplexity against FLOPs if that was measured, else the times seen on this page.
 
 const SVG = "http://www.w3.org/2000/svg";
 const BOX = { left: 40, right: 338, top: 16, bottom: 134 };
@@ -9,7 +9,7 @@ export class Chart {
   #curve;
   #seen = new Map(); // share of the FLOPs -> ms
 
-  /** curve: [{flops_fraction, perplexity}] or null. place: an element for the same in words. */
+  /** curve: [{flops_fraction, perplexity}] or null. place: an element that describes the place in words. */
   constructor(svg, title, place, curve) {
     this.#svg = svg;
     this.#place = place;
@@ -17,12 +17,12 @@ export class Chart {
     title.textContent = curve ? "Perplexity against compute: lower is better" : "Time per query against compute, as you turn the knob";
   }
 
-  /** Times were of another engine. */
+  /** Drop the times, which were measured with another engine. */
   forget() {
     this.#seen.clear();
   }
 
-  /** Show a position: its share of the FLOPs, and the time of a query there. */
+  /** Show a position: its share of the FLOPs, and the time of a query. */
   show(share, milliseconds) {
     this.#seen.set(share, milliseconds);
     const points = this.#curve
@@ -63,7 +63,7 @@ function interpolate(points, share) {
   return y0 + ((share - x0) / (x1 - x0)) * (y1 - y0);
 }
 
-/** Three figures, however large. */
+/** A number with three significant digits. */
 export function format(value) {
   if (value === 0) return "0";
   return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value >= 0.1 ? value.toFixed(2) : value.toFixed(3);

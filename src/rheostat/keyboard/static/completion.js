@@ -1,10 +1,8 @@
 // Which words may be suggested for a prefix, and the best of them: rheostat/words/completion.py, for a browser
-// without a server. Which words are suggestible at all is told by the server, one byte a word (`suggestible.bin`).
+// without a server. The server says which words may be suggested at all, one byte per word (`suggestible.bin`).
 
+import { PART, WHOLE } from "./tables.js";
 import { matchingForm } from "./writing.js";
-
-const WHOLE = 1;
-const PART = 2;
 
 export class Completion {
   constructor(words, suggestible) {
@@ -13,7 +11,7 @@ export class Completion {
     this.parts = makeIndex(words, suggestible, PART);
   }
 
-  /** Ids and probabilities of the k most probable words with a prefix; of equal ones the smaller id first. */
+  /** Ids and probabilities of the k most probable words with a prefix; of equal ones the smaller id comes first. */
   best(logProbabilities, prefix, k, attach) {
     const best = [];
     for (const id of this.idsWithPrefix(matchingForm(prefix), attach)) {
@@ -27,7 +25,7 @@ export class Completion {
     return best.map(({ id, value }) => ({ id, probability: Math.exp(value) }));
   }
 
-  /** One byte a word: 1 for those that begin with a prefix. */
+  /** One byte per word: 1 for those that begin with a prefix. */
   allowed(prefix, attach) {
     const mask = new Uint8Array(this.size);
     for (const id of this.idsWithPrefix(matchingForm(prefix), attach)) mask[id] = 1;

@@ -1,4 +1,4 @@
-// The knob: 270 degrees from nothing at the lower left to everything at the lower right.
+// The knob: 270 degrees, from 0 % at the lower left to 100 % at the lower right.
 
 import { Slider } from "./slider.js";
 
@@ -6,7 +6,7 @@ const SWEEP = 270;
 const RADIUS = 84;
 const SVG = "http://www.w3.org/2000/svg";
 
-/** A slider that looks like a knob. describe(value): what a screen reader says. */
+/** A slider that looks like a knob. describe(value): the text for screen readers. */
 export function makeDial(element, describe) {
   const svg = shape("svg", { viewBox: "-100 -100 200 200", "aria-hidden": "true" });
   const value = shape("path", { class: "value" });
@@ -28,10 +28,10 @@ export function makeDial(element, describe) {
     const box = element.getBoundingClientRect();
     const x = event.clientX - box.left - box.width / 2;
     const y = event.clientY - box.top - box.height / 2;
-    if (Math.hypot(x, y) < 6) return before; // the middle points nowhere
+    if (Math.hypot(x, y) < 6) return before; // too close to the centre for an angle
     const degrees = (Math.atan2(x, -y) * 180) / Math.PI; // 0 at the top, -180 … 180
     const wanted = 50 + (degrees / SWEEP) * 100;
-    // A press goes where it points; a drag through the gap at the bottom ends there, and not on the other side.
+    // A press goes where it points; a drag stops at the gap at the bottom instead of jumping across it.
     const jumps = event.type === "pointermove" && Math.abs(wanted - before) > 55;
     return jumps ? (before > 50 ? 100 : 0) : wanted;
   };

@@ -1,23 +1,19 @@
 // The model in a worker of the browser: what rheostat.runtime.predictor does, with onnxruntime-web.
 //
 // Messages in: {id, kind: "suggest", text, percent, k}. Out: {id, answer} or {id, error}. Only the last request counts:
-// one that was overtaken by another before its turn came is dropped.
+// an older one that has not been started yet is dropped.
 
 import { Completion } from "./completion.js";
-import { END, UNKNOWN } from "./vocabulary.js";
+import { END_OF_LINE, REMEMBERED, RUNTIME_FILES as RUNTIME, SPARE, TIMED_QUERIES as TIMED, UNKNOWN } from "./tables.js";
 import { compose, distinct, splitTyped } from "./writing.js";
 
-const RUNTIME = ["ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"];
 const FILES = ["manifest.json", "position.json", "step.onnx", "vocabulary.txt", "suggestible.bin"];
-const SPARE = 4; // words asked for beyond k: some look alike once they have their capitals
-const REMEMBERED = 8; // last words whose probabilities are kept; states are kept for all
-const TIMED = 9; // queries that the time of one is the median of
 const MODELS_KEPT = 3;
 
 let runtime = null;
 let latest = null;
 let working = false;
-const models = new Map(); // percent -> Model, those not used for longest in front
+const models = new Map(); // percent -> Model, least recently used first
 
 self.addEventListener("message", ({ data }) => {
   latest = data;
@@ -65,7 +61,7 @@ async function modelAt(percent) {
   return { model, fetched };
 }
 
-/** Off line only some positions are at hand: then the nearest of them that costs no more, or else the smallest. */
+/** Offline, only some positions are available: takes the nearest that costs no more, or else the smallest. */
 async function loadNearest(percent) {
   try {
     return await load(percent);
@@ -93,10 +89,10 @@ async function storedPercents() {
 async function startRuntime() {
   const folder = new URL("runtime/", self.location.href);
   const ort = await import(new URL(RUNTIME[0], folder)).catch(() => {
-    throw new Error("The browser runtime is not here: call make web once, then load the page again.");
+    throw new Error("The browser runtime is not installed: run make web once, then reload the page.");
   });
   ort.env.wasm.wasmPaths = folder.href;
-  // The page is isolated, so more would be allowed; for one query at a time a second one cost more than it gave.
+  // The page is isolated, so more threads are possible; for one query at a time, a second one costs more than it gains.
   ort.env.wasm.numThreads = 1;
   return ort;
 }
@@ -129,7 +125,7 @@ class Model {
   constructor(session, manifest, position, vocabulary, suggestible, casing) {
     Object.assign(this, { session, position, vocabulary, tokenizer: manifest.tokenizer });
     this.parts = manifest.state;
-    // The lazy output layer of an adaptive softmax gives the best words, and not the probabilities of all.
+    // The lazy output layer of an adaptive softmax gives the best words, not the probabilities of all words.
     this.lazy = !manifest.graphs.step.outputs.some(({ name }) => name === "log_probabilities");
     this.ids = new Map(vocabulary.map((word, id) => [word, id]));
     this.completion = new Completion(vocabulary, suggestible);
@@ -146,7 +142,7 @@ class Model {
   async suggest(text, k) {
     const typed = splitTyped(text, this.tokenizer);
     const ids = typed.words.map((word) => this.ids.get(word) ?? this.ids.get(UNKNOWN));
-    const read = ids.length ? ids : [this.ids.get(END)];
+    const read = ids.length ? ids : [this.ids.get(END_OF_LINE)];
     const found = async (wanted) => {
       const best = this.lazy ? await this.#choose(read, typed, wanted) : await this.#best(read, typed, wanted);
       const shown = best.map(({ id, probability }) => compose(this.vocabulary[id], probability, typed, this.casing, this.tokenizer));
@@ -160,7 +156,7 @@ class Model {
     return this.completion.best(await this.#read(ids), typed.prefix, k, typed.attaches);
   }
 
-  /** The k best words after these ids, from the graph itself: the last word is read anew for every prefix. */
+  /** The k best words after these ids, chosen by the graph: the last word is read again for every prefix. */
   async #choose(ids, typed, k) {
     await this.#read(ids.slice(0, -1));
     const allowed = this.completion.allowed(typed.prefix, typed.attaches);
@@ -172,7 +168,7 @@ class Model {
     return Array.from(outputs.top_words.data, (id, place) => ({ id: Number(id), probability: probabilities[place] }));
   }
 
-  /** Time some queries, so that there is a figure at once; the first ones warm up. */
+  /** Time some queries, so that there is a figure right away; the first two are warm-up. */
   async measure() {
     if (this.times.length) return;
     for (let query = 0; query < TIMED + 2; query += 1) {
@@ -181,7 +177,7 @@ class Model {
     this.times.splice(0, 2);
   }
 
-  /** log p of every next word after these ids, unless the output layer is lazy; what was read before is kept. */
+  /** log p of every next word after these ids, unless the output layer is lazy; earlier readings are kept. */
   async #read(ids) {
     let known = 0;
     while (known < ids.length && this.#readings[known]?.id === ids[known]) known += 1;

@@ -1,4 +1,4 @@
-// A phone's keyboard of buttons: for fingers, mice, and arrow keys. Knows keys; what they do is told to it.
+// A phone keyboard made of buttons, for touch, mouse and arrow keys. Knows keys; the caller says what they do.
 
 const LETTERS = ["qwertyuiop", "asdfghjkl", "⇧zxcvbnm⌫", "№,␣.⏎"];
 const SIGNS = ["1234567890", "-/:;()$&@", "⇧.,?!'\"+⌫", "№,␣.⏎"];
@@ -33,7 +33,7 @@ export class Keys {
     this.#draw();
   }
 
-  /** Capitals for the next letter, as at the start of a sentence. */
+  /** Whether the next letter is a capital, as at the start of a sentence. */
   set shift(wanted) {
     if (wanted === this.#shift) return;
     this.#shift = wanted;
@@ -48,7 +48,7 @@ export class Keys {
     if (place >= 0) this.#element.querySelector('[tabindex="0"]').focus();
   }
 
-  /** Which key has the focus; -1 if none has. */
+  /** The index of the key that has the focus; -1 if none has. */
   #place() {
     return [...this.#element.querySelectorAll("button")].indexOf(document.activeElement);
   }
@@ -87,7 +87,7 @@ export class Keys {
 
   #down(event) {
     const key = event.target.closest("button");
-    event.preventDefault(); // the text keeps the focus, and the cursor
+    event.preventDefault(); // so that the text keeps the focus and the cursor
     if (key?.dataset.key !== "⌫") return;
     const again = () => {
       this.#actions.deleteBackward();

@@ -1,4 +1,4 @@
-// The page: keeps the text, the knob, the battery and the engine together. Each of them is a module of its own.
+// The page: connects the text, the knob, the battery and the engine. Each has a module of its own.
 
 import { ServerEngine, ServerGone, call } from "./api.js";
 import { makeBattery } from "./battery.js";
@@ -10,12 +10,12 @@ import { TextField } from "./text_field.js";
 import { atSentenceStart } from "./writing.js";
 
 const SUGGESTIONS = 3;
-const RETRY_MS = [500, 1000, 2000, 4000]; // then the last of them again and again
-const QUIET_MS = 900; // without a key before suggestions are read out
-const SETTLE_MS = 250; // a knob that rests this long is where it was wanted; then a browser's model is fetched
-const SECONDS_PER_SECOND = 60; // of the battery's day; a policy waits a minute between two turns
+const RETRY_MS = [500, 1000, 2000, 4000]; // then the last one repeatedly
+const QUIET_MS = 900; // without a key press before suggestions are read out
+const SETTLE_MS = 250; // how long the knob rests before a model is fetched into the browser
+const SECONDS_PER_SECOND = 60; // a second here is a minute of the battery's day, since a policy waits a minute between two turns
 const GOVERN_MS = 1000;
-const GOVERN_ROUNDS = 5; // after the last change of the battery: its charger counts as gone only after a minute
+const GOVERN_ROUNDS = 5; // after the last change of the battery, because a charger counts as unplugged only after a minute
 
 const element = (id) => document.getElementById(id);
 const buttons = [...element("suggestions").children];
@@ -25,7 +25,7 @@ let model = null;
 let chart = null;
 let engineName = "computer";
 let shown = { text: null, suggestions: [] };
-let position = null; // the last answer's: knob, flops, query_ms, energy_mj
+let position = null; // of the last answer: knob, flops, query_ms, energy_mj
 let sequence = 0;
 let request = null;
 
@@ -46,7 +46,7 @@ field.addEventListener("text", () => {
   ask();
 });
 
-/** Ask for suggestions for the text as it is; an answer that comes after the next question is dropped. */
+/** Ask for suggestions for the current text; an answer that arrives after the next question is dropped. */
 async function ask() {
   const mine = ++sequence;
   const text = field.before;
@@ -87,7 +87,7 @@ function clearSuggestions() {
 
 function take(place) {
   const suggestion = shown.suggestions[place];
-  // Between a key and its answer the words shown belong to the text before it.
+  // Between a key press and its answer, the words shown still belong to the earlier text.
   if (suggestion && shown.text === field.before) field.take(suggestion);
 }
 
@@ -102,7 +102,7 @@ document.addEventListener("keydown", (event) => {
   take(place);
 });
 
-// --- a server that is gone ---
+// --- when the server does not answer ---
 
 let retries = 0;
 let retrying = 0;
@@ -121,7 +121,7 @@ function fail(error) {
 
 async function retry() {
   try {
-    await call("api/health"); // which nothing keeps: what follows is the server's own answer
+    await call("api/health"); // never cached, so the next answer comes from the server itself
     const found = await call("api/model");
     if (model && (found.name !== model.name || found.file_bytes !== model.file_bytes)) location.reload();
     else await (model ? ask() : start());
@@ -130,7 +130,7 @@ async function retry() {
   }
 }
 
-/** Tell something in the line at the top; nothing takes the line away. action: {label, act}. */
+/** Show a message at the top; an empty one hides it. action: {label, act}. */
 function notify(message, action = null) {
   if (element("notice-text").textContent !== message) element("notice-text").textContent = message;
   element("notice").hidden = !message;
@@ -154,7 +154,7 @@ knob.addEventListener("input", () => {
   turned();
 });
 
-/** Ask at the new position; while one answer is awaited, only the last of all further positions is asked for. */
+/** Ask at the new position; while waiting for an answer, only the latest further position is remembered. */
 async function turned() {
   remember("knob", knob.value);
   if (engineName === "phone") {
@@ -177,7 +177,7 @@ const battery = makeBattery(element("battery"), (percent) =>
 );
 const charging = element("charging");
 const governed = element("governed");
-let previous = null; // the governor's memory, which this page keeps for it
+let previous = null; // the governor's last decision, which this page keeps for it
 let rounds = 0;
 let governing = 0;
 
@@ -215,7 +215,7 @@ async function govern() {
     previous = decision.previous;
     obey(decision);
   } catch {
-    element("reason").textContent = "The governor is on the server, which does not answer.";
+    element("reason").textContent = "The governor runs on the server, which does not answer.";
   }
   rounds -= 1;
   governing = rounds > 0 && governed.checked ? setTimeout(govern, GOVERN_MS) : 0;
@@ -254,7 +254,7 @@ function showFigure(name, figure, note) {
 function showPosition() {
   const { knob: at, flops, flops_fraction: share, query_ms: time, energy_mj: energy, point } = position;
   const percent = Math.round(at * 100);
-  // Off line a position may not be at hand: then the knob shows the one that is used.
+  // Offline, a position may not be available: then the knob shows the one that is used.
   if (engineName === "phone" && percent !== knob.value) {
     element("point").textContent = `${knob.value} % is not stored in this browser; this is ${percent} %.`;
     knob.value = percent;
@@ -282,7 +282,7 @@ function announce(message) {
   element("announcer").textContent = message;
 }
 
-/** Suggestions are read out when the keys rest, not at each of them. */
+/** Suggestions are read out when typing pauses, not after every key. */
 function announceLater() {
   clearTimeout(announcing);
   const words = shown.suggestions.map(({ word }) => word).join(", ");
@@ -300,7 +300,7 @@ function choose(name) {
   for (const radio of radios) radio.checked = radio.value === name;
   if (name === "phone" && model && !model.browser_runtime) {
     radios.find((radio) => radio.value === "computer").checked = true;
-    notify("To run the model in the browser, fetch its runtime once: make web (needs npm); then load this page again.");
+    notify("To run the model in the browser, install its runtime once with make web (needs npm), then reload this page.");
     return;
   }
   engineName = name;
@@ -313,7 +313,7 @@ function choose(name) {
 
 // --- start ---
 
-// A browser may be told to keep nothing; then the page starts afresh each time.
+// A browser may be set to store nothing; then the page starts from its defaults each time.
 function remember(name, value) {
   try {
     localStorage.setItem(name, value);
@@ -341,7 +341,7 @@ async function start() {
   knob.smallest = Math.round(model.knob.smallest * 100);
   knob.value = Number(remembered("knob")) || 100;
   battery.value = 100;
-  // The page's own keys serve fingers: the system's keyboard would hide them.
+  // On touch screens the page has its own keys, which the system's keyboard would hide.
   if (matchMedia("(pointer: coarse)").matches) element("text").inputMode = "none";
   choose(remembered("engine") === "phone" && model.browser_runtime ? "phone" : "computer");
   showSaved();
@@ -351,4 +351,4 @@ async function start() {
 }
 
 start();
-navigator.serviceWorker?.register("service-worker.js").catch(() => {}); // without one, the page works on line only
+navigator.serviceWorker?.register("service-worker.js").catch(() => {}); // without one, the page works online only

@@ -1,11 +1,11 @@
-// Keeps the page, the browser runtime and the models that were used, so that all of it works off line.
+// Caches the page, the browser runtime and the models that were used, so that the page works offline.
 //
-// The server is asked first, so that nothing here grows old; what it gives is kept, and is the answer when it is gone.
+// The server is asked first, so that nothing here goes stale; its answers are cached and used when it cannot be reached.
 
-const CACHE = "rheostat-2";
+const CACHE = "rheostat-3";
 const PAGE = [
   "./", "api.js", "battery.js", "browser_engine.js", "chart.js", "completion.js", "dial.js", "engine_worker.js",
-  "icon.svg", "keys.js", "manifest.webmanifest", "page.js", "slider.js", "style.css", "text_field.js",
+  "icon.svg", "keys.js", "manifest.webmanifest", "page.js", "slider.js", "style.css", "tables.js", "text_field.js",
   "vocabulary.js", "writing.js", "api/model",
 ];
 const MODELS_KEPT = 8;
@@ -31,14 +31,14 @@ async function keep(addresses) {
   for (const address of addresses) {
     const response = await fetch(address, { cache: "no-cache" });
     if (!response.ok) continue;
-    // A model is written again even if it is the same: its place in the cache says when it was last used.
+    // A model is written again even if it has not changed: its position in the cache says when it was last used.
     if (EXPORT.test(response.url)) await cache.put(address, response);
     else await put(cache, address, response);
   }
   await dropModels(cache, MODELS_KEPT);
 }
 
-/** Nothing is written again that is the same. What was exported of another model goes. */
+/** Writes only what has changed. Exports of another model are dropped. */
 async function put(cache, address, response) {
   const before = await cache.match(address);
   if (before && response.url.endsWith("/api/model") && (await before.text()) !== (await response.clone().text())) {
@@ -48,7 +48,7 @@ async function put(cache, address, response) {
   if (!etag || before?.headers.get("etag") !== etag) await cache.put(address, response);
 }
 
-/** All but the models that were used last. */
+/** Drops all but the most recently used models. */
 async function dropModels(cache, kept) {
   const addresses = (await cache.keys()).map(({ url }) => url).reverse(); // the last one written first
   const folders = [...new Set(addresses.map((url) => EXPORT.exec(url)?.[0]).filter(Boolean))];

@@ -1,13 +1,13 @@
-// What the knob and the battery share: a value in whole percent, changed by pointer and keys, told to screen readers.
+// What the knob and the battery share: a whole percentage, changed by pointer and keys, and read out by screen readers.
 
 const KEYS = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1, PageUp: 10, PageDown: -10 };
 
-/** Fires "input" while a user changes the value; setting `value` from outside fires nothing. */
+/** Fires "input" when the user changes the value, not when `value` is set by the program. */
 export class Slider extends EventTarget {
   #value = 100;
   #smallest = 0;
 
-  /** fromPointer(event) gives a value; draw(value) shows one; describe(value) says it in words. */
+  /** fromPointer(event) returns a value; draw(value) shows it; describe(value) returns it in words. */
   constructor(element, { fromPointer, draw, describe }) {
     super();
     this.element = element;
@@ -35,7 +35,7 @@ export class Slider extends EventTarget {
     return this.#smallest;
   }
 
-  /** Show the value again, as after something else changed that its description names. */
+  /** Show the value again, after something that its description mentions has changed. */
   refresh() {
     this.element.setAttribute("aria-valuenow", this.#value);
     this.element.setAttribute("aria-valuetext", this.describe(this.#value));

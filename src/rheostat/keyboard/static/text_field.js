@@ -1,13 +1,13 @@
-// The text and its keys: what stands before the cursor, what a key or a suggestion does to it, and how many keys it took.
+// The text field: the text before the cursor, what keys and suggestions do to it, and how many keystrokes it took.
 
 import { insertInto } from "./writing.js";
 
-const JOINS = new Set([...".,!?;:"]); // signs in front of which the space of a suggestion gives way
+const JOINS = new Set([...".,!?;:"]); // signs that take the place of the space after a suggestion
 
 export class TextField extends EventTarget {
   #area;
   #keystrokes = 0;
-  #ownSpace = -1; // the place behind a space that came with a suggestion
+  #ownSpace = -1; // the position after a space that came with a suggestion
 
   /** Fires "text" whenever the text or the cursor changes. */
   constructor(area) {
@@ -24,7 +24,7 @@ export class TextField extends EventTarget {
     return this.#area.value.slice(0, this.#area.selectionStart);
   }
 
-  /** {needed, typed}: keystrokes that the text takes without suggestions, and those that it took. */
+  /** {needed, typed}: keystrokes that the text needs without suggestions, and those that were typed. */
   get keystrokes() {
     return { needed: [...this.#area.value].length, typed: this.#keystrokes };
   }
@@ -42,7 +42,7 @@ export class TextField extends EventTarget {
     this.#replace(start === end ? start - last.length : start, end, "");
   }
 
-  /** Put a suggestion in its place, with a space behind it. */
+  /** Insert a suggestion, with a space after it. */
   take(suggestion) {
     const before = this.before;
     const after = this.#area.value.slice(this.#area.selectionEnd);
@@ -80,7 +80,7 @@ export class TextField extends EventTarget {
     const length = event.inputType === "insertText" ? [...(event.data ?? "")].length : 1;
     this.#keystrokes = this.#area.value ? this.#keystrokes + Math.max(1, length) : 0;
     if (event.inputType === "insertFromPaste" || event.inputType === "insertFromDrop") {
-      this.#keystrokes = Math.max(this.#keystrokes, [...this.#area.value].length); // nobody saved these
+      this.#keystrokes = Math.max(this.#keystrokes, [...this.#area.value].length); // pasted text saves no keystrokes
     }
     this.#ownSpace = -1;
     this.#changed();

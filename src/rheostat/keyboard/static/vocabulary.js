@@ -1,26 +1,24 @@
-// Typed text as the words that a model was trained on: rheostat/vocabulary.py, for a browser without a server.
+// Splits typed text into the words that a model was trained on: rheostat/text/tokenizers.py, for a browser without a
+// server.
 //
-// That module is the definition. tests/browser/writing_cases.json holds texts with its answers, and both are tested
-// against them. JavaScript counts in UTF-16 units and knows no possessive quantifiers; where these matter, it is said.
+// The Python module is the definition. tests/browser/writing_cases.json holds texts with its answers, and both are tested
+// against them. JavaScript counts in UTF-16 units and has no possessive quantifiers; comments say where that matters.
 
-export const UNKNOWN = "<unk>";
-export const END = "<eos>";
-const NUMBER = "<num>";
-const PTB_NUMBER = "N";
-export const SENTENCE_ENDS = new Set([".", "!", "?", "...", "。", "！", "？", "।", "؟"]);
+import {
+  ABBREVIATIONS, AFTER_APOSTROPHE, FOLDED_CHARACTERS, NUMBER, PTB_CLITICS, PTB_NUMBER, PTB_SIGNS, WIKITEXT_JOINTS,
+} from "./tables.js";
 
-// Python's \w, \s and control characters, to be put inside brackets.
+// Python's \w, \s and control characters, to be used inside brackets.
 const WORD = "\\p{L}\\p{N}_";
 export const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 const CONTROL = "\\x00-\\x1f\\x7f-\\x9f";
-const NO_LETTER = "(?![\\u{e0100}-\\u{e01ef}])"; // variants of rare Han characters: marks, but no part of words
+const NO_LETTER = "(?![\\u{e0100}-\\u{e01ef}])"; // variants of rare Han characters: marks, but not part of words
 
-const FOLDED = { "’": "'", "ʼ": "'", "＇": "'", "…": "...", "\u00ad": "", "\u200b": "", "\u2060": "", "\ufeff": "" };
-const FOLDABLE = /[’ʼ＇…\u00ad\u200b\u2060\ufeff]/gu;
+const FOLDABLE = new RegExp(`[${Object.keys(FOLDED_CHARACTERS).join("")}]`, "gu");
 
-/** Typographic apostrophes and the ellipsis as plain ones, invisible characters gone. */
+/** Replaces typographic apostrophes and the ellipsis by plain ones and removes invisible characters. */
 export function fold(text) {
-  return text.replace(FOLDABLE, (character) => FOLDED[character]);
+  return text.replace(FOLDABLE, (character) => FOLDED_CHARACTERS[character]);
 }
 
 /** Text as words, without `<eos>`. tokenizer: "words", "ptb" or "wikitext". */
@@ -57,21 +55,13 @@ function tokenizeRaw(text) {
 // --- the text of prepared corpora ---
 
 const PREPARED = makePreparedPattern();
-const PTB_SIGNS = { $: "$", "#": "#", "&": "&", "£": "#", "%": PTB_NUMBER };
-const PTB_CLITICS = ["n't", "'s", "'re", "'ve", "'ll", "'d", "'m"];
 const PTB_NUMERIC = /^[\p{Nd}.,:/-]+$/u;
 const WIKITEXT_PARTS = /(?<=\p{Nd})[.,](?=\p{Nd})|[-/&:,]|'?(?:[^\-/&:,'.]|(?<!\p{Nd})\.|\.(?!\p{Nd}))+/gu;
-const WIKITEXT_JOINTS = { "-": "@-@", ",": "@,@", ".": "@.@" };
-const ABBREVIATIONS = new Set(
-  ("mr mrs ms dr st jr sr prof rev gen col lt sgt capt adm gov rep sen sens messrs inc corp co cos ltd bros cie vs " +
-    "etc nos jan feb aug sept oct nov dec ala ariz calif colo conn fla ga ill ind kan ky mass md mich minn neb nev " +
-    "okla ore pa tenn va wash wis op pp").split(" "),
-);
 
 function makePreparedPattern() {
   const letter = `(?:${NO_LETTER}[${WORD}\\p{M}])`;
   const joint = "(?:[.'&\\-]|\\\\?\\/|(?<=\\p{Nd})[,:](?=\\p{Nd}))";
-  const parts = "(?:[sSſtTdDmMnN]|[rR][eE]|[vV][eE]|[lL][lL]|\\p{Nd}\\p{Nd}s)";
+  const parts = `(?:${AFTER_APOSTROPHE.map(anyCase).join("|")}|\\p{Nd}\\p{Nd}s)`;
   const clitic = `(?<![${WORD}])'${parts}(?![${WORD}])|(?:(?<=s)|(?<![^${SPACE}]))'(?![^${SPACE}])`;
   const number = `(?<![${WORD}])[Nn]o\\.(?=[${SPACE}]?[\\p{Nd}N])`;
   return new RegExp(
@@ -80,6 +70,11 @@ function makePreparedPattern() {
       `|(@[-,.]@|\\.\\.+|--+|[^${SPACE}${CONTROL}])`,
     "gu",
   );
+}
+
+/** A word as a pattern that ignores case; for Python, "ſ" is a kind of "s" then. */
+function anyCase(word) {
+  return [...word].map((letter) => `[${letter}${letter.toUpperCase()}${letter === "s" ? "ſ" : ""}]`).join("");
 }
 
 function tokenizePtb(text) {

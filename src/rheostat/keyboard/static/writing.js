@@ -1,24 +1,12 @@
-// From typed text to words that a model reads, and from its words to what is shown: rheostat/words/writing.py, for a
-// browser without a server. That module is the definition, and says why; tests/browser/writing_cases.json holds both to
-// the same answers. Lengths and places are counted in characters, as there, so texts are arrays of them here.
+// From typed text to the words that a model reads, and from its words to what is shown: rheostat/words/writing.py, for a
+// browser without a server. The Python module is the definition and explains why; tests/browser/writing_cases.json tests
+// both against the same answers. Lengths are counted in characters, as in Python, so texts are arrays of characters here.
 
-import { END, SENTENCE_ENDS, SPACE, fold, tokenize } from "./vocabulary.js";
-
-export const CONTEXT_LIMIT = 512; // words
-
-const CHARACTERS_PER_WORD = 16;
-const BLOCK = 256;
-const LONGEST_WORD = 256;
-const SENTENCE_LOOK_BACK = 64;
-const APOSTROPHES = "'\u2019\u02bc\uff07";
-const INSIDE = { words: APOSTROPHES, wikitext: `${APOSTROPHES}.`, ptb: `${APOSTROPHES}.&-/` };
-const UNFINISHED = { words: APOSTROPHES, wikitext: APOSTROPHES, ptb: `${APOSTROPHES}&-` };
-const CLITICS = ["'s", "'re", "'ve", "'ll", "'d", "'m"];
-const NEGATED = new Set(
-  "ai are ca could did do does had has have is might must need should was were wo would".split(" "),
-);
-const BETWEEN_SENTENCES = new Set("\"'”’»›)]}“‘„«‹([{*_");
-const NO_SPACE_BEHIND = new Set("-/‐–—([{“‘„«‹¿¡@#$£€_\\");
+import {
+  APOSTROPHES, BETWEEN_SENTENCES, BLOCK, CHARACTERS_PER_WORD, CLITICS, CONTEXT_LIMIT, END_OF_LINE, INSIDE, LONGEST_WORD, NEGATED,
+  NO_SPACE_BEHIND, NUMBER_SIGNS, PTB_CLITICS, SENTENCE_ENDS, SENTENCE_LOOK_BACK, UNFINISHED,
+} from "./tables.js";
+import { SPACE, fold, tokenize } from "./vocabulary.js";
 
 const WHITE = new RegExp(`^[${SPACE}]$`, "u");
 const WHITE_AT_END = new RegExp(`[${SPACE}]+$`, "u");
@@ -29,7 +17,7 @@ const isUpper = (character) => /^\p{Uppercase}$/u.test(character);
 const join = (characters) => characters.join("");
 const count = (text) => [...text].length;
 
-/** A text as it stands before the cursor; unless it ends in white space or punctuation, its last word is unfinished. */
+/** The text before the cursor; unless it ends in white space or punctuation, its last word is unfinished. */
 export function splitTyped(text, tokenizer, limit = CONTEXT_LIMIT) {
   const characters = [...text];
   let start = wordStart(characters, tokenizer);
@@ -68,9 +56,9 @@ function read(characters, end, letter, tokenizer, limit) {
   let start = steadyStart(end, limit * CHARACTERS_PER_WORD);
   if (start) start = breakBehind(characters, start, Math.min(end, start + BLOCK)) ?? start;
   const text = join(characters.slice(start, end)) + letter;
-  let words = [...(start ? [] : [END]), ...splitLines(text, tokenizer)];
+  let words = [...(start ? [] : [END_OF_LINE]), ...splitLines(text, tokenizer)];
   if (tokenizer === "words" && text.includes("\n")) {
-    words = words.filter((word, place) => place === 0 || word !== END || words[place - 1] !== END);
+    words = words.filter((word, place) => place === 0 || word !== END_OF_LINE || words[place - 1] !== END_OF_LINE);
   }
   if (letter) words.pop();
   return words.slice(steadyStart(words.length, limit));
@@ -84,7 +72,7 @@ function steadyStart(length, limit) {
 function breakBehind(characters, place, end) {
   for (let at = place; at < end; at += 1) {
     const before = join(characters.slice(Math.max(0, at - 3), at));
-    if (isSpace(characters[at]) && before !== "No." && before !== "no.") return at;
+    if (isSpace(characters[at]) && !NUMBER_SIGNS.includes(before)) return at;
   }
   return null;
 }
@@ -92,7 +80,7 @@ function breakBehind(characters, place, end) {
 function splitLines(text, tokenizer) {
   const [first, ...others] = text.split("\n");
   const words = tokenize(first, tokenizer);
-  for (const line of others) words.push(END, ...tokenize(line, tokenizer));
+  for (const line of others) words.push(END_OF_LINE, ...tokenize(line, tokenizer));
   return words;
 }
 
@@ -154,13 +142,13 @@ function sentenceStartsAt(characters, end) {
   return ![...line].some(isWordCharacter);
 }
 
-/** A word as it is compared with what is typed. */
+/** The form in which a word is compared with what is typed. */
 export function matchingForm(word) {
   return fold(word).toLowerCase().replaceAll("ς", "σ");
 }
 
 function attaches(word, tokenizer) {
-  if (tokenizer === "ptb") return word === "n't" || CLITICS.includes(word);
+  if (tokenizer === "ptb") return PTB_CLITICS.includes(word);
   return tokenizer === "wikitext" && /^'\p{L}/u.test(word);
 }
 
@@ -196,7 +184,7 @@ function isUpperText(text) {
 
 const TITLE_CASE = { ǆ: "ǅ", Ǆ: "ǅ", ǉ: "ǈ", Ǉ: "ǈ", ǌ: "ǋ", Ǌ: "ǋ", ǳ: "ǲ", Ǳ: "ǲ" };
 
-/** Unicode's third case, which JavaScript lacks: "ß" becomes "Ss", and Georgian has no capitals inside text. */
+/** Unicode's title case, which JavaScript lacks: "ß" becomes "Ss", and Georgian letters stay as they are. */
 function titleCase(character) {
   if (/^[\u10d0-\u10ff]$/u.test(character)) return character;
   const [first = "", ...others] = character.toUpperCase();
@@ -216,7 +204,7 @@ function withCapitalsOf(prefix, word) {
   return join([...word].map((own, place) => (characters[place] && isUpper(characters[place]) ? characters[place] : own)));
 }
 
-/** The best k, those that look the same being one. */
+/** The best k; suggestions that look the same are merged. */
 export function distinct(suggestions, k) {
   const merged = new Map();
   for (const suggestion of suggestions) {
@@ -227,7 +215,7 @@ export function distinct(suggestions, k) {
   return [...merged.values()].sort((one, other) => other.probability - one.probability).slice(0, k);
 }
 
-/** A text after taking a suggestion, without a space behind it. */
+/** The text after taking a suggestion, without a space after it. */
 export function insertInto(text, suggestion) {
   const characters = [...text];
   const kept = characters.slice(0, characters.length - suggestion.replaces);

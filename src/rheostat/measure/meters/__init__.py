@@ -1,10 +1,10 @@
-"""Reading energy: one small interface, the meters behind it, and what a query costs according to one of them.
+"""Reading energy: one small interface, the meters behind it, and the energy per query that a meter finds.
 
 series         readings over time, and the energy of a window of them
 meter          the interface; counter and sampler are its two kinds
-rapl  zeus_monitor  hwmon  battery  pmic  watts_up  trace     the meters
+rapl  zeus_monitor  hwmon  power_supply  pmic  watts_up  power_trace     the meters
 estimate       computed, not measured
-choice         a meter by its name, or the first that is available
+choice         a meter by its name, or the first one available
 energy         idle, blocks, idle → millijoules per query
 """
 

@@ -1,4 +1,4 @@
-"""Which meter: by its name, or the first that is available here."""
+"""Choosing a meter: by its name, or the first one that is available here."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rheostat.errors import MeterError
-from rheostat.measure.meters.battery import BatteryMeter
 from rheostat.measure.meters.estimate import JOULES_PER_BYTE, JOULES_PER_FLOP, Estimate
 from rheostat.measure.meters.hwmon import HwmonMeter
 from rheostat.measure.meters.meter import Meter
 from rheostat.measure.meters.pmic import PmicMeter
+from rheostat.measure.meters.power_supply import BatteryMeter
+from rheostat.measure.meters.power_trace import PATIENCE_S, TraceMeter
 from rheostat.measure.meters.rapl import RaplMeter
-from rheostat.measure.meters.sysfs import SYSTEM_ROOT
-from rheostat.measure.meters.trace import PATIENCE_S, TraceMeter
 from rheostat.measure.meters.watts_up import WattsUpMeter
 from rheostat.measure.meters.zeus_monitor import PROCESSOR, ZeusMeter
+from rheostat.measure.sysfs import SYSTEM_ROOT
 
 WITHOUT_ARGUMENT = ("auto", "none", "estimate", "rapl", "zeus", "pmic", "battery")
 BY_NAME_ONLY = "only when asked for by name"
@@ -25,7 +25,7 @@ BY_NAME_ONLY = "only when asked for by name"
 
 @dataclass(frozen=True)
 class NoMeter:
-    """Energy is not measured, and why. reasons: (meter, why it is not available)."""
+    """Energy is not measured. reasons: (meter, why it is not available)."""
 
     reasons: tuple[tuple[str, str], ...] = ()
 
@@ -41,11 +41,11 @@ EnergySource = Meter | Estimate | NoMeter
 
 @dataclass(frozen=True)
 class MeterOptions:
-    """What some meters need to know beyond their name."""
+    """Settings of some meters."""
 
     system_root: Path = SYSTEM_ROOT
-    trace_offset_s: float = 0.0  # what the clock of a trace's recorder is ahead of this machine's
-    trace_patience_s: float = PATIENCE_S  # how long to wait after the run for a trace to reach its end
+    trace_offset_s: float = 0.0  # how far the clock of a trace's recorder is ahead of this machine's
+    trace_patience_s: float = PATIENCE_S  # how long to wait after the run for a trace to cover all of it
     joules_per_flop: float = JOULES_PER_FLOP
     joules_per_byte: float = JOULES_PER_BYTE
 
@@ -54,12 +54,10 @@ DEFAULTS = MeterOptions()
 
 
 def find_meter(name: str = "auto", options: MeterOptions = DEFAULTS) -> EnergySource:
-    """A named meter, or an error that says why it is not available; with `auto` the first that is, or NoMeter."""
+    """The meter with this name, or an error that says why it is not available. auto: the first that is, or NoMeter."""
     kind, _, argument = name.partition(":")
     if argument and kind in WITHOUT_ARGUMENT:
-        raise MeterError(
-            f"the meter {kind} takes nothing after its name, but there is ':{argument}'; expected {kind} alone"
-        )
+        raise MeterError(f"the meter {kind} takes no argument, but ':{argument}' was given; expected {kind} alone")
     if kind == "none":
         return NoMeter()
     if kind == "auto":
@@ -74,7 +72,7 @@ def find_meter(name: str = "auto", options: MeterOptions = DEFAULTS) -> EnergySo
 
 
 def explain(options: MeterOptions = DEFAULTS) -> list[tuple[str, str | None]]:
-    """Every meter in the order `auto` tries them, then those it never takes; None if it can be used as it stands."""
+    """Every meter in the order in which `auto` tries them, then those it never takes; None if it is available."""
     tried = [(name, make().available()) for name, make in automatic_meters(options).items()]
     return [
         *tried,
@@ -85,7 +83,7 @@ def explain(options: MeterOptions = DEFAULTS) -> list[tuple[str, str | None]]:
 
 
 def automatic_meters(options: MeterOptions) -> Mapping[str, Callable[[], Meter]]:
-    """What `auto` tries: closest to the processor first, the slowest last. It sends nothing to unknown serial ports."""
+    """What `auto` tries: closest to the processor first, slowest last. It sends nothing to unknown serial ports."""
     return {
         "rapl": lambda: RaplMeter(options.system_root),
         "zeus": lambda: ZeusMeter(PROCESSOR),

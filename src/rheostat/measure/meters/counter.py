@@ -1,4 +1,4 @@
-"""Meters that count energy by themselves: read at the marks, and now and then between them to see the count move."""
+"""Meters that count energy themselves: read at the marks, and now and then in between to see how often they update."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from rheostat.measure.meters.meter import Clock, Meter, Recording
-from rheostat.measure.meters.series import EnergySeries, Reading
+from rheostat.measure.meters.series import EnergySeries, WindowEnergy
 
-SHORTEST_PAUSE_S = 0.02  # between two looks: reading a counter is work too
+SHORTEST_PAUSE_S = 0.02  # between two readings, since reading a counter is work too
 
 
 class CounterMeter(Meter):
-    """A meter that says how much energy there has been. period_s: how often its count moves."""
+    """A meter that reports the energy used so far. period_s: how often its count is updated."""
 
     guard_s = 0.0
 
     @abstractmethod
     def opened(self) -> AbstractContextManager[Callable[[], float]]:
-        """Gives a function that returns joules since some fixed moment; it never goes back."""
+        """Yields a function that returns joules since some fixed moment; they never decrease."""
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
@@ -30,12 +30,12 @@ class CounterMeter(Meter):
 class CounterRecording(Recording):
     """The count at every mark, so that a window has its exact energy, and whenever there is a chance to look.
 
-    A reading is a count that has moved: how often it does so is seen, not taken from a data sheet.
+    Only a changed count is a reading: how often it changes is observed, not taken from a data sheet.
     """
 
     def __init__(self, read_energy: Callable[[], float], period_s: float, clock: Clock) -> None:
         self._read_energy, self._clock = read_energy, clock
-        self._pause_s = max(period_s / 2, SHORTEST_PAUSE_S)  # half: looking in step with it would miss moves
+        self._pause_s = max(period_s / 2, SHORTEST_PAUSE_S)  # half: looking in step with the counter would miss updates
         self._times: list[float] = []
         self._energy_j: list[float] = []
 
@@ -51,7 +51,7 @@ class CounterRecording(Recording):
         if self._clock.now() >= self._times[-1] + self._pause_s:
             self.mark()
 
-    def reading(self, begin: float, end: float) -> Reading:
+    def reading(self, begin: float, end: float) -> WindowEnergy:
         series = EnergySeries(self._times, self._energy_j, only_changes_count=True)
         series.check_moves()
         return series.reading(begin, end)

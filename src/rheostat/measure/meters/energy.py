@@ -1,7 +1,7 @@
-"""Energy per query: idle, blocks of queries, idle again; what idling would have cost is subtracted.
+"""Energy per query: idle, blocks of queries, idle again; the energy of idling is subtracted.
 
-Knows how a run is laid out and what may be said of it afterwards; nothing of the device that reads, nor of models.
-A figure that a meter could not resolve says so, and one that is missing is None, never zero.
+Knows how a run is laid out and what can be concluded from it; knows nothing of devices or models. A figure that the
+meter could not resolve is marked so, and a missing one is None, never zero.
 """
 
 from __future__ import annotations
@@ -15,43 +15,42 @@ from rheostat.errors import MeterError
 from rheostat.measure.meters.choice import EnergySource, NoMeter
 from rheostat.measure.meters.estimate import Estimate
 from rheostat.measure.meters.meter import Meter, Recording
-from rheostat.measure.meters.series import Reading
+from rheostat.measure.meters.series import WindowEnergy
 from rheostat.measure.meters.student import confidence_interval
-from rheostat.measure.turns import rotated
 
-SHORTEST_IDLE_S, SHORTEST_BLOCK_S = 10.0, 2.0  # where nothing else is asked for
-IDLE_LOOKS = 40  # at a counter, spread over an idle window
-GUARDS_BEFORE = 2  # a reading may be the mean of one period, and be shown for another
+SHORTEST_IDLE_S, SHORTEST_BLOCK_S = 10.0, 2.0  # by default
+IDLE_LOOKS = 40  # readings of a counter, spread over an idle window
+GUARDS_BEFORE = 2  # a reading may be the mean of one period and be shown for another
 GUARDS_AFTER = 1  # the power at the end of a window is interpolated towards the next reading
 
 
 @dataclass(frozen=True)
 class Work:
-    """Something to measure. run: performs some queries and says how many; called again until a block is full.
+    """Something to measure. run: performs some queries and returns how many; called until a block is full.
 
-    A counter is looked at between two runs, so one should take no longer than a tenth of a block.
+    Counters are read between two runs, so a run should take no longer than a tenth of a block.
     """
 
     run: Callable[[], int]
-    flops: float | None = None  # of a query; only an estimate needs them
+    flops: float | None = None  # per query; only an estimate needs them
     bytes_read: float | None = None
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a run takes. Seconds that are None are as many as the meter needs, and those asked for as asked for."""
+    """How long a run takes. Seconds that are None are chosen to suit the meter."""
 
-    idle_seconds: float | None = None  # before, and again after
-    blocks: int = 10  # of each work; the interval comes from their spread
+    idle_seconds: float | None = None  # before the blocks, and again after them
+    blocks: int = 10  # per work; their spread gives the interval
     block_seconds: float | None = None
-    minimum_samples: int = 10  # readings of the meter in every block and while idle
+    minimum_samples: int = 10  # readings of the meter needed in every block and while idle
 
     def __post_init__(self) -> None:
         if self.blocks < 2:
             raise ValueError(f"{self.blocks} blocks; an interval needs at least two")
 
     def needed_s(self, period_s: float) -> float:
-        """A window in which enough readings of such a meter fall, wherever it begins."""
+        """A window long enough for the readings needed, wherever it starts."""
         return (self.minimum_samples + 1) * period_s
 
     def idle_s(self, period_s: float) -> float:
@@ -63,7 +62,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class EnergyPerQuery:
-    """What one query costs above idling, according to one meter."""
+    """The energy of one query above idling, according to one meter."""
 
     meter: str
     covers: str
@@ -72,7 +71,7 @@ class EnergyPerQuery:
     gross_mj: float | None = None  # before idle power is subtracted
     idle_power_w: float | None = None  # mean of before and after
     idle_drift_w: float | None = None  # after minus before
-    idle_uncertainty_mj: float | None = None  # if idle power was all along that of before, or of after
+    idle_uncertainty_mj: float | None = None  # from not knowing how idle power moved between before and after
     queries: int = 0
     seconds: float = 0.0
     blocks: int = 0
@@ -96,7 +95,7 @@ class EnergyPerQuery:
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of a recording between two marks, and the queries performed in it."""
+    """The part of a recording between two marks, and the queries performed in it."""
 
     begin: float
     end: float
@@ -105,7 +104,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Windows:
-    """All of a run. works: the blocks of each."""
+    """All windows of a run. works: the blocks of each work."""
 
     idle_before: Window
     idle_after: Window
@@ -120,9 +119,9 @@ def measure_energy(source: EnergySource, work: Work, plan: Plan = DEFAULT_PLAN) 
 
 
 def measure_energies(source: EnergySource, works: Sequence[Work], plan: Plan = DEFAULT_PLAN) -> list[EnergyPerQuery]:
-    """Their blocks take turns, so that a machine that grows warm does so for all of them; idle is shared.
+    """Measure several works. Their blocks are interleaved, so that heat and load affect all of them; idle is shared.
 
-    A meter that stops in the middle gives results that are not measured, with its reason.
+    If the meter stops in the middle, the results are "not measured", with the reason.
     """
     if isinstance(source, NoMeter):
         return [EnergyPerQuery(source.name, "", None, reason=source.reason) for _ in works]
@@ -131,13 +130,13 @@ def measure_energies(source: EnergySource, works: Sequence[Work], plan: Plan = D
     try:
         with source.recording() as recording:
             windows = run(source, recording, works, plan)
-        return [evaluate(source, recording, windows, blocks, plan) for blocks in windows.works]
+        return [energy_per_query(source, recording, windows, blocks, plan) for blocks in windows.works]
     except MeterError as error:
         return [EnergyPerQuery(source.name, "", None, reason=str(error)) for _ in works]
 
 
 def expected_seconds(meter: Meter, works: int, plan: Plan) -> float:
-    """How long a run takes, roughly."""
+    """Roughly how long a run takes."""
     period_s, guards = meter.period_s, GUARDS_BEFORE + GUARDS_AFTER
     idle_s = plan.idle_s(period_s) + guards * period_s
     return 2 * idle_s + works * plan.blocks * (plan.block_s(period_s) + guards * meter.guard_s)
@@ -153,15 +152,15 @@ def estimate(source: Estimate, work: Work) -> EnergyPerQuery:
 
 
 def run(meter: Meter, recording: Recording, works: Sequence[Work], plan: Plan) -> Windows:
-    """Idle, the blocks in turns, idle."""
-    period_s, guard_s = meter.period_s, meter.guard_s  # now: later a sensor may be gone
+    """Idle, the interleaved blocks, idle."""
+    period_s, guard_s = meter.period_s, meter.guard_s  # read now: the sensor may be gone later
     idle_s, block_s = plan.idle_s(period_s), plan.block_s(period_s)
     idle_before = _idle(meter, recording, idle_s, period_s)
     for work in works:
-        work.run()  # clocks up, caches warm: the first block is then like the others
+        work.run()  # warm-up, so that the first block is like the others
     blocks: list[list[Window]] = [[] for _ in works]
     for turn in range(plan.blocks):
-        for number in rotated(len(works), turn):
+        for number in interleaved_order(len(works), turn):
             blocks[number].append(_block(meter, recording, works[number], block_s, guard_s))
     return Windows(idle_before, _idle(meter, recording, idle_s, period_s), blocks)
 
@@ -178,7 +177,7 @@ def _idle(meter: Meter, recording: Recording, seconds: float, guard_s: float) ->
 
 
 def _block(meter: Meter, recording: Recording, work: Work, seconds: float, guard_s: float) -> Window:
-    """The work goes on before and after the window, in the guards."""
+    """The work also runs before and after the window, during the guards."""
     _work_on(meter, work, GUARDS_BEFORE * guard_s)
     begin, deadline = recording.mark(), meter.clock.now() + seconds
     queries = work.run()
@@ -197,10 +196,10 @@ def _work_on(meter: Meter, work: Work, seconds: float) -> None:
         work.run()
 
 
-def evaluate(
+def energy_per_query(
     meter: Meter, recording: Recording, windows: Windows, blocks: Sequence[Window], plan: Plan
 ) -> EnergyPerQuery:
-    """What the recording says of one work."""
+    """The energy of one work, from the recording."""
     idle = [recording.reading(window.begin, window.end) for window in (windows.idle_before, windows.idle_after)]
     readings = [recording.reading(block.begin, block.end) for block in blocks]
     idle_w, drift_w = (idle[0].power_w + idle[1].power_w) / 2, idle[1].power_w - idle[0].power_w
@@ -211,7 +210,7 @@ def evaluate(
     ]
     idle_uncertainty_mj = 1e3 * abs(drift_w) / 2 * seconds / queries
     low_mj, high_mj = confidence_interval(net_mj)
-    # All blocks share one idle power: their spread tells nothing of its error, only its two readings do.
+    # All blocks share one idle power: its error shows in its two readings, not in the spread of the blocks.
     interval_mj = (low_mj - idle_uncertainty_mj, high_mj + idle_uncertainty_mj)
     reasons = shortcomings(idle, readings, interval_mj, plan)
     return EnergyPerQuery(
@@ -234,23 +233,28 @@ def evaluate(
 
 
 def shortcomings(
-    idle: Sequence[Reading], blocks: Sequence[Reading], interval_mj: tuple[float, float], plan: Plan
+    idle: Sequence[WindowEnergy], blocks: Sequence[WindowEnergy], interval_mj: tuple[float, float], plan: Plan
 ) -> list[str]:
-    """Why a figure should not be relied on; nothing if it may."""
+    """The reasons why a figure is not reliable; empty if it is."""
     reasons, readings = [], [*idle, *blocks]
     fewest = min(readings, key=lambda reading: reading.samples)
     if fewest.samples < plan.minimum_samples:
         reasons.append(
             f"{fewest.samples} readings in a window of {fewest.duration_s:.3g} s, {plan.minimum_samples} are needed: "
-            "the meter is slow, let blocks and idle last longer"
+            "the meter is slow, use longer blocks and idle times"
         )
-    # Readings may be many and yet leave half of a window unseen.
+    # Even many readings may leave half of a window unseen.
     gappy = max(readings, key=lambda reading: reading.largest_gap_s / reading.duration_s)
     if fewest.samples >= plan.minimum_samples and gappy.largest_gap_s > 2 * gappy.duration_s / plan.minimum_samples:
         reasons.append(f"no reading for {gappy.largest_gap_s:.3g} s in a window of {gappy.duration_s:.3g} s")
     if interval_mj[0] <= 0:
         reasons.append(
-            f"the interval {interval_mj[0]:.3g} … {interval_mj[1]:.3g} mJ is not clear of zero: "
-            f"the work does not stand out from idling, {idle[0].power_w:.3g} W before and {idle[1].power_w:.3g} W after"
+            f"the interval {interval_mj[0]:.3g} … {interval_mj[1]:.3g} mJ is not above zero: "
+            f"the work cannot be told from idling, {idle[0].power_w:.3g} W before and {idle[1].power_w:.3g} W after"
         )
     return reasons
+
+
+def interleaved_order(count: int, turn: int) -> list[int]:
+    """0 … count - 1 starting at another one each turn, so that none always comes after the largest point."""
+    return [(turn + number) % count for number in range(count)]

@@ -1,7 +1,7 @@
-"""Energy computed instead of measured: so much for each FLOP, so much for each byte read.
+"""Energy computed instead of measured: a constant per FLOP and a constant per byte read.
 
-Used only when asked for by name. Knows two constants and no machine; leaves out everything else that a processor
-spends, so it is best read as a bound from below and as a way to compare operating points.
+Used only when asked for by name. Knows two constants and no machine. It leaves out everything else that a processor
+spends, so read it as a lower bound and as a way to compare operating points.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Power sensors of the board, as Linux shows them under /sys/class/hwmon: INA2xx chips, server power meters, …
 
-Which sensor is the right one only the board's maker knows: one rail may be part of another. So a single sensor is taken
-by itself, and among several the user names theirs.
+Only the maker of the board knows which sensor is the right one, since one rail may be part of another. So a single
+sensor is used automatically, and with several the user has to name one or more.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.sampler import SamplerMeter
-from rheostat.measure.meters.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
+from rheostat.measure.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
 
-GRAPHICS = ("amdgpu", "nouveau", "radeon", "i915", "xe")  # power of a card that runs no queries: by name only
+GRAPHICS = ("amdgpu", "nouveau", "radeon", "i915", "xe")  # cards that run no queries: used only by name
 FASTEST_S = 0.02
 
 
 @dataclass(frozen=True)
 class Sensor:
-    """name: chip and label, such as "ina226/VDD_IN", or "ina226/power1" without a label; where two would have the same,
-    device and input instead, such as "hwmon3/power1".
+    """A power sensor. name: chip and label, such as "ina226/VDD_IN", or "ina226/power1" without a label. If two sensors
+    would have the same name, device and input are used instead, such as "hwmon3/power1".
     """
 
     name: str
@@ -39,7 +39,7 @@ class Sensor:
 
     @property
     def stated_period_s(self) -> float:
-        """How often the chip has a new value; zero if it does not say."""
+        """How often the chip updates its value, in seconds; zero if it does not say."""
         stem = self.path.name.rpartition("_")[0]
         stated = [self.path.with_name("update_interval")]
         if self.path.name.endswith("_average"):
@@ -48,7 +48,7 @@ class Sensor:
 
 
 class HwmonMeter(SamplerMeter):
-    """names: of sensors whose power is added; none for the only one there is."""
+    """names: of the sensors whose power is added up; empty for the only sensor."""
 
     name = "hwmon"
 
@@ -61,7 +61,7 @@ class HwmonMeter(SamplerMeter):
 
     @property
     def only_changes_count(self) -> bool:
-        """Unless every chip says how often it has a new value: many have one only once a second."""
+        """True unless every chip says how often it updates: many do so only once a second."""
         return not all(sensor.stated_period_s for sensor in self._chosen())
 
     @property
@@ -86,7 +86,7 @@ class HwmonMeter(SamplerMeter):
         if not sensors:
             raise MeterError(f"no power sensor (power*_input or power*_average) under {self._folder}")
         if doubled := sorted({name for name in self._names if self._names.count(name) > 1}):
-            raise MeterError(f"{doubled[0]} is named twice; expected every sensor once: its power would count twice")
+            raise MeterError(f"{doubled[0]} is named twice; expected every sensor once, or its power would count twice")
         if self._names:
             return [_named(name, sensors) for name in self._names]
         board = [sensor for sensor in sensors if sensor.chip not in GRAPHICS]
@@ -96,7 +96,7 @@ class HwmonMeter(SamplerMeter):
 
 
 def find_sensors(folder: Path) -> list[Sensor]:
-    """Every power sensor that is not a battery's: those are the meter battery's, which knows their signs."""
+    """Every power sensor except those of batteries, which the meter "battery" reads."""
     sensors: list[Sensor] = []
     for device in in_order(list(folder.glob("hwmon*"))):
         if not (device / "device" / "type").exists():
@@ -108,7 +108,7 @@ def find_sensors(folder: Path) -> list[Sensor]:
 def _sensors_of(device: Path) -> list[Sensor]:
     chip = read_word(device / "name") or device.name
     inputs = {path.name.partition("_")[0]: path for path in device.glob("power*_average")}
-    inputs |= {path.name.partition("_")[0]: path for path in device.glob("power*_input")}  # rather than the average
+    inputs |= {path.name.partition("_")[0]: path for path in device.glob("power*_input")}  # preferred to the average
     labels = {stem: read_word(device / f"{stem}_label") or stem for stem in inputs}
     paths = in_order(list(inputs.values()))
     return [Sensor(f"{chip}/{labels[path.name.partition('_')[0]]}", chip, path) for path in paths]

@@ -1,8 +1,8 @@
-"""What a meter is: the one interface behind which watts and joules are read.
+"""The interface of a meter, behind which watts and joules are read.
 
-A run is one recording. Its windows (idle, blocks of queries, idle) are marked while it lasts, and their energy is asked
-for when it has ended; so a counter reads only at the marks, a sampler samples all the time, and a trace that another
-computer writes is read afterwards. Knows nothing of queries, nor of any device.
+A run is one recording. Its windows (idle, blocks of queries, idle) are marked during the recording, and their energy is
+asked for afterwards. So a counter is read only at the marks, a sampler samples all the time, and a trace that another
+computer writes is read at the end. Knows nothing of queries or devices.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from rheostat.measure.meters.series import Reading
+    from rheostat.measure.meters.series import WindowEnergy
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Time and the passing of it; tests bring their own."""
+    """A clock that can also sleep; tests use their own."""
 
     now: Callable[[], float]
     sleep: Callable[[float], None]
@@ -30,19 +30,19 @@ MONOTONIC = Clock(time.monotonic, time.sleep)
 
 
 class Recording(ABC):
-    """What a meter reads from its beginning to its end."""
+    """Everything that a meter reads during a run."""
 
     @abstractmethod
     def mark(self) -> float:
-        """This moment, as the begin or end of a window; raises as soon as the meter is known to have failed."""
+        """The current time, as the start or end of a window; raises if the meter has failed."""
 
     def look(self) -> None:
-        """A chance to read between queries and while idle, for a meter without a thread that reads by itself."""
+        """A chance to read between queries and while idle, for meters without a thread of their own."""
         return
 
     @abstractmethod
-    def reading(self, begin: float, end: float) -> Reading:
-        """The energy between two marks, once the recording has ended."""
+    def reading(self, begin: float, end: float) -> WindowEnergy:
+        """The energy between two marks, after the recording has ended."""
 
 
 class Meter(ABC):
@@ -54,22 +54,22 @@ class Meter(ABC):
     @property
     @abstractmethod
     def period_s(self) -> float:
-        """A new reading comes about this often."""
+        """About how often there is a new reading."""
 
     @property
     def guard_s(self) -> float:
-        """How far one window reaches into the readings of the next; a counter's are separated by its marks."""
+        """How far one window reaches into the readings of the next; counters separate windows by their marks."""
         return self.period_s
 
     @property
     @abstractmethod
     def covers(self) -> str:
-        """What the energy is of, such as "package-0, dram" or "the whole device"."""
+        """What the energy covers, such as "package-0, dram" or "the whole device"."""
 
     @abstractmethod
     def available(self) -> str | None:
-        """None if it can be used; else, in one line, why not."""
+        """None if it can be used; otherwise the reason, in one line."""
 
     @abstractmethod
     def recording(self) -> AbstractContextManager[Recording]:
-        """Read from now on, to the end of the block."""
+        """Record from now until the end of the block."""

@@ -1,7 +1,7 @@
 """RAPL: the energy counters of Intel and AMD processors, as Linux shows them under /sys/class/powercap.
 
-Counts packages and the memory beside them. Leaves out `psys` (the whole platform, which would count packages twice) and
-the parts of a package.
+Counts packages and memory. Leaves out `psys` (the whole platform, which would count packages twice) and the parts of a
+package.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.counter import CounterMeter
-from rheostat.measure.meters.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
+from rheostat.measure.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
 
 
 class RaplMeter(CounterMeter):
@@ -48,7 +48,7 @@ class RaplMeter(CounterMeter):
 
 
 class Counter:
-    """One zone's count, which starts again from zero at a range of its own."""
+    """The counter of one zone, which wraps around to zero at its own range."""
 
     def __init__(self, zone: Path) -> None:
         self._path = zone / "energy_uj"
@@ -57,7 +57,7 @@ class Counter:
         self._total_uj = 0
 
     def read_j(self) -> float:
-        """Joules since this object was made; right as long as it is read at least once a turn of the counter."""
+        """Joules since this object was made; right if it is read at least once per wrap-around."""
         now_uj = read_integer(self._path)
         step_uj = now_uj - self._last_uj
         self._total_uj += step_uj if step_uj >= 0 else step_uj + self._range_uj

@@ -1,4 +1,4 @@
-"""Meters that say the power of the moment: sampled by a thread from the beginning of a recording to its end."""
+"""Meters that report the current power: sampled by a thread during the whole recording."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from contextlib import AbstractContextManager, contextmanager
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.meter import Meter, Recording
-from rheostat.measure.meters.series import PowerSeries, Reading
+from rheostat.measure.meters.series import PowerSeries, WindowEnergy
 
 
 class SamplerMeter(Meter):
-    """A meter that says watts."""
+    """A meter that reports watts."""
 
-    waits_for_itself = False  # reading blocks until the meter has a new value, so that nothing else need pause
-    stopping_s = 15.0  # longest to wait for a reading that is under way when the run ends
+    waits_for_itself = False  # reading blocks until the meter has a new value, so no pause is needed
+    stopping_s = 15.0  # the longest wait for a reading in progress when the run ends
 
     @property
     def only_changes_count(self) -> bool:
-        """Whether the sensor is read more often than it is renewed, by an unknown factor."""
+        """Whether the sensor is read more often than it updates, by an unknown factor."""
         return False
 
     @property
     def lag_s(self) -> float:
-        """A value is of this long before it arrives: half the time it is a mean of."""
+        """How old a value is when it arrives: half the time that it averages over."""
         return 0.0
 
     @abstractmethod
     def opened(self) -> AbstractContextManager[Callable[[], float]]:
-        """Gives a function that reads watts, or raises a MeterError."""
+        """Yields a function that reads watts or raises a MeterError."""
 
     @contextmanager
     def recording(self) -> Iterator[Recording]:
@@ -44,12 +44,12 @@ class SamplerMeter(Meter):
 
 
 class SampledRecording(Recording):
-    """Time stamps and watts, and the thread that takes them."""
+    """Time stamps and watts, and the thread that collects them."""
 
     def __init__(self, read_power: Callable[[], float], meter: SamplerMeter) -> None:
         self._read_power, self._meter = read_power, meter
         self._pause_s = 0.0 if meter.waits_for_itself else meter.period_s
-        self._only_changes_count = meter.only_changes_count  # now: afterwards the sensor may be gone
+        self._only_changes_count = meter.only_changes_count  # read now: the sensor may be gone later
         self._times: list[float] = []
         self._watts: list[float] = []
         self._failure: Exception | None = None
@@ -58,13 +58,13 @@ class SampledRecording(Recording):
         self._thread = threading.Thread(target=self._sample, name=f"meter {meter.name}", daemon=True)
 
     def start(self) -> None:
-        self._take()  # before the first mark, and a broken meter says so at once
+        self._take()  # before the first mark; a broken meter fails here
         self._thread.start()
 
     def stop(self) -> None:
         self._ending.set()
         self._thread.join(self._meter.stopping_s)
-        if self._thread.is_alive():  # a driver that hangs must not hang the run; the thread ends with the process
+        if self._thread.is_alive():  # a hanging driver must not block the run; the thread ends with the process
             self._failure = MeterError(f"a reading has not come back for {self._meter.stopping_s:g} s")
 
     def mark(self) -> float:
@@ -72,7 +72,7 @@ class SampledRecording(Recording):
         self._last_mark = self._meter.clock.now()
         return self._last_mark
 
-    def reading(self, begin: float, end: float) -> Reading:
+    def reading(self, begin: float, end: float) -> WindowEnergy:
         self._check()
         series = PowerSeries(self._times, self._watts, only_changes_count=self._only_changes_count)
         series.check_moves()
@@ -86,9 +86,9 @@ class SampledRecording(Recording):
         try:
             while not self._ending.wait(self._pause_s):
                 self._take()
-            while self._times[-1] < self._last_mark:  # the last window must be covered to its end
+            while self._times[-1] < self._last_mark:  # cover the last window to its end
                 self._take()
-        except Exception as error:  # whatever it is, the run must hear of it and not of a thread that is gone
+        except Exception as error:  # any error has to reach the run, not die with the thread
             self._failure = error
 
     def _take(self) -> None:

@@ -1,6 +1,6 @@
-"""What was read over time, and the energy of a window of it.
+"""Readings over time, and the energy of a window of them.
 
-Knows numbers with time stamps; nothing of what read them. Times are seconds of one clock, whichever it was.
+Knows numbers with time stamps; knows nothing of the meter. All times are seconds of the same clock.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The energy of one window, and how well the meter saw it."""
+class WindowEnergy:
+    """The energy of one window, and how well the meter covered it."""
 
     energy_j: float
     duration_s: float
     samples: int  # readings within the window
-    largest_gap_s: float  # longest stretch of the window without one
+    largest_gap_s: float  # the longest part of the window without a reading
 
     @property
     def power_w(self) -> float:
@@ -32,7 +32,7 @@ class Reading:
 
 
 class Series(ABC):
-    """Values at increasing times. only_changes_count: a value that repeats the one before it is no new reading."""
+    """Values at increasing times. only_changes_count: a value equal to the one before is not a new reading."""
 
     def __init__(self, times: Sequence[float], values: Sequence[float], *, only_changes_count: bool = False) -> None:
         self.times: Floats = np.asarray(times, dtype=np.float64)
@@ -43,18 +43,20 @@ class Series(ABC):
         self.fresh_times: Floats = self.times[fresh]
 
     def check_moves(self) -> None:
-        """Raise unless the values differ: a meter that says one and the same thing throughout measures nothing."""
+        """Raise if all values are the same: such a meter measures nothing."""
         if len(self.values) > 1 and bool(np.all(self.values == self.values[0])):
             over = f"{len(self.values)} readings in {self.times[-1] - self.times[0]:.3g} s"
-            raise MeterError(f"{over} and all the same ({self.values[0]:g}): the meter is there, but does not move")
+            raise MeterError(
+                f"{over} that are all the same ({self.values[0]:g}): the meter answers, but its value does not change"
+            )
 
-    def reading(self, begin: float, end: float) -> Reading:
-        """begin < end, both within the series: nothing is ever extrapolated."""
+    def reading(self, begin: float, end: float) -> WindowEnergy:
+        """The energy from `begin` to `end`, which must lie within the series: nothing is extrapolated."""
         if not self.covers(begin, end):
             raise MeterError(f"the readings do not cover the window: {self._coverage(begin, end)}")
         seen = self.fresh_times[(self.fresh_times > begin) & (self.fresh_times <= end)]
         gaps = np.diff(np.concatenate(([begin], seen, [end])))
-        return Reading(self._energy_j(begin, end), end - begin, len(seen), float(gaps.max()))
+        return WindowEnergy(self._energy_j(begin, end), end - begin, len(seen), float(gaps.max()))
 
     def covers(self, begin: float, end: float) -> bool:
         return len(self.times) > 1 and bool(self.times[0] <= begin < end <= self.times[-1])
@@ -70,7 +72,7 @@ class Series(ABC):
 
 
 class PowerSeries(Series):
-    """Watts. Energy by the trapezoid rule over exactly the window, interpolated at its ends."""
+    """Watts. The energy is integrated by the trapezoid rule over exactly the window, interpolated at its ends."""
 
     def _energy_j(self, begin: float, end: float) -> float:
         inside = self.times[(self.times > begin) & (self.times < end)]
@@ -80,7 +82,7 @@ class PowerSeries(Series):
 
 
 class EnergySeries(Series):
-    """Joules since some moment; never less than before."""
+    """Joules since some moment; they never decrease."""
 
     def _energy_j(self, begin: float, end: float) -> float:
         first, last = np.interp([begin, end], self.times, self.values)

@@ -1,4 +1,4 @@
-"""Student's t distribution, as far as a confidence interval of a mean needs it."""
+"""Student's t distribution, as far as needed for the confidence interval of a mean."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import math
 import statistics
 from collections.abc import Sequence
 
+LEVEL = 0.95  # of every interval: the probability that it holds the mean
 
-def confidence_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+
+def confidence_interval(values: Sequence[float]) -> tuple[float, float]:
     """Of the mean of at least two independent values."""
     mean = statistics.fmean(values)
     error = statistics.stdev(values) / math.sqrt(len(values))
-    reach = quantile((1 + level) / 2, len(values) - 1) * error
+    reach = quantile((1 + LEVEL) / 2, len(values) - 1) * error
     return mean - reach, mean + reach
 
 
 def quantile(probability: float, degrees: int) -> float:
-    """The t that a variable with so many degrees of freedom stays below with this probability (above one half)."""
+    """The quantile of the t distribution with these degrees of freedom, for a probability above one half."""
     low, high = 0.0, 1.0
     while central(high, degrees) < 2 * probability - 1:
         high *= 2
@@ -27,7 +29,7 @@ def quantile(probability: float, degrees: int) -> float:
 
 
 def central(t: float, degrees: int) -> float:
-    """P(|T| < t), the finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4."""
+    """P(|T| < t), by the finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4."""
     theta = math.atan(t / math.sqrt(degrees))
     cosine, odd = math.cos(theta), degrees % 2
     term, total = (cosine if odd else 1.0), 0.0

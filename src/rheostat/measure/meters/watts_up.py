@@ -1,7 +1,7 @@
-"""Watts Up Pro, the paper's meter: it sits in the mains cable and speaks over a serial line, once a second.
+"""Watts Up Pro, the paper's meter: it sits in the mains cable and reports over a serial line, once a second.
 
-Knows packets ("#" to ";", arguments between commas) and of those only what a measurement needs: start and stop of
-external logging, and the data record, whose fourth argument is tenths of watts.
+Knows the packets ("#" to ";", arguments separated by commas) that a measurement needs: starting and stopping external
+logging, and the data record, whose fourth argument is tenths of watts.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from rheostat.measure.meters.sampler import SamplerMeter
 BAUD_RATE = 115200
 START = b"#L,W,3,E,0,1;"  # logging, external, (reserved), every second: the meter's fastest
 STOP = b"#L,R,0;"
-LEFT_OUT = b"_"  # in the place of a quantity that the meter is not set to log
+LEFT_OUT = b"_"  # stands for a quantity that the meter is not set to log
 FTDI = 0x0403  # the maker of the serial chip inside
-MOST_FOREIGN = 8  # packets in a row that are no data record: the meter sends one or two between records
+MOST_FOREIGN = 8  # packets in a row that are not data records; the meter sends one or two between records
 
 
 class WattsUpMeter(SamplerMeter):
-    """port: such as /dev/ttyUSB0 or COM3; without one, the only port with the right chip."""
+    """port: such as /dev/ttyUSB0 or COM3; None for the only port with the right chip."""
 
     name = "watts-up"
     covers = "the whole device with its power supply, at the mains"
     waits_for_itself = True
     period_s = 1.0
-    patience_s = 5.0  # without a record for this long, the meter is gone
+    patience_s = 5.0  # the meter is gone if there is no record for this long
 
     def __init__(self, port: str | None = None) -> None:
         self._port = port
 
     @property
     def lag_s(self) -> float:
-        return self.period_s / 2  # each record is the mean since the one before
+        return self.period_s / 2  # each record is the mean since the previous one
 
     def available(self) -> str | None:
         try:
@@ -52,7 +52,7 @@ class WattsUpMeter(SamplerMeter):
             self._start(line)
             yield lambda: self._next_power(line)
         finally:
-            with suppress(OSError):  # pyserial's errors are OSErrors; a meter that is gone need not be stopped
+            with suppress(OSError):  # pyserial's errors are OSErrors; a meter that is gone cannot be stopped
                 line.write(STOP)
             line.close()
 
@@ -70,7 +70,7 @@ class WattsUpMeter(SamplerMeter):
         try:
             line.reset_input_buffer()
             line.write(START)
-        except Exception as error:  # an OSError, or termios.error, which is none and which not every system has
+        except Exception as error:  # an OSError, or termios.error, which is not one
             raise MeterError(
                 f"the serial line broke before the first record: {error}; plug the meter in again"
             ) from None
@@ -97,15 +97,15 @@ class WattsUpMeter(SamplerMeter):
 
 
 def parse_record(packet: bytes) -> float | None:
-    """Watts of a data record; None for any other packet, and for one that line noise has spoilt.
+    """Watts of a data record; None for any other packet, and for one damaged by line noise.
 
-    A whole record without watts is an error: the meter was told to leave them out, and will go on doing so.
+    A complete record without watts is an error: the meter is set to leave them out.
     """
     arguments = packet[packet.rfind(b"#") :].rstrip(b";").split(b",")
     if arguments[0] != b"#d" or len(arguments) < 4:
         return None
     if arguments[3] == LEFT_OUT:
-        raise MeterError("the meter's records leave watts out; set it to log watts (its field W), then measure again")
+        raise MeterError("the meter's records have no watts; set it to log watts (its field W), then measure again")
     if not arguments[3].isdigit():
         return None
     return int(arguments[3]) / 10

@@ -1,4 +1,4 @@
-"""What the library zeus can read: Apple silicon, Jetson, processors with RAPL, NVIDIA and AMD graphics cards.
+"""Everything that the library zeus can read: Apple silicon, Jetson, processors with RAPL, NVIDIA and AMD cards.
 
 Knows zeus's windows and which of their figures add up without counting anything twice.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from rheostat.errors import MeterError, MissingExtraError
 from rheostat.measure.meters.counter import CounterMeter
 
-PROCESSOR = ("soc", "cpu")  # where queries run; a graphics card counts only if asked for
+PROCESSOR = ("soc", "cpu")  # where queries run; graphics cards count only if asked for
 EVERYTHING = ("soc", "cpu", "gpu")
 # Apple's further figures are parts of these.
 SOC_PARTS = ("cpu_total_mj", "dram_mj", "gpu_mj", "gpu_sram_mj", "ane_mj", "cpu_energy_mj", "gpu_energy_mj")
@@ -28,10 +28,10 @@ def zeus_monitor() -> Any:
 
 
 class ZeusMeter(CounterMeter):
-    """make_monitor: gives something with ZeusMonitor's interface."""
+    """make_monitor: returns an object with the interface of ZeusMonitor."""
 
     name = "zeus"
-    period_s = 0.1  # the slowest of what it reads
+    period_s = 0.1  # of the slowest thing it reads
 
     def __init__(self, parts: Collection[str] = EVERYTHING, *, make_monitor: Callable[[], Any] = zeus_monitor) -> None:
         self._parts, self._make_monitor = parts, make_monitor
@@ -47,7 +47,7 @@ class ZeusMeter(CounterMeter):
             present = self._present()
         except MissingExtraError as error:
             return str(error)
-        except Exception as error:  # the drivers underneath raise whatever they like
+        except Exception as error:  # drivers may raise anything
             return f"zeus does not start here: {_one_line(error)}"
         wanted = " nor ".join(self._parts)
         return None if present else f"zeus finds nothing it can read here (neither {wanted})"
@@ -58,7 +58,7 @@ class ZeusMeter(CounterMeter):
         total_j = 0.0
 
         def read_energy() -> float:
-            """Ends the window that began at the last reading and begins the next."""
+            """End the window that started at the last reading and start the next."""
             nonlocal total_j
             total_j += self._energy_j(self._end_window())
             self._begin_window()
@@ -80,7 +80,7 @@ class ZeusMeter(CounterMeter):
     def _ask(self, question: Callable[[], Any]) -> Any:
         try:
             return question()
-        except Exception as error:  # the drivers underneath raise whatever they like
+        except Exception as error:  # drivers may raise anything
             raise MeterError(f"zeus failed: {_one_line(error)}") from None
 
     def _start(self) -> None:

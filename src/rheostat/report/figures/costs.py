@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from rheostat.measure.results import BenchRow, ModelBench, NGramResults
 from rheostat.report.evidence import DENSE, CorpusEvidence, Measurement
 from rheostat.report.figures.style import (
     FONT_SIZE,
@@ -24,12 +25,12 @@ from rheostat.report.figures.style import (
     stored_name,
 )
 from rheostat.report.learned import with_precision
-from rheostat.measure.results import EXACT, BenchResults, BenchRow, NGramResults
 
 FRONT = {"color": "#999999", "linewidth": 7, "alpha": 0.45, "zorder": 1}
 LINE = "#0072B2"
 NGRAM = "#555555"
 ABOVE_NGRAMS = 1.03
+FEWEST_TO_FIT = 3
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Line:
 
 
 def families(on: CorpusEvidence) -> list[Family]:
-    """Measurements by criterion and precision; seeds and bare points are in their criterion already."""
+    """Measurements by criterion and precision; seeds and bare points are already part of their criterion."""
     groups: dict[tuple[str, str, bool, bool], list[Measurement]] = {}
     wholes = {one.precision: one for one in reversed(on.measurements) if not one.criterion}
     for one in on.measurements:
@@ -88,7 +89,7 @@ def _has_ranking(on: CorpusEvidence, one: Measurement) -> bool:
 
 
 def pareto_front(points: Sequence[tuple[float, float]], largest: float | None = None) -> list[tuple[float, float]]:
-    """The (cost, perplexity) that no other beats in both, cheapest first; of those that are shown."""
+    """The shown (cost, perplexity) that no other beats in both, cheapest first."""
     front: list[tuple[float, float]] = []
     for cost, perplexity in sorted(points):
         if (largest is None or perplexity <= largest) and (not front or perplexity < front[-1][1]):
@@ -97,22 +98,22 @@ def pareto_front(points: Sequence[tuple[float, float]], largest: float | None = 
 
 
 def largest_shown(on: CorpusEvidence) -> float | None:
-    """A little above n-grams, as what is worse than them is of no use; without them, the paper's cut-off."""
+    """A little above n-grams, since a model worse than them is of no use; without them, the paper's cut-off."""
     return ABOVE_NGRAMS * max(one.test_perplexity for one in on.ngrams) if on.ngrams else on.cut_off
 
 
 def panels(on: CorpusEvidence) -> list[Panel]:
-    """Share of FLOPs always; time and energy where a bench has measured at least two different points."""
+    """Share of FLOPs always; time and energy if a bench has measured at least two different points."""
     chosen = [Panel("share of the whole model's FLOPs (%)", lambda one: 100 * one.flops_fraction)]
     if on.bench is None:
         return chosen
-    where = f"{on.bench.subject['precision']} on {on.bench.provenance['machine']['processor']}"
-    estimate = ", ESTIMATE" if any(row.estimate for row in on.bench.rows) else ""
+    where = f"{on.bench.subject.precision} on {on.bench.provenance.machine.processor}"
+    estimate = ", ESTIMATE" if on.bench.has_estimated_energy else ""
     for label, quantity, is_latency in (
         (f"latency (ms/query), {where}", lambda row: row.latency_ms, True),
         (
             f"energy (mJ/query{estimate}), {where}",
-            lambda row: row.energy_mj if row.estimate else row.measured_mj,
+            lambda row: row.energy_mj if row.energy.estimate else row.measured_mj,
             False,
         ),
     ):
@@ -131,13 +132,15 @@ def _cost_of(on: CorpusEvidence, quantity: Callable[[BenchRow], float | None]) -
 
 
 def draw_costs(on: CorpusEvidence, path: Path) -> None:
-    """Test perplexity against every cost there is, a line per criterion, with the Pareto front behind them."""
+    """Test perplexity against every known cost: a line per criterion, with the Pareto front behind them."""
     chosen, largest = panels(on), largest_shown(on)
     with figure_at(path, height=2.0 + 5.0 * len(chosen)) as figure:
         all_axes = np.atleast_1d(figure.subplots(len(chosen), 1))
         for panel, axes in zip(chosen, all_axes, strict=True):
             timed = [one for one in on.ngrams if panel.is_latency and _same_machine(one, on.bench)]
-            _draw_panel(axes, panel, families(on), [(one.latency_ms, one.test_perplexity) for one in timed], largest)
+            _draw_panel(
+                axes, panel, families(on), [(one.latency.latency_ms, one.test_perplexity) for one in timed], largest
+            )
             axes.set_ylabel(f"test perplexity\n({precision_of(on)}, log scale)")
             for ngram in on.ngrams:
                 _draw_ngram(axes, ngram, ngram in timed)
@@ -149,18 +152,19 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
 
 def model_and_corpus(on: CorpusEvidence) -> str:
     """Whose points these are."""
-    return f"{Path(on.reference.subject['model']).stem} on {on.corpus}" if on.reference else on.corpus
+    return f"{Path(on.reference.subject.model).stem} on {on.corpus}" if on.reference else on.corpus
 
 
 def precision_of(on: CorpusEvidence) -> str:
-    """In which perplexity was measured, where a family does not say another."""
-    return on.reference.precision if on.reference else EXACT
+    """The precision in which perplexity was measured, unless the name of a family says otherwise."""
+    assert on.reference is not None  # nothing is drawn without measurements
+    return on.reference.precision
 
 
 def _draw_panel(
     axes: Any, panel: Panel, groups: Sequence[Family], others: Sequence[Place], largest: float | None
 ) -> None:
-    """others: what will be drawn into it besides."""
+    """others: what else will be drawn into it."""
     places = {family: found for family in groups if (found := _places(panel, family))}
     everything = [*others, *(place for found in places.values() for place in found)]
     shown = [place for place in everything if largest is None or place[1] <= largest] or everything
@@ -168,7 +172,7 @@ def _draw_panel(
         style = "none" if not family.joined else OTHER_PRECISION if family.precision else "-"
         look = mark(family.criterion, updated=family.updated, hollow=not family.joined)
         axes.plot(*zip(*drawn, strict=True), linestyle=style, label=family.name, **look)
-    # Another model is no position of this one's knob.
+    # Another model is not a position of this one's knob.
     own = [place for family, found in places.items() if family.criterion != DENSE for place in found]
     if front := pareto_front(own, largest):
         # In steps: between two points of the front a budget buys the cheaper one.
@@ -184,26 +188,28 @@ def _places(panel: Panel, family: Family) -> list[Place]:
 
 
 def _moved_apart(places: Mapping[Family, list[Place]], shown: Sequence[Place]) -> dict[Family, list[Place]]:
-    """Lines stay; points by themselves are moved where they would hide each other."""
+    """Lines stay; single marks are moved if they would hide each other."""
     loose = [family for family in places if not family.joined]
     moved = side_by_side([places[family] for family in loose], shown) if loose else []
     return {**places, **dict(zip(loose, moved, strict=True))}
 
 
-def _same_machine(one: NGramResults, bench: BenchResults | None) -> bool:
-    return bench is not None and one.provenance["machine"] == bench.provenance["machine"]
+def _same_machine(one: NGramResults, bench: ModelBench | None) -> bool:
+    return bench is not None and one.provenance.machine == bench.provenance.machine
 
 
 def _draw_ngram(axes: Any, one: NGramResults, with_latency: bool) -> None:
-    """A line, as it costs no FLOPs and turns no knob; and a point on it where its time can be compared."""
-    label = f"{one.subject['model']} (no network)"
+    """A line, since it has no FLOPs and no knob; with a mark on it if its time can be compared."""
+    label = f"{one.subject.model} (no network)"
     axes.axhline(one.test_perplexity, color=NGRAM, linestyle="--", linewidth=2, label=label, zorder=1)
     if with_latency:
-        axes.plot([one.latency_ms], [one.test_perplexity], color=NGRAM, marker="d", markersize=11, linestyle="none")
+        axes.plot(
+            [one.latency.latency_ms], [one.test_perplexity], color=NGRAM, marker="d", markersize=11, linestyle="none"
+        )
 
 
 def _bound(axes: Any, largest: float | None) -> None:
-    """Nothing above the largest is shown, unless that is everything."""
+    """Show nothing above the largest, unless that is everything."""
     low, high = axes.get_ylim()
     if largest is not None and low < largest < high:
         axes.set_ylim(low, largest)
@@ -213,37 +219,37 @@ def _bound(axes: Any, largest: float | None) -> None:
 
 
 def fit_line(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
-    """None of fewer than two different x."""
-    if len(set(xs)) < 2:
+    """None for fewer than three different x: any two points lie on a line."""
+    if len(set(xs)) < FEWEST_TO_FIT:
         return None
     slope, intercept = np.polyfit(xs, ys, 1)
     return Line(float(slope), float(intercept))
 
 
-def latency_line(bench: BenchResults) -> Line | None:
+def latency_line(bench: ModelBench) -> Line | None:
     """In ms per million FLOPs."""
     return fit_line([row.flops / 1e6 for row in bench.rows], [row.latency_ms for row in bench.rows])
 
 
-def energy_line(bench: BenchResults) -> Line | None:
-    """In mJ per million FLOPs; of measured energy only, and of all points."""
+def energy_line(bench: ModelBench) -> Line | None:
+    """In mJ per million FLOPs; None unless energy was measured at all points."""
     values = [row.measured_mj for row in bench.rows]
     if any(value is None for value in values):
         return None
     return fit_line([row.flops / 1e6 for row in bench.rows], [value for value in values if value is not None])
 
 
-def draw_fit(bench: BenchResults, path: Path) -> None:
-    """Latency, and energy where it was measured, against FLOPs: points with their intervals, and the line."""
-    energy = energy_line(bench)
-    with figure_at(path, height=5.2 if energy is None else 9.6) as figure:
-        all_axes = np.atleast_1d(figure.subplots(1 if energy is None else 2, 1, sharex=True))
+def draw_fit(bench: ModelBench, path: Path) -> None:
+    """Latency, and energy if it was measured, against FLOPs: points with their intervals, and the fitted line."""
+    measured = all(row.measured_mj is not None for row in bench.rows)
+    with figure_at(path, height=9.6 if measured else 5.2) as figure:
+        all_axes = np.atleast_1d(figure.subplots(2 if measured else 1, 1, sharex=True))
         latencies = [(row.latency_ms, row.interval_ms) for row in bench.rows]
-        _draw_fit_panel(all_axes[0], bench, latencies, latency_line(bench), bench.latency_r_squared, "ms")
+        _draw_fit_panel(all_axes[0], bench, latencies, latency_line(bench), bench.fit.latency_r_squared, "ms")
         all_axes[0].set_ylabel("latency (ms/query)")
-        if energy is not None:
-            energies = [(row.energy_mj or 0.0, row.interval_mj) for row in bench.rows]
-            _draw_fit_panel(all_axes[1], bench, energies, energy, bench.energy_r_squared, "mJ")
+        if measured:
+            energies = [(row.energy_mj or 0.0, row.energy.interval_mj) for row in bench.rows]
+            _draw_fit_panel(all_axes[1], bench, energies, energy_line(bench), bench.fit.energy_r_squared, "mJ")
             all_axes[1].set_ylabel("energy above idle (mJ/query)")
         all_axes[-1].set_xlabel("FLOPs of a query (millions)")
 
@@ -253,7 +259,7 @@ Interval = tuple[float, float] | None
 
 def _draw_fit_panel(
     axes: Any,
-    bench: BenchResults,
+    bench: ModelBench,
     measured: Sequence[tuple[float, Interval]],
     line: Line | None,
     r_squared: float | None,
@@ -261,7 +267,7 @@ def _draw_fit_panel(
 ) -> None:
     flops = np.array([row.flops / 1e6 for row in bench.rows])
     values = np.array([value for value, _ in measured])
-    # An interval of a median need not hold it on both sides.
+    # A bootstrap interval need not contain the median.
     bounds = np.array([interval or (value, value) for value, interval in measured]).T
     errors = np.maximum(0, [values - bounds[0], bounds[1] - values])
     if line is not None:

@@ -1,6 +1,6 @@
 """The picture of a replayed day (matplotlib): knob, latency and energy over time, one line per behaviour.
 
-Colours are told apart by colour-blind readers, and the dashes repeat them.
+Colour-blind readers can tell the colours apart, and the dashes repeat them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _draw_energy(axes: Any, comparison: Comparison) -> None:
 
 
 def _show_from_zero(axes: Any) -> None:
-    """With room above: the margin of a nearly constant quantity would be none."""
+    """With room above, which a nearly constant quantity would not get by itself."""
     axes.set_ylim(0, 1.1 * axes.dataLim.y1)
 
 
@@ -96,12 +96,12 @@ def _draw_lines(axes: Any, comparison: Comparison, quantity: Quantity) -> None:
 
 
 def _values(moments: Sequence[Moment], quantity: Quantity) -> list[float]:
-    """The quantity at every moment; a gap where there is none."""
+    """The quantity at every moment; a gap while prediction is off."""
     return [float("nan") if (value := quantity(moment)) is None else value for moment in moments]
 
 
 def _draw_legend(figure: Any, panels: Sequence[Any]) -> None:
-    """Behaviours once and first, what is drawn behind them last."""
+    """Each behaviour once, then what is drawn behind them."""
     named = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     labels = sorted(named, key=lambda label: label in (LEVEL_LABEL, CHARGER_LABEL))
     place = {"loc": "outside upper center", "ncols": 2, "frameon": False, "fontsize": FONT_SIZE - 1}
@@ -115,6 +115,6 @@ def _label(replay: Replay) -> str:
 
 
 def _time_unit(comparison: Comparison) -> tuple[str, float]:
-    """A name, and how many seconds it has."""
+    """The unit of the time axis, and its length in seconds."""
     rows = comparison.trace.rows
     return ("h", 3600.0) if rows[-1].time_s - rows[0].time_s >= 3 * 3600 else ("min", 60.0)

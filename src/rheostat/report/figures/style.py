@@ -1,4 +1,6 @@
-"""Pictures of results (matplotlib). Colours are told apart by colour-blind readers, and markers repeat them."""
+"""Pictures of sweeps (matplotlib), and what all pictures share: colours that colour-blind readers can tell apart,
+repeated by markers.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from rheostat.report.learned import Comparison, with_precision
-from rheostat.measure.results import Point, SweepResults
 from rheostat.errors import MissingExtraError
+from rheostat.measure.results import SweepResults, SweptPoint
+from rheostat.report.learned import CorpusComparison, with_precision
 
 # Okabe and Ito's palette
 STYLES = {
@@ -23,19 +25,19 @@ STYLES = {
     "graded": ("#CC79A7", "X"),
     "dense": ("#0072B2", "p"),
 }
-OTHER = ("#7F7F7F", "v")  # grey: every colour of the palette that shows on white has its criterion
+OTHER = ("#7F7F7F", "v")  # grey: every colour of the palette that shows on white belongs to a criterion
 UPDATED = "*"  # the mark of points with an update, in the colour of their criterion
 WHOLE = {"color": "#000000", "marker": "H", "markersize": 9}
 MARK_SIZE, STEP_ASIDE = 0.04, 0.02  # of the width and height of a picture
-ASIDE = "Marks of stored points that would hide each other stand side by side, around their true place."
+ASIDE = "Marks of stored points that would hide each other are drawn side by side, around their true position."
 OTHER_PRECISION = "--"  # the line of points in another precision than the reference's
 FONT_SIZE = 14  # on a figure of eight inches: at half width still as large as a footnote
-LARGEST_ABOVE = 60.0  # percent above the unpruned model: beyond, nobody would want to be
+LARGEST_ABOVE = 60.0  # percent above the unpruned model: nothing beyond is of use
 
 
 @contextmanager
 def figure_at(path: Path, width: float = 8.0, height: float = 5.4, font_size: int = FONT_SIZE) -> Iterator[Any]:
-    """An empty figure of some inches; saved as PNG or SVG by the suffix, with the same bytes on every day."""
+    """An empty figure, in inches; saved as PNG or SVG by the suffix, with the same bytes every time."""
     try:
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -60,7 +62,7 @@ def log_perplexity(axes: Any) -> None:
 
 
 def mark(criterion: str, *, updated: bool = False, hollow: bool = False) -> dict[str, Any]:
-    """The look of a criterion's points: a star with an update, hollow where they are no part of its line."""
+    """The look of a criterion's points: a star with an update, hollow if they are not part of its line."""
     colour, marker = STYLES.get(criterion, OTHER)
     if updated:
         return {"color": colour, "marker": UPDATED, "markersize": 12, "markeredgecolor": "#000000"}
@@ -69,7 +71,7 @@ def mark(criterion: str, *, updated: bool = False, hollow: bool = False) -> dict
 
 
 def stored_name(criterion: str, updated: bool) -> str:
-    """Of points that are no part of a criterion's line."""
+    """The name of points that are not part of a criterion's line."""
     return f"{criterion} with update" if updated else f"{criterion}, stored points"
 
 
@@ -77,7 +79,7 @@ Place = tuple[float, float]  # cost, perplexity
 
 
 def side_by_side(series: Sequence[Sequence[Place]], shown: Iterable[Place]) -> list[list[Place]]:
-    """The same places, those of different series that would hide each other moved apart. shown: all of a picture."""
+    """The same places, moved apart if they are of different series and would hide each other. shown: all places."""
     width, height = _extent(shown)
     crowds: list[list[tuple[int, Place]]] = []
     for one, place in sorted(((one, place) for one, places in enumerate(series) for place in places), key=_perplexity):
@@ -111,7 +113,7 @@ def _touch(one: Place, other: Place, width: float, height: float) -> bool:
 
 
 def _steps(members: Sequence[int]) -> dict[int, int]:
-    """To both sides of where they meet, which is left to the lines that go through it; a single one stays."""
+    """Steps to both sides of where they meet, which is left to the lines through it; a single one stays."""
     if len(members) == 1:
         return {members[0]: 0}
     half = len(members) // 2
@@ -123,12 +125,12 @@ def has_trade_off(results: SweepResults) -> bool:
     return sum(map(_is_drawn, results.points)) > 1
 
 
-def _is_drawn(point: Point) -> bool:
-    return point.allocation != "bare" and bool(point.values("test", "perplexity"))
+def _is_drawn(point: SweptPoint) -> bool:
+    return point.allocation != "bare" and point.is_tested
 
 
 def draw_trade_off(results: SweepResults, path: Path) -> None:
-    """Test perplexity against share of FLOPs, a line per criterion; seeds as a band, stored points by themselves."""
+    """Test perplexity against share of FLOPs: a line per criterion, seeds as a band, stored points as single marks."""
     with figure_at(path) as figure:
         axes = figure.subplots()
         curves = {criterion: _curve(results, criterion) for criterion in results.criteria}
@@ -142,20 +144,18 @@ def draw_trade_off(results: SweepResults, path: Path) -> None:
         axes.invert_xaxis()
         axes.set_xlabel("share of the whole model's FLOPs (%)")
         axes.set_ylabel(f"test perplexity ({results.precision}, log scale)")
-        axes.set_title(
-            f"{Path(results.subject['model']).stem} on {results.subject['corpus']}: what a smaller share costs"
-        )
+        axes.set_title(f"{Path(results.subject.model).stem} on {results.subject.corpus}: what a smaller share costs")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=FONT_SIZE - 2)
 
 
-def _curve(results: SweepResults, criterion: str) -> list[Point]:
-    """Whole model first; empty where that is all, as it is no curve."""
+def _curve(results: SweepResults, criterion: str) -> list[SweptPoint]:
+    """Whole model first; empty if there is nothing else, which is no curve."""
     points = [point for point in results.curve(criterion) if _is_drawn(point)]
     return points if any(point.criterion for point in points) else []
 
 
-def _draw_curve(axes: Any, criterion: str, points: Sequence[Point]) -> None:
+def _draw_curve(axes: Any, criterion: str, points: Sequence[SweptPoint]) -> None:
     shares = [100 * point.flops_fraction for point in points]
     perplexities = [point.values("test", "perplexity") for point in points]
     axes.plot(shares, [fmean(seeds) for seeds in perplexities], label=criterion, **mark(criterion))
@@ -165,7 +165,7 @@ def _draw_curve(axes: Any, criterion: str, points: Sequence[Point]) -> None:
 
 
 def _draw_whole(axes: Any, results: SweepResults) -> None:
-    """Where no curve begins there."""
+    """The whole model, if no curve starts there."""
     for point in results.points:
         if not point.criterion and _is_drawn(point):
             share, perplexity = _place(point)
@@ -187,16 +187,20 @@ def _draw_stored(axes: Any, results: SweepResults) -> None:
         axes.plot(*zip(*places, strict=True), linestyle="none", label=stored_name(criterion, updated), **look)
 
 
-def _place(point: Point) -> Place:
+def _place(point: SweptPoint) -> Place:
     return 100 * point.flops_fraction, point.test_perplexity()
 
 
-def draw_learned(comparison: Comparison, path: Path) -> None:
-    """Test perplexity above the unpruned model against share of FLOPs: a line a family, down to what is legible."""
+def draw_learned(comparison: CorpusComparison, path: Path) -> None:
+    """Test perplexity above the unpruned model against share of FLOPs: one line per family, as far as it is legible."""
     families: dict[tuple[str, str], list[tuple[float, float]]] = {}  # by precision
-    for share in comparison.shares():
+    shares = comparison.shares()
+    ranked = {share.criterion for share in shares if not share.stored}
+    for share in shares:
         above = 100 * (share.perplexity / comparison.full - 1)
-        family = "searched widths" if "searched" in share.name else share.criterion
+        # A criterion that has a ranking as well: its stored points have other widths, and a line of their own.
+        apart = share.stored and share.criterion in ranked
+        family = stored_name(share.criterion, updated=False) if apart else share.criterion
         if above <= LARGEST_ABOVE:
             families.setdefault((family, share.precision), []).append((100 * share.flops_fraction, above))
     wholes = {precision: points for (family, precision), points in families.items() if not family}
@@ -207,7 +211,7 @@ def draw_learned(comparison: Comparison, path: Path) -> None:
                 continue
             colour, marker = STYLES.get(family, OTHER)
             if family != "dense" and family != "graded":
-                points = [*wholes.get(precision, ()), *points]  # cut from the unpruned model, so they begin there
+                points = [*wholes.get(precision, ()), *points]  # cut from the unpruned model, so they start there
             style = "none" if family == "dense" else OTHER_PRECISION if precision else "-"
             label = with_precision(family, precision)
             axes.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker, linestyle=style, label=label)
@@ -215,6 +219,6 @@ def draw_learned(comparison: Comparison, path: Path) -> None:
         axes.invert_xaxis()
         axes.set_xlabel("share of the whole model's FLOPs (%)")
         axes.set_ylabel(f"test perplexity ({comparison.reference.precision})\nabove the unpruned model (%)")
-        axes.set_title(f"Learned operating points on {comparison.reference.subject['corpus']}")
+        axes.set_title(f"Learned operating points on {comparison.reference.subject.corpus}")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=FONT_SIZE - 2)

@@ -1,8 +1,8 @@
 """The paper's weight picture (matplotlib): a corner of the first layer's weights at each share, a row per criterion.
 
-From top to bottom the first filters of z, f and o, from left to right their first elements. Filters that are cut are
-blank (white). The first layer reads the embedding, which keeps all its columns, so only rows go. Black is zero, so that
-blank is never mistaken for a small weight; the two sides are told apart by colour-blind readers.
+From top to bottom: the first filters of z, f and o. From left to right: their first elements. Filters that are cut are
+blank (white). The first layer reads the embedding, which keeps all its columns, so only rows are cut. Black is zero, so
+that blank is never mistaken for a small weight; colour-blind readers can tell negative from positive.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rheostat.report.kept_filters import KeptFilters
 
 NEGATIVE, ZERO, POSITIVE, BLANK = "#56B4E9", "#000000", "#F0A500", "#ffffff"
 FONT_SIZE = 22  # the figure is wide: at half width still as large as a footnote
-LARGEST_SHARE = 0.97  # of the weights are within the scale: a single large one would make all others black
+LARGEST_SHARE = 0.97  # of the weights fit the colour scale: a single large one would make all others black
 PANEL = 2.1  # inches
 
 
@@ -42,7 +42,7 @@ def draw_weights(kept: KeptFilters, path: Path) -> None:
 
 
 def masked_corner(kept: KeptFilters, criterion: str, share: float) -> NDArray[np.float32] | None:
-    """[3 · filters, elements], not a number where the filter is cut; None without a point there."""
+    """[3 · filters, elements], NaN where the filter is cut; None if there is no point at that share."""
     point = kept.points.get((criterion, share))
     if point is None:
         return None

@@ -1,7 +1,7 @@
 """One operating point as a folder that an application ships: ONNX graphs, words, and a manifest that describes them.
 
-The folder is described in docs/export.md. It is complete and readable without this package. Knows files; the graphs are
-the business of `graph`.
+docs/export.md describes the folder. It is complete and can be used without this package. Knows files and folders; the
+graphs themselves are built in `graph`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import onnx
 from onnx import helper
 
 from rheostat.errors import ExportError
-from rheostat.model.cut import cut
-from rheostat.model.file import ModelFile
+from rheostat.model import knob as knob_positions
+from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
-from rheostat.model.shape import ModelShape
 from rheostat.provenance import provenance
 from rheostat.runtime.onnx.graph import Form, build_graph
-from rheostat.runtime.onnx.quantization import Precision, check_precision, prepare
+from rheostat.runtime.onnx.quantization import Precision, check_precision
+from rheostat.runtime.onnx.weights import RuntimeWeights
 from rheostat.text.vocabulary import SPECIAL_TOKENS
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords, hidden_places
@@ -44,17 +44,36 @@ Json = dict[str, Any]
 
 
 def export(
+    model: str | Path,
+    out: str | Path,
+    knob: float = 1.0,
+    *,
+    point: str | None = None,
+    criterion: str | None = None,
+    ranking: str | None = None,
+    precision: Precision = "int8",
+    hidden_words: HiddenWords = None,
+) -> Json:
+    """Write one operating point of a model into the folder `out` and return the manifest, as `rheostat export` does.
+
+    model: a model file, or the name of a bundled model. The point is the one at `knob`, a share of the FLOPs, or a
+    stored `point` by its name; `criterion` and `ranking` say what to cut by. hidden_words: see `rheostat.load`.
+    The folder is created, or replaces an earlier export; it is only put in place once it is complete.
+    """
+    check_precision(precision)
+    with open_model(model) as file:
+        chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
+        return write_export(file, chosen, Path(out), precision, hidden_words)
+
+
+def write_export(
     file: ModelFile,
     point: OperatingPoint,
     folder: Path,
     precision: Precision = "int8",
     hidden_words: HiddenWords = None,
 ) -> Json:
-    """Write `point` of a model into a new folder, or in the place of an earlier export; returns the manifest.
-
-    hidden_words: a file that changes the package's list of words that are not to be suggested, or the words themselves.
-    All of it appears at once: what was there before stays until the new folder is complete.
-    """
+    """Write `point` of an open model file into a folder and return the manifest."""
     folder = folder.absolute()  # so that "." has a name
     check_precision(precision)
     _check_replaceable(folder)
@@ -71,15 +90,14 @@ def export(
 
 
 def _write_graphs(file: ModelFile, point: OperatingPoint, precision: Precision, folder: Path) -> Json:
-    """Write the graphs; what they are called, and their inputs and outputs."""
-    # In this order, as a predictor does it: the folder gives the very numbers that the runtime gives.
-    weights, shape = cut(prepare(file.stored_weights(), precision), file.shape, point)
+    """Write the graphs and return their file names, inputs and outputs."""
+    weights, shape = RuntimeWeights(file, precision).of(point), point.cut_shape(file.shape)
     described: Json = {}
     for form, name in GRAPHS.items():
         graph = build_graph(weights, shape, precision, form)
         _check_size(name, graph.weight_bytes)
         model = graph.complete()
-        onnx.checker.check_model(model)  # what a reader would refuse is not written
+        onnx.checker.check_model(model)  # never write a graph that a reader would reject
         (folder / name).write_bytes(model.SerializeToString())
         described[form] = {
             "file": name,
@@ -98,7 +116,7 @@ def _check_size(name: str, size: int) -> None:
 
 
 def _described(ports: Sequence[onnx.ValueInfoProto]) -> list[Json]:
-    """A size that is a word is known when the graph runs."""
+    """Names, types and shapes; a size given as a name is known only when the graph runs."""
     described = []
     for port in ports:
         kind = port.type.tensor_type
@@ -136,30 +154,19 @@ def _manifest(file: ModelFile, point: OperatingPoint, precision: Precision, grap
         "operating_point": {"name": point.name, "criterion": point.criterion, "hidden_sizes": list(point.widths)},
         "flops": shape.flops,
         "flops_fraction": point.flops_fraction,
-        "shape": _shape(shape),
+        "shape": {"cell": shape.cell, **shape.as_json()},
         "model": {"file": file.path.name, "provenance": dict(file.description.provenance)},
         "provenance": provenance(),
     }
 
 
 def _state(step: Json) -> list[Json]:
-    """Which output becomes which input for the next word; all of them start as zeros."""
+    """Which output becomes which input for the next word; all inputs start as zeros."""
     inputs = [port for port in step["inputs"] if port["name"].startswith("state.")]
     return [
         {"input": port["name"], "output": port["name"].replace("state.", "next.", 1), "shape": port["shape"]}
         for port in inputs
     ]
-
-
-def _shape(shape: ModelShape) -> Json:
-    return {
-        "cell": shape.cell,
-        "vocabulary_size": shape.vocabulary_size,
-        "embedding_size": shape.embedding_size,
-        "hidden_sizes": list(shape.hidden_sizes),
-        "windows": list(shape.windows),
-        "softmax_splits": list(shape.softmax_splits),
-    }
 
 
 # The folder itself
@@ -173,9 +180,9 @@ def _check_replaceable(folder: Path) -> None:
         raise _refuse(folder, "is not a folder")
     names = {path.name for path in folder.iterdir()}
     if names and not _is_export(folder / MANIFEST):
-        raise _refuse(folder, "holds something else than an earlier export")
+        raise _refuse(folder, "has files in it that are not an earlier export")
     if strangers := sorted(names - FILES):
-        raise _refuse(folder, f"holds {strangers[0]!r:.60}, which no export wrote")
+        raise _refuse(folder, f"has {strangers[0]!r:.60} in it, which is not part of an export")
 
 
 def _is_export(manifest: Path) -> bool:
@@ -187,14 +194,12 @@ def _is_export(manifest: Path) -> bool:
 
 
 def _refuse(folder: Path, why: str) -> ExportError:
-    return ExportError(
-        f"{folder} {why}; expected a new folder, or an earlier export to replace: choose another with -o"
-    )
+    return ExportError(f"{folder} {why}; expected a new folder, or an earlier export to replace: choose another folder")
 
 
 @contextlib.contextmanager
 def _written(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` to write into; it takes its place when all went well, and else disappears."""
+    """A temporary folder next to `folder` to write into; it replaces `folder` on success and is deleted on failure."""
     partial = folder.with_name(f".{folder.name}.{os.urandom(8).hex()}.partial")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +209,7 @@ def _written(folder: Path) -> Iterator[Path]:
     except OSError as error:
         found = error.strerror or str(error)
         raise ExportError(
-            f"{folder} could not be written: {found}; expected a folder that can be: choose another with -o"
+            f"{folder} could not be written ({found}); expected a writable place: choose another folder"
         ) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -214,8 +219,8 @@ def _put_in_place(partial: Path, folder: Path) -> None:
     if not folder.exists():
         partial.rename(folder)
         return
-    _check_replaceable(folder)  # again: time has passed
-    # Not every system renames a folder onto another one, so the old one steps aside first.
+    _check_replaceable(folder)  # again, since it may have changed meanwhile
+    # Not every system can rename a folder onto an existing one, so the old one is moved aside first.
     aside = partial.with_suffix(".old")
     folder.rename(aside)
     try:

@@ -1,8 +1,7 @@
 """ONNX models as bytes: the messages of onnx.proto that the runtime's graphs consist of.
 
-Knows fields and their numbers; which operators there are, it does not know. The onnx package would write the same
-bytes, but importing it takes longer than building a graph and opening its session; so it is left to those who read or
-check graphs (`export`, the tests).
+Knows fields and their numbers; knows nothing of operators. The onnx package would write the same bytes, but importing
+it takes longer than building a graph and opening its session, so only `export` and the tests import it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ FLOAT, UINT8, INT8, INT32, INT64, BOOL = 1, 2, 3, 6, 7, 9
 _KINDS = {"float32": FLOAT, "uint8": UINT8, "int8": INT8, "int32": INT32, "int64": INT64, "bool": BOOL}
 
 Size: TypeAlias = int | str  # of a dimension: a number, or the name of one that is known when the graph runs
-Message: TypeAlias = bytes  # two of a kind, one after the other, are one message with the fields of both
+Message: TypeAlias = bytes  # two messages of one kind, concatenated, are one message with the fields of both
 Option: TypeAlias = int | Sequence[int] | Message  # of a node; a message is a graph, the body of a loop or a branch
 
 
@@ -32,7 +31,7 @@ def graph(name: str, nodes: Iterable[Message], inputs: Iterable[Message], output
 
 
 def constants(tensors: Iterable[Message]) -> Message:
-    """What is added to a graph to give it constants."""
+    """Fields that add constants to a graph."""
     return _message(*_each(5, tensors))
 
 
@@ -55,7 +54,7 @@ def tensor(name: str, array: NDArray[Any]) -> Message:
 
 
 def tensor_elsewhere(name: str, array: NDArray[Any]) -> Message:
-    """A constant by its name and size; a session is handed the values."""
+    """A constant by its name and size; the session is given the values separately."""
     location = _message((1, "location"), (2, "constants"))
     return _tensor(name, array) + _message((13, location), (14, 1))
 
@@ -72,7 +71,7 @@ def _attribute(name: str, value: Option) -> Message:
     return _message((1, name), *_each(8, value), (20, 7))
 
 
-# The wire format of protobuf: a field is its number with the kind of what follows, then that
+# The wire format of protobuf: a field is its number and the kind of its value, then the value
 
 
 def _each(number: int, values: Iterable[int | str | bytes]) -> list[tuple[int, int | str | bytes]]:
@@ -91,8 +90,8 @@ def _field(number: int, value: int | str | bytes) -> tuple[bytes, ...]:
 
 
 def _whole(value: int) -> bytes:
-    """Seven bits a byte, the lowest first; the eighth says that more follow."""
-    value &= 2**64 - 1  # a negative number has all of them
+    """Seven bits per byte, lowest first; the eighth bit says that more follow."""
+    value &= 2**64 - 1  # negative numbers use all 64 bits
     groups = bytearray()
     while value > 127:
         groups.append(value & 127 | 128)

@@ -1,47 +1,47 @@
 """A cut model as an ONNX graph: state in, state out.
 
-    step      one token: the next state, and the k best of the words that are allowed
-    read      the first half of a step, one token: the next state, and what the output layer is given
-    choose    the other half: what the output layer is given, and the k best of the words that are allowed
-    sequence  many tokens: the state after them, and log p of every word after each of them
-    replay    many tokens: the state after them, and nothing else, so that the output layer is not paid for
-    hidden    many tokens: the state after them, and what the output layer is given after each of them
-    cluster   the other half for one cluster of an adaptive softmax: log p of its words, given that it is one of them
+    step      one token in; out: the next state and the k best allowed words
+    read      the first half of a step: one token in; out: the next state and the input of the output layer
+    choose    the second half of a step: the input of the output layer in; out: the k best allowed words
+    sequence  many tokens in; out: the state after them and log p of every word after each of them
+    replay    many tokens in; out: the state after them. Skips the output layer
+    hidden    many tokens in; out: the state after them and the input of the output layer after each of them
+    cluster   the input of the output layer in; out: log p of the words of one cluster of an adaptive softmax, within it
 
-All of them are written by the same functions and agree: fp32 and int8 to the last bits, int4 to a step of its 8-bit
+The same functions write all of them, and they agree: fp32 and int8 to the last bits, int4 to a step of its 8-bit
 inputs. Inputs and outputs (T tokens, V words):
 
     token [1] · tokens [T]       int64
-    k [1]                        int64, how many words are wanted; more than V is V
+    k [1]                        int64, how many words to return; more than V counts as V
     allowed [V]                  uint8, 1 for the words that may be suggested: prefixes, block lists and special
                                  tokens. Not bool, which Swift and Objective-C could not pass until 2026
-    hidden [1, D] · [T, D]       what the output layer is given
-    state.{l}.c [1, m]           of every layer, and of a layer that looks back
-    state.{l}.inputs             [1, (r-1)·D], its last inputs, oldest first; of an LSTM, state.{l}.h [1, m]
+    hidden [1, D] · [T, D]       the input of the output layer
+    state.{l}.c [1, m]           of every layer; a layer with a window above 1 also has
+    state.{l}.inputs             [1, (r-1)·D], its last inputs, oldest first; an LSTM has state.{l}.h [1, m]
     top_words [k]                int64, best first; words that are not allowed come last, with probability 0
     top_probabilities [k]        of the softmax over all words, allowed or not
-    log_probabilities [T, V]     rather than logits: an adaptive softmax has no logits of all words, and what
-                                 evaluation and completion ask for is the probability. Of a cluster [T, N]; of the
-                                 head, cluster 0, its words and then each tail cluster
+    log_probabilities [T, V]     rather than logits: an adaptive softmax has no logits of all words, and evaluation
+                                 and completion need probabilities. For a cluster [T, N]; for the head, cluster 0,
+                                 its words and then each tail cluster
     next.{l}.…                   the state after the tokens
 
-A step of an adaptive softmax is lazy: a word of a tail cluster is at most as probable as the cluster, so that a cluster
-is opened (`If`) only if it holds allowed words and is more probable than the k-th best of the words before it. That
-changes no answer, to the last bit. It has no log p of all words; in its place, C being its tail clusters:
+A step of an adaptive softmax is lazy. A word of a tail cluster is at most as probable as the cluster, so a cluster is
+opened (`If`) only if it holds allowed words and is more probable than the k-th best word found so far. The answers are
+the same to the last bit. Such a step does not return log p of all words; with C tail clusters, it returns instead:
 
-    top_words, top_probabilities without words that are not allowed, so that there may be fewer than k
+    top_words, top_probabilities without words that are not allowed, so there may be fewer than k
     opened [C]                   uint8, 1 for the clusters that were opened
     head [1, H]                  choose: log p of the words of the head
-    tail.{c} [1, N]              choose: log p of the words of a cluster, where it was opened; else [1, 0]
+    tail.{c} [1, N]              choose: log p of the words of a cluster if it was opened; else [1, 0]
 
-Knows the mathematics of a model; matrices and precisions are the business of `operators`, sessions that of `engine`.
+Knows the mathematics of a model; `operators` knows matrices and precisions, `session` runs the graphs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,22 +51,21 @@ from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import BOOL, FLOAT, INT64, UINT8, Message
 from rheostat.runtime.onnx.operators import CONTRIB, IR_VERSION, OPSET, Port, Products, Writer
-from rheostat.runtime.onnx.quantization import Precision, Weights, prepare, reduce
+from rheostat.runtime.onnx.quantization import Precision, Prepared, reduce
 
 if TYPE_CHECKING:
     import onnx
 
 Form = Literal["step", "read", "choose", "sequence", "replay", "hidden", "cluster"]
-FORMS: tuple[Form, ...] = get_args(Form)
 
-END = 2**63 - 1  # of a slice that goes to the end
-SMALL = 32  # numbers of a constant that is not worth sharing; shape inference reads such ones
+SLICE_END = 2**63 - 1  # means: to the end
+SMALL = 32  # constants with fewer numbers stay in the graph: shape inference reads them
 NOTHING = np.zeros((1, 0), np.float32)
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A graph and, beside it, its constants: a session takes them as they are, a file needs them inside."""
+    """A graph, and separately its constants: a session takes them as they are, a file has them inside."""
 
     body: Message  # the graph without constants
     constants: dict[str, NDArray[Any]]
@@ -79,11 +78,11 @@ class Graph:
 
     @property
     def outside(self) -> dict[str, NDArray[Any]]:
-        """The constants that `structure` only names."""
+        """The constants that are not part of `structure`."""
         return {name: array for name, array in self.constants.items() if array.size >= SMALL}
 
     def structure(self) -> Message:
-        """A model for a session that is handed the constants outside of it."""
+        """The model for a session, which is given the constants separately."""
         outside = self.outside
         return self._model(
             (onnx_format.tensor_elsewhere if name in outside else onnx_format.tensor)(name, array)
@@ -108,7 +107,7 @@ class Graph:
 
 
 def state_sizes(shape: ModelShape) -> dict[str, int]:
-    """What a state consists of: `{l}.{part}` and its width, in the order of inputs and outputs."""
+    """The parts of a state, `{l}.{part}`, with their widths, in the order of inputs and outputs."""
     sizes: dict[str, int] = {}
     for layer, hidden in enumerate(shape.hidden_sizes):
         if shape.cell != "qrnn":
@@ -120,7 +119,7 @@ def state_sizes(shape: ModelShape) -> dict[str, int]:
 
 
 def build_graph(
-    weights: Weights,
+    weights: Prepared,
     shape: ModelShape,
     precision: Precision,
     form: Form,
@@ -128,12 +127,12 @@ def build_graph(
     every_cluster: bool = False,
     cluster: int = 0,
 ) -> Graph:
-    """The graph of a cut model, whose weights may be float32, float16, or int8 with scales.
+    """The graph of a cut model, from its prepared weights.
 
-    every_cluster: open all of an adaptive softmax, needed or not: what laziness is checked and measured against.
-    cluster: which one, in the form of that name; 0 is the head.
+    every_cluster: open all clusters of an adaptive softmax, needed or not; laziness is checked against this.
+    cluster: which one, for the form "cluster"; 0 is the head.
     """
-    return _ModelWriter(prepare(weights, precision), shape, precision, form, every_cluster, cluster).graph()
+    return _ModelWriter(weights, shape, precision, form, every_cluster, cluster).graph()
 
 
 class _ModelWriter:
@@ -141,7 +140,7 @@ class _ModelWriter:
 
     def __init__(
         self,
-        weights: Weights,
+        weights: Prepared,
         shape: ModelShape,
         precision: Precision,
         form: Form,
@@ -154,7 +153,7 @@ class _ModelWriter:
         self.writer = Writer()
         self.one_row = form in ("step", "read", "choose")
         self.reads, self.chooses = form not in ("choose", "cluster"), form in ("step", "choose")
-        self.output_name = "output.weight" if shape.is_cut else "embedding.weight"
+        self.output_name = shape.output_name
 
     def graph(self) -> Graph:
         hidden = self._layers(self._embedding()) if self.reads else "hidden"
@@ -224,7 +223,7 @@ class _ModelWriter:
     # Embedding
 
     def _embedding(self) -> str:
-        """Rows of the embedding [T, D]; in 8 bits they are made floats after they were looked up."""
+        """Rows of the embedding [T, D]; 8-bit rows are converted to floats after the look-up."""
         write, name = self.writer, "embedding.weight"
         tokens = "token" if self.one_row else "tokens"
         if self.products.precision == "fp32":
@@ -268,17 +267,17 @@ class _ModelWriter:
         return self._loop(body.graph("pool", sizes[:4], sizes[4:]), [before], [f, new, o], [after])
 
     def _window(self, layer: int, x: str) -> str:
-        """X [T, r·D] of x [T, D] and the inputs before it; the last of them go on."""
+        """X [T, r·D] from x [T, D] and the inputs before it; the last inputs become part of the next state."""
         write, before, after = self.writer, f"state.{layer}.inputs", f"next.{layer}.inputs"
         steps, size = self.shape.windows[layer] - 1, self.shape.input_size(layer)
         if self.one_row:
             window = write.apply("Concat", before, x, axis=1)
-            self._slice(window, size, END, axis=1, name=after)
+            self._slice(window, size, SLICE_END, axis=1, name=after)
             return window
         padded = write.apply("Concat", write.apply("Reshape", before, write.integers(steps, size)), x, axis=0)
-        last = self._slice(padded, -steps, END, axis=0)
+        last = self._slice(padded, -steps, SLICE_END, axis=0)
         write.apply("Reshape", last, write.integers(1, steps * size), names=[after])
-        parts = [self._slice(padded, k, k - steps if k < steps else END, axis=0) for k in range(steps + 1)]
+        parts = [self._slice(padded, k, k - steps if k < steps else SLICE_END, axis=0) for k in range(steps + 1)]
         return write.apply("Concat", *parts, axis=1)
 
     def _slice(self, x: str, first: int, last: int, *, axis: int, name: str = "") -> str:
@@ -286,7 +285,7 @@ class _ModelWriter:
         return self.writer.apply("Slice", x, *bounds, names=[name] if name else [])
 
     def _loop(self, body: Message, before: list[str], each: list[str], after: list[str]) -> str:
-        """Run `body` for every token: states [m] go round, rows of `each` [T, …] go in, rows of one array come out."""
+        """Run `body` for every token: states [m] are carried, rows of `each` [T, …] go in, one array comes out."""
         write = self.writer
         first = [write.apply("Squeeze", state, write.integers(0)) for state in before]
         *last, rows = write.apply_many(
@@ -297,7 +296,7 @@ class _ModelWriter:
         return rows
 
     def _lstm(self, layer: int, x: str) -> str:
-        """h of one layer [T, m]: torch's gates i, f, g, o. What x contributes is computed for all tokens at once."""
+        """h of one layer [T, m], with torch's gates i, f, g, o. Products with x are computed for all tokens at once."""
         name, hidden = f"layers.{layer}", self.shape.hidden_sizes[layer]
         ahead = self._product(self.writer, x, f"{name}.weight_ih", f"{name}.bias_ih")
         before, after = ([f"{place}.{layer}.{part}" for part in ("h", "c")] for place in ("state", "next"))
@@ -314,7 +313,7 @@ class _ModelWriter:
         return self._loop(body.graph("lstm", inputs, outputs), before, [ahead], after)
 
     def _lstm_step(self, write: Writer, layer: int, ahead: str, before: list[str], after: list[str]) -> str:
-        """One token: h, and with it the state named `after`, from what its input contributes [1, 4m]."""
+        """One token: h and the state named `after`, from the products with its input [1, 4m]."""
         name, (h, c) = f"layers.{layer}", before
         gates = write.apply("Add", ahead, self._product(write, h, f"{name}.weight_hh", f"{name}.bias_hh", one_row=True))
         i, f, g, o = write.apply_many("Split", gates, outputs=4, axis=1)
@@ -326,7 +325,7 @@ class _ModelWriter:
     # Output layer
 
     def _log_probabilities(self, hidden: str) -> str:
-        """log p of every word [T, V]; the clusters of an adaptive softmax are all opened."""
+        """log p of every word [T, V]; opens all clusters of an adaptive softmax."""
         write = self.writer
         if not self.shape.softmax_splits:
             scores = self._product(write, hidden, self.output_name, "output.bias")
@@ -346,11 +345,11 @@ class _ModelWriter:
         return words, clusters
 
     def _tail(self, write: Writer, hidden: str, cluster: str, rows: slice) -> str:
-        """log p of the words of a tail cluster [T, N], from that of the cluster."""
+        """log p of the words of a tail cluster [T, N], from log p of the cluster."""
         return write.apply("Add", self._cluster(write, hidden, rows), cluster)
 
     def _cluster(self, write: Writer, hidden: str, rows: slice, *, head: bool = False) -> str:
-        """log p of some words, and of the clusters if these are the head's, among themselves."""
+        """log p of the words of a cluster within it; the head also has the tail clusters."""
         matrix = self.products.matrix(self.output_name, *(["clusters.weight"] if head else []), rows=rows)
         bias = self.products.biases("output.bias", *(["clusters.bias"] if head else []), rows=rows)
         bias_name = f"output.bias[{rows.start}:{rows.stop}]"
@@ -358,7 +357,7 @@ class _ModelWriter:
         return write.apply("LogSoftmax", scores, axis=1)
 
     def _choose(self, scores: str) -> None:
-        """The k best of the words that are allowed."""
+        """Choose the k best allowed words."""
         write = self.writer
         most = write.apply("Min", "k", write.integers(self.shape.vocabulary_size))
         best, words = write.apply_many("TopK", _masked(write, scores, "allowed"), most, outputs=2, axis=1)
@@ -366,15 +365,15 @@ class _ModelWriter:
         write.apply("Exp", write.apply("Squeeze", best, write.integers(0)), names=["top_probabilities"])
 
     def _choose_lazily(self, hidden: str) -> None:
-        """The same of an adaptive softmax, whose tail clusters are opened where they may hold one of the k best.
+        """Choose the k best allowed words of an adaptive softmax, opening only tail clusters that may hold one.
 
-        Clusters come in the order of their ids, and TopK prefers the first of equals: as probable as the k-th best is
-        not enough for a later word.
+        Clusters come in the order of their ids, and TopK prefers the first of equals: a later word has to be more
+        probable than the k-th best.
         """
         write = self.writer
         words, clusters = self._head(hidden, "head" if self.form == "choose" else "")
         most = write.apply("Min", "k", write.integers(self.shape.vocabulary_size))
-        # Fewer than k are filled up, so that there always is a k-th best to compare with.
+        # Padded to k, so that there is always a k-th best to compare with.
         filling = write.apply("Expand", write.number(-np.inf), write.apply("Concat", write.integers(1), most, axis=0))
         allowed = _allowed(write, self.shape.clusters[0])
         candidates = write.apply("Concat", _masked(write, words, allowed), filling, axis=1)
@@ -397,7 +396,7 @@ class _ModelWriter:
         self._answer(best, ids)
 
     def _may_matter(self, place: int, cluster: str, rows: slice, best: str) -> str:
-        """Whether a cluster has to be opened [1]: it is probable enough and, which takes longer to see, has words."""
+        """Whether a cluster has to be opened [1]: it is probable enough and (slower to check) has allowed words."""
         write = self.writer
         if self.every_cluster:
             return write.constant("yes", np.array([True]))
@@ -418,7 +417,7 @@ class _ModelWriter:
         self, write: Writer, hidden: str, cluster: str, rows: slice, best: tuple[str, str], most: str
     ) -> Message:
         """The branch that opens a cluster."""
-        # No word above its cluster, however a processor rounds: the comparison that leaves clusters out relies on it.
+        # No word may be more probable than its cluster, however a processor rounds: skipping clusters relies on it.
         scores = write.apply("Min", self._tail(write, hidden, cluster, rows), cluster)
         candidates = write.apply("Concat", best[0], _masked(write, scores, _allowed(write, rows)), axis=1)
         values, places = write.apply_many("TopK", candidates, most, outputs=2, axis=1)
@@ -429,7 +428,7 @@ class _ModelWriter:
         return _branch(write, values, words, scores)
 
     def _answer(self, best: str, words: str) -> None:
-        """What was found, without what filled it up."""
+        """The words that were found, without the padding."""
         write = self.writer
         found = write.apply("Greater", write.apply("Squeeze", best, write.integers(0)), write.number(-np.inf))
         write.apply("Compress", write.apply("Squeeze", words, write.integers(0)), found, names=["top_words"], axis=0)
@@ -456,11 +455,11 @@ def _branch(write: Writer, best: str, words: str, scores: str) -> Message:
 
 
 def _new_share(write: Writer, z: str, f: str) -> str:
-    """(1 - f) ⊙ z: the part of pooling that does not wait for the token before."""
+    """(1 - f) ⊙ z: the part of pooling that does not depend on the token before."""
     return write.apply("Mul", write.apply("Sub", write.number(1), f), z)
 
 
 def _pool(write: Writer, before: str, f: str, new: str, o: str, c: str, h: str = "") -> str:
-    """h = o ⊙ c with c = f ⊙ c_before + (1 - f) ⊙ z; the names that c and h are to have."""
+    """h = o ⊙ c with c = f ⊙ c_before + (1 - f) ⊙ z; names: of c and h."""
     write.apply("Add", write.apply("Mul", f, before), new, names=[c])
     return write.apply("Mul", o, c, names=[h] if h else [])

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import FLOAT, INT32, UINT8, Message, Option, Size
-from rheostat.runtime.onnx.quantization import BLOCK, Floats, Precision, Weights, in_blocks, transposed
+from rheostat.runtime.onnx.quantization import BLOCK, Floats, Precision, Prepared, in_blocks, transposed
 
 OPSET = 17  # old enough for every ONNX Runtime since 1.12
-IR_VERSION = 8  # goes with it
+IR_VERSION = 8  # the one that belongs to it
 CONTRIB = "com.microsoft"
 
 
@@ -36,9 +36,9 @@ class Port:
 
 @dataclass
 class Writer:
-    """Collects the nodes of a graph and, under their names, its constants.
+    """Collects the nodes of a graph, and its constants by name.
 
-    Every operator returns the name of what it makes. A body of a loop is a Writer of its own that shares the constants.
+    Every operator returns the name of its output. The body of a loop is a separate Writer that shares the constants.
     """
 
     constants: dict[str, NDArray[Any]] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Writer:
         return Writer(self.constants, self.read, f"{name}/")
 
     def constant(self, name: str, array: NDArray[Any]) -> str:
-        """The same name twice means the same array: it is stored once."""
+        """Add a constant; the same name always means the same array, which is stored once."""
         self.constants.setdefault(name, array)
         return name
 
@@ -66,7 +66,7 @@ class Writer:
     def apply_many(
         self, operator: str, *inputs: str, outputs: int, names: Sequence[str] = (), domain: str = "", **options: Option
     ) -> list[str]:
-        """Add a node. `names` for its outputs, where they are outputs of the graph."""
+        """Add a node. names: of its outputs, if they are outputs of the graph."""
         stem = f"{self.prefix}{operator}_{len(self.nodes)}"
         results = list(names) or [f"{stem}.{place}" for place in range(outputs)]
         self.read.update(inputs)
@@ -83,15 +83,15 @@ class Writer:
 class Products:
     """Products with the matrices of one prepared model: y = x Wᵀ + bias, with W [outputs, inputs].
 
-    By what `quantization.prepare` made of the weights. In 8 bits each row of x is quantised by itself to 0 … 255, as
-    DynamicQuantizeLinear does it; for one row that is DynamicQuantizeMatMul, which fuses all of it.
+    In 8 bits, each row of x is quantised separately to 0 … 255, as DynamicQuantizeLinear does; for a single row that is
+    DynamicQuantizeMatMul, which fuses all of it.
     """
 
-    weights: Weights
+    weights: Prepared
     precision: Precision
 
     def matrix(self, *names: str, rows: slice = slice(None)) -> Matrix:
-        """Some rows of matrices that are stacked."""
+        """Some rows of several matrices stacked on top of each other."""
         first = names[0]
         key = first if names == (first,) and rows == slice(None) else f"{'+'.join(names)}[{rows.start}:{rows.stop}]"
         scale = None
@@ -136,9 +136,9 @@ class Matrix:
         return writer.apply("DynamicQuantizeMatMul", x, weight, scale, *optional, domain=CONTRIB)
 
     def _row_by_row(self, writer: Writer, x: str, offset: str) -> str:
-        """What DynamicQuantizeMatMul does, with a scale and a zero point for each row of x.
+        """DynamicQuantizeMatMul with a scale and a zero point for each row of x.
 
-        (q - zero) · W = q · W - zero · (sums of W's columns), in whole numbers until all is summed.
+        (q - zero) · W = q · W - zero · (sums of W's columns), in whole numbers up to the sum.
         """
         weight, scale = self._weight(writer)
         quantized, row_scale, zero = quantize_rows(writer, x)
@@ -155,7 +155,7 @@ class Matrix:
             blocks = in_blocks(self.values)
             writer.constant(nibbles, blocks.nibbles)
             writer.constant(scales, blocks.scales)
-        # accuracy_level 4: x in 8 bits, each block of each row by itself
+        # accuracy_level 4: x in 8 bits, each block of each row separately
         options = {"K": inputs, "N": outputs, "bits": 4, "block_size": BLOCK, "accuracy_level": 4}
         return writer.apply("MatMulNBits", x, nibbles, scales, domain=CONTRIB, **options)
 
@@ -179,6 +179,6 @@ def _plus(writer: Writer, x: str, offset: str) -> str:
 
 
 def _stack(arrays: Sequence[NDArray[Any]], rows: slice) -> NDArray[Any]:
-    """`rows` of the first array, then all of the others; the array itself if that is all."""
+    """`rows` of the first array, followed by the other arrays; the array itself if it is the only one."""
     first = arrays[0][rows]
     return first if len(arrays) == 1 else np.concatenate([first, *arrays[1:]])

@@ -1,19 +1,18 @@
-"""The numbers that a graph computes with: float32, 8 bits with a scale a row, or 4 bits with a scale a block.
+"""The numbers that a graph computes with: float32, 8 bits with one scale per row, or 4 bits with one scale per block.
 
-Knows arrays by the names of `ModelShape.tensor_shapes`; knows nothing of ONNX. Makes no difference between a whole and
-a cut model.
+Knows arrays by the names of `ModelShape.tensor_shapes`; knows nothing of ONNX. Whole and cut models are treated alike.
 
-Eight bits are not used to the full: weights lie in -LARGEST … LARGEST (64 instead of 127). x86 processors without VNNI
-add two products of an unsigned and a signed byte in 16 bits (vpmaddubsw), and 2 · 255 · 127 does not fit there: the sum
-would saturate and the answer be wrong, without a word. 2 · 255 · 64 = 32,640 fits, so one and the same graph is right
-on every processor. Unsigned weights would be right as well, but ONNX Runtime's kernel for them took about 12 % longer a
-query there, for a twentieth of a percent less perplexity.
+The 8-bit range is not used in full: weights lie in -LARGEST … LARGEST (64 instead of 127). x86 processors without VNNI
+add two products of an unsigned and a signed byte in 16 bits (vpmaddubsw), and 2 · 255 · 127 does not fit: the sum would
+silently saturate and the answer would be wrong. 2 · 255 · 64 = 32,640 fits, so the same graph is right on every
+processor. Unsigned weights would be right as well, but ONNX Runtime's kernel for them took about 12 % longer per query
+there, for a twentieth of a percent less perplexity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, NewType, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +23,14 @@ from rheostat.model.precision import dequantize, widen
 Precision = Literal["fp32", "int8", "int4"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
-Weights: TypeAlias = Mapping[str, NDArray[Any]]
+Weights: TypeAlias = Mapping[str, NDArray[Any]]  # in any precision that a file can store
+Prepared = NewType("Prepared", dict[str, NDArray[Any]])  # what `prepare` returns and graphs are made from
 Floats: TypeAlias = NDArray[np.float32]
 
-LARGEST = 64  # of an 8-bit weight in absolute value; the one place that says so
-BLOCK = 32  # weights of a row that share a scale, in 4 bits
+LARGEST = 64  # absolute value of an 8-bit weight
+BLOCK = 32  # 4-bit weights of a row that share a scale
 WEIGHT_BYTES: dict[Precision, float] = {"fp32": 4.0, "int8": 1.0, "int4": 0.5 + 4 / BLOCK}
-_ROWS_AT_ONCE = 64  # so that turning a matrix into another kind of number takes little memory beside it
+_ROWS_AT_ONCE = 64  # so that converting a matrix takes little extra memory
 
 
 class Blocks(NamedTuple):
@@ -43,24 +43,22 @@ class Blocks(NamedTuple):
 def check_precision(precision: str) -> None:
     """Raise PrecisionError unless the runtime has this precision."""
     if precision not in PRECISIONS:
-        raise PrecisionError(
-            f"precision {precision!r:.40}; expected one of {', '.join(PRECISIONS)}: choose one of these"
-        )
+        raise PrecisionError(f"the precision is {precision!r:.40}; expected one of {', '.join(PRECISIONS)}")
 
 
 def bytes_read(flops: float, precision: Precision) -> int:
-    """Of the matrices that a query of so many FLOPs multiplies with: each weight once, and two FLOPs a weight.
+    """Bytes of the matrices that a query with this many FLOPs reads: each weight once, at two FLOPs per weight.
 
     Biases, states, row scales and the row of the input embedding are left out.
     """
     return round(flops / 2 * WEIGHT_BYTES[precision])
 
 
-def prepare(weights: Weights, precision: str) -> dict[str, NDArray[Any]]:
-    """Weights of any stored precision as the graph of `precision` needs them; what fits already is not copied.
+def prepare(weights: Weights, precision: str) -> Prepared:
+    """Weights of any stored precision as the graph of `precision` needs them; arrays that already fit are not copied.
 
-    fp32 and int4: everything float32. int8: matrices int8 in -LARGEST … LARGEST, with row scales under `{name}.scale`,
-    so that a prepared model can be cut again and again; biases float32.
+    fp32 and int4: everything is float32. int8: matrices are int8 in -LARGEST … LARGEST with row scales under
+    `{name}.scale`, so that a prepared model can be cut repeatedly; biases are float32.
     """
     check_precision(precision)
     prepared: dict[str, NDArray[Any]] = {}
@@ -72,7 +70,7 @@ def prepare(weights: Weights, precision: str) -> dict[str, NDArray[Any]]:
             prepared[name], prepared[f"{name}.scale"] = reduce(array, scale)
         else:
             prepared[name] = _as_floats(array, scale)
-    return prepared
+    return Prepared(prepared)
 
 
 def reduce(matrix: NDArray[Any], scale: Floats | None = None) -> tuple[NDArray[np.int8], Floats]:
@@ -88,7 +86,7 @@ def reduce(matrix: NDArray[Any], scale: Floats | None = None) -> tuple[NDArray[n
 
 
 def in_blocks(matrix: Floats) -> Blocks:
-    """A matrix in 4 bits; rows are filled up with zeros to whole blocks."""
+    """A matrix in 4 bits; rows are padded with zeros to whole blocks."""
     rows, columns = matrix.shape
     blocks = -(-columns // BLOCK)
     nibbles = np.empty((rows, blocks, BLOCK // 2), np.uint8)
@@ -104,7 +102,7 @@ def in_blocks(matrix: Floats) -> Blocks:
 
 
 def transposed(matrix: NDArray[Any]) -> NDArray[Any]:
-    """A copy with rows and columns exchanged, in strips that stay in the processor's cache."""
+    """A transposed copy, made in strips that fit into the processor's cache."""
     result = np.empty(matrix.shape[::-1], matrix.dtype)
     for first in range(0, len(matrix), 256):
         result[:, first : first + 256] = matrix[first : first + 256].T
@@ -112,12 +110,12 @@ def transposed(matrix: NDArray[Any]) -> NDArray[Any]:
 
 
 def _as_floats(array: NDArray[Any], scale: Floats | None) -> Floats:
-    """float32 values of an array as it is stored; the array itself if it is that already."""
+    """The float32 values of a stored array; the array itself if it is float32 already."""
     return widen(array) if scale is None else dequantize(array, scale)
 
 
 def _nearest(floats: Floats, largest: int) -> tuple[Floats, Floats]:
-    """Whole numbers and a scale for each row, whose largest becomes `largest` or its negative."""
+    """Whole numbers, and one scale per row that maps its largest magnitude to `largest`."""
     extreme = np.maximum(floats.max(axis=1, initial=0), -floats.min(axis=1, initial=0))
     scale: Floats = extreme / np.float32(largest)
     scale[scale == 0] = 1  # a row of zeros
@@ -126,7 +124,7 @@ def _nearest(floats: Floats, largest: int) -> tuple[Floats, Floats]:
 
 
 def _signed_scale(floats: Floats) -> Floats:
-    """A scale that gives the value of largest magnitude the nibble 0, that is -8: the end that reaches farther."""
+    """A scale that maps the value of largest magnitude to nibble 0, that is -8, the end that reaches farther."""
     extreme = floats[np.arange(len(floats)), np.abs(floats).argmax(axis=1)]
     scale: Floats = extreme / np.float32(-8)
     scale[scale == 0] = 1

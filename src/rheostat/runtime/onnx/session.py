@@ -1,7 +1,7 @@
 """One cut model, ready to run: ONNX Runtime's sessions, and the state as a value.
 
-An engine never changes and may be called from several threads. It knows ids and states; words, texts and knobs are the
-business of others.
+An engine never changes and can be called from several threads. Knows ids and states; knows nothing of words, texts or
+knobs (see `predictor` and `points`).
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from rheostat.errors import RheostatError
 from rheostat.model.flops import executed_flops
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import Form, Graph, build_graph, state_sizes
-from rheostat.runtime.onnx.quantization import Floats, Precision, Weights, prepare
+from rheostat.runtime.onnx.quantization import Floats, Precision, Prepared, Weights, check_precision, prepare
 
 State: TypeAlias = tuple[Floats, ...]  # in the order of graph.state_sizes, each [1, width]
 Feeds: TypeAlias = dict[str, NDArray[np.generic]]
 Ids: TypeAlias = Sequence[int] | NDArray[np.integer]
 
 ANSWER = ("top_words", "top_probabilities")
-STRETCH = 128  # tokens that are replayed at once: more are no quicker, and take more memory
-THREADS_A_CPU = 4  # at most: more make nothing quicker, and thousands take all memory before the first answer
-STEPPED = 128  # so many tokens are stepped through sooner than a session to replay them is built
+STRETCH = 128  # tokens that are replayed at once: more are not faster and take more memory
+THREADS_PER_CPU = 4  # at most: more are not faster, and thousands exhaust the memory before the first answer
+STEPPED = 128  # up to this many tokens, stepping through them is faster than building a session to replay them
 
 
-class Step(NamedTuple):
-    """What one token leads to."""
+class StepResult(NamedTuple):
+    """The result of reading one token."""
 
     state: State
-    words: NDArray[np.int64]  # the best allowed words, best first: k, or all there are if that is fewer
-    probabilities: Floats  # of these words, out of all words
-    opened: NDArray[np.uint8]  # 1 for each tail cluster of an adaptive softmax that was opened for this, else 0
+    words: NDArray[np.int64]  # the k best allowed words, best first; fewer if fewer are allowed
+    probabilities: Floats  # of these words, under the softmax over all words
+    opened: NDArray[np.uint8]  # for each tail cluster of an adaptive softmax: 1 if it was opened, else 0
 
 
 @dataclass(eq=False)
 class Reading:
-    """What was made of a text: the state behind its last word, and log p of the next words as far as it is known.
+    """The result of reading a text: the state after its last word, and log p of the next words as far as known.
 
-    Of an adaptive softmax that grows: `Engine.look_up` opens a cluster when it is first needed, and then never again.
+    With an adaptive softmax, more becomes known over time: `Engine.look_up` opens a cluster when it is first needed.
     """
 
     state: State
-    log_probabilities: Floats  # [V]; `Engine.look_up` tells them
+    log_probabilities: Floats  # [V]; read them with `Engine.look_up`
     hidden: Floats = field(default_factory=lambda: np.empty((1, 0), np.float32))  # [1, D], to open clusters with
-    closed: set[int] = field(default_factory=set)  # clusters of which nothing is known yet; 0 is the head
+    closed: set[int] = field(default_factory=set)  # clusters that were not opened yet; 0 is the head
 
     @property
     def size_bytes(self) -> int:
@@ -61,24 +61,24 @@ class Reading:
 
 
 class Engine:
-    """One cut model: `state, token → state, words`. `Engine.build` makes one of weights that are at hand.
+    """One cut model: `state, token → state, words`. `Engine.build` makes one from weights in memory.
 
-    A plain softmax is one session. An adaptive one is two, of the layers and of the output layer, so that the layers
-    are not run again for another prefix of the same word, nor the output layer for words that are only read.
+    A plain softmax is one session. An adaptive softmax is two, layers and output layer: the layers need not run again
+    for another prefix of the same word, nor the output layer for words that are only read.
     """
 
     def __init__(
         self,
-        weights: Callable[[], Weights],
+        weights: Callable[[], Prepared],
         shape: ModelShape,
         precision: Precision,
         threads: int = 0,
         *,
         ready: bool = True,
     ) -> None:
-        """weights: gives what `operating_point.cut` gives, now and whenever a further session is first needed: what a
-        session has made its own copy of need not stay in memory. threads: 0 means one for each physical core. ready:
-        open what a step needs at once; without it, each session when it is first needed.
+        """weights: returns the prepared weights of the cut model. It is called now and whenever a further session is
+        opened, because a session copies what it needs and the weights need not stay in memory. threads: 0 = one per
+        physical core. ready: open the sessions of a step right away, not when they are first needed.
         """
         self.shape, self.precision, self.threads = shape, precision, thread_count(threads)
         self._weights = weights
@@ -89,8 +89,9 @@ class Engine:
         self._clusters = shape.clusters
         self._sessions: dict[tuple[Form, int], Session] = {}
         self._building, self._noting = threading.Lock(), threading.Lock()
-        prepared = prepare(weights(), precision)
-        self.weight_bytes = sum(array.nbytes for array in prepared.values())  # as they are given to the graphs
+        check_precision(precision)
+        prepared = weights()
+        self.weight_bytes = sum(array.nbytes for array in prepared.values())  # as the graphs receive them
         for form in self._forms if ready else ():
             self._open(form, prepared)
         del prepared
@@ -106,35 +107,31 @@ class Engine:
         *,
         ready: bool = True,
     ) -> Engine:
-        """The engine of a cut model, of any stored precision, that keeps these weights.
-
-        int8: weights that `quantization.prepare` made are taken as they are, which is how another point is built
-        quickly.
-        """
+        """The engine of a cut model from weights in memory, in any stored precision; it keeps them."""
         prepared = prepare(weights, precision)
         return cls(lambda: prepared, shape, precision, threads, ready=ready)
 
     def initial_state(self) -> State:
-        """Before the text starts."""
+        """The state before the text starts."""
         return tuple(np.zeros((1, size), np.float32) for size in self._sizes.values())
 
-    def step(self, state: State, token: int, k: int = 3, allowed: NDArray[np.bool_] | None = None) -> Step:
-        """Read one token; `allowed` [V] marks the words that may be suggested, all of them without it."""
+    def step(self, state: State, token: int, k: int = 3, allowed: NDArray[np.bool_] | None = None) -> StepResult:
+        """Read one token and choose the k best words. allowed [V]: the words to choose from; None for all."""
         if allowed is None:
             allowed = self._everything
         if self._is_lazy:
             hidden, *after = self._session("read").run(None, self._token(state, token))
             feeds = {"hidden": hidden, **_choice(k, allowed)}
-            return Step(tuple(after), *self._session("choose").run([*ANSWER, "opened"], feeds))
+            return StepResult(tuple(after), *self._session("choose").run([*ANSWER, "opened"], feeds))
         feeds = self._token(state, token) | _choice(k, allowed)
         words, probabilities, *after = self._session("step").run([*ANSWER, *self._next], feeds)
         if not allowed[words].all():  # fewer are allowed than were asked for
             chosen = allowed[words]
             words, probabilities = words[chosen], probabilities[chosen]
-        return Step(tuple(after), words, probabilities, np.empty(0, np.uint8))
+        return StepResult(tuple(after), words, probabilities, np.empty(0, np.uint8))
 
     def read(self, state: State, token: int) -> Reading:
-        """Read one token; `look_up` tells what may follow."""
+        """Read one token; `look_up` then gives the probabilities of the next word."""
         if self._is_lazy:
             hidden, *after = self._session("read").run(None, self._token(state, token))
             unknown = np.empty(self.shape.vocabulary_size, np.float32)
@@ -144,16 +141,16 @@ class Engine:
         return Reading(tuple(after), scores[0])
 
     def look_up(self, reading: Reading, k: int | None = None, allowed: NDArray[np.bool_] | None = None) -> Floats:
-        """log p of every next word [V]; where only the k best of the allowed words are wanted, of these at least.
+        """log p of every next word [V]. With `k`, at least those of the k best allowed words are right.
 
-        The others may have -inf in its place: words of clusters that did not have to be opened.
+        Words of clusters that did not have to be opened may then be -inf.
         """
         if not reading.closed:
             return reading.log_probabilities
         wanted = (self._everything if allowed is None else allowed).copy()
         for cluster, words in enumerate(self._clusters):
             if cluster and cluster not in reading.closed:
-                wanted[words] = False  # they are known: no need to open their cluster again
+                wanted[words] = False  # already known: their cluster need not be opened again
         feeds = {"hidden": reading.hidden, **_choice(k or self.shape.vocabulary_size, wanted)}
         names = ["head", *(f"tail.{tail}" for tail in range(len(self._clusters) - 1))]
         parts = self._session("choose").run(names, feeds)
@@ -167,11 +164,11 @@ class Engine:
         return reading.log_probabilities
 
     def executed_flops(self, reading: Reading) -> int:
-        """FLOPs of the last word's query, with the clusters that were looked up so far."""
+        """FLOPs of the query for the last word, including the clusters opened so far."""
         return executed_flops(self.shape, [cluster not in reading.closed for cluster in range(1, len(self._clusters))])
 
     def replay(self, state: State, ids: Ids) -> State:
-        """The state after many tokens; the output layer is left out, where that saves more than it costs to set up."""
+        """The state after many tokens; long texts skip the output layer."""
         if len(ids) <= STEPPED and ("replay", 0) not in self._sessions:
             for token in ids:
                 state = self.read(state, int(token)).state
@@ -182,17 +179,17 @@ class Engine:
         return state
 
     def log_probabilities(self, state: State, ids: Ids) -> tuple[Floats, State]:
-        """log p of every word after each of these tokens [T, V], and the state after them."""
+        """log p of every word after each of these tokens [T, V], and the state after the last."""
         scores, *after = self._session("sequence").run(None, self._feeds(state, ids))
         return scores, tuple(after)
 
     def hidden(self, state: State, ids: Ids) -> tuple[Floats, State]:
-        """What the output layer is given after each of these tokens [T, D], and the state after them."""
+        """The input of the output layer after each of these tokens [T, D], and the state after the last."""
         hidden, *after = self._session("hidden").run(None, self._feeds(state, ids))
         return hidden, tuple(after)
 
     def cluster(self, cluster: int, hidden: Floats) -> Floats:
-        """log p of its words, given that it is one of them [T, N]; with 0 of those of the head and of the others."""
+        """log p of the words of a cluster within it [T, N]; for the head, 0, its words and then the other clusters."""
         scores: Floats = self._session("cluster", cluster).run(None, {"hidden": hidden})[0]
         return scores
 
@@ -202,12 +199,12 @@ class Engine:
 
     @property
     def _forms(self) -> tuple[Form, ...]:
-        """What a step is made of."""
+        """The sessions that a step needs."""
         return ("read", "choose") if self._is_lazy else ("step",)
 
     @property
     def session_bytes(self) -> int:
-        """About what the open sessions hold: a copy of the constants of each."""
+        """Approximate memory of the open sessions: each holds a copy of its constants."""
         return sum(session.constant_bytes for session in list(self._sessions.values()))  # another thread may open one
 
     def _feeds(self, state: State, ids: Ids) -> Feeds:
@@ -217,15 +214,15 @@ class Engine:
         return {"token": np.array([token], np.int64), **dict(zip(self._state_names, state, strict=True))}
 
     def _session(self, form: Form, cluster: int = 0) -> Session:
-        """The session for a form, opened once."""
+        """The session of a form, opened when it is first needed."""
         if (form, cluster) not in self._sessions:
             with self._building:
                 if (form, cluster) not in self._sessions:
-                    self._open(form, prepare(self._weights(), self.precision), cluster)
+                    self._open(form, self._weights(), cluster)
                     _give_back_memory()
         return self._sessions[form, cluster]
 
-    def _open(self, form: Form, weights: Weights, cluster: int = 0) -> None:
+    def _open(self, form: Form, weights: Prepared, cluster: int = 0) -> None:
         graph = build_graph(weights, self.shape, self.precision, form, cluster=cluster)
         self._sessions[form, cluster] = Session(graph, weights, self.threads)
 
@@ -237,11 +234,11 @@ def _choice(k: int, allowed: NDArray[np.bool_]) -> Feeds:
 class Session:
     """An ONNX Runtime session for one graph.
 
-    Constants that are weights themselves are shared with it, and kept for it; it makes copies of the others, in the
-    layout that the processor reads quickest.
+    It shares the constants that are weights themselves, so they are kept alive here. It copies the others into the
+    layout that the processor reads fastest.
     """
 
-    def __init__(self, graph: Graph, weights: Weights, threads: int) -> None:
+    def __init__(self, graph: Graph, weights: Prepared, threads: int) -> None:
         options = session_options(threads)
         outside = graph.outside
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in outside.values()]
@@ -258,42 +255,42 @@ class Session:
 
 
 def session_options(threads: int) -> onnxruntime.SessionOptions:
-    """For a keyboard: quiet between queries, small, and no faster on one text at the cost of the next."""
+    """Options for a keyboard: little memory, no log, no work between queries."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.log_severity_level = 3  # errors only
-    options.enable_cpu_mem_arena = False  # it would keep what the longest text once needed
-    # Threads spin between the operators of a query, where waking them would take longer than many operators do; but
-    # not between queries, where it would take the battery that the knob saves.
+    options.enable_cpu_mem_arena = False  # it would hold on to the memory that the longest text needed
+    # Threads spin between the operators of a query, because waking them takes longer than many operators. They do not
+    # spin between queries, which would waste the energy that the knob saves.
     options.add_session_config_entry("session.intra_op.allow_spinning", "1")
     options.add_session_config_entry("session.force_spinning_stop", "1")
-    # On ARM with SME these kernels round activations in another way: step and sequence would no longer agree.
+    # On ARM with SME these kernels round activations differently: step and sequence would no longer agree.
     options.add_session_config_entry("mlas.disable_kleidiai", "1")
     return options
 
 
 def _give_back_memory() -> None:
-    """Hand what building a graph needed back to the system, where the C library would keep it (glibc)."""
-    with contextlib.suppress(OSError, AttributeError, TypeError):  # elsewhere
+    """Return freed memory to the system, since glibc would keep what building a graph needed."""
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def thread_count(threads: int) -> int:
-    """How many threads to use where so many are asked for; 0: one for each physical core."""
+    """The number of threads to use; 0 = one per physical core."""
     cpus = os.cpu_count() or 1
-    if not 0 <= threads <= THREADS_A_CPU * cpus:
+    if not 0 <= threads <= THREADS_PER_CPU * cpus:
         raise RheostatError(
-            f"{threads} threads were asked for, and this machine has {cpus} CPUs; "
-            f"expected 0 (one for each physical core) to {THREADS_A_CPU * cpus}"
+            f"{threads} threads were asked for on a machine with {cpus} CPUs; "
+            f"expected 0 (one per physical core) to {THREADS_PER_CPU * cpus}"
         )
     return threads or physical_cores()
 
 
 def physical_cores() -> int:
-    """Cores that this process may use, counting those that share one as one."""
-    import psutil  # here, since an app that says how many threads it wants never needs it
+    """Physical cores that this process may use."""
+    import psutil  # here, since an app that sets the number of threads never needs it
 
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(psutil.cpu_count(logical=False) or usable, usable))

@@ -1,29 +1,46 @@
-"""The files of a report: a Markdown page for each sweep and for learned points, the report itself as Markdown and as
-one HTML page, and every picture as PNG and SVG.
+"""Writing a report: a Markdown page for each sweep and for learned points, the report itself as Markdown and as one
+HTML page, and every picture as PNG and SVG.
 
-Knows names and the folder; what the pages say is in `report` and `learned`.
+Knows names and the folder; what the pages say is in `sections`, `sweep_page` and `learned`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rheostat.report.document import Picture, markdown
-from rheostat.report.evidence import Evidence
-from rheostat.report.figures.style import draw_trade_off, has_trade_off
-from rheostat.report.html import html
-from rheostat.report.kept_filters import KeptFilters
-from rheostat.report.learned import learned_page
-from rheostat.report.report import REPORT, build_report, learned_comparisons, learned_stem
-from rheostat.measure.results import SweepResults
-from rheostat.report.sweep_page import page
 from rheostat.errors import RheostatError
+from rheostat.measure.results import SweepResults, read_all
+from rheostat.report.cost_sections import REPORT
+from rheostat.report.document import Picture, html, markdown
+from rheostat.report.evidence import Evidence, gather
+from rheostat.report.figures.style import draw_trade_off, has_trade_off
+from rheostat.report.kept_filters import KeptFilters, read_kept_filters
+from rheostat.report.learned import learned_page
+from rheostat.report.sections import build_report, learned_comparisons, learned_stem
+from rheostat.report.sweep_page import page
 
 
-def write_report(evidence: Evidence, kept: KeptFilters | None, out: Path) -> tuple[list[Path], tuple[str, ...]]:
-    """Write everything; gives the files, documents first, and notes on what was left out."""
+@dataclass(frozen=True)
+class WrittenReport:
+    """files: documents first, then pictures. notes: what was left out, and why. summary: the report's first lines."""
+
+    files: tuple[Path, ...]
+    notes: tuple[str, ...]
+    summary: tuple[str, ...]
+
+
+def write_report(results: Sequence[Path], *, out: Path, model: str | Path | None = None) -> WrittenReport:
+    """Make the report of some results files. model: a model file with rankings or points, to show what is cut."""
+    kept = read_kept_filters(Path(model)) if model else None
+    return write_evidence(gather(read_all(list(results)), kept), kept, out)
+
+
+def write_evidence(evidence: Evidence, kept: KeptFilters | None, out: Path) -> WrittenReport:
+    """The same for results that have been read."""
     document = build_report(evidence, kept)
     documents = {f"{REPORT}.md": markdown(document), **_pages(evidence)}
     _check_names(evidence)
@@ -38,7 +55,8 @@ def write_report(evidence: Evidence, kept: KeptFilters | None, out: Path) -> tup
             (out / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise RheostatError(f"cannot write to {out}: {error.strerror}; expected a folder that can be written") from None
-    return [*(out / name for name in sorted(documents)), *dict.fromkeys(pictures)], document.notes
+    files = (*(out / name for name in sorted(documents)), *dict.fromkeys(pictures))
+    return WrittenReport(files, document.notes, document.summary)
 
 
 def _pages(evidence: Evidence) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The battery as a meter: what a laptop or a phone draws from it, under /sys/class/power_supply.
 
-Only while it discharges is that the power of the device; with a charger plugged in it says nothing of it.
+That is the power of the device only while the battery discharges; with a charger plugged in, it is not.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.sampler import SamplerMeter
-from rheostat.measure.meters.sysfs import SYSTEM_ROOT, read_integer, read_word
+from rheostat.measure.sysfs import SYSTEM_ROOT, read_integer, read_word
 
 
 class BatteryMeter(SamplerMeter):
     name = "battery"
-    only_changes_count = True  # gauges renew their value once in one to thirty seconds and do not say when
+    only_changes_count = True  # gauges update once every one to thirty seconds and do not say when
     period_s = 0.5
 
     def __init__(self, system_root: Path = SYSTEM_ROOT) -> None:
@@ -45,7 +45,7 @@ class BatteryMeter(SamplerMeter):
         charging = "Charging" in states.values()
         if charging or "Discharging" not in states.values():
             found = ", ".join(f"{name} is {state or 'silent'}" for name, state in states.items())
-            raise MeterError(f"{found}: only a discharging battery says what the device draws; unplug the charger")
+            raise MeterError(f"{found}: only a discharging battery shows what the device draws; unplug the charger")
         return sum(_power_w(battery) for battery in batteries)
 
     def _batteries(self) -> list[Path]:
@@ -53,14 +53,14 @@ class BatteryMeter(SamplerMeter):
 
 
 def _feeds_the_device(supply: Path) -> bool:
-    # The scope "Device" is a mouse's or a headset's own battery.
+    # The scope "Device" means the battery of a mouse or a headset.
     return read_word(supply / "type") == "Battery" and read_word(supply / "scope") != "Device"
 
 
 def _power_w(battery: Path) -> float:
-    """Discharging is negative by the kernel's rule and positive with many drivers; the state was asked for before."""
+    """The power drawn. Its sign differs between drivers, so it is ignored; the caller has checked the status."""
     if (battery / "power_now").exists():
         return abs(read_integer(battery / "power_now")) / 1e6
     if not (battery / "current_now").exists():
-        raise MeterError(f"{battery.name} has neither power_now nor current_now: this battery does not say its power")
+        raise MeterError(f"{battery.name} has neither power_now nor current_now: it does not report its power")
     return abs(read_integer(battery / "current_now")) * read_integer(battery / "voltage_now") / 1e12

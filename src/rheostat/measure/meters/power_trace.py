@@ -1,8 +1,8 @@
 """A power trace that another meter records: a CSV file, aligned with the run by its time stamps.
 
 Columns: `time` (Unix seconds, or ISO 8601 with its offset from UTC) and either `power_w` or `energy_j` (counted from
-anywhere, never falling); further columns are ignored. The file may still be growing while the run goes on. How often
-its recorder asked does not tell how often the meter had something new to say, so only changed values are readings.
+any moment, never decreasing); further columns are ignored. The file may still grow during the run. The recorder may ask
+more often than the meter updates, so only changed values count as readings.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ import numpy as np
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.meter import Clock, Meter, Recording
-from rheostat.measure.meters.series import EnergySeries, PowerSeries, Reading, Series
+from rheostat.measure.meters.series import EnergySeries, PowerSeries, Series, WindowEnergy
 
 PATIENCE_S = 10.0
-LONGEST_PAUSE_S = 1.0  # between two looks at a file that is waited for
+LONGEST_PAUSE_S = 1.0  # between two looks at a file while waiting for it
 SERIES: dict[str, type[Series]] = {"power_w": PowerSeries, "energy_j": EnergySeries}
 
 
 def wall_clock() -> Clock:
-    """Unix time that goes on evenly, even if the system's clock is set during the run."""
+    """Unix time that advances evenly, even if the system's clock is set during the run."""
     begin = time.time() - time.monotonic()
     return Clock(lambda: begin + time.monotonic(), time.sleep)
 
 
 class TraceMeter(Meter):
-    """offset_s: what the recording meter's clock is ahead of this machine's.
+    """offset_s: how far the recorder's clock is ahead of this machine's.
 
-    patience_s: how long to wait after the run for the file to reach its end.
+    patience_s: how long to wait after the run for the file to cover all of it.
     """
 
     name = "trace"
@@ -83,7 +83,7 @@ class TraceRecording(Recording):
         return moment
 
     def finish(self) -> None:
-        """Read the file once it covers what was marked."""
+        """Read the file once it covers all marks."""
         deadline = self._meter.clock.now() + self._meter.patience_s
         while self._meter.clock.now() < deadline and not self._is_covered():
             self._meter.clock.sleep(min(self._meter.patience_s / 20, LONGEST_PAUSE_S))
@@ -92,10 +92,10 @@ class TraceRecording(Recording):
     def _is_covered(self) -> bool:
         try:
             return bool(read_trace(self._meter.path).times[-1] >= self._last_mark)
-        except MeterError:  # a file that is being copied over begins empty
+        except MeterError:  # a file that is being copied is empty at first
             return False
 
-    def reading(self, begin: float, end: float) -> Reading:
+    def reading(self, begin: float, end: float) -> WindowEnergy:
         assert self._series is not None, "a window is read after the recording"
         first, last = self._series.times[[0, -1]]
         if first > self._first_mark or last < self._last_mark:
@@ -113,7 +113,7 @@ def read_trace(path: Path) -> Series:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise MeterError(f"the trace {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    # A last line without its end is still being written.
+    # A last line without a line end is still being written.
     rows = csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]), skipinitialspace=True)
     columns = rows.fieldnames or []
     column = next((name for name in SERIES if name in columns), None)
@@ -135,7 +135,7 @@ def _check_order(path: Path, times: list[float], values: list[float], column: st
         raise MeterError(f"{path}, line {line}: the time is not later than the one before; sort the trace")
     if column == "energy_j" and not np.all(np.diff(values) >= 0):
         line = int(np.argmin(np.diff(values) >= 0)) + 3
-        raise MeterError(f"{path}, line {line}: the energy is less than before; expected one count that only grows")
+        raise MeterError(f"{path}, line {line}: the energy is less than before; expected a count that never decreases")
 
 
 def _number(path: Path, line: int, column: str, text: str | None) -> float:
@@ -154,7 +154,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         moment = datetime.datetime.fromisoformat(text.strip())
     if moment.tzinfo is None:
-        raise ValueError("which needs its offset from UTC, as in 2026-01-31T12:00:00+00:00")
+        raise ValueError("it needs an offset from UTC, as in 2026-01-31T12:00:00+00:00")
     return moment.timestamp()
 
 

@@ -1,0 +1,73 @@
+"""The constants and tables that the page's JavaScript shares with Python, as one generated module.
+
+    python -m rheostat.keyboard.page_tables
+
+writes `static/tables.js`. Python is the definition; the scripts import the tables instead of repeating them, and a test
+compares the file with what this module generates. Knows which tables the page needs; their meaning is explained where
+they are defined.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from rheostat.keyboard.browser_runtime import FILES
+from rheostat.runtime import predictor
+from rheostat.text import casing, clitics, tokenizers, vocabulary
+from rheostat.words import completion, writing
+
+PATH = Path(__file__).parent / "static" / "tables.js"
+_HEADING = "// Generated from the Python sources by: python -m rheostat.keyboard.page_tables. Do not edit.\n"
+
+
+def tables() -> dict[str, Any]:
+    """Every table by its name in JavaScript."""
+    return {
+        "UNKNOWN": vocabulary.UNKNOWN,
+        "END_OF_LINE": vocabulary.END_OF_LINE,
+        "NUMBER": vocabulary.NUMBER,
+        "PTB_NUMBER": tokenizers.PTB_NUMBER,
+        "PTB_SIGNS": tokenizers.PTB_SIGNS,
+        "WIKITEXT_JOINTS": tokenizers.WIKITEXT_JOINTS,
+        "FOLDED_CHARACTERS": tokenizers.FOLDED_CHARACTERS,
+        "ABBREVIATIONS": tokenizers.ABBREVIATIONS,
+        "CLITICS": clitics.CLITICS,
+        "PTB_CLITICS": clitics.PTB_CLITICS,
+        "AFTER_APOSTROPHE": clitics.AFTER_APOSTROPHE,
+        "NEGATED": clitics.NEGATED,
+        "SENTENCE_ENDS": casing.SENTENCE_ENDS,
+        "CONTEXT_LIMIT": writing.CONTEXT_LIMIT,
+        "CHARACTERS_PER_WORD": writing.CHARACTERS_PER_WORD,
+        "BLOCK": writing.BLOCK,
+        "LONGEST_WORD": writing.LONGEST_WORD,
+        "SENTENCE_LOOK_BACK": writing.SENTENCE_LOOK_BACK,
+        "NUMBER_SIGNS": writing.NUMBER_SIGNS,
+        "APOSTROPHES": writing.APOSTROPHES,
+        "INSIDE": writing.INSIDE,
+        "UNFINISHED": writing.UNFINISHED,
+        "BETWEEN_SENTENCES": writing.BETWEEN_SENTENCES,
+        "NO_SPACE_BEHIND": writing.NO_SPACE_BEHIND,
+        "WHOLE": completion.WHOLE,
+        "PART": completion.PART,
+        "SPARE": predictor.SPARE,
+        "REMEMBERED": predictor.REMEMBERED,
+        "TIMED_QUERIES": predictor.TIMED_QUERIES,
+        "RUNTIME_FILES": FILES,
+    }
+
+
+def script() -> str:
+    """The text of `static/tables.js`, in ASCII."""
+    lines = (f"export const {name} = {_as_script(value)};\n" for name, value in tables().items())
+    return _HEADING + "".join(lines)
+
+
+def _as_script(value: Any) -> str:
+    return f"new Set({json.dumps(sorted(value))})" if isinstance(value, frozenset) else json.dumps(value)
+
+
+if __name__ == "__main__":
+    PATH.write_text(script(), encoding="utf-8")
+    print(f"wrote {PATH}")

@@ -1,0 +1,348 @@
+"""What a query costs at every operating point: milliseconds, FLOPs, bytes, memory, and millijoules if there is a meter.
+
+Puts the parts of a run together: `latency` measures time, `meters` energy in a second run, `memory` each point in a
+process of its own, and `machine` says what state the machine was in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from rheostat.errors import RheostatError
+from rheostat.measure.latency import (
+    CONFIDENCE,
+    TURN,
+    BenchPosition,
+    Progress,
+    Typist,
+    latency_figures,
+    measure_latencies,
+    open_points,
+)
+from rheostat.measure.machine import pinned, read_conditions, usable_cpus, was_throttled
+from rheostat.measure.memory import ResidentMemory, resident_memory
+from rheostat.measure.meters import (
+    EnergyPerQuery,
+    EnergySource,
+    Meter,
+    Plan,
+    Work,
+    expected_seconds,
+    find_meter,
+    measure_energies,
+)
+from rheostat.measure.meters.energy import SHORTEST_BLOCK_S
+from rheostat.measure.results import (
+    BenchPart,
+    BenchResults,
+    BenchRow,
+    BenchSubject,
+    ExecutedFlops,
+    Fit,
+    LatencyFigures,
+    MachineStates,
+    Origins,
+    Provenance,
+    write_results,
+)
+from rheostat.measure.sysfs import SYSTEM_ROOT
+from rheostat.measure.texts import MESSAGE, Text, messages, read_text
+from rheostat.model.file import ModelFile, open_model
+from rheostat.model.operating_point import OperatingPoint
+from rheostat.model.shape import ModelShape
+from rheostat.runtime.onnx.quantization import Precision, bytes_read
+from rheostat.runtime.onnx.session import physical_cores
+from rheostat.runtime.predictor import Predictor
+
+KNOBS = (1.0, 0.8, 0.6, 0.4)
+COUNTED_QUERIES = 100  # whose executed FLOPs are counted
+SHORTEST_RUN_MS = 20.0  # of queries between two looks at an energy counter
+EVERYTHING = 1 << 62  # room for all points at once: building one again would be measured too
+FEWEST_TO_FIT = 3  # different points that a line is fitted through
+
+
+@dataclass(frozen=True)
+class BenchConfig:
+    """queries: counted ones at every point. cpus: to stay on; None for all. memory: whether to measure it too."""
+
+    queries: int = 350
+    warm_up: int = 20
+    precision: Precision = "int8"
+    threads: int = 0
+    cpus: Sequence[int] | None = None
+    energy: Plan = field(default_factory=Plan)
+    memory: bool = True
+
+    def __post_init__(self) -> None:
+        if self.queries < 2:
+            raise RheostatError(f"{self.queries} queries were asked for; expected at least 2, better hundreds")
+
+
+@dataclass(frozen=True)
+class BenchedModel:
+    """A model that is measured, and its points. trained: whether its weights are worth more than their time."""
+
+    path: Path
+    shape: ModelShape
+    trained: bool
+    typists: list[Typist]
+    origins: Origins
+
+
+@dataclass(frozen=True)
+class BenchedPoint:
+    """All that was found out about one point."""
+
+    position: BenchPosition
+    point: OperatingPoint
+    latency: LatencyFigures
+    energy: EnergyPerQuery
+    memory: ResidentMemory | None
+    executed_flops: ExecutedFlops
+
+
+def bench(
+    model: str | Path,
+    *,
+    knobs: Sequence[float] = (),
+    points: Sequence[str] = (),
+    beside: Sequence[str | Path] = (),
+    data: str | None = None,
+    queries: int = 350,
+    warm_up: int = 20,
+    precision: Precision = "int8",
+    threads: int = 0,
+    cpus: Sequence[int] | None = None,
+    meter: str | EnergySource = "auto",
+    energy: Plan | None = None,
+    memory: bool = True,
+    out: Path | None = None,
+    progress: Progress = lambda label, share: None,
+    notice: Callable[[str], None] = lambda message: None,
+    on_results: Callable[[BenchResults], None] = lambda results: None,
+) -> BenchResults:
+    """Measure what a query costs on this machine, at some positions of the knob and some stored points.
+
+    Without knobs and points: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking. beside: other
+    models, measured whole in the same run, interleaved with these points. data: a folder with a test text, a text file
+    or "chat"; None for a text that comes with the package. queries: timed ones at every point. threads: 0 = one per
+    physical core. cpus: to stay on; None for all. meter: its name, or one that is open. energy: how long to measure it.
+    memory: whether to measure it too. out: the results file to write. progress: label, share done.
+    notice: told what a slow meter means for the run, before it starts. on_results: called before anything is written:
+    what was measured is not lost with a file that cannot be written.
+    """
+    config = BenchConfig(queries, warm_up, precision, threads, cpus, energy or Plan(), memory)
+    source = find_meter(meter) if isinstance(meter, str) else meter
+    with open_model(model) as file:
+        text = read_text(data, file.tokenizer, words=config.queries + config.warm_up)
+        for other in beside:
+            _check_same_words(other, file)
+        positions = bench_positions(file, knobs, points)
+    if message := _energy_notice(source, config.energy, len(positions) + len(beside)):
+        notice(message)
+    results = bench_positions_of(model, positions, text, config, source, progress, beside=beside)
+    on_results(results)
+    if out is not None:
+        write_results(out, results)
+    return results
+
+
+def bench_positions(file: ModelFile, knobs: Sequence[float] = (), points: Sequence[str] = ()) -> list[BenchPosition]:
+    """What was asked for, or what a model has to show."""
+    if not knobs and not points:
+        ranked = file.description.default_ranking is not None
+        knobs = KNOBS if ranked else KNOBS[:1]
+        points = [] if ranked else [entry.name for entry in file.description.points]
+    for name in points:
+        file.point(name)  # complains before anything is measured
+    return [*(BenchPosition(share) for share in knobs), *(BenchPosition(point=name) for name in points)]
+
+
+def bench_positions_of(
+    model: str | Path,
+    positions: Sequence[BenchPosition],
+    text: Text,
+    config: BenchConfig,
+    source: EnergySource,
+    progress: Progress = lambda label, share: None,
+    *,
+    beside: Sequence[str | Path] = (),
+    system_root: Path = SYSTEM_ROOT,
+) -> BenchResults:
+    """The same with everything chosen: the positions, the text and the meter."""
+    progress("opening the model", 0.0)
+    with pinned(config.cpus):
+        before = read_conditions(system_root)
+        models = [_open(model, positions, text, config)]
+        models += [_open(path, [BenchPosition(1.0)], text, config) for path in beside]
+        typists = [typist for one in models for typist in one.typists]
+        turns = measure_latencies(
+            typists, config.queries, config.warm_up, lambda label, share: progress(label, 0.6 * share)
+        )
+        latencies = [latency_figures(one) for one in turns]
+        executed = [typist.executed_flops(min(config.queries, COUNTED_QUERIES)) for typist in typists]
+        progress(f"measuring millijoules ({source.name})", 0.6)
+        energies = _measure_energy(typists, latencies, executed, config, source)
+        after = read_conditions(system_root)
+        threads, cpus = config.threads or physical_cores(), usable_cpus()
+        memories = _measure_memory(models, text, config, progress)
+    progress("done", 1.0)
+    found = iter(zip(latencies, energies, memories, executed, strict=True))
+    parts = []
+    for one in models:
+        benched = [BenchedPoint(typist.position, typist.point, *next(found)) for typist in one.typists]
+        parts.append(_part(one, benched, text, config, threads, cpus, source.name))
+    return BenchResults(
+        provenance=Provenance.of_this_process(),
+        machine=MachineStates(before, after, was_throttled(before, after)),
+        interval=f"{CONFIDENCE:.0%} of the median, bootstrap over turns of about {TURN} queries",
+        subject=parts[0].subject,
+        fit=parts[0].fit,
+        rows=parts[0].rows,
+        beside=tuple(parts[1:]),
+    )
+
+
+def _check_same_words(other: str | Path, file: ModelFile) -> None:
+    """Both get the same texts, so a word must be one word to both."""
+    with open_model(other) as second:
+        if second.tokenizer != file.tokenizer:
+            raise RheostatError(
+                f"{other} reads text as {second.tokenizer!r}, {file.path} as {file.tokenizer!r}; "
+                "expected models of the same words: measure it in a run of its own"
+            )
+
+
+def _energy_notice(source: EnergySource, plan: Plan, points: int) -> str | None:
+    """What a slow meter means for the run."""
+    if not isinstance(source, Meter):
+        return None
+    needed_s = round(plan.needed_s(source.period_s), 2)
+    meter = f"the meter {source.name} has a new reading every {source.period_s:.3g} s"
+    asked = {"--block-seconds": plan.block_seconds, "--idle-seconds": plan.idle_seconds}
+    short = [f"{option} {seconds:g}" for option, seconds in asked.items() if seconds is not None and seconds < needed_s]
+    if short:
+        return (
+            f"energy will not be resolved: {' and '.join(short)}, but {meter}; "
+            f"expected at least {needed_s:g} s, or the option left out"
+        )
+    if needed_s > SHORTEST_BLOCK_S:
+        return f"energy takes about {expected_seconds(source, points, plan) / 60:.0f} min: {meter}"
+    return None
+
+
+def _open(path: str | Path, positions: Sequence[BenchPosition], text: Text, config: BenchConfig) -> BenchedModel:
+    predictor = Predictor(path, precision=config.precision, threads=config.threads, cache_bytes=EVERYTHING)
+    typists = open_points(predictor, positions, text)
+    with open_model(path) as file:
+        stored = {entry.name for entry in file.description.points}
+        served = [typist.point for typist in typists]
+        rankings = [point.ranking for point in served if point.ranking]
+        points = [point.name for point in served if not point.ranking and point.name in stored]
+        origins = Origins.of(file, rankings, points)
+        return BenchedModel(file.path, predictor.shape, file.description.trained, typists, origins)
+
+
+def _measure_energy(
+    typists: Sequence[Typist],
+    latencies: Sequence[LatencyFigures],
+    executed: Sequence[ExecutedFlops],
+    config: BenchConfig,
+    source: EnergySource,
+) -> list[EnergyPerQuery]:
+    def work(typist: Typist, latency: LatencyFigures, flops: float) -> Work:
+        queries = max(1, round(SHORTEST_RUN_MS / max(latency.latency_ms, 1e-3)))
+
+        def run() -> int:
+            typist.take_turn()
+            return len(typist.type(queries))
+
+        return Work(run, flops, bytes_read(flops, config.precision))
+
+    points = zip(typists, latencies, executed, strict=True)
+    works = [work(typist, latency, flops.mean) for typist, latency, flops in points]
+    return measure_energies(source, works, config.energy)
+
+
+def _measure_memory(
+    models: Sequence[BenchedModel], text: Text, config: BenchConfig, progress: Progress
+) -> list[ResidentMemory | None]:
+    pairs = [(one.path, typist) for one in models for typist in one.typists]
+    if not config.memory:
+        return [None for _ in pairs]
+    pieces = text.pieces()
+    texts = list(islice(messages(pieces, pieces[:1]), min(MESSAGE, TURN)))
+    memories = []
+    for number, (path, typist) in enumerate(pairs):
+        progress(f"measuring the memory of {typist.label}", 0.8 + 0.2 * number / len(pairs))
+        knob, point = typist.position.knob, typist.position.point
+        memories.append(resident_memory(path, knob, point, config.precision, config.threads, texts))
+    return memories
+
+
+def _part(
+    one: BenchedModel,
+    benched: Sequence[BenchedPoint],
+    text: Text,
+    config: BenchConfig,
+    threads: int,
+    cpus: Sequence[int] | None,
+    meter: str,
+) -> BenchPart:
+    """What a results file says about one model."""
+    rows = tuple(_row(point, one.shape, config.precision) for point in benched)
+    subject = BenchSubject(
+        model=one.path.name,
+        trained=one.trained,
+        corpus=text.name,
+        flops=one.shape.flops,
+        precision=config.precision,
+        queries=config.queries,
+        warm_up=config.warm_up,
+        threads=threads,
+        cpus=None if cpus is None else tuple(cpus),
+        pinned=config.cpus is not None,
+        meter=meter,
+        origins=one.origins,
+    )
+    return BenchPart(subject, fit_of(rows), rows)
+
+
+def _row(one: BenchedPoint, shape: ModelShape, precision: Precision) -> BenchRow:
+    point = one.point
+    return BenchRow(
+        label=one.position.label,
+        knob=one.position.knob,
+        point=point.name,
+        ranking=point.ranking,
+        criterion=point.criterion,
+        flops=point.cut_shape(shape).flops,
+        executed_flops=one.executed_flops,
+        flops_fraction=point.flops_fraction,
+        widths=point.widths,
+        bytes_read=bytes_read(one.executed_flops.mean, precision),
+        resident_bytes=one.memory.resident_bytes if one.memory else None,
+        model_bytes=one.memory.model_bytes if one.memory else None,
+        energy=one.energy,
+        **asdict(one.latency),
+    )
+
+
+def fit_of(rows: Sequence[BenchRow]) -> Fit:
+    """r² of latency with FLOPs, and of energy if a meter has resolved every point."""
+    flops = [float(row.flops) for row in rows]
+    energies = [row.measured_mj for row in rows if row.measured_mj is not None]
+    measured = len(energies) == len(rows)
+    return Fit(r_squared(flops, [row.latency_ms for row in rows]), r_squared(flops, energies) if measured else None)
+
+
+def r_squared(xs: Sequence[float], ys: Sequence[float]) -> float | None:
+    """Pearson's, of three or more different x; None if it has no meaning."""
+    if len(set(xs)) < FEWEST_TO_FIT or len(set(ys)) < 2:
+        return None
+    return float(np.corrcoef(xs, ys)[0, 1] ** 2)

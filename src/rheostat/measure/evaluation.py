@@ -1,0 +1,120 @@
+"""Quality of a model at one operating point on a text: perplexity, recall and, if asked for, keystroke savings.
+
+Knows which texts are measured and how a result is described; the arithmetic is in `runtime.evaluation` and `metrics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rheostat.errors import CorpusError, OperatingPointError
+from rheostat.measure.keystrokes import keystroke_savings
+from rheostat.measure.results.sweep import TEST, TEXT
+from rheostat.measure.texts import read_text
+from rheostat.measure.typing_simulator import KeystrokeCount
+from rheostat.metrics import Quality
+from rheostat.model import knob as knob_positions
+from rheostat.model.file import ModelFile, open_model
+from rheostat.runtime.evaluation import RuntimeEvaluator
+from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.predictor import Predictor
+from rheostat.text.corpus import CorpusConfig, Split, load_split
+from rheostat.text.sources import is_chat
+
+TYPED_WORDS = 2000
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Quality at one point. ranking: that the point was cut by; None for the whole model and a stored point.
+
+    split: "text" for a single file. keystrokes: None if no typing was simulated.
+    """
+
+    model: str
+    split: str
+    precision: Precision
+    point: str
+    ranking: str | None
+    flops_fraction: float
+    quality: Quality
+    keystrokes: KeystrokeCount | None = None
+
+    @property
+    def served_by(self) -> str:
+        """What was measured, in words."""
+        return self.point if self.ranking is None else f"{self.point}, by the ranking {self.ranking}"
+
+    def as_json(self) -> dict[str, Any]:
+        where = {"point": self.point, "ranking": self.ranking, "split": self.split}
+        typing = {"keystrokes": self.keystrokes.as_json()} if self.keystrokes else {}
+        found = {**self.quality.as_json(), "flops_fraction": self.flops_fraction}
+        return {**found, **where, "precision": self.precision, "model": self.model, **typing}
+
+
+def evaluate(
+    model: str | Path,
+    *,
+    data: str | Path,
+    split: str | None = None,
+    knob: float = 1.0,
+    criterion: str | None = None,
+    ranking: str | None = None,
+    point: str | None = None,
+    precision: Precision = "fp32",
+    threads: int = 0,
+    keystrokes: bool = False,
+    words: int = TYPED_WORDS,
+    progress: Progress = lambda label, share: None,
+) -> Evaluation:
+    """Measure perplexity and recall of a model on a text, at any position of the knob.
+
+    data: a folder with train, valid and test text, one text file, or "chat". split: of a folder; "test" if left out.
+    criterion, ranking, point: cut by these instead of what the knob serves. keystrokes: also simulate typing the first
+    words of the test text. progress: label, share done.
+    """
+    if keystrokes and (criterion or ranking):
+        raise OperatingPointError("--keystrokes types at what the knob serves; leave out --criterion and --ranking")
+    with open_model(model) as file:
+        chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
+        ((name, text),) = read_splits(file, data, None if split is None else [split], [TEST], progress).items()
+        evaluator = RuntimeEvaluator(file, precision, threads)
+        quality = evaluator.quality(chosen, text.ids, lambda share: progress("evaluating", share))
+    saved = None
+    if keystrokes:
+        predictor = Predictor(model, knob, point=point, precision=precision, threads=threads)
+        typed = read_text(str(data), predictor.tokenizer, words)
+        saved = keystroke_savings(predictor, typed, words, progress=lambda share: progress("typing", share))
+    return Evaluation(str(model), name, precision, chosen.name, chosen.ranking, chosen.flops_fraction, quality, saved)
+
+
+def read_splits(
+    file: ModelFile,
+    data: str | Path,
+    wanted: Sequence[str] | None,
+    default: Sequence[str],
+    progress: Progress = lambda label, share: None,
+) -> dict[str, Split]:
+    """The texts to measure on, in a model's words. A single file is one split, called "text"."""
+    config = CorpusConfig(tokenizer=file.tokenizer)
+
+    def read(split: str, label: str) -> Split:
+        return load_split(data, split, config, file.vocabulary, progress=lambda _, share: progress(label, share))
+
+    if is_single_text(data):
+        if wanted:
+            raise CorpusError(
+                f"{data} is one text file, which has no split {' or '.join(wanted)}; "
+                "leave out --split, or give a folder with train, valid and test text"
+            )
+        return {TEXT: read(TEST, f"reading {Path(data).name}")}
+    return {name: read(name, f"reading {name}") for name in wanted or default}
+
+
+def is_single_text(data: str | Path) -> bool:
+    return not is_chat(data) and Path(data).is_file()

@@ -1,0 +1,72 @@
+"""The schema of every results file: a frozen dataclass per kind, and the one place that writes and reads them."""
+
+from rheostat.measure.results.bench import (
+    BenchPart,
+    BenchResults,
+    BenchRow,
+    BenchSubject,
+    ExecutedFlops,
+    Fit,
+    MachineStates,
+    ModelBench,
+)
+from rheostat.measure.results.benchmark import BenchmarkResults, TrainingResults
+from rheostat.measure.results.files import (
+    VERSION,
+    Collection,
+    Results,
+    read_all,
+    read_results,
+    read_sweep,
+    results_json,
+    write_results,
+)
+from rheostat.measure.results.govern import GovernResults
+from rheostat.measure.results.ngram import NGramResults, NGramSubject, SplitQuality
+from rheostat.measure.results.shared import (
+    NOT_RECORDED,
+    KeystrokeFigures,
+    LatencyFigures,
+    OriginJson,
+    Origins,
+    Provenance,
+    QualityFigures,
+)
+from rheostat.measure.results.sweep import Allocation, SweepResults, SweepRow, SweepSubject, SweptPoint
+
+__all__ = [
+    "NOT_RECORDED",
+    "VERSION",
+    "Allocation",
+    "BenchPart",
+    "BenchResults",
+    "BenchRow",
+    "BenchSubject",
+    "BenchmarkResults",
+    "Collection",
+    "ExecutedFlops",
+    "Fit",
+    "GovernResults",
+    "KeystrokeFigures",
+    "LatencyFigures",
+    "MachineStates",
+    "ModelBench",
+    "NGramResults",
+    "NGramSubject",
+    "OriginJson",
+    "Origins",
+    "Provenance",
+    "QualityFigures",
+    "Results",
+    "SplitQuality",
+    "SweepResults",
+    "SweepRow",
+    "SweepSubject",
+    "SweptPoint",
+    "TrainingResults",
+    "read_all",
+    "read_results",
+    "read_sweep",
+    "results_json",
+    "write_results",
+]

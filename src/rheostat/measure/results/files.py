@@ -1,0 +1,123 @@
+"""Results files: the only place that writes them, reads them and tells their kinds apart.
+
+A results file is a JSON object. `kind` says what measured it, `version` which version of the schema it follows; the
+rest is the dataclass of that kind. What follows from the numbers is said by `report`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from rheostat.durable import replacing
+from rheostat.errors import RheostatError
+from rheostat.measure.results.bench import BenchResults, ModelBench
+from rheostat.measure.results.benchmark import BenchmarkResults, TrainingResults
+from rheostat.measure.results.govern import GovernResults
+from rheostat.measure.results.ngram import NGramResults
+from rheostat.measure.results.sweep import SweepResults
+from rheostat.tables import from_json, to_json
+
+Results: TypeAlias = SweepResults | BenchResults | NGramResults | GovernResults | BenchmarkResults | TrainingResults
+
+VERSION = 1
+KINDS: dict[str, type[Results]] = {
+    kind.kind: kind
+    for kind in (SweepResults, BenchResults, NGramResults, GovernResults, BenchmarkResults, TrainingResults)
+}
+_WRITTEN_BY = "a results file that rheostat wrote"
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All that some results files hold, in the order they were given. benches: one for each model of each file."""
+
+    sweeps: tuple[SweepResults, ...] = ()
+    benches: tuple[ModelBench, ...] = ()
+    ngrams: tuple[NGramResults, ...] = ()
+    days: tuple[GovernResults, ...] = ()
+    benchmarks: tuple[BenchmarkResults, ...] = ()
+    trainings: tuple[TrainingResults, ...] = ()
+
+
+def results_json(results: Results) -> dict[str, Any]:
+    """The contents of a results file."""
+    return {"kind": results.kind, "version": VERSION, **to_json(results)}
+
+
+def write_results(path: Path, results: Results) -> None:
+    """Replace a file as a whole, so that a kill leaves the old one or the new one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as file:
+            file.write((_formatted(results_json(results)) + "\n").encode())
+    except OSError as error:
+        raise RheostatError(f"cannot write {path}: {error.strerror}; what it held is intact") from None
+
+
+def _formatted(value: Any, indent: str = "") -> str:
+    """JSON with a key per line; a list of plain values stays on one line, however long a series is."""
+    inner = indent + " "
+    if isinstance(value, dict) and value:
+        lines = [
+            f"{inner}{json.dumps(key, ensure_ascii=False)}: {_formatted(one, inner)}" for key, one in value.items()
+        ]
+        return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
+    if isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
+        return "[\n" + ",\n".join(f"{inner}{_formatted(one, inner)}" for one in value) + f"\n{indent}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def read_results(path: Path) -> Results:
+    """One file, as the dataclass of its kind."""
+    contents = _contents(path)
+    kind, version = contents.pop("kind", None), contents.pop("version", None)
+    if not isinstance(kind, str) or kind not in KINDS:
+        found = "has no kind" if kind is None else f"is of the unknown kind {kind!r}"
+        raise RheostatError(f"{path} {found}; expected {_WRITTEN_BY}, of one of the kinds {', '.join(KINDS)}")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise RheostatError(f"{path} has the version {version!r}; expected {_WRITTEN_BY}: measure again")
+    if version > VERSION:
+        raise RheostatError(
+            f"{path} is of version {version}; this program reads versions up to {VERSION}: update rheostat"
+        )
+    try:
+        return replace(from_json(KINDS[kind], contents, kind), path=path)
+    except RheostatError as error:
+        raise RheostatError(f"{path}: {error}; expected {_WRITTEN_BY}: measure again") from None
+
+
+def read_all(paths: Sequence[Path]) -> Collection:
+    """Every file by its kind."""
+    found: list[Results] = [read_results(path) for path in dict.fromkeys(paths)]
+    return Collection(
+        tuple(one for one in found if isinstance(one, SweepResults)),
+        tuple(model for one in found if isinstance(one, BenchResults) for model in one.by_model()),
+        tuple(one for one in found if isinstance(one, NGramResults)),
+        tuple(one for one in found if isinstance(one, GovernResults)),
+        tuple(one for one in found if isinstance(one, BenchmarkResults)),
+        tuple(one for one in found if isinstance(one, TrainingResults)),
+    )
+
+
+def read_sweep(path: Path) -> SweepResults:
+    """A results file of a sweep."""
+    found = read_results(path)
+    if not isinstance(found, SweepResults):
+        raise RheostatError(f"{path} is of the kind {found.kind}; expected a sweep, which `rheostat sweep` writes")
+    return found
+
+
+def _contents(path: Path) -> dict[str, Any]:
+    try:
+        contents = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RheostatError(f"cannot read {path}: {error.strerror}; expected a results file") from None
+    except (ValueError, RecursionError) as error:
+        raise RheostatError(f"{path} is not JSON ({error}); expected {_WRITTEN_BY}") from None
+    if not isinstance(contents, dict):
+        raise RheostatError(f"{path} is no JSON object; expected {_WRITTEN_BY}")
+    return contents

@@ -1,0 +1,115 @@
+"""What results of several kinds have in common: where they come from, quality figures, and how a model was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from rheostat.measure.typing_simulator import KeystrokeCount
+from rheostat.metrics import Quality
+from rheostat.model.file import ModelFile
+from rheostat.model.origin import Origin
+from rheostat.provenance import provenance
+from rheostat.tables import from_json
+
+NOT_RECORDED: Final = "not recorded"
+# How weights, a ranking or a point was made, as the model file says it.
+OriginJson: TypeAlias = Mapping[str, Any] | Literal["not recorded"]
+
+
+@dataclass(frozen=True)
+class RecordedMachine:
+    processor: str
+    cores: int | None
+    system: str
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What measured a file: the last command, the version and commit of the program, the date and the machine."""
+
+    command: str
+    rheostat: str
+    commit: str | None
+    date: str
+    python: str
+    machine: RecordedMachine
+
+    @classmethod
+    def of_this_process(cls) -> Self:
+        return from_json(cls, provenance(), "provenance")
+
+
+@dataclass(frozen=True)
+class Origins:
+    """How the weights of a model, and the rankings and points that were measured, were made. By name."""
+
+    weights: OriginJson = NOT_RECORDED
+    rankings: Mapping[str, OriginJson] = field(default_factory=dict)
+    points: Mapping[str, OriginJson] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, file: ModelFile, rankings: Iterable[str] = (), points: Iterable[str] = ()) -> Self:
+        """Copied from a model file; what it does not record is "not recorded"."""
+        description = file.description
+        by_ranking = {entry.name: origin_json(entry.origin) for entry in description.rankings}
+        by_point = {entry.name: origin_json(entry.origin) for entry in description.points}
+        return cls(
+            origin_json(description.origin),
+            {name: by_ranking[name] for name in dict.fromkeys(rankings)},
+            {name: by_point[name] for name in dict.fromkeys(points)},
+        )
+
+    def with_those_of(self, other: Origins) -> Origins:
+        """These, and those that only the other has."""
+        rankings, points = {**other.rankings, **self.rankings}, {**other.points, **self.points}
+        return Origins(self.weights, rankings, points)
+
+
+def origin_json(origin: Origin) -> OriginJson:
+    return origin.as_json() if origin.is_recorded else NOT_RECORDED
+
+
+@dataclass(frozen=True, kw_only=True)
+class QualityFigures:
+    """How well a text was predicted. tokens: predictions made."""
+
+    perplexity: float
+    recall_at_1: float
+    recall_at_3: float
+    recall_at_5: float
+    tokens: int
+
+    @classmethod
+    def of(cls, quality: Quality) -> QualityFigures:
+        return from_json(QualityFigures, quality.as_json(), "quality")
+
+
+@dataclass(frozen=True)
+class KeystrokeFigures:
+    """What typing a text took with suggestions, and without."""
+
+    keystrokes_typed: int
+    keystrokes_needed: int
+    keystrokes_saved_share: float
+    words: int
+    taken: int
+
+    @classmethod
+    def of(cls, count: KeystrokeCount) -> Self:
+        return from_json(cls, count.as_json(), "keystrokes")
+
+    @property
+    def count(self) -> KeystrokeCount:
+        return KeystrokeCount(self.keystrokes_typed, self.keystrokes_needed, self.words, self.taken)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LatencyFigures:
+    """Of the queries of one point. interval_ms: of the median, bootstrap over turns."""
+
+    latency_ms: float  # median
+    interval_ms: tuple[float, float]
+    p95_ms: float
+    queries: int

@@ -1,0 +1,186 @@
+"""Results of a sweep: quality of one model at many operating points."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from rheostat.measure.results.shared import KeystrokeFigures, Origins, Provenance, QualityFigures
+from rheostat.model.operating_point import FULL
+from rheostat.tables import not_stored
+
+Allocation = Literal["uniform", "stored", "bare"]
+Figure = Literal["perplexity", "recall_at_3"]
+TEST = "test"
+TEXT = "text"  # the split of a single file, which is measured as it is
+
+
+@dataclass(frozen=True)
+class SweepSubject:
+    """What was measured. weights: digest of the model's; empty in files of before it was recorded.
+
+    typed_words: how many words of the test text were typed; None if no typing was simulated. Subjects are the same
+    whatever the origins say: a point may be learned again.
+    """
+
+    model: str
+    corpus: str
+    flops: int
+    weights: str = ""
+    precision: str = "fp32"
+    typed_words: int | None = None
+    origins: Origins = field(default_factory=Origins, compare=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRow(QualityFigures):
+    """One measurement. label: the ranking's or the stored point's name; "full" for the whole model.
+
+    allocation: "uniform" cuts by the ranking; "stored" is the point of that name, "bare" the same without its update.
+    digest: of the point; empty in files of before it was recorded.
+    """
+
+    label: str
+    criterion: str
+    seed: int | None
+    knob: float
+    split: str
+    allocation: Allocation
+    digest: str = ""
+    flops_fraction: float
+    widths: tuple[int, ...]
+    update_bytes: int = 0
+    update_rank: int = 0
+    keystrokes: KeystrokeFigures | None = None
+
+    @property
+    def served_by(self) -> str:
+        """What was measured, in words."""
+        if self.label == FULL:
+            return "whole model"
+        if self.allocation == "uniform":
+            return f"ranking {self.label}"
+        return f"stored point {self.label}" + (" without its update" if self.allocation == "bare" else "")
+
+
+@dataclass(frozen=True)
+class TestFigures:
+    """What the test text says of one point. keystrokes_saved_share: None if nothing was typed."""
+
+    __test__: ClassVar[bool] = False  # for pytest: these are no tests
+
+    flops_fraction: float
+    perplexity: float
+    recall_at_3: float
+    keystrokes_saved_share: float | None
+
+
+@dataclass(frozen=True)
+class SweptPoint:
+    """Measurements at one place of the curve; more than one where a criterion has several rankings (seeds)."""
+
+    criterion: str  # "" for the whole model
+    knob: float
+    allocation: Allocation
+    rows: tuple[SweepRow, ...]
+
+    def values(self, split: str, figure: Figure) -> list[float]:
+        """A single text counts as the test text."""
+        wanted = (TEST, TEXT) if split == TEST else (split,)
+        return [getattr(row, figure) for row in self.rows if row.split in wanted]
+
+    def mean(self, split: str, figure: Figure) -> float | None:
+        """Over seeds; None if the split was not measured."""
+        values = self.values(split, figure)
+        return statistics.fmean(values) if values else None
+
+    @property
+    def is_tested(self) -> bool:
+        return bool(self.values(TEST, "perplexity"))
+
+    def test_perplexity(self) -> float:
+        """Mean over seeds."""
+        return statistics.fmean(self.values(TEST, "perplexity"))
+
+    def test_recall(self) -> float:
+        """R@3, mean over seeds."""
+        return statistics.fmean(self.values(TEST, "recall_at_3"))
+
+    @property
+    def keystrokes_saved_share(self) -> float | None:
+        """Of typing the test text, mean over seeds; None if it was not typed."""
+        shares = [row.keystrokes.keystrokes_saved_share for row in self.rows if row.keystrokes]
+        return statistics.fmean(shares) if shares else None
+
+    def keystrokes_saved_per_joule(self, query_mj: float) -> float | None:
+        """Of typing the test text, if a query costs this; mean over seeds, None if it was not typed."""
+        counts = [row.keystrokes.count for row in self.rows if row.keystrokes]
+        return statistics.fmean(count.saved_per_joule(query_mj) for count in counts) if counts else None
+
+    @property
+    def label(self) -> str:
+        return self.rows[0].label
+
+    @property
+    def flops_fraction(self) -> float:
+        return statistics.fmean(row.flops_fraction for row in self.rows)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        return self.rows[0].widths
+
+    @property
+    def update_rank(self) -> int:
+        return self.rows[0].update_rank
+
+    @property
+    def update_bytes(self) -> int:
+        return self.rows[0].update_bytes
+
+
+@dataclass(frozen=True)
+class SweepResults:
+    """Quality of one model at many points. path: where it was read from."""
+
+    kind: ClassVar[str] = "sweep"
+
+    provenance: Provenance
+    subject: SweepSubject
+    rows: tuple[SweepRow, ...]
+    path: Path = not_stored(Path())  # noqa: RUF009
+
+    @cached_property
+    def points(self) -> tuple[SweptPoint, ...]:
+        """The rows of one criterion at one knob position together; stored points by name."""
+        groups: dict[tuple[str, float, Allocation, str], list[SweepRow]] = {}
+        for row in self.rows:
+            criterion = "" if row.label == FULL else row.criterion
+            label = "" if row.allocation == "uniform" else row.label
+            groups.setdefault((criterion, row.knob, row.allocation, label), []).append(row)
+        return tuple(SweptPoint(*key[:3], tuple(rows)) for key, rows in groups.items())
+
+    def curve(self, criterion: str) -> list[SweptPoint]:
+        """Uniform points of a criterion, whole model first."""
+        chosen = [p for p in self.points if p.allocation == "uniform" and p.criterion in (criterion, "")]
+        return sorted(chosen, key=lambda point: -point.knob)
+
+    def test_figures(self, criterion: str) -> list[TestFigures]:
+        """What the test text says of each point of a curve, whole model first."""
+        return [
+            TestFigures(
+                point.flops_fraction, point.test_perplexity(), point.test_recall(), point.keystrokes_saved_share
+            )
+            for point in self.curve(criterion)
+            if point.is_tested
+        ]
+
+    @property
+    def precision(self) -> str:
+        return self.subject.precision
+
+    @property
+    def criteria(self) -> list[str]:
+        return sorted({point.criterion for point in self.points} - {""})

@@ -1,0 +1,187 @@
+"""All that a model file holds, as a value, and the edits of it: each takes contents and gives other contents.
+
+    write_model(path, add_points(file.contents(), [point]))
+
+What an edit does not name stays as it was, stored weights to the byte. A key of the description without an edit here
+(`recipe`, `provenance`, `origin`, …) is changed with `dataclasses.replace`. Knows values; `file` reads them, `writer`
+writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.errors import OperatingPointError
+from rheostat.model.container import problem
+from rheostat.model.names import scale_name
+from rheostat.model.operating_point import RANDOM, Floats, OperatingPoint, Ranking
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
+from rheostat.model.precision import Precision, as_floats, decode, encode_all, is_stored_as, precision_of
+from rheostat.model.shape import ModelShape
+from rheostat.text.casing import casing_to_bytes
+from rheostat.text.vocabulary import Vocabulary
+
+Named = TypeVar("Named", Ranking, OperatingPoint)
+
+
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """What a model file holds. Writing checks it.
+
+    weights: as they are stored, by the names of `shape.tensor_shapes`, with row scales beside int8.
+    words: the bytes of `vocabulary` and, if there is one, of `casing`.
+    """
+
+    shape: ModelShape
+    weights: Mapping[str, NDArray[Any]]
+    words: Mapping[str, NDArray[Any]]
+    text: Mapping[str, Any] = field(default_factory=dict)
+    rankings: tuple[Ranking, ...] = ()
+    points: tuple[OperatingPoint, ...] = ()
+    default_ranking: str | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin = UNKNOWN_ORIGIN  # of the weights
+
+    @property
+    def precision(self) -> Precision | None:
+        """What all matrices are stored as; None if they differ."""
+        matrices = [name for name, size in self.shape.tensor_shapes().items() if len(size) == 2]
+        return precision_of(self.weights[name].dtype.name for name in matrices)
+
+
+def new_contents(
+    shape: ModelShape,
+    vocabulary: Vocabulary,
+    weights: Mapping[str, Any],
+    text: Mapping[str, Any],
+    casing: Mapping[str, str] | None = None,
+    precision: Precision = "fp32",
+) -> Contents:
+    """A model without rankings and points.
+
+    weights: NumPy or torch arrays by the names of `shape.tensor_shapes`. int8 is symmetric with a scale for each row;
+    biases are then fp32.
+    """
+    if len(vocabulary) != shape.vocabulary_size:
+        raise problem(f"{len(vocabulary)} words", f"{shape.vocabulary_size} by the shape", "give the model's own")
+    words = {"vocabulary": np.frombuffer(vocabulary.to_bytes(), np.uint8)}
+    if casing and (spellings := casing_to_bytes(casing)):
+        words["casing"] = np.frombuffer(spellings, np.uint8)
+    return Contents(shape, encode_all(_checked(weights, shape.tensor_shapes()), precision), words, text)
+
+
+# Weights
+
+
+def convert(contents: Contents, precision: Precision) -> Contents:
+    """All weights in another precision; those that are stored so keep their bytes."""
+    same: dict[str, NDArray[Any]] = {}
+    changed: dict[str, Floats] = {}
+    for name in contents.shape.tensor_shapes():
+        if is_stored_as(contents.weights[name], precision):
+            same |= _stored(contents, name)
+        else:
+            changed[name] = decode(contents.weights[name], contents.weights.get(scale_name(name)))
+    return replace(contents, weights=same | encode_all(changed, precision))
+
+
+def replace_weights(contents: Contents, shape: ModelShape, weights: Mapping[str, Any]) -> Contents:
+    """Another shape, with the weights that it changes; they are stored in the precision of the others."""
+    before, after = contents.shape.tensor_shapes(), shape.tensor_shapes()
+    kept = [name for name, size in after.items() if name not in weights and before.get(name) == size]
+    same = {key: array for name in kept for key, array in _stored(contents, name).items()}
+    return replace(
+        contents,
+        shape=shape,
+        weights=same | encode_all(_checked(weights, after, kept), contents.precision or "fp32"),
+    )
+
+
+def _stored(contents: Contents, name: str) -> dict[str, NDArray[Any]]:
+    """A weight tensor as it is stored, with its scales if it has them."""
+    names = (name, scale_name(name))
+    return {key: contents.weights[key] for key in names if key in contents.weights}
+
+
+def _checked(
+    weights: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], present: Sequence[str] = ()
+) -> dict[str, Floats]:
+    """The weights as float32, if they are all that are expected and not present yet, of these sizes, and finite."""
+    if stranger := min(set(weights) - set(expected), default=""):
+        raise problem(f"weights {stranger}", f"only {', '.join(expected)}", "leave them out")
+    return {name: as_floats(name, weights.get(name), size) for name, size in expected.items() if name not in present}
+
+
+# Rankings
+
+
+def add_rankings(contents: Contents, added: Sequence[Ranking]) -> Contents:
+    """Rankings replace those of the same name, and otherwise come last.
+
+    If there is no default ranking, the first one added that is not random becomes it: a random ranking is for
+    comparison, and cuts only when it is asked for.
+    """
+    chosen = next((ranking.name for ranking in added if ranking.criterion != RANDOM), None)
+    return replace(
+        contents,
+        rankings=_with_added(contents.rankings, added),
+        default_ranking=contents.default_ranking or chosen,
+    )
+
+
+def drop_rankings(contents: Contents, names: Sequence[str]) -> Contents:
+    """Without these rankings; the default one can go only with all others, or after another became the default."""
+    dropped = [_find("ranking", name, contents.rankings).name for name in names]
+    left = tuple(ranking for ranking in contents.rankings if ranking.name not in dropped)
+    if left and contents.default_ranking in dropped:
+        raise OperatingPointError(
+            f"ranking '{contents.default_ranking}' is the default and is to be dropped; "
+            f"expected another default first, one of {_names(left)}: name it with --default-ranking"
+        )
+    return replace(contents, rankings=left, default_ranking=contents.default_ranking if left else None)
+
+
+def set_default_ranking(contents: Contents, name: str) -> Contents:
+    """The ranking of this name as the one that the knob uses."""
+    return replace(contents, default_ranking=_find("ranking", name, contents.rankings).name)
+
+
+# Points
+
+
+def add_points(contents: Contents, added: Sequence[OperatingPoint]) -> Contents:
+    """Points replace those of the same name, and otherwise come last."""
+    return replace(contents, points=_with_added(contents.points, added))
+
+
+def keep_points(contents: Contents, names: Sequence[str]) -> Contents:
+    """Only these points, in this order."""
+    return replace(contents, points=tuple(_find("point", name, contents.points) for name in names))
+
+
+def drop_points(contents: Contents, names: Sequence[str]) -> Contents:
+    """Without these points."""
+    dropped = [_find("point", name, contents.points).name for name in names]
+    return replace(contents, points=tuple(point for point in contents.points if point.name not in dropped))
+
+
+def _with_added(old: Sequence[Named], added: Sequence[Named]) -> tuple[Named, ...]:
+    named = {item.name: item for item in old} | {item.name: item for item in added}
+    return tuple(named.values())
+
+
+def _find(what: str, name: str, items: Sequence[Named]) -> Named:
+    for item in items:
+        if item.name == name:
+            return item
+    raise OperatingPointError(f"no {what} '{name}' was found; the model has: {_names(items)}; name one of these")
+
+
+def _names(items: Iterable[Ranking | OperatingPoint]) -> str:
+    return ", ".join(item.name for item in items) or "none"

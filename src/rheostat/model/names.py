@@ -1,0 +1,61 @@
+"""Names in a model file: which ones rankings and points may have, and the tensors that follow from them.
+
+The only place that spells these tensor names. Knows text; `ModelShape.tensor_shapes` names the weights.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rheostat.model.container import problem, show
+
+NAME_RULE = "up to 80 letters, digits and signs like . - + and _, the first a letter or digit"
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.+@%=,:~-]{0,79}", re.ASCII)
+
+
+def check_name(name: object, where: str = "a ranking or point") -> str:
+    """The name, if a ranking or a point may have it; else ModelFileError. To be called before any work.
+
+    Names become parts of tensor names and of folder names, so no path is a name. where: what the message calls its
+    place, for instance "--name".
+    """
+    if type(name) is not str or not _NAME.fullmatch(name):
+        raise problem(f"the name {show(name)} in {where}", NAME_RULE, "choose such a name")
+    return name
+
+
+def scores_name(ranking: str, layer: int) -> str:
+    """The tensor that holds a ranking's scores of a layer."""
+    return f"rankings.{ranking}.{layer}"
+
+
+class PointTensors(NamedTuple):
+    """Names of the tensors of one layer of a point; gate, u and v are optional."""
+
+    keep: str
+    gate: str
+    u: str
+    v: str
+
+
+def point_tensors(point: str, layer: int) -> PointTensors:
+    prefix = f"points.{point}"
+    update = f"{prefix}.update.{layer}"
+    return PointTensors(f"{prefix}.keep.{layer}", f"{prefix}.gate.{layer}", f"{update}.u", f"{update}.v")
+
+
+def scale_name(matrix: str) -> str:
+    """The tensor that holds the row scales of a matrix stored as int8."""
+    return f"{matrix}.scale"
+
+
+def is_scale_name(tensor: str) -> bool:
+    return tensor.endswith(".scale")
+
+
+def part_of(tensor: str) -> str:
+    """The part of the file that a tensor belongs to: "layers.2" for "layers.2.weight.scale"."""
+    words = tensor.split(".")
+    return ".".join(words[:2]) if words[0] == "layers" else words[0]

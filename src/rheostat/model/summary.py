@@ -1,0 +1,49 @@
+"""A model file summarised: all that its header says, for `inspect` and other programs.
+
+Reads no weights, so it takes no longer for a large file than for a small one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rheostat.model.file import ModelFile
+from rheostat.model.flops import flops_by_part
+from rheostat.model.names import part_of
+
+
+def summarize(file: ModelFile) -> dict[str, Any]:
+    """Everything known about a file without reading weights, ready for JSON."""
+    description, shape = file.description, file.shape
+    return {
+        "path": str(file.path),
+        "format_version": description.format_version,
+        "file_bytes": file.file_bytes,
+        "cell": shape.cell,
+        "precision": file.precision,
+        "shape": shape.as_json(),
+        "parameters": shape.parameters,
+        "flops": shape.flops,
+        "flops_by_part": flops_by_part(shape),
+        "bytes_by_part": bytes_by_part(file),
+        "tokenizer": file.tokenizer,
+        "text": dict(description.text),
+        "origin": description.origin.as_json(),
+        "default_ranking": description.default_ranking,
+        "rankings": [vars(entry) | {"origin": entry.origin.as_json()} for entry in description.rankings],
+        "points": [
+            vars(entry) | {"widths": list(entry.widths), "origin": entry.origin.as_json()}
+            for entry in description.points
+        ],
+        "recipe": dict(description.recipe),
+        "provenance": dict(description.provenance),
+    }
+
+
+def bytes_by_part(file: ModelFile) -> dict[str, int]:
+    """Bytes of the file by part; they add up to its size."""
+    sizes = {"header": file.header_bytes}
+    for name, size in file.tensor_bytes().items():
+        part = part_of(name)
+        sizes[part] = sizes.get(part, 0) + size
+    return sizes

@@ -1,0 +1,110 @@
+"""Writing a model file: contents are checked, and then written whole or not at all.
+
+What a reader would refuse is not written. Knows how rankings, points and the description become tensors and metadata;
+which tensors there must be is known by `description`, bytes by `container`, edits by `contents`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.errors import ModelFileError, OperatingPointError
+from rheostat.model.container import arrange, header_bytes, parse_header, write_container
+from rheostat.model.container import check_target as check_container_target
+from rheostat.model.contents import Contents
+from rheostat.model.description import describe, metadata_of
+from rheostat.model.names import point_tensors, scores_name
+from rheostat.model.operating_point import OperatingPoint, Ranking
+
+
+def write_model(path: str | Path, contents: Contents, *, alone: bool = False) -> None:
+    """Write a model file, or leave what was at `path` untouched. The same contents always give the same bytes.
+
+    alone: nobody else writes this file, so what a killed writer left of it is removed.
+    """
+    with _naming(path):
+        for ranking in contents.rankings:
+            ranking.check(contents.shape)
+        for point in contents.points:
+            point.check(contents.shape)
+        tensors = {**contents.weights, **contents.words}
+        arrays = arrange(tensors | _ranking_tensors(contents.rankings) | _point_tensors(contents.points))
+        header = header_bytes(_metadata(contents), arrays)
+        describe(*parse_header(header)[:2])  # what a reader would refuse is not written
+        write_container(Path(path), header, arrays.values(), alone=alone)
+
+
+def check_target(path: str | Path) -> None:
+    """Raise ModelFileError if no model file can be written to this path. To be called before any work."""
+    with _naming(path):
+        check_container_target(Path(path))
+
+
+@contextlib.contextmanager
+def _naming(path: str | Path) -> Iterator[None]:
+    """Put the path in front of what is wrong with the file to be written."""
+    try:
+        yield
+    except (ModelFileError, OperatingPointError) as error:
+        raise ModelFileError(f"{path}: {error}") from error.__cause__
+
+
+def _metadata(contents: Contents) -> dict[str, str]:
+    return metadata_of(
+        contents.shape,
+        text=contents.text,
+        rankings=[_ranking_entry(ranking) for ranking in contents.rankings],
+        default_ranking=contents.default_ranking,
+        points=[_point_entry(point, contents) for point in contents.points],
+        recipe=contents.recipe,
+        provenance=contents.provenance,
+        origin=contents.origin.as_json(),
+    )
+
+
+def _ranking_entry(ranking: Ranking) -> dict[str, Any]:
+    return {
+        "name": ranking.name,
+        "criterion": ranking.criterion,
+        "seed": ranking.seed,
+        "comparable": ranking.comparable,
+        "origin": ranking.origin.as_json(),
+    }
+
+
+def _point_entry(point: OperatingPoint, contents: Contents) -> dict[str, Any]:
+    return {
+        "name": point.name,
+        "criterion": point.criterion,
+        "flops_fraction": contents.shape.flops_fraction(point.widths),
+        "preferred": point.preferred,
+        "origin": point.origin.as_json(),
+    }
+
+
+def _ranking_tensors(rankings: Iterable[Ranking]) -> dict[str, NDArray[Any]]:
+    return {
+        scores_name(ranking.name, layer): np.asarray(scores, np.float32)
+        for ranking in rankings
+        for layer, scores in enumerate(ranking.scores)
+    }
+
+
+def _point_tensors(points: Iterable[OperatingPoint]) -> dict[str, NDArray[Any]]:
+    tensors: dict[str, NDArray[Any]] = {}
+    for point in points:
+        for layer, keep in enumerate(point.keep):
+            names = point_tensors(point.name, layer)
+            tensors[names.keep] = keep.astype(np.int32)
+            if (gates := point.gates[layer] if point.gates else None) is not None:
+                tensors[names.gate] = np.asarray(gates, np.float32)
+            if (update := point.update(layer)) is not None:
+                tensors[names.u] = np.asarray(update.u, np.float32)
+                tensors[names.v] = np.asarray(update.v, np.float32)
+    return tensors

@@ -1,0 +1,255 @@
+"""The steps of pruning, one call each: `rank` filters, `learn_point` by gates, `recover` what cutting lost.
+
+Each reads a model file and a corpus, and writes a model file that holds what was found beside everything the old one
+held. Names, targets and options are checked before anything is read. Learning a point takes a while: the same call
+resumes it after an interruption, from a folder beside the file to be written. Knows files and folders; scores are
+computed in `criteria`, points are learned in `run`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rheostat.errors import OperatingPointError
+from rheostat.model import knob as knob_positions
+from rheostat.model.contents import add_points, add_rankings
+from rheostat.model.file import ModelFile, open_model
+from rheostat.model.names import check_name
+from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.origin import Origin
+from rheostat.model.writer import check_target, write_model
+from rheostat.provenance import new_origin
+from rheostat.pruning.allocation import search_allocation
+from rheostat.pruning.criteria import L0, Subject, check_criterion, score
+from rheostat.pruning.run import Learned, Texts, learn_gates, learn_update, read_texts
+from rheostat.recipe import read_recipe
+from rheostat.text.corpus import CorpusConfig, Split, load_training_split
+from rheostat.training.evaluation import PointEvaluator
+from rheostat.training.language_model import LanguageModel
+from rheostat.training.run_folder import RunFolder
+from rheostat.training.trainer import SILENT, Reporter
+
+LabelledProgress = Callable[[str, float], None]
+Recipe = str | Path | Mapping[str, Any]
+Learn = Callable[[Texts, Path, Reporter], Learned]
+
+DISTILL = 0.5  # share of the target that is the full model's, where only "distill" is asked for
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What a step added to a model file."""
+
+    model: Path | None  # the file that was written; None if none was asked for
+    rankings: tuple[Ranking, ...] = ()
+    points: tuple[OperatingPoint, ...] = ()
+    default_ranking: str | None = None  # the ranking that the knob of that file cuts by
+    used: Mapping[str, str] = field(default_factory=dict)  # of each recovered point: the ranking or point it came from
+
+
+def rank(
+    model: str | Path,
+    criterion: str | Sequence[str] = "taylor",
+    *,
+    out: str | Path | None = None,
+    data: str | Path | None = None,
+    share: float = 1.0,
+    seed: int = 1,
+    name: str | None = None,
+    search: Sequence[float] = (),
+    budget: int = 60,
+    search_tokens: int = 10_000,
+    progress: LabelledProgress = lambda label, share: None,
+) -> Stored:
+    """Score every filter of every layer by one criterion or several, and store the rankings in `out`.
+
+    criterion: random, filter-norm, mean-activation, taylor, or one that was registered with `criteria.criterion`.
+    data: the corpus, for criteria that read text. share: how much of its training text to read, from the beginning.
+    seed: of the random criterion. name: of the ranking, if there is only one; by default that of its criterion.
+    search: knob positions to search widths for, layer by layer on `search_tokens` of validation text, with about
+        `budget` evaluations; each is stored as a point.
+    """
+    criteria = [criterion] if isinstance(criterion, str) else list(criterion)
+    names = _ranking_names(criteria, name)
+    if search and data is None:
+        raise OperatingPointError("a search for widths measures them on text; give a corpus with --data")
+    if out is not None:
+        check_target(out)
+    with open_model(model) as file:
+        network = LanguageModel.from_weights(file.shape, file.weights())
+        train = None if data is None else _read(file, data, "train", progress)
+        ids, origin = None if train is None else train.ids, _origin(file, train)
+        rankings = [
+            score(Subject(network, ids, share, seed, partial(progress, f"scoring by {one}"), origin), one, its_name)
+            for one, its_name in zip(criteria, names, strict=True)
+        ]
+        points: list[OperatingPoint] = []
+        if search and data is not None:
+            valid = _read(file, data, "valid", progress)
+            ids, origin = valid.ids[: search_tokens + 1], _origin(file, valid)
+            for ranking in rankings:
+                points += _search(file, ranking, search, ids, budget, progress, origin)
+        return _store(file, out, rankings, points)
+
+
+def learn_point(
+    model: str | Path,
+    *,
+    data: str | Path,
+    out: str | Path,
+    knob: float | Sequence[float] = (),
+    strength: float | Sequence[float] = (),
+    recipe: Recipe = "paper",
+    changes: Sequence[str] = (),
+    reporter: Reporter = SILENT,
+) -> Stored:
+    """Learn which filters to keep with L0 gates: one run and one stored point for each knob position or strength.
+
+    knob: a share of the FLOPs to reach, or several. strength: λ of the paper, fixed, or several.
+    recipe: the name of an l0 recipe, the path of a .toml file, or its tables. changes: such as "train.steps=500".
+    The gates of each run are stored as a ranking too. The same call resumes after an interruption.
+    """
+    knobs, strengths = _several(knob), _several(strength)
+    if not (knobs or strengths):
+        raise OperatingPointError("l0 learns a point for each --knob (or --strength); give at least one")
+    if not all(value > 0 for value in strengths):
+        raise OperatingPointError(f"--strength got {strengths}; expected positive numbers, or --knob to have λ found")
+    wanted = [("knob", value) for value in knobs] + [("strength", value) for value in strengths]
+    jobs: dict[str, Learn] = {}
+    with open_model(model) as file:
+        for key, value in wanted:
+            tables = read_recipe(recipe, [*changes, f"gates.{key}={value}"], stage=L0)
+            jobs[f"{key}-{value:g}"] = partial(learn_gates, file, tables)
+        return _learn_and_store(file, data, Path(out), jobs, reporter)
+
+
+def recover(
+    model: str | Path,
+    *,
+    data: str | Path,
+    out: str | Path,
+    knob: float | Sequence[float] = (),
+    criterion: str | None = None,
+    ranking: str | None = None,
+    point: str | None = None,
+    name: str | None = None,
+    recipe: Recipe = "adam",
+    rank: int | None = None,
+    distill: float | None = None,
+    changes: Sequence[str] = (),
+    reporter: Reporter = SILENT,
+) -> Stored:
+    """Train an update of low rank for each knob position, or for a stored point, and store the point with it.
+
+    criterion, ranking: what to cut by, if not what the knob uses. point: the name of a stored point to recover.
+    name: of the stored point, if there is only one. rank: of the update; 1 is the paper's.
+    distill: share of the target that is the full model's distribution. recipe, changes: as for `learn_point`.
+    The weights stay as they are. The same call resumes after an interruption.
+    """
+    knobs = _several(knob)
+    if not (knobs or point):
+        raise OperatingPointError("nothing to recover; give at least one --knob, or a stored --point")
+    if name is not None:
+        check_name(name, "--name")
+        if len(knobs) > 1:
+            raise OperatingPointError(f"--name {name} was given for {len(knobs)} points; expected one: leave it out")
+    tables = read_recipe(recipe, changes, stage="recover")
+    asked = {"rank": rank, "distill": distill}
+    tables.setdefault("update", {}).update({key: value for key, value in asked.items() if value is not None})
+    with open_model(model) as file:
+        chosen = [
+            knob_positions.choose(file, position, criterion=criterion, ranking=ranking, point=point)
+            for position in (knobs or [1.0])
+        ]
+        named = [replace(bare, name=name or bare.name) for bare in chosen]
+        jobs: dict[str, Learn] = {bare.name: partial(learn_update, file, bare, tables) for bare in named}
+        used = {bare.name: knob_positions.chosen_by(file, one) for bare, one in zip(named, chosen, strict=True)}
+        return replace(_learn_and_store(file, data, Path(out), jobs, reporter), used=used)
+
+
+def _several(values: float | Sequence[float]) -> list[float]:
+    return [values] if isinstance(values, int | float) else list(values)
+
+
+def _ranking_names(criteria: Sequence[str], name: str | None) -> list[str]:
+    """The names of the rankings; an error for what cannot be ranked, before anything is read."""
+    for criterion in criteria:
+        check_criterion(criterion)
+    if doubled := [criterion for criterion in dict.fromkeys(criteria) if criteria.count(criterion) > 1]:
+        raise OperatingPointError(f"--criterion {doubled[0]} was given more than once; expected each once")
+    if name is None:
+        return list(criteria)
+    check_name(name, "--name")
+    if len(criteria) != 1:
+        raise OperatingPointError(f"--name {name} was given for {len(criteria)} rankings; expected one: leave it out")
+    return [name]
+
+
+def _read(file: ModelFile, data: str | Path, split: str, progress: LabelledProgress) -> Split:
+    config = CorpusConfig(tokenizer=file.tokenizer)
+    return load_training_split(data, split, config, file.vocabulary, progress=progress)
+
+
+def _origin(file: ModelFile, text: Split | None) -> Origin:
+    """The origin of what is made from a model and, if there is one, a text."""
+    origin = replace(new_origin(), made_from=file.weights_digest())
+    return origin if text is None else replace(origin, corpus=text.corpus, corpus_digest=text.digest)
+
+
+def _search(
+    file: ModelFile,
+    ranking: Ranking,
+    knobs: Sequence[float],
+    ids: np.ndarray,
+    budget: int,
+    progress: LabelledProgress,
+    origin: Origin,
+) -> list[OperatingPoint]:
+    evaluator, tokens = PointEvaluator(file), len(ids) - 1
+    show = partial(progress, f"searching widths for {ranking.name}")
+    origin = replace(origin, recipe={"search": {"knob": list(knobs), "budget": budget, "tokens": tokens}}, steps=0)
+
+    def loss(point: OperatingPoint) -> float:
+        return evaluator.quality(point, ids).loss
+
+    return search_allocation(ranking, file.shape, knobs, loss, budget, show, origin, tokens)
+
+
+def _learn_and_store(
+    file: ModelFile, data: str | Path, out: Path, jobs: Mapping[str, Learn], reporter: Reporter
+) -> Stored:
+    """Learn each point in a folder of its own beside `out`, write `out` with all of them, and remove the folders.
+
+    After an interruption, the same call resumes, and finished runs are not repeated. Folders of other calls that write
+    to `out` are left alone.
+    """
+    for name in jobs:
+        check_name(name, "the points to store")
+    check_target(out)
+    runs = out.with_name(out.name + ".run")
+    texts = read_texts(file, data, reporter.reading)
+    learned = [learn(texts, runs / name, reporter) for name, learn in jobs.items()]
+    rankings = [one.ranking for one in learned if one.ranking]
+    stored = _store(file, out, rankings, [one.point for one in learned])
+    for name in jobs:
+        RunFolder(runs / name).remove()
+    with contextlib.suppress(OSError):  # another call's run is in it
+        runs.rmdir()
+    return stored
+
+
+def _store(
+    file: ModelFile, out: str | Path | None, rankings: Sequence[Ranking], points: Sequence[OperatingPoint]
+) -> Stored:
+    if out is None:
+        return Stored(None, tuple(rankings), tuple(points), file.description.default_ranking)
+    write_model(out, add_points(add_rankings(file.contents(), rankings), points))
+    with open_model(out) as written:
+        return Stored(Path(out), tuple(rankings), tuple(points), written.description.default_ranking)

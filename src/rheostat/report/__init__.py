@@ -1,0 +1,1 @@
+"""Reports from results files: tables, pictures and verdicts. Nothing is measured here."""

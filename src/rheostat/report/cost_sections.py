@@ -1,0 +1,189 @@
+"""Sections of the report about cost and use: benches, n-grams, what is cut, and replayed days.
+
+Knows the columns and captions; `sections` puts them in order, `figures` draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from rheostat.governor.policy import Policy
+from rheostat.governor.trace import Trace
+from rheostat.measure.results import BenchRow, GovernResults, MachineStates, ModelBench, NGramResults
+from rheostat.report.claims import TOO_FEW_TO_FIT
+from rheostat.report.document import NOT_MEASURED, Paragraph, Picture, Section, Table, files, rows, tell_apart
+from rheostat.report.figures.costs import draw_fit, energy_line, latency_line
+from rheostat.report.figures.day import draw_replay
+from rheostat.report.figures.weights import draw_weights
+from rheostat.report.kept_filters import KeptFilters
+from rheostat.report.paper_tables import NOT_TRAINED, show_energy, show_latency, three_digits
+from rheostat.report.published import load_published
+
+NOT_TOLD = "not told"
+REPORT = "report"  # the stem of the page, and the start of its pictures' names
+
+
+def bench_sections(benches: Sequence[ModelBench]) -> Iterator[Section]:
+    for bench in benches:
+        if bench.is_beside:
+            continue
+        beside = [one for one in benches if one.is_beside and one.path == bench.path]
+        picture = Picture(
+            f"{REPORT}-fit-{bench.path.stem}",
+            f"Latency of a query against its FLOPs, {bench.subject.model}",
+            f"{_fit_sentence(bench)} From `{bench.path.name}`.",
+            partial(draw_fit, bench),
+        )
+        intro = Paragraph(f"{bench_subject(bench)}. From `{bench.path.name}`.")
+        yield Section(f"FLOPs, time and energy: {bench.path.stem}", (intro, picture, _bench_table(bench, beside)))
+
+
+def bench_subject(bench: ModelBench) -> str:
+    subject, machine = bench.subject, bench.provenance.machine
+    return (
+        f"{subject.model} in {subject.precision}, {subject.threads} threads on {machine.processor}, "
+        f"{subject.queries} queries per point, meter: {subject.meter}; {_machine_said(bench.machine)}"
+    )
+
+
+def _machine_said(states: MachineStates) -> str:
+    """What may have disturbed a bench."""
+    loads = states.load_averages
+    load = NOT_TOLD if loads is None else "{:.1f} before and {:.1f} after".format(*loads)
+    clock = {True: "held down", False: "not held down", None: NOT_TOLD}[states.throttled]
+    return f"load average {load}, CPU governor {', '.join(states.after.governors) or NOT_TOLD}, clock {clock}"
+
+
+def _fit_sentence(bench: ModelBench) -> str:
+    claimed = load_published().linearity
+    parts = []
+    for name, unit, line, r_squared, theirs in (
+        ("Latency", "ms", latency_line(bench), bench.fit.latency_r_squared, claimed.latency_r_squared),
+        ("Energy", "mJ", energy_line(bench), bench.fit.energy_r_squared, claimed.energy_r_squared),
+    ):
+        if line is None or r_squared is None:
+            parts.append(f"{name}: no fit, {TOO_FEW_TO_FIT}.")
+            continue
+        parts.append(f"{name}: {line.written(unit)}, r² = {r_squared:.3f} (published {theirs}).")
+    return " ".join(parts)
+
+
+def _bench_table(bench: ModelBench, beside: Sequence[ModelBench]) -> Table:
+    """FLOPs of a model beside it are a share of the first one's."""
+    whole = bench.subject.flops
+    labelled = [(row.label, row.served_by, row) for row in bench.rows]
+    labelled += [(_model_name(one), row.served_by, row) for one in beside for row in one.rows]
+    labels = tell_apart([label for label, _, _ in labelled], [by for _, by, _ in labelled])
+    cells = [
+        [
+            label,
+            row.served_by,
+            f"{row.flops / whole:.1%}",
+            f"{row.flops / 1e6:.1f}",
+            f"{row.bytes_read / 1e6:.1f}",
+            NOT_MEASURED if row.resident_bytes is None else f"{row.resident_bytes / 1e6:.0f}",
+            show_latency(row),
+            f"{row.interval_ms[0]:.3g}–{row.interval_ms[1]:.3g}",
+            f"{row.p95_ms:.3g}",
+            show_energy(row),
+            _energy_interval(row),
+        ]
+        for label, (_, _, row) in zip(labels, labelled, strict=True)
+    ]
+    header = ("point", "served by", "FLOPs", "million FLOPs", "MB read", "MB held")
+    costs = ("ms/query", "95 % interval", "p95 ms", "mJ/query", "95 % interval, mJ")
+    return Table((*header, *costs), "llrrrrrrrrr", rows(cells))
+
+
+def _energy_interval(row: BenchRow) -> str:
+    interval = row.energy.interval_mj
+    return f"{interval[0]:.3g}–{interval[1]:.3g}" if interval else ""
+
+
+def _model_name(bench: ModelBench) -> str:
+    return f"`{bench.subject.model}`" + ("" if bench.subject.trained else f" ({NOT_TRAINED})")
+
+
+def ngram_sections(ngrams: Sequence[NGramResults]) -> Iterator[Section]:
+    if not ngrams:
+        return
+    cells = [
+        [
+            one.subject.corpus,
+            one.name,
+            f"{one.valid_perplexity:.2f}",
+            f"{one.test_perplexity:.2f}",
+            NOT_MEASURED if one.kenlm_perplexity is None else f"{one.kenlm_perplexity:.2f}",
+            f"{one.test_recall:.2%}",
+            f"{one.keystrokes.keystrokes_saved_share:.1%}",
+            f"{one.subject.size_bytes / 1e6:.1f}",
+            three_digits(one.latency.latency_ms),
+            files([one.path]),
+        ]
+        for one in ngrams
+    ]
+    header = ("corpus", "model", "valid perplexity", "test perplexity", "test, by kenlm", "test R@3")
+    more = ("keystrokes saved", "MB", "ms/query", "from")
+    text = Paragraph(
+        "A model of counts, on the same words and measured in the same way as the networks. Nothing is pruned, and "
+        "probabilities have 32 bits. Its three words are exact: they come from the lists of what followed the last "
+        "words, without a search of the vocabulary. kenlm is independent of this program and reads the same n-grams."
+    )
+    yield Section("Without a network: n-grams", (text, Table((*header, *more), "llrrrrrrrl", rows(cells))))
+
+
+def weights_sections(kept: KeptFilters | None) -> Iterator[Section]:
+    if kept is None:
+        return
+    filters, elements = kept.corner.shape[1:]
+    picture = Picture(
+        f"{REPORT}-weights",
+        f"Weights of layer {kept.layer + 1} at shares of FLOPs, a row per criterion, with the cut filters blank",
+        f"Layer {kept.layer + 1} of `{kept.path.name}`. From top to bottom: the first {filters} filters of z, f and o. "
+        f"From left to right: the first {elements} elements of each. White filters are cut; black is a weight of zero. "
+        "The layer reads the embedding, which keeps its columns.",
+        partial(draw_weights, kept),
+    )
+    yield Section("What each criterion cuts", (picture,))
+
+
+def day_section(day: GovernResults) -> Section:
+    comparison = day.comparison
+    cells = [
+        [
+            replay.name,
+            f"{replay.totals.queries_served:,}",
+            f"{replay.totals.queries_lost:,}",
+            f"{replay.totals.energy_j:,.1f}",
+            "" if replay.totals.p95_latency_ms is None else f"{replay.totals.p95_latency_ms:,.1f}",
+            "" if replay.totals.mean_knob is None else f"{replay.totals.mean_knob:.1%}",
+            str(replay.totals.turns),
+        ]
+        for replay in comparison.replays
+    ]
+    header = ("behaviour", "served", "lost", "energy, J (estimate)", "p95, ms (estimate)", "mean knob", "turns")
+    text = (
+        f"A recorded trace ({comparison.trace.name}, {_duration(comparison.trace)}), replayed: the governor spends "
+        f"{comparison.energy_saved:.0%} less energy than always full.{_target(comparison.policy)} "
+        f"{comparison.cost.describe()}. From `{day.path.name}`."
+    )
+    picture = Picture(
+        f"{REPORT}-day-{day.path.stem}",
+        f"Knob, latency and energy over the trace {comparison.trace.name}, a line per behaviour",
+        f"Knob, latency and energy over the trace. From `{day.path.name}`.",
+        partial(draw_replay, comparison),
+    )
+    title = f"The governor's day: {comparison.trace.name}"
+    return Section(title, (Paragraph(text), Table(header, "lrrrrrr", rows(cells)), picture))
+
+
+def _duration(trace: Trace) -> str:
+    minutes = (trace.rows[-1].time_s - trace.rows[0].time_s) / 60
+    return f"{minutes / 60:.3g} h" if minutes >= 120 else f"{minutes:.0f} min"
+
+
+def _target(policy: Policy) -> str:
+    if policy.latency_p95_ms is None:
+        return ""
+    return f" Its policy wants 95 % of the queries within {policy.latency_p95_ms:g} ms."

@@ -1,0 +1,112 @@
+"""The first five lines of a report: what was measured, the best points, what they cost, and what is missing.
+
+Knows which points are worth a line; the numbers come from `evidence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rheostat.measure.results import NOT_RECORDED
+from rheostat.report.document import NOT_MEASURED
+from rheostat.report.evidence import DENSE, CorpusEvidence, Evidence, Measurement
+from rheostat.report.kept_filters import KeptFilters
+from rheostat.report.paper_tables import three_digits
+
+WITHIN = 0.10  # a point is good if its perplexity is this close to the whole model's
+
+
+def summary_lines(evidence: Evidence, kept: KeptFilters | None = None) -> tuple[str, ...]:
+    return (
+        f"Measured: {_joined(_measured(evidence))}.",
+        f"Whole models: {_joined(_whole(on) for on in evidence.corpora)}.",
+        f"Best points, the cheapest within {WITHIN:.0%} of the whole model's test perplexity: "
+        f"{_joined(_best_text(on) for on in evidence.corpora)}.",
+        f"What they cost: {_joined(_cost(on) for on in evidence.corpora)}.",
+        f"Missing: {_joined(_missing(evidence, kept), 'nothing that this report looks for')}.",
+    )
+
+
+def whole_model(on: CorpusEvidence) -> Measurement | None:
+    """The reference at its full size; a graded model is its own."""
+    own = (one for one in on.measurements if on.reference and one.path == on.reference.path)
+    return on.full or next((one for one in own if one.flops_fraction == 1), None)
+
+
+def best_point(on: CorpusEvidence) -> Measurement | None:
+    """The cheapest point that is good enough; other models are not points of this one."""
+    whole = whole_model(on)
+    if whole is None:
+        return None
+    largest = whole.test_perplexity * (1 + WITHIN)
+    points = [one for one in on.measurements if one.criterion not in ("", DENSE) and one.flops_fraction < 1]
+    good = (one for one in points if one.test_perplexity <= largest)
+    return min(good, key=lambda one: (round(one.flops_fraction, 2), one.test_perplexity), default=None)
+
+
+def _joined(parts: Iterator[str], nothing: str = NOT_MEASURED) -> str:
+    return "; ".join(parts) or nothing
+
+
+def _measured(evidence: Evidence) -> Iterator[str]:
+    collection = evidence.collection
+    for on in evidence.corpora:
+        yield f"{_count(len(on.measurements), 'point')} on {on.corpus}"
+    for number, what in (
+        (sum(len(bench.rows) for bench in collection.benches), "timed point"),
+        (len(collection.ngrams), "n-gram model"),
+        (len(collection.days), "replayed day"),
+        (len(collection.trainings), "training run"),
+        (len(collection.benchmarks), "program benchmark"),
+    ):
+        if number:
+            yield _count(number, what)
+
+
+def _whole(on: CorpusEvidence) -> str:
+    whole = whole_model(on)
+    if whole is None or on.reference is None:
+        return f"{on.corpus} {NOT_MEASURED}"
+    return (
+        f"`{on.reference.subject.model}` has a test perplexity of {whole.test_perplexity:.2f} and R@3 "
+        f"{whole.recall_at_3:.1%} on {on.corpus}"
+    )
+
+
+def _best_text(on: CorpusEvidence) -> str:
+    best, whole = best_point(on), whole_model(on)
+    if best is None or whole is None:
+        return f"none on {on.corpus}"
+    above = best.test_perplexity / whole.test_perplexity - 1
+    return (
+        f"`{best.name}`{' with update' if best.updated else ''} at {best.flops_fraction:.0%} of the FLOPs, "
+        f"{best.test_perplexity:.2f} ({above:+.1%}) on {on.corpus}"
+    )
+
+
+def _cost(on: CorpusEvidence) -> str:
+    best = best_point(on)
+    cost, whole = on.cost_of(best) if best else None, on.cost(1.0)
+    if cost is None or whole is None:
+        return f"{on.corpus} {NOT_MEASURED}"
+    times = f"{three_digits(cost.row.latency_ms)} instead of {three_digits(whole.row.latency_ms)} ms/query"
+    energy, full = cost.row.measured_mj, whole.row.measured_mj
+    if energy is None or full is None:
+        return f"{times}, energy {NOT_MEASURED} on {on.corpus}"
+    return f"{times}, energy {three_digits(energy)} mJ instead of {three_digits(full)} on {on.corpus}"
+
+
+def _missing(evidence: Evidence, kept: KeptFilters | None) -> Iterator[str]:
+    if untimed := [on.corpus for on in evidence.corpora if on.bench is None]:
+        yield f"time and energy on {', '.join(untimed)}"
+    if not any(bench.has_measured_energy for bench in evidence.collection.benches):
+        yield "energy, which no meter measured"
+    if kept is None:
+        yield "which filters are cut (no --model)"
+    silent = [sweep for sweep in evidence.collection.sweeps if sweep.subject.origins.weights == NOT_RECORDED]
+    if silent:
+        yield f"how the weights of {_count(len(silent), 'swept model')} were made (not recorded)"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,165 @@
+"""One word per concept, one meaning per word, and plain English wherever a reader meets us."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "rheostat"
+GLOSSARY = ROOT / "docs" / "glossary.md"
+
+# Class names that exist more than once, until each has a name of its own.
+SHARED_CLASS_NAMES = {"Reading", "Step", "_Index"}
+# Names of functions and constants that mean one thing each: in how many modules they may be defined.
+MOST_DEFINITIONS = {"END": 1, "evaluate": 4}
+# Terms that the glossary gives a meaning for each context.
+SEVERAL_MEANINGS = {"prefix", "trace"}
+
+# Phrases that make a reader read twice, and what to write instead.
+QUAINT = {
+    r"(go|goes|gone|going|went) on (with|where)": "resume, continue",
+    r"lived again": "replayed",
+    r"(?-i:\bone an? (?!time\b)[a-z])": "one per …",
+    r"so many": "how many, that many, n …",
+    r"business of|('s|s'|whose|own) business": "is handled by …",
+    r"\banew\b": "again, from the start, regenerated",
+    r"the way of the data": "the data flow",
+    r"what (came|comes) of it": "the result",
+    r"without a word": "silently",
+    r"before (one's|your|our) eyes": "visibly",
+    r"\b(un)?learnt\b": "learned",
+    r"\bspoilt\b": "spoiled, damaged",
+    r"made (if absent|if it is not there|if missing)": "created if missing",
+    r"where there is one": "if any",
+    r"of its making|in the making of": "how it was made",
+}
+READ = {".py", ".md", ".js", ".html", ".css", ".jinja", ".toml", ".sh"}
+# What is in plain English already: files, or folders with all that is in them.
+CLEAN: tuple[str, ...] = (
+    "docs/results",
+    "scripts",
+    "src/rheostat/cli/bench.py",
+    "src/rheostat/cli/demo.py",
+    "src/rheostat/cli/evaluate.py",
+    "src/rheostat/cli/files.py",
+    "src/rheostat/cli/learning.py",
+    "src/rheostat/cli/prune.py",
+    "src/rheostat/cli/recover.py",
+    "src/rheostat/cli/resplit.py",
+    "src/rheostat/cli/train.py",
+    "src/rheostat/durable.py",
+    "src/rheostat/errors.py",
+    "src/rheostat/metrics.py",
+    "src/rheostat/model",
+    "src/rheostat/pruning",
+    "src/rheostat/recipe.py",
+    "src/rheostat/recipes",
+    "src/rheostat/report",
+    "src/rheostat/text",
+    "src/rheostat/training",
+    "tests",
+)
+
+
+def definitions() -> list[tuple[list[str], str]]:
+    """The terms and the meaning of every row of the glossary's tables."""
+    rows = re.findall(r"^\| (\*\*.+?) \| (.+) \|$", GLOSSARY.read_text(encoding="utf-8"), re.MULTILINE)
+    return [([term.strip("* `") for term in terms.split(",")], meaning) for terms, meaning in rows]
+
+
+def definitions_by_name() -> dict[str, list[str]]:
+    """Modules that define each class, function and constant at their top level."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = path.relative_to(PACKAGE).as_posix()
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            for name in names_of(node):
+                found[name].append(module)
+    return found
+
+
+def names_of(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    inner = [part for target in targets for part in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    return [part.id for part in inner if isinstance(part, ast.Name)]
+
+
+def class_names() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                found[node.name].append(path.relative_to(PACKAGE).as_posix())
+    return found
+
+
+def quaint_phrases(text: str) -> list[str]:
+    """What a text should say in plain English; a phrase may be broken over two lines, or be the name of a function."""
+    flowing = re.sub(r"\s*\n[\s#*/|]*", " ", text).replace("_", " ")
+    return [
+        f"{found[0]!r}: write {instead!r}"
+        for phrase, instead in QUAINT.items()
+        for found in re.finditer(phrase, flowing, re.IGNORECASE)
+    ]
+
+
+def pages(*places: str) -> list[Path]:
+    """The files of these places that a reader meets."""
+    found = []
+    for place in map(ROOT.joinpath, places):
+        assert place.exists(), f"{place} is listed and does not exist"
+        found += [place] if place.is_file() else [path for path in place.rglob("*") if path.suffix in READ]
+    return sorted(set(found) - {Path(__file__)})  # which has the phrases in it
+
+
+def test_the_glossary_defines_every_term_once() -> None:
+    terms = [term.casefold() for names, _ in definitions() for term in names]
+    assert len(terms) > 30
+    assert not {term for term in terms if terms.count(term) > 1}
+
+
+def test_a_term_has_one_meaning() -> None:
+    several = {
+        names[0]
+        for names, meaning in definitions()
+        if re.search(r"^of [^:|]+: .*; of ", meaning) or re.search(r"^an? [^,;|]+ \(.*\), or an? ", meaning)
+    }
+    assert several <= SEVERAL_MEANINGS
+
+
+def test_a_class_name_means_one_class() -> None:
+    shared = {name: modules for name, modules in class_names().items() if len(modules) > 1}
+    assert set(shared) <= SHARED_CLASS_NAMES, shared
+
+
+@pytest.mark.parametrize("name", MOST_DEFINITIONS)
+def test_a_name_is_defined_in_one_place(name: str) -> None:
+    modules = definitions_by_name()[name]
+    assert 1 <= len(modules) <= MOST_DEFINITIONS[name], modules
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Resumes the run; one per physical core; learned words.", 0),
+        ("one at a time, one and all, as many as there are", 0),
+        ("0: one a physical core", 1),
+        ("a run that can be gone\n    # on with", 1),
+        ("def test_a_run_is_gone_on_with()", 1),
+        ("Words are the predictor's business. It is made anew, without a word.", 3),
+    ],
+)
+def test_quaint_phrases_are_found(text: str, count: int) -> None:
+    assert len(quaint_phrases(text)) == count
+
+
+@pytest.mark.parametrize("page", pages(*CLEAN), ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_is_plain_english(page: Path) -> None:
+    assert not quaint_phrases(page.read_text(encoding="utf-8"))

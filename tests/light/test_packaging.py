@@ -1,0 +1,70 @@
+"""What pyproject.toml and the Makefile promise: no dependency that nobody imports, no target that nobody hears of."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+IMPORTED_AS = {"chitchat-dataset": "chitchat_dataset", "lightning-fabric": "lightning_fabric", "pyserial": "serial"}
+# Used through another library: torch writes its event files for tensorboard.
+USED_BY_OTHERS = {"tensorboard"}
+
+
+def packages(requirements: list[str]) -> list[str]:
+    return [re.split(r"[<>=\[]", requirement)[0] for requirement in requirements]
+
+
+def imported_by(folder: Path) -> set[str]:
+    """Top-level names of all that the modules of a folder import, by name or by import_module("…")."""
+    found = set()
+    for path in folder.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found.add((node.module or "").partition(".")[0])
+        found |= set(re.findall(r'import_module\("(\w+)', text))
+    return found
+
+
+IMPORTED = imported_by(ROOT / "src" / "rheostat")
+DEPENDENCIES = [
+    *PROJECT["dependencies"],
+    *(wanted for name, extra in PROJECT["optional-dependencies"].items() if name != "dev" for wanted in extra),
+]
+
+
+@pytest.mark.parametrize("package", packages(DEPENDENCIES))
+def test_the_package_imports_what_it_depends_on(package: str) -> None:
+    assert package in USED_BY_OTHERS or IMPORTED_AS.get(package, package) in IMPORTED
+
+
+def test_the_light_environment_has_what_its_tests_import() -> None:
+    install = re.search(r"\$\(LIGHT\)/bin/pip .* -e \. (.*)", MAKEFILE)
+    assert install
+    wanted = install[1].split()
+    assert set(wanted) <= set(packages(PROJECT["optional-dependencies"]["dev"]))
+    assert {"safetensors", "pytest-cov"} <= set(wanted)
+
+
+def test_make_lists_every_target() -> None:
+    phony = re.search(r"^\.PHONY: (.*)", MAKEFILE, re.MULTILINE)
+    assert phony
+    listed = re.findall(r"^# make (\S+)", MAKEFILE, re.MULTILINE)
+    steps_of_others = {"help", "check", "test-browser"}  # plain make, an alias, and a part of make test
+    assert set(phony[1].split()) - steps_of_others == {name for name in listed if name in phony[1].split()}
+    assert re.search(r"^help:", MAKEFILE, re.MULTILINE)
+
+
+def test_ci_runs_what_a_newcomer_runs() -> None:
+    assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1] == "make test"
+    recipe = re.search(r"^test: (.*)\n\t(.*)", MAKEFILE, re.MULTILINE)
+    assert recipe and {"lint", "test-light", "test-browser"} <= set(recipe[1].split()) and "pytest" in recipe[2]
