@@ -97,15 +97,18 @@ clean:
 	rm -rf $(VENV) $(LIGHT) $(ARM) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 
 # Without torch. The environment for the tests is the same folder with more in it; either may be made first.
-$(VENV)/demo.done: pyproject.toml
+# Changed C sources compile the core again.
+CORE := $(wildcard src/rheostat/core/*.[ch]) src/rheostat/core/build.py hatch_build.py
+
+$(VENV)/demo.done: pyproject.toml $(CORE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip $(PIP_INSTALL) -e '.[report,keyboard]'
 	touch $@
 
 # All extras in one call of pip, so that the pin of torch decides which build of it is installed.
-$(VENV)/test.done: pyproject.toml
+$(VENV)/test.done: pyproject.toml $(CORE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip $(PIP_INSTALL) -e '.[train,report,keyboard,chat,dev]'
+	$(BIN)/pip $(PIP_INSTALL) -e '.[onnx,train,report,keyboard,chat,dev]'
 	touch $@
 
 # kenlm is built from source. Without it, the steps that compare with it are skipped, and the next call tries again.
@@ -113,7 +116,7 @@ $(VENV)/ngram.done: $(VENV)/test.done
 	$(BIN)/pip $(PIP_INSTALL) -e '.[ngram]' && touch $@ || echo "kenlm could not be built (it needs a C++ compiler)"
 
 # The base install and what its tests need.
-$(LIGHT)/test.done: pyproject.toml
+$(LIGHT)/test.done: pyproject.toml $(CORE)
 	test -x $(LIGHT)/bin/python || $(PYTHON) -m venv $(LIGHT)
-	$(LIGHT)/bin/pip $(PIP_INSTALL) -e . pytest pytest-cov pytest-xdist hypothesis safetensors
+	$(LIGHT)/bin/pip $(PIP_INSTALL) -e '.[onnx]' pytest pytest-cov pytest-xdist hypothesis safetensors
 	touch $@

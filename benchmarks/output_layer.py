@@ -34,8 +34,9 @@ from rheostat.model.knob import choose
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import build_graph, state_sizes
 from rheostat.runtime.onnx.operators import IR_VERSION, OPSET
-from rheostat.runtime.onnx.quantization import Precision, prepare
-from rheostat.runtime.onnx.session import Engine, Session, onnxruntime
+from rheostat.runtime.onnx.quantization import prepare
+from rheostat.runtime.onnx.session import GraphEngine, Session, onnxruntime
+from rheostat.runtime.precision import Precision
 from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.words.completion import Completion
 from runtime import measure_processes
@@ -90,7 +91,7 @@ class OutputLayers:
 
     def __init__(self, file: ModelFile, precision: Precision, threads: int) -> None:
         weights, self.shape = cut(prepare(file.stored_weights(), precision), file.shape, choose(file, 1.0))
-        self.engine = Engine.build(weights, self.shape, precision, threads)
+        self.engine = GraphEngine.build(weights, self.shape, precision, threads)
         self.lazy, self.whole = (
             Session(build_graph(weights, self.shape, precision, "choose", every_cluster=every), weights, threads)
             for every in (False, True)

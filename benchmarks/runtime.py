@@ -33,8 +33,9 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import choose
 from rheostat.model.operating_point import Ranking
 from rheostat.model.writer import write_model
-from rheostat.runtime.onnx.quantization import Precision, prepare
-from rheostat.runtime.onnx.session import Engine
+from rheostat.runtime.onnx.quantization import prepare
+from rheostat.runtime.onnx.session import GraphEngine
+from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 
 KNOBS = [round(0.1 * tenth, 1) for tenth in range(1, 11)]
@@ -70,12 +71,12 @@ def with_ranking(path: Path) -> Iterator[Path]:
         yield ranked
 
 
-def make_engine(file: ModelFile, precision: Precision, knob: float, threads: int) -> Engine:
+def make_engine(file: ModelFile, precision: Precision, knob: float, threads: int) -> GraphEngine:
     weights, shape = cut(prepare(file.stored_weights(), precision), file.shape, choose(file, knob))
-    return Engine.build(weights, shape, precision, threads)
+    return GraphEngine.build(weights, shape, precision, threads)
 
 
-def make_queries(engine: Engine, queries: int = QUERIES) -> Callable[[], None]:
+def make_queries(engine: GraphEngine, queries: int = QUERIES) -> Callable[[], None]:
     tokens = np.random.default_rng(2).integers(0, engine.shape.vocabulary_size, queries).tolist()
 
     def run() -> None:
@@ -142,7 +143,7 @@ def measure_queries(file: ModelFile, threads: int, repeats: int) -> dict[str, An
     }
 
 
-def product_bytes(engine: Engine) -> int:
+def product_bytes(engine: GraphEngine) -> int:
     """Bytes of the int8 matrices that one query multiplies with: half as many as its FLOPs."""
     return engine.shape.flops // 2
 

@@ -18,7 +18,7 @@ import rheostat
 from models import GOLDEN, write_file
 from rheostat.model.operating_point import OperatingPoint, Ranking, Update
 from rheostat.model.shape import ModelShape
-from rheostat.runtime.onnx.quantization import PRECISIONS, Precision
+from rheostat.runtime.precision import PRECISIONS, Precision
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 

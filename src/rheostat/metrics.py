@@ -20,6 +20,8 @@ from rheostat.errors import CorpusError
 State = TypeVar("State")
 
 RECALL_AT = (1, 3, 5)
+MOST_TOKENS = 1024  # per stretch
+MOST_NUMBERS = 2**23  # log-probabilities held at once: 32 MiB
 
 
 def perplexity(loss: float) -> float:
@@ -131,11 +133,43 @@ class QualityCount:
             rows = (home != tail + 1) & (above < max(RECALL_AT)) & (tails[:, tail] > own)
             if rows.any():
                 above[rows] += (scores.open_tail(tail, rows) > own[rows][:, None]).sum(1)
+        self.add_ranked(own, above)
+
+    def add_ranked(self, own: Any, above: Any) -> None:
+        """Count predictions by log p of the tokens that followed [T], and how many words were more probable [T]."""
         self.loss_sum -= math.fsum(own.tolist())
-        self.predictions += len(targets)
+        self.predictions += len(own)
         for k in RECALL_AT:
             self.hits[k] += int((above < k).sum())
 
     def quality(self) -> Quality:
         recall = {k: hits / self.predictions for k, hits in self.hits.items()}
         return Quality(self.loss_sum / self.predictions, recall, self.predictions)
+
+
+def stream_quality(
+    read: Callable[[State, NDArray[np.int64]], tuple[Any, State]],
+    state: State,
+    size: int,
+    ids: NDArray[np.integer],
+    progress: Callable[[float], None] | None = None,
+) -> Quality:
+    """Perplexity and recall of any model that can `read` a stream of token ids.
+
+    read: takes a state and tokens, returns log p of the words after each token and the next state. size: tokens that
+    are read at once.
+    """
+    count = QualityCount()
+
+    def predict(state: State, tokens: NDArray[np.int64], following: NDArray[np.int64]) -> State:
+        scores, after = read(state, tokens)
+        count.add(scores if isinstance(scores, Scores) else Scores(scores), following)
+        return after
+
+    read_stream(ids, size, state, predict, progress)
+    return count.quality()
+
+
+def stretch_size(numbers: int) -> int:
+    """How many tokens to read at once if each has this many log-probabilities."""
+    return min(MOST_TOKENS, max(1, MOST_NUMBERS // numbers))

@@ -33,7 +33,8 @@ MAY_IMPORT: dict[str, str] = {
     "text": "errors",
     "model": "errors text",
     "words": "errors text",
-    "runtime": "errors model text words",
+    "core": "errors",
+    "runtime": "core errors metrics model text words",
     "governor": "errors",
     "measure": "errors metrics model runtime tables text words",
     "report": "errors measure model",
@@ -50,7 +51,6 @@ ONE_MODULE: dict[str, str] = {
     "model.origin": "tables",
     "words.hidden_words": "bundled",
     "words.user_words": "durable",
-    "runtime.evaluation": "metrics",
     "runtime.onnx.export": "provenance",
     "runtime.predictor": "bundled",
     "governor.policy": "tables",
@@ -82,10 +82,11 @@ ONE_MODULE: dict[str, str] = {
 INSIDE: dict[str, str] = {
     "text": "clitics token_cache vocabulary chat sources single_file tokenizers casing reading counts corpus",
     "model": "clusters container digest flops names origin precision shape description operating_point contents cut"
-    " file summary widths writer knob",
+    " file summary widths writer knob ordered",
+    "core": "build binding",
     "words": "hidden_words prefixes writing completion user_words",
-    "runtime": "arguments history onnx onnx.format onnx.quantization onnx.operators onnx.graph onnx.weights"
-    " onnx.export onnx.session evaluation points predictor",
+    "runtime": "arguments precision threads history engine onnx onnx.format onnx.quantization onnx.operators onnx.graph"
+    " onnx.weights onnx.export onnx.session onnx.quality onnx.engine points evaluation predictor",
     "governor": "battery policy decision trace governor replay",
     "measure": "sysfs machine memory ngram texts typing_simulator keystrokes"
     " meters.estimate meters.series meters.student meters.meter meters.counter meters.sampler meters.power_trace"
@@ -273,3 +274,29 @@ except MissingExtraError as error:
 def test_every_module_says_what_it_is_for() -> None:
     silent = [path.name for path in modules() if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))]
     assert not silent
+
+
+def test_the_base_install_does_without_onnx(tmp_path: Path) -> None:
+    """Predicting, completing, turning the knob and evaluating need the core alone."""
+    script = """
+import sys
+for name in ("onnx", "onnxruntime"):
+    sys.modules[name] = None
+import numpy, rheostat
+predictor = rheostat.load(sys.argv[1])
+predictor.suggest("the")
+predictor.complete("th")
+predictor.turn(0.6)
+rheostat.evaluate(sys.argv[1], data=sys.argv[2], precision="int8")
+try:
+    rheostat.load(sys.argv[1], engine="onnx")
+except rheostat.MissingExtraError as error:
+    print(error)
+"""
+    text = tmp_path / "text.txt"
+    text.write_text("the old boat\nlay in the harbour\n")
+    model = write_tiny(tmp_path / "tiny.safetensors")
+    command = [sys.executable, "-c", script, str(model), str(text)]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 0, answer.stderr
+    assert "pip install 'rheostat[onnx]'" in answer.stdout

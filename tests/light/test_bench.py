@@ -32,7 +32,7 @@ from rheostat.measure.meters.meter import Clock
 from rheostat.measure.results import BenchRow, read_results, write_results
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.shape import Cell, ModelShape
-from rheostat.runtime.onnx.session import Engine
+from rheostat.runtime.engine import CoreEngine
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.tokenizers import Tokenizer
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
@@ -82,8 +82,8 @@ def test_no_text_begins_like_one_that_was_read() -> None:
 
 
 def test_every_query_costs_reading_one_word(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps, read = [], Engine.read
-    monkeypatch.setattr(Engine, "read", lambda engine, *arguments: steps.append(1) or read(engine, *arguments))
+    steps, read = [], CoreEngine.read
+    monkeypatch.setattr(CoreEngine, "read", lambda engine, *arguments: steps.append(1) or read(engine, *arguments))
     typist = Typist(Predictor(model, threads=1), BenchPosition(0.7), ["the", "boat", "sees", "\n"], list(WORDS[2:]))
     typist.type(1)
     steps.clear()

@@ -22,7 +22,7 @@ from rheostat.model.operating_point import Ranking
 from rheostat.model.ordered import as_precision, ordered_bytes
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import best_of
-from rheostat.runtime.onnx.session import Engine
+from rheostat.runtime.onnx.session import GraphEngine
 
 SHAPE = ModelShape(61, 12, (40, 33, 12), (2, 1, 3))
 CLUSTERED = ModelShape(61, 12, (40, 12), (2, 1), (20, 33, 50))
@@ -155,7 +155,7 @@ def test_the_core_follows_the_equations(precision: str) -> None:
 @pytest.mark.parametrize("shape", [SHAPE, CLUSTERED], ids=["plain", "clusters"])
 def test_core_and_onnx_runtime_agree(shape: ModelShape) -> None:
     words, weights = [5, 1, 60, 7, 7, 0, 33, 2], small_weights(shape)
-    engine = Engine.build(weights, shape, "fp32", threads=1)
+    engine = GraphEngine.build(weights, shape, "fp32", threads=1)
     state, rows = engine.initial_state(), []
     for word in words:
         reading = engine.read(state, word)

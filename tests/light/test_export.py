@@ -22,8 +22,9 @@ from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.runtime.onnx.export import ExportError, write_export
-from rheostat.runtime.onnx.quantization import Precision, prepare
-from rheostat.runtime.onnx.session import Engine, onnxruntime
+from rheostat.runtime.onnx.quantization import prepare
+from rheostat.runtime.onnx.session import GraphEngine, onnxruntime
+from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 from rheostat.words.completion import Completion
 
@@ -72,7 +73,7 @@ def test_exported_graphs_give_the_answers_of_the_engine(tmp_path: Path, cell: Ce
     manifest = export_tiny(tmp_path, cell, precision, "second" if cell == "qrnn" else "")
     with open_model(tmp_path / "model.safetensors") as file:
         point = file.point("second") if cell == "qrnn" else full_point(file.shape)
-        engine = Engine.build(*cut(prepare(file.stored_weights(), precision), file.shape, point), precision, 1)
+        engine = GraphEngine.build(*cut(prepare(file.stored_weights(), precision), file.shape, point), precision, 1)
     allowed = np.ones(TINY[cell].vocabulary_size, np.uint8)
     allowed[[0, 1]] = 0
     (words, probabilities), state = step_through(tmp_path, manifest, allowed)

@@ -19,8 +19,9 @@ from models import make_ranking, make_weights, write_words
 from rheostat.model.flops import executed_flops
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import build_graph
-from rheostat.runtime.onnx.quantization import PRECISIONS, Precision, prepare
-from rheostat.runtime.onnx.session import Engine, Session
+from rheostat.runtime.onnx.quantization import prepare
+from rheostat.runtime.onnx.session import GraphEngine, Session
+from rheostat.runtime.precision import PRECISIONS, Precision
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 TAILS = {1: (7,), 2: (5, 12), 3: (6, 8, 21)}
@@ -86,7 +87,7 @@ def test_an_improbable_cluster_stays_closed_and_is_not_computed(precision: Preci
     shape = shape_of(2)
     weights = make_weights(shape)
     weights["clusters.bias"] = np.array([-9, 3], np.float32)
-    engine = Engine.build(weights, shape, precision, 1)
+    engine = GraphEngine.build(weights, shape, precision, 1)
     step = engine.step(engine.initial_state(), 5)
     assert step.opened.tolist() == [0, 1]
     reading = engine.read(engine.initial_state(), 5)
@@ -100,7 +101,7 @@ def test_as_probable_as_the_worst_answer_is_not_enough() -> None:
     """Of equals the first id wins, so that a cluster that could only tie is not opened."""
     shape = ModelShape(6, 2, (2,), (1,), (3,))
     weights = {name: np.zeros(size, np.float32) for name, size in shape.tensor_shapes().items()}
-    engine = Engine.build(weights, shape, "fp32", 1)  # the words of the head and the cluster: a quarter each
+    engine = GraphEngine.build(weights, shape, "fp32", 1)  # the words of the head and the cluster: a quarter each
     assert engine.step(engine.initial_state(), 0, k=3).opened.tolist() == [0]
     assert engine.step(engine.initial_state(), 0, k=3).words.tolist() == [0, 1, 2]
     assert engine.step(engine.initial_state(), 0, k=4).words.tolist() == [0, 1, 2, 3]
@@ -108,7 +109,7 @@ def test_as_probable_as_the_worst_answer_is_not_enough() -> None:
 
 def test_what_was_looked_up_adds_up_to_all_words() -> None:
     shape = shape_of(3)
-    engine = Engine.build(make_weights(shape), shape, "int8", 1)
+    engine = GraphEngine.build(make_weights(shape), shape, "int8", 1)
     whole = engine.look_up(engine.read(engine.initial_state(), 5))
     assert np.exp(whole.astype(np.float64)).sum() == pytest.approx(1, abs=1e-5)
     reading = engine.read(engine.initial_state(), 5)
@@ -122,7 +123,7 @@ def test_what_was_looked_up_adds_up_to_all_words() -> None:
 
 def test_threads_that_look_up_one_reading_agree() -> None:
     shape = shape_of(3)
-    engine = Engine.build(make_weights(shape), shape, "int8", 1)
+    engine = GraphEngine.build(make_weights(shape), shape, "int8", 1)
     whole = engine.look_up(engine.read(engine.initial_state(), 5))
     for _ in range(20):
         reading, found = engine.read(engine.initial_state(), 5), dict[int, float]()

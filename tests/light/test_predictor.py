@@ -27,7 +27,8 @@ from rheostat.model.knob import choose
 from rheostat.model.operating_point import Update
 from rheostat.model.shape import ModelShape
 from rheostat.model.writer import write_model
-from rheostat.runtime.onnx.session import Engine, Reading
+from rheostat.runtime.engine import CoreEngine, CoreReading
+from rheostat.runtime.onnx.session import GraphEngine
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
@@ -58,15 +59,20 @@ def words_of(suggestions: list[rheostat.Suggestion]) -> list[str]:
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The tokens that engines read one by one."""
+    """The tokens that engines read."""
     seen: list[int] = []
-    read = Engine.read
+    read, replay = CoreEngine.read, CoreEngine.replay
 
-    def counted(self: Engine, state: object, token: int, *rest: object) -> object:
+    def counted(self: CoreEngine, state: object, token: int, *rest: object) -> object:
         seen.append(token)
         return read(self, state, token, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Engine, "read", counted)
+    def replayed(self: CoreEngine, state: Any, ids: Any) -> object:
+        seen.extend(ids)
+        return replay(self, state, ids)
+
+    monkeypatch.setattr(CoreEngine, "read", counted)
+    monkeypatch.setattr(CoreEngine, "replay", replayed)
     return seen
 
 
@@ -149,7 +155,7 @@ def test_a_position_that_cannot_be_served_is_an_error_and_changes_nothing(model:
 def test_a_new_point_is_built_in_the_background_while_the_old_one_serves(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    predictor = rheostat.load(model)
+    predictor = rheostat.load(model, engine="onnx")
     may_build = threading.Event()
 
     def slow(*arguments: Any) -> Any:
@@ -173,10 +179,10 @@ def test_weights_are_held_beside_the_sessions_only_from_the_first_turn_on(tmp_pa
     shape = ModelShape(len(WORDS), 8, (600, 600, 8), (2, 1, 1))
     path = write_words(tmp_path / "wide.safetensors", WORDS, shape, precision=stored)
     in_int8 = sum(np.prod(size) for size in shape.tensor_shapes().values())
-    rheostat.load(path).suggest("i saw the")  # what is made once for all predictors
+    rheostat.load(path, engine="onnx").suggest("i saw the")  # what is made once for all predictors
     tracemalloc.start()  # sees NumPy's arrays, and not what ONNX Runtime holds
     try:
-        predictor = rheostat.load(path)
+        predictor = rheostat.load(path, engine="onnx")
         predictor.suggest("i saw the")
         loaded, _ = tracemalloc.get_traced_memory()
         predictor.turn(0.6)
@@ -187,6 +193,27 @@ def test_weights_are_held_beside_the_sessions_only_from_the_first_turn_on(tmp_pa
     assert in_int8 < turned < 1.5 * in_int8
     if (maps := Path("/proc/self/maps")).exists():
         assert str(path) not in maps.read_text()
+
+
+@pytest.mark.parametrize("stored", ["fp32", "int8"])
+def test_turning_the_knob_of_the_core_takes_no_memory(tmp_path: Path, stored: Any) -> None:
+    shape = ModelShape(len(WORDS), 8, (600, 600, 8), (2, 1, 1))
+    path = write_words(tmp_path / "wide.safetensors", WORDS, shape, precision=stored)
+    in_int8 = sum(np.prod(size) for size in shape.tensor_shapes().values())
+    rheostat.load(path, 0.5).suggest("i saw the")  # what is made once for all predictors
+    tracemalloc.start()
+    try:
+        predictor = rheostat.load(path)
+        predictor.suggest("i saw the")
+        loaded, _ = tracemalloc.get_traced_memory()
+        for knob in (0.9, 0.7, 0.5, 0.3):
+            predictor.turn(knob)
+            predictor.suggest("i saw the")
+        turned, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert in_int8 < loaded < 1.5 * in_int8
+    assert turned - loaded < in_int8 / 20
 
 
 def test_a_predictor_that_is_let_go_is_gone_at_once(model: Path) -> None:
@@ -203,7 +230,7 @@ def test_a_predictor_that_is_let_go_is_gone_at_once(model: Path) -> None:
 def test_a_turn_overrules_earlier_ones_that_are_still_in_the_background(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    predictor = rheostat.load(model, knob=0.4)
+    predictor = rheostat.load(model, knob=0.4, engine="onnx")
     predictor.turn(1.0)
     may_build, builds, others = threading.Event(), [], set(threading.enumerate())
 
@@ -241,17 +268,17 @@ def test_a_latency_is_met_by_the_largest_point_that_was_measured_to_fit(model: P
 
 
 def test_a_latency_is_looked_for_at_every_step_of_the_knob(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s, tried, step = 0.0, [], Engine.step
+    now_s, tried, read = 0.0, [], CoreEngine.read
 
-    def timed(self: Engine, *arguments: Any) -> Any:
+    def timed(self: CoreEngine, *arguments: Any) -> Any:
         nonlocal now_s
         share = self.shape.flops / SHAPE.flops
         now_s += 0.001 if share <= 0.7 else 0.0010001  # hardly too slow: one step at a time
         if share not in tried:
             tried.append(share)
-        return step(self, *arguments)
+        return read(self, *arguments)
 
-    monkeypatch.setattr(Engine, "step", timed)
+    monkeypatch.setattr(CoreEngine, "read", timed)
     predictor = rheostat.load(model)
     with monkeypatch.context() as clock:
         clock.setattr(time, "perf_counter", lambda: now_s)
@@ -300,7 +327,7 @@ def test_what_was_read_is_the_callers_own(model: Path) -> None:
 def test_the_cache_of_points_is_bounded_and_the_one_in_use_stays(
     model: Path, cache_bytes: int, kept: set[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    predictor = Predictor(model, cache_bytes=cache_bytes, history_bytes=1 << 20)
+    predictor = Predictor(model, cache_bytes=cache_bytes, history_bytes=1 << 20, engine="onnx")
     for knob in (0.9, 0.8, 0.7):
         predictor.turn(knob)
         assert predictor.suggest("i saw")
@@ -417,7 +444,7 @@ def test_an_impossible_number_of_suggestions_is_refused(model: Path, k: int) -> 
 def test_the_predictor_reads_as_the_engine_does(model: Path) -> None:
     with open_model(model) as file:
         weights, shape = cut(file.weights(), file.shape, knob_positions.choose(file, 0.6))
-    engine = Engine.build(weights, shape, "fp32", 1)
+    engine = GraphEngine.build(weights, shape, "fp32", 1)
     state = engine.initial_state()
     for word in (END_OF_LINE, *TEXT):
         reading = engine.read(state, WORDS.index(word))
@@ -429,15 +456,15 @@ def test_the_predictor_reads_as_the_engine_does(model: Path) -> None:
 
 
 def test_memory_and_answers_stay_the_same_over_many_random_texts(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    live: weakref.WeakSet[Reading] = weakref.WeakSet()
-    read = Engine.read
+    live: weakref.WeakSet[CoreReading] = weakref.WeakSet()
+    read = CoreEngine.read
 
-    def watched(self: Engine, state: Any, token: int) -> Reading:
+    def watched(self: CoreEngine, state: Any, token: int) -> CoreReading:
         reading = read(self, state, token)
         live.add(reading)
         return reading
 
-    monkeypatch.setattr(Engine, "read", watched)
+    monkeypatch.setattr(CoreEngine, "read", watched)
     predictor = Predictor(model, history_bytes=1 << 18)
     chance = random.Random(1)
     words: list[str] = []

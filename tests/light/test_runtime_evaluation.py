@@ -9,38 +9,40 @@ import numpy as np
 import pytest
 
 from models import TINY, make_weights, write_tiny
+from rheostat import metrics
 from rheostat.errors import CorpusError
+from rheostat.metrics import stretch_size
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
-from rheostat.runtime import evaluation
-from rheostat.runtime.evaluation import RuntimeEvaluator, engine_quality, stretch_size
-from rheostat.runtime.onnx.session import Engine
+from rheostat.runtime.evaluation import RuntimeEvaluator
+from rheostat.runtime.onnx.quality import graph_quality
+from rheostat.runtime.onnx.session import GraphEngine
 
 IDS = np.random.default_rng(5).integers(0, 11, 40)
 
 
 @pytest.fixture(scope="module")
-def engine() -> Engine:
-    return Engine.build(make_weights(TINY["qrnn"]), TINY["qrnn"], "fp32", 1)
+def engine() -> GraphEngine:
+    return GraphEngine.build(make_weights(TINY["qrnn"]), TINY["qrnn"], "fp32", 1)
 
 
-def test_every_token_but_the_first_is_predicted_once(engine: Engine) -> None:
+def test_every_token_but_the_first_is_predicted_once(engine: GraphEngine) -> None:
     state, losses, ranks = engine.initial_state(), [], []
     for token, target in zip(IDS[:-1].tolist(), IDS[1:].tolist(), strict=True):
         reading = engine.read(state, token)
         state, scores = reading.state, engine.look_up(reading)
         losses.append(-scores[target])
         ranks.append((scores > scores[target]).sum())
-    quality = engine_quality(engine, IDS)
+    quality = graph_quality(engine, IDS)
     assert quality.predictions == 39
     assert quality.loss == pytest.approx(np.mean(losses), abs=1e-5)
     assert quality.recall == {k: np.mean(np.array(ranks) < k) for k in (1, 3, 5)}
 
 
-def test_the_length_of_a_stretch_changes_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, shares = engine_quality(engine, IDS), list[float]()
-    monkeypatch.setattr(evaluation, "MOST_TOKENS", 7)
-    apart = engine_quality(engine, IDS, shares.append)
+def test_the_length_of_a_stretch_changes_nothing(engine: GraphEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, shares = graph_quality(engine, IDS), list[float]()
+    monkeypatch.setattr(metrics, "MOST_TOKENS", 7)
+    apart = graph_quality(engine, IDS, shares.append)
     assert apart.loss == pytest.approx(whole.loss, abs=1e-6)
     assert apart.recall == whole.recall
     assert shares == sorted(shares)
@@ -48,15 +50,15 @@ def test_the_length_of_a_stretch_changes_nothing(engine: Engine, monkeypatch: py
 
 
 def test_a_large_vocabulary_takes_short_stretches() -> None:
-    assert stretch_size(10_000) * 10_000 <= evaluation.MOST_NUMBERS
+    assert stretch_size(10_000) * 10_000 <= metrics.MOST_NUMBERS
     assert stretch_size(267_735) == 31
-    assert stretch_size(11) == evaluation.MOST_TOKENS
+    assert stretch_size(11) == metrics.MOST_TOKENS
     assert stretch_size(2**30) == 1
 
 
-def test_a_text_of_one_token_is_refused(engine: Engine) -> None:
+def test_a_text_of_one_token_is_refused(engine: GraphEngine) -> None:
     with pytest.raises(CorpusError, match="expected at least two tokens"):
-        engine_quality(engine, IDS[:1])
+        graph_quality(engine, IDS[:1])
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-6), ("int8", 0.02), ("int4", 0.05)])
@@ -70,9 +72,9 @@ def test_points_of_a_file_are_measured_in_every_precision(tmp_path: Path, precis
 @pytest.mark.parametrize("precision", ["fp32", "int8", "int4"])
 def test_an_adaptive_softmax_is_counted_as_if_all_of_it_were_computed(precision: Any) -> None:
     shape = TINY["qrnn"]
-    engine = Engine.build(make_weights(shape), shape, precision, 1)
+    engine = GraphEngine.build(make_weights(shape), shape, precision, 1)
     ids = np.random.default_rng(6).integers(0, shape.vocabulary_size, 300)
-    lazy = engine_quality(engine, ids)
-    whole = evaluation.stream_quality(engine.log_probabilities, engine.initial_state(), 50, ids)
+    lazy = graph_quality(engine, ids)
+    whole = metrics.stream_quality(engine.log_probabilities, engine.initial_state(), 50, ids)
     assert lazy.loss == pytest.approx(whole.loss, abs=0.002 if precision == "int4" else 1e-5)
     assert lazy.recall == pytest.approx(whole.recall, abs=0.02 if precision == "int4" else 0.004)

@@ -17,8 +17,9 @@ from rheostat.model.cut import cut
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.graph import Form, build_graph, state_sizes
-from rheostat.runtime.onnx.quantization import LARGEST, PRECISIONS, Precision, in_blocks, prepare, reduce
-from rheostat.runtime.onnx.session import STEPPED, STRETCH, Engine, Session, State
+from rheostat.runtime.onnx.quantization import LARGEST, in_blocks, prepare, reduce
+from rheostat.runtime.onnx.session import STEPPED, STRETCH, GraphEngine, Session, State
+from rheostat.runtime.precision import PRECISIONS, Precision
 
 WIDE = ModelShape(300, 48, (70, 65, 48), (2, 1, 3))  # columns that fill no whole block of 4-bit weights
 IDS = np.random.default_rng(3).integers(0, 300, STEPPED + 10)
@@ -30,11 +31,11 @@ def random_weights(shape: ModelShape, seed: int = 0) -> dict[str, NDArray[Any]]:
 
 
 @pytest.fixture(scope="module", params=PRECISIONS)
-def engine(request: pytest.FixtureRequest) -> Engine:
-    return Engine.build(random_weights(WIDE), WIDE, request.param, threads=1)
+def engine(request: pytest.FixtureRequest) -> GraphEngine:
+    return GraphEngine.build(random_weights(WIDE), WIDE, request.param, threads=1)
 
 
-def steps(engine: Engine, ids: NDArray[np.int64], state: State | None = None) -> Iterator[Any]:
+def steps(engine: GraphEngine, ids: NDArray[np.int64], state: State | None = None) -> Iterator[Any]:
     state = state or engine.initial_state()
     for token in ids.tolist():
         step = engine.step(state, token)
@@ -42,7 +43,7 @@ def steps(engine: Engine, ids: NDArray[np.int64], state: State | None = None) ->
         state = step.state
 
 
-def scores_after(engine: Engine, ids: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+def scores_after(engine: GraphEngine, ids: NDArray[np.int64]) -> list[NDArray[np.float32]]:
     """log p of every word after each of these tokens, one by one."""
     state, scores = engine.initial_state(), []
     for token in ids.tolist():
@@ -95,7 +96,7 @@ def test_graph_says_what_goes_in_and_out() -> None:
     assert state_sizes(shape) == {"0.c": 5, "0.inputs": 4, "1.c": 6, "2.c": 4, "2.inputs": 12}
 
 
-def test_word_by_word_equals_the_whole_sequence(engine: Engine) -> None:
+def test_word_by_word_equals_the_whole_sequence(engine: GraphEngine) -> None:
     one_by_one = list(steps(engine, IDS))
     scores, state = engine.log_probabilities(engine.initial_state(), IDS)
     stepped = np.stack(scores_after(engine, IDS))
@@ -106,20 +107,20 @@ def test_word_by_word_equals_the_whole_sequence(engine: Engine) -> None:
     assert_same_state(one_by_one[-1].state, state, 1e-3 if engine.precision == "int4" else 1e-5)
 
 
-def test_replay_equals_stepping_over_more_than_one_stretch(engine: Engine) -> None:
+def test_replay_equals_stepping_over_more_than_one_stretch(engine: GraphEngine) -> None:
     ids = np.tile(IDS, 10)[: STRETCH + 5]
     *_, last = steps(engine, ids)
     tolerance = 1e-3 if engine.precision == "int4" else 1e-5
     assert_same_state(engine.replay(engine.initial_state(), ids), last.state, tolerance)
 
 
-def test_a_short_replay_equals_stepping(engine: Engine) -> None:
+def test_a_short_replay_equals_stepping(engine: GraphEngine) -> None:
     *_, last = steps(engine, IDS[:5])
     assert_same_state(engine.replay(engine.initial_state(), IDS[:5]), last.state)
     assert_same_state(engine.replay(last.state, []), last.state, 0)
 
 
-def test_a_sequence_may_be_taken_apart_anywhere(engine: Engine) -> None:
+def test_a_sequence_may_be_taken_apart_anywhere(engine: GraphEngine) -> None:
     whole, after = engine.log_probabilities(engine.initial_state(), IDS)
     first, between = engine.log_probabilities(engine.initial_state(), IDS[:1])
     rest, end = engine.log_probabilities(between, IDS[1:])
@@ -145,7 +146,7 @@ def test_a_session_does_not_need_what_was_made_for_it(precision: Precision) -> N
     np.testing.assert_array_equal(session.run(["log_probabilities"], feeds)[0], before)
 
 
-def test_a_state_is_a_value(engine: Engine) -> None:
+def test_a_state_is_a_value(engine: GraphEngine) -> None:
     state = engine.step(engine.initial_state(), 5).state
     copies = [part.copy() for part in state]
     one, _, other = engine.read(state, 7), engine.read(state, 8), engine.read(state, 7)
@@ -153,7 +154,7 @@ def test_a_state_is_a_value(engine: Engine) -> None:
     assert all(np.array_equal(part, copy) for part, copy in zip(state, copies, strict=True))
 
 
-def test_threads_that_share_an_engine_get_the_answers_they_would_get_alone(engine: Engine) -> None:
+def test_threads_that_share_an_engine_get_the_answers_they_would_get_alone(engine: GraphEngine) -> None:
     texts = [np.roll(IDS, shift) for shift in range(8)]
     alone = [engine.log_probabilities(engine.initial_state(), text)[0][-1] for text in texts]
     with ThreadPoolExecutor(8) as pool:
@@ -164,7 +165,7 @@ def test_threads_that_share_an_engine_get_the_answers_they_would_get_alone(engin
 # Words
 
 
-def test_probabilities_are_those_of_all_words(engine: Engine) -> None:
+def test_probabilities_are_those_of_all_words(engine: GraphEngine) -> None:
     step = engine.step(engine.initial_state(), 5, k=300)
     assert step.probabilities.sum() == pytest.approx(1, abs=1e-5)
     scores = engine.look_up(engine.read(engine.initial_state(), 5))
@@ -177,7 +178,7 @@ def test_probabilities_are_those_of_all_words(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("allowed", [(), (7,), (3, 8, 250)])
-def test_no_more_words_than_are_allowed(engine: Engine, allowed: tuple[int, ...]) -> None:
+def test_no_more_words_than_are_allowed(engine: GraphEngine, allowed: tuple[int, ...]) -> None:
     mask = np.zeros(300, np.bool_)
     mask[list(allowed)] = True
     step = engine.step(engine.initial_state(), 5, k=1000, allowed=mask)
@@ -190,7 +191,7 @@ def test_no_more_words_than_are_allowed(engine: Engine, allowed: tuple[int, ...]
 
 def test_eight_bits_stay_near_floats() -> None:
     weights = random_weights(WIDE)
-    exact, near = (Engine.build(weights, WIDE, precision, 1) for precision in ("fp32", "int8"))
+    exact, near = (GraphEngine.build(weights, WIDE, precision, 1) for precision in ("fp32", "int8"))
     expected, _ = exact.log_probabilities(exact.initial_state(), IDS)
     found, _ = near.log_probabilities(near.initial_state(), IDS)
     np.testing.assert_allclose(found, expected, atol=0.2)
@@ -205,7 +206,7 @@ def test_the_largest_weights_and_inputs_do_not_saturate(form: str) -> None:
     weights["embedding.weight"][:, :] = np.linspace(0.1, 1, 9, dtype=np.float32)[:, None]
     weights["embedding.weight"][4:] *= -1
     weights["layers.0.weight"][:, :] = 1  # all of z, f and o are the sum of 64 equal numbers
-    exact, near = (Engine.build(weights, shape, precision, 1) for precision in ("fp32", "int8"))
+    exact, near = (GraphEngine.build(weights, shape, precision, 1) for precision in ("fp32", "int8"))
     found, expected = ([each.look_up(each.read(each.initial_state(), token)) for token in range(9)]
                        for each in (near, exact))  # fmt: skip
     if form == "sequence":
@@ -249,23 +250,23 @@ def test_a_point_cut_from_prepared_weights_is_the_prepared_cut() -> None:
     shape = TINY["qrnn"]
     point = make_point(shape)
     small, cut_shape = cut(prepare(make_weights(shape), "int8"), shape, point)
-    engine = Engine.build(small, cut_shape, "int8", 1)
+    engine = GraphEngine.build(small, cut_shape, "int8", 1)
     exact_weights, _ = cut(make_weights(shape), shape, point)
-    exact = Engine.build(exact_weights, cut_shape, "fp32", 1)
+    exact = GraphEngine.build(exact_weights, cut_shape, "fp32", 1)
     found, expected = (each.look_up(each.read(each.initial_state(), 5)) for each in (engine, exact))
     np.testing.assert_allclose(found, expected, atol=0.05)
 
 
 def test_an_unknown_precision_is_named() -> None:
     with pytest.raises(PrecisionError, match=r"'int3'.*expected one of fp32, int8, int4"):
-        Engine.build(random_weights(WIDE), WIDE, "int3")  # type: ignore[arg-type]
+        GraphEngine.build(random_weights(WIDE), WIDE, "int3")  # type: ignore[arg-type]
 
 
 def test_an_engine_says_how_large_it_is() -> None:
     weights = random_weights(WIDE)
-    sizes = [Engine.build(weights, WIDE, precision, 1).session_bytes for precision in ("fp32", "int8", "int4")]
+    sizes = [GraphEngine.build(weights, WIDE, precision, 1).session_bytes for precision in ("fp32", "int8", "int4")]
     assert sizes == sorted(sizes, reverse=True)
-    engine = Engine.build(weights, WIDE, "int8", 1)
+    engine = GraphEngine.build(weights, WIDE, "int8", 1)
     before = engine.session_bytes
     engine.replay(engine.initial_state(), IDS)
     assert engine.session_bytes > before

@@ -19,7 +19,7 @@ from rheostat.model.shape import ModelShape  # noqa: E402
 from rheostat.model.widths import best_of, select  # noqa: E402
 from rheostat.runtime.evaluation import RuntimeEvaluator  # noqa: E402
 from rheostat.runtime.onnx.quantization import prepare  # noqa: E402
-from rheostat.runtime.onnx.session import Engine  # noqa: E402
+from rheostat.runtime.onnx.session import GraphEngine  # noqa: E402
 from rheostat.training.evaluation import PointEvaluator  # noqa: E402
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 
@@ -42,7 +42,7 @@ def torch_log_probabilities(weights: Weights, shape: ModelShape, ids: NDArray[np
     return result
 
 
-def stepped(engine: Engine, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+def stepped(engine: GraphEngine, ids: NDArray[np.int64]) -> NDArray[np.float32]:
     state, rows = engine.initial_state(), []
     for token in ids.tolist():
         reading = engine.read(state, token)
@@ -82,7 +82,7 @@ def _updates(shape: ModelShape) -> tuple[Update, ...]:
 def test_runtime_equals_torch_at_every_point(name: str, point: str) -> None:
     weights, shape = cut(make_weights(SHAPES[name]), SHAPES[name], points(SHAPES[name])[point])
     expected = torch_log_probabilities(weights, shape, IDS)
-    engine = Engine.build(weights, shape, "fp32", 1)
+    engine = GraphEngine.build(weights, shape, "fp32", 1)
     np.testing.assert_allclose(stepped(engine, IDS), expected, atol=1e-4)
     np.testing.assert_allclose(engine.log_probabilities(engine.initial_state(), IDS)[0], expected, atol=1e-4)
 
@@ -94,7 +94,7 @@ def test_few_bits_stay_near_torch_at_every_point(point: str, precision: Any) -> 
     prepared = prepare(make_weights(shape), precision)
     weights, cut_shape = cut(prepared, shape, points(shape)[point])
     exact, _ = cut(make_weights(shape), shape, points(shape)[point])
-    engine = Engine.build(weights, cut_shape, precision, 1)
+    engine = GraphEngine.build(weights, cut_shape, precision, 1)
     tolerance = 0.05 if precision == "int8" else 0.3
     np.testing.assert_allclose(stepped(engine, IDS), torch_log_probabilities(exact, cut_shape, IDS), atol=tolerance)
 
@@ -105,7 +105,7 @@ def test_lstm_baselines_equal_torch(cell: Any, precision: Any, tolerance: float)
     shape, ids = TINY[cell], IDS % 9
     weights = make_weights(shape)
     expected = torch_log_probabilities(weights, shape, ids)
-    engine = Engine.build(weights, shape, precision, 1)
+    engine = GraphEngine.build(weights, shape, precision, 1)
     np.testing.assert_allclose(stepped(engine, ids), expected, atol=tolerance)
     np.testing.assert_allclose(engine.log_probabilities(engine.initial_state(), ids)[0], expected, atol=tolerance)
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, results
 from rheostat.measure.meters import EnergySource, MeterOptions, NoMeter, Plan, explain, find_meter
-from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.precision import Precision
 
 if TYPE_CHECKING:
     from rheostat.measure.results import BenchResults, BenchRow, BenchSubject, Fit

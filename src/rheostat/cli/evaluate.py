@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json
-from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.precision import Precision
 
 if TYPE_CHECKING:
     from rheostat.measure.evaluation import Evaluation

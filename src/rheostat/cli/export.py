@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, print_json
-from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.precision import Precision
 
 
 def export(

@@ -11,7 +11,7 @@ import typer
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, messages
 from rheostat.governor.policy import DEFAULT
-from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.precision import Precision
 
 PORT = 8017  # the server's default, repeated here because importing the server takes half a second
 

@@ -14,7 +14,7 @@ import typer
 from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, print_json
 from rheostat.errors import RheostatError
 from rheostat.runtime.arguments import LARGEST_K
-from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.precision import Precision
 
 if TYPE_CHECKING:
     from rheostat.runtime.predictor import Predictor

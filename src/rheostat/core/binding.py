@@ -237,6 +237,10 @@ class CoreModel:
         self.kernel: str = self._library.rheo_kernel_of(model).decode()
 
     @property
+    def file_bytes(self) -> int:
+        return len(self._file)
+
+    @property
     def workspace_bytes(self) -> int:
         """What opening took beside the file."""
         return self._workspace.size

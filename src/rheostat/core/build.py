@@ -1,18 +1,13 @@
 """Compiling the core: the one place that knows its files, its compiler and its flags.
 
 Used by the build of the package, by tests and by `make`. Imports nothing of the package, so that the build can run it
-before the package is installed. The compiler is `$CC`, else the system's, else `zig cc` where the package ziglang is
-installed.
+before the package is installed. Modules are imported where they are used: loading the library needs none of them. The
+compiler is `$CC`, else the system's, else `zig cc` if the package ziglang is installed.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
 import os
-import shlex
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,6 +18,7 @@ HEADERS = ("rheostat.h", "core.h", "kernels.h")
 FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-Wno-psabi")
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 SHARED = ("-shared", "-fPIC", "-fvisibility=hidden", '-DRHEO_API=__attribute__((visibility("default")))')
+ZIG = "ziglang==0.17.0"  # a C compiler from PyPI, for machines without one
 REMEDY = "install a C compiler (Debian: apt install gcc; macOS: xcode-select --install), or: pip install ziglang"
 
 
@@ -37,6 +33,10 @@ def library_name(platform: str = sys.platform) -> str:
 
 def find_compiler() -> list[str]:
     """The command of a C compiler."""
+    import importlib.util
+    import shlex
+    import shutil
+
     if given := os.environ.get("CC"):
         return shlex.split(given)
     for name in ("cc", "gcc", "clang"):
@@ -58,6 +58,8 @@ def sources() -> list[str]:
 
 def run_compiler(compiler: list[str], arguments: list[str], out: Path) -> Path:
     """Run a compiler, and put what it makes in the place of `out` as a whole."""
+    import subprocess
+
     partial = out.with_name(f".{out.name}.partial")
     command = [*compiler, *arguments, "-o", str(partial)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -69,6 +71,8 @@ def run_compiler(compiler: list[str], arguments: list[str], out: Path) -> Path:
 
 def source_digest() -> str:
     """Tells whether a library was compiled from these files with these flags."""
+    import hashlib
+
     digest = hashlib.blake2b(repr(FLAGS).encode(), digest_size=8)
     for name in (*SOURCES, *HEADERS):
         digest.update((FOLDER / name).read_bytes())

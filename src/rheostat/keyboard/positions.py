@@ -15,7 +15,7 @@ from pathlib import Path
 from rheostat.errors import OperatingPointError
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import can_serve
-from rheostat.runtime.onnx.quantization import Precision, bytes_read
+from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
 from rheostat.words.hidden_words import HiddenWords
 from rheostat.words.writing import Suggestion

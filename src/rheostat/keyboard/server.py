@@ -50,7 +50,7 @@ from rheostat.keyboard.facts import Energy, Json, curve_of, model_facts
 from rheostat.keyboard.governing import govern
 from rheostat.keyboard.positions import Position, Positions
 from rheostat.keyboard.protection import Hosts, Protection
-from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.precision import Precision
 from rheostat.words.hidden_words import HiddenWords
 
 STATIC = Path(__file__).parent / "static"

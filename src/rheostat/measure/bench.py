@@ -55,9 +55,9 @@ from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
-from rheostat.runtime.onnx.quantization import Precision, bytes_read
-from rheostat.runtime.onnx.session import physical_cores
+from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
+from rheostat.runtime.threads import physical_cores
 
 KNOBS = (1.0, 0.8, 0.6, 0.4)
 COUNTED_QUERIES = 100  # whose executed FLOPs are counted

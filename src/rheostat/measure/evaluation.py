@@ -19,7 +19,7 @@ from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.runtime.evaluation import RuntimeEvaluator
-from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.corpus import CorpusConfig, Split, load_split
 from rheostat.text.sources import is_chat

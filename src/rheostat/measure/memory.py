@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.precision import Precision
 
 PATIENCE_S = 300
 

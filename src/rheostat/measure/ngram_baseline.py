@@ -28,9 +28,8 @@ from rheostat.measure.results import (
     write_results,
 )
 from rheostat.measure.texts import Text, read_text
-from rheostat.metrics import Quality, perplexity
+from rheostat.metrics import Quality, perplexity, stream_quality, stretch_size
 from rheostat.recipe import read_recipe
-from rheostat.runtime.evaluation import stream_quality, stretch_size
 from rheostat.runtime.predictor import SPARE
 from rheostat.tables import fill
 from rheostat.text.corpus import Corpus, CorpusConfig, Split, load_corpus

@@ -33,7 +33,7 @@ from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import FULL, OperatingPoint
 from rheostat.runtime.evaluation import RuntimeEvaluator
-from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 
 KNOBS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 LINE_END = "\n"
-
-
 Suggest = Callable[[str], Sequence[str]]  # words offered for the text before the cursor
 
 

@@ -26,7 +26,7 @@ from rheostat.model.knob import can_serve, stored_at
 from rheostat.model.operating_point import FULL
 from rheostat.report.writer import write_report
 from rheostat.runtime.evaluation import RuntimeEvaluator
-from rheostat.runtime.onnx.quantization import Precision
+from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 from rheostat.tables import to_json
 

@@ -7,23 +7,44 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
+from rheostat.runtime.engine import CoreWeights, Engine, EngineName, Reading
 from rheostat.runtime.history import History
-from rheostat.runtime.onnx.quantization import Precision
-from rheostat.runtime.onnx.session import Engine, Reading
-from rheostat.runtime.onnx.weights import RuntimeWeights
+from rheostat.runtime.precision import Precision, check_precision
+from rheostat.runtime.threads import thread_count
 
 DEFAULT_CACHE_BYTES = 256 << 20
 MOST_POSITIONS = 256  # knob positions that are remembered, however little their points take
 
 Position: TypeAlias = tuple[float | None, str | None]  # the knob's share, or a stored point's name
+
+
+def engines_of(
+    file: ModelFile, precision: Precision, threads: int, engine: EngineName | None = None, *, serves: bool = True
+) -> Callable[[OperatingPoint], Engine]:
+    """What makes the engine of a point. Without a name: the core, or ONNX Runtime for what the core does not run.
+
+    threads: of ONNX Runtime; the core runs on one. serves: the points answer queries, so what they need is made
+    ready; otherwise they are only evaluated, one after another.
+    """
+    check_precision(precision)
+    thread_count(threads)
+    if engine is None:
+        engine = "core" if file.shape.cell == "qrnn" and precision != "int4" else "onnx"
+    if engine == "core":
+        return CoreWeights(file, precision).engine
+    from rheostat.runtime.onnx.engine import OnnxEngine  # here, since the core does without it
+    from rheostat.runtime.onnx.weights import RuntimeWeights
+
+    weights = RuntimeWeights(file, precision, keep=not serves)
+    return lambda point: OnnxEngine(weights, point, file.shape, precision, threads, ready=serves)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,18 +58,23 @@ class Serving:
     @property
     def size_bytes(self) -> int:
         """The most memory it may take."""
-        return self.engine.session_bytes + self.history.limit_bytes
+        return self.engine.held_bytes + self.history.limit_bytes
 
 
 class Points:
     """Points of a model file by knob position; the most recently used are kept. Safe to use from several threads."""
 
     def __init__(
-        self, path: str | Path, precision: Precision, threads: int, cache_bytes: int, history_bytes: int
+        self,
+        path: str | Path,
+        precision: Precision,
+        threads: int,
+        cache_bytes: int,
+        history_bytes: int,
+        engine: EngineName | None = None,
     ) -> None:
         self.file: ModelFile = open_model(path)
-        self._weights = RuntimeWeights(self.file, precision)
-        self._precision, self._threads = precision, threads
+        self._engines = engines_of(self.file, precision, threads, engine)
         self._cache_bytes, self._history_bytes = cache_bytes, history_bytes
         self._kept: OrderedDict[Position, Serving] = OrderedDict()
         self._lock = threading.Lock()  # guards _kept
@@ -94,9 +120,7 @@ class Points:
             return next((kept for kept in self._kept.values() if _equal(kept.point, point)), None)
 
     def _build(self, point: OperatingPoint) -> Serving:
-        shape = point.cut_shape(self.file.shape)
-        engine = Engine(partial(self._weights.of, point), shape, self._precision, self._threads)
-        return Serving(point, engine, History(self._history_bytes))
+        return Serving(point, self._engines(point), History(self._history_bytes))
 
     def _keep(self, position: Position, serving: Serving) -> None:
         """Keep a point; the one in use always stays, whatever its size."""

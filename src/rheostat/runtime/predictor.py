@@ -24,9 +24,9 @@ from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import LARGEST_K, check_position, check_text, check_whole, shown
-from rheostat.runtime.onnx.quantization import Floats, Precision, check_precision
-from rheostat.runtime.onnx.session import Reading
+from rheostat.runtime.engine import EngineName, Floats, Reading
 from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Points, Serving
+from rheostat.runtime.precision import Precision, check_precision
 from rheostat.text.tokenizers import Tokenizer
 from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import Completion
@@ -53,19 +53,21 @@ def load(
     context: int = CONTEXT_LIMIT,
     cache_bytes: int = DEFAULT_CACHE_BYTES,
     history_bytes: int = DEFAULT_HISTORY_BYTES,
+    engine: EngineName | None = None,
 ) -> Predictor:
     """Load a model for prediction.
 
     model: a model file, or the name of a bundled model.
     knob: the share of the full model's FLOPs that a query may spend; or `point`, the name of a stored point.
     precision: int8, int4, or fp32 for exact arithmetic.
-    threads: 0 = one per physical core.
+    threads: of ONNX Runtime; 0 = one per physical core. The core runs on one.
     user_words: where learned words are kept; without it, they last as long as the predictor.
     hidden_words: words that are never suggested. A Path names a file of changes to the package's list; a list of words
         replaces that list; () hides nothing.
     context: how many words back a text is read.
     cache_bytes: memory for operating points that were visited.
     history_bytes: memory for the states of texts, per point.
+    engine: "core", or "onnx" for ONNX Runtime (the `onnx` extra); None takes the core for everything it can run.
     """
     return Predictor(
         model,
@@ -78,6 +80,7 @@ def load(
         context=context,
         cache_bytes=cache_bytes,
         history_bytes=history_bytes,
+        engine=engine,
     )
 
 
@@ -122,6 +125,7 @@ class Predictor:
         context: int = CONTEXT_LIMIT,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         history_bytes: int = DEFAULT_HISTORY_BYTES,
+        engine: EngineName | None = None,
     ) -> None:
         """The arguments are those of `load`."""
         check_position(knob, point)
@@ -131,7 +135,7 @@ class Predictor:
         check_whole("cache_bytes", cache_bytes, 0)
         check_whole("history_bytes", history_bytes, 0)
         words = user_words if isinstance(user_words, UserWords) else UserWords(user_words)
-        points = Points(model, precision, threads, cache_bytes, history_bytes)
+        points = Points(model, precision, threads, cache_bytes, history_bytes, engine)
         try:
             self._begin(_Model(points, words, hidden_words, context), None if point else knob, point)
         except BaseException:
@@ -251,7 +255,7 @@ class Predictor:
         if isinstance(words, str) or not all(isinstance(word, str) for word in words):
             raise RheostatError(f"the words are {shown(words)}; expected a list of str")
         serving = self._open()
-        return serving.engine.look_up(self._reading(serving, words)).copy()  # the history keeps its own
+        return serving.engine.log_probabilities(self._reading(serving, words))
 
     def executed_flops(self, text: str, k: int = 3, prefix: str = "") -> int:
         """FLOPs of the query that `suggest` answers for this text, without the clusters that stay closed.
@@ -280,17 +284,18 @@ class Predictor:
 
     def _found(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
         """The k best words of the model as they are shown; some may look alike."""
-        allowed = self.completion.allowed_mask(typed.prefix, attach=typed.attaches) if reading.closed else None
-        log_probabilities = serving.engine.look_up(reading, k, allowed)
-        best = self.completion.best(log_probabilities, typed.prefix, k, attach=typed.attaches)
+        if typed.prefix:
+            candidates = self.completion.ids_with_prefix(typed.prefix, attach=typed.attaches)
+            best = serving.engine.best(reading, k, candidates=candidates)
+        else:
+            best = serving.engine.best(reading, k, mask=self.completion.allowed_mask(attach=typed.attaches))
         words = zip((self.vocabulary.words[i] for i in best.ids.tolist()), best.probabilities.tolist(), strict=True)
         return [compose(word, p, typed, self._model.casing, tokenizer=self.tokenizer) for word, p in words]
 
     def _unknown(self, serving: Serving, reading: Reading) -> float:
         """The probability of a word that the model does not know."""
-        only = np.zeros(len(self.vocabulary), np.bool_)
-        only[self.vocabulary.unknown_id] = True
-        return float(np.exp(serving.engine.look_up(reading, 1, only)[self.vocabulary.unknown_id]))
+        only = np.array([self.vocabulary.unknown_id])
+        return float(serving.engine.best(reading, 1, candidates=only).probabilities[0])
 
     def _taught(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
         """The user's own words: the best is as probable as an unknown word, older and rarer ones less."""
@@ -413,23 +418,25 @@ class Predictor:
 def _read_on(serving: Serving, ids: list[int], known: int, reading: Reading | None) -> Reading:
     """Read the new part of a text: its last words one by one, to be remembered, and what precedes them in one pass."""
     engine, history = serving.engine, serving.history
-    state = reading.state if reading else engine.initial_state()
+    state = engine.after(reading) if reading else engine.start()
     stepped = max(known, len(ids) - REMEMBERED)
     if stepped > known:
         state = engine.replay(state, ids[known:stepped])
     for place in range(stepped, len(ids)):
         reading = engine.read(state, ids[place])
-        state = reading.state
+        state = engine.after(reading)
         history.put(ids[: place + 1], reading, reading.size_bytes)
     assert reading is not None  # there was something new
     return reading
 
 
 def _query_ms(serving: Serving, vocabulary: Vocabulary, queries: int) -> float:
-    engine, state = serving.engine, serving.engine.initial_state()
+    engine, state = serving.engine, serving.engine.start()
     times = []
     for token in range(queries + 2):
         start = time.perf_counter()
-        state = engine.step(state, token % len(vocabulary), 3).state
+        reading = engine.read(state, token % len(vocabulary))
+        engine.best(reading, 3)
+        state = engine.after(reading)
         times.append(1000 * (time.perf_counter() - start))
     return float(np.median(times[2:]))  # the first two are warm-up

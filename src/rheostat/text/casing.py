@@ -11,11 +11,7 @@ from rheostat.text.tokenizers import spellings
 from rheostat.text.vocabulary import Vocabulary, decode_lines
 
 SENTENCE_ENDS = frozenset({".", "!", "?", "...", "。", "！", "？", "।", "؟"})
-
-
 _MINIMUM_COUNT = 3  # of a spelling that is believed
-
-
 _SPELLINGS_PER_WORD = 8  # bounds the memory: "LoL" has 2 to the power of its length
 
 

@@ -44,15 +44,11 @@ _OTHER_WHITE_SPACE = re.compile("[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u20
 _BETWEEN_ASCII_WHITE_SPACE = re.compile(r"[^ \t\n\r\v\f]+")
 
 _DOTS = re.compile(r"\.\.+")
-
-
 FOLDED_CHARACTERS = {
     "’": "'", "ʼ": "'", "＇": "'", "…": "...",
     "\u00ad": "", "\u200b": "", "\u2060": "", "\ufeff": "",  # invisible, not part of any word
 }  # fmt: skip
 _FOLDING = str.maketrans(FOLDED_CHARACTERS)
-
-
 ABBREVIATIONS = frozenset([
     "mr", "mrs", "ms", "dr", "st", "jr", "sr", "prof", "rev", "gen", "col", "lt", "sgt", "capt", "adm", "gov",
     "rep", "sen", "sens", "messrs", "inc", "corp", "co", "cos", "ltd", "bros", "cie", "vs", "etc", "nos",
@@ -67,8 +63,6 @@ PTB_SIGNS = {"$": "$", "#": "#", "&": "&", "£": "#", "%": PTB_NUMBER}
 _PTB_NUMERIC = re.compile(r"[\d.,:/-]+")
 
 _WIKITEXT_PARTS = re.compile(r"(?<=\d)[.,](?=\d)|[-/&:,]|'?(?:[^-/&:,'.]|(?<!\d)\.|\.(?!\d))+")
-
-
 WIKITEXT_JOINTS = {"-": "@-@", ",": "@,@", ".": "@.@"}
 
 

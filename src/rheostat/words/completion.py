@@ -42,7 +42,7 @@ _JOINERS = frozenset("\u200c\u200d")  # invisible, but many scripts need them in
 class Best(NamedTuple):
     """Words, best first, with the model's own probabilities (not renormalised over these words)."""
 
-    ids: Ids
+    ids: NDArray[np.integer[Any]]
     probabilities: NDArray[np.float64]
 
 
@@ -84,16 +84,8 @@ class Completion:
     def best(
         self, log_probabilities: NDArray[np.floating[Any]], prefix: str | None, k: int, *, attach: bool = False
     ) -> Best:
-        """The k most probable words with a prefix, exactly; of equal ones the smaller id comes first.
-
-        log_probabilities: [V], of the next word. Words of probability zero are left out.
-        """
-        ids = self.ids_with_prefix(prefix or "", attach=attach)
-        values = log_probabilities.take(ids)
-        likely = _among_best(values, k)
-        ids, values = ids[likely], values[likely]
-        order = np.lexsort((ids, -values))[: max(0, k)]
-        return Best(ids[order], np.exp(values[order].astype(np.float64)))
+        """The k most probable words with a prefix, by log p of every word [V]."""
+        return most_probable(log_probabilities, self.ids_with_prefix(prefix or "", attach=attach), k)
 
     def _ids_with_form(self, form: str, attach: bool) -> Ids:
         if not form:
@@ -128,6 +120,18 @@ class Completion:
             and attaches(word, tokenizer) == attached
             and _is_suggestible(word, tokenizer)
         )
+
+
+def most_probable(log_probabilities: NDArray[np.floating[Any]], ids: NDArray[np.integer[Any]], k: int) -> Best:
+    """The k most probable of these words, exactly; of equal ones the smaller id comes first.
+
+    log_probabilities: [V], of the next word. Words of probability zero are left out.
+    """
+    values = log_probabilities.take(ids)
+    likely = _among_best(values, k)
+    ids, values = ids[likely], values[likely]
+    order = np.lexsort((ids, -values))[: max(0, k)]
+    return Best(ids[order], np.exp(values[order].astype(np.float64)))
 
 
 def _among_best(values: NDArray[np.floating[Any]], k: int) -> Ids:

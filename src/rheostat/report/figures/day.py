@@ -23,8 +23,6 @@ BATTERY = "#777777"
 CHARGER = "#009E73"
 LEVEL_LABEL, CHARGER_LABEL = "battery level", "on the charger"
 FONT_SIZE = 14  # at half width still as large as a footnote
-
-
 Quantity = Callable[[Moment], float | None]
 
 

@@ -51,7 +51,8 @@ from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import BOOL, FLOAT, INT64, UINT8, Message
 from rheostat.runtime.onnx.operators import CONTRIB, IR_VERSION, OPSET, Port, Products, Writer
-from rheostat.runtime.onnx.quantization import Precision, Prepared, reduce
+from rheostat.runtime.onnx.quantization import Prepared, reduce
+from rheostat.runtime.precision import Precision
 
 if TYPE_CHECKING:
     import onnx

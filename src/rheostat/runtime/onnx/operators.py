@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import FLOAT, INT32, UINT8, Message, Option, Size
-from rheostat.runtime.onnx.quantization import BLOCK, Floats, Precision, Prepared, in_blocks, transposed
+from rheostat.runtime.onnx.quantization import Floats, Prepared, in_blocks, transposed
+from rheostat.runtime.precision import BLOCK, Precision
 
 OPSET = 17  # old enough for every ONNX Runtime since 1.12
 IR_VERSION = 8  # the one that belongs to it

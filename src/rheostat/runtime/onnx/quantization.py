@@ -12,24 +12,18 @@ there, for a twentieth of a percent less perplexity.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple, NewType, TypeAlias, get_args
+from typing import Any, NamedTuple, NewType, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.errors import PrecisionError
 from rheostat.model.precision import dequantize, widen
-
-Precision = Literal["fp32", "int8", "int4"]
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+from rheostat.runtime.precision import BLOCK, check_precision
 
 Weights: TypeAlias = Mapping[str, NDArray[Any]]  # in any precision that a file can store
 Prepared = NewType("Prepared", dict[str, NDArray[Any]])  # what `prepare` returns and graphs are made from
 Floats: TypeAlias = NDArray[np.float32]
-
 LARGEST = 64  # absolute value of an 8-bit weight
-BLOCK = 32  # 4-bit weights of a row that share a scale
-WEIGHT_BYTES: dict[Precision, float] = {"fp32": 4.0, "int8": 1.0, "int4": 0.5 + 4 / BLOCK}
 _ROWS_AT_ONCE = 64  # so that converting a matrix takes little extra memory
 
 
@@ -38,20 +32,6 @@ class Blocks(NamedTuple):
 
     nibbles: NDArray[np.uint8]  # [rows, blocks, BLOCK / 2], the low half of a byte first
     scales: Floats  # [rows · blocks]
-
-
-def check_precision(precision: str) -> None:
-    """Raise PrecisionError unless the runtime has this precision."""
-    if precision not in PRECISIONS:
-        raise PrecisionError(f"the precision is {precision!r:.40}; expected one of {', '.join(PRECISIONS)}")
-
-
-def bytes_read(flops: float, precision: Precision) -> int:
-    """Bytes of the matrices that a query with this many FLOPs reads: each weight once, at two FLOPs per weight.
-
-    Biases, states, row scales and the row of the input embedding are left out.
-    """
-    return round(flops / 2 * WEIGHT_BYTES[precision])
 
 
 def prepare(weights: Weights, precision: str) -> Prepared:

@@ -8,29 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
-from rheostat.errors import RheostatError
+from rheostat.errors import MissingExtraError
 from rheostat.model.flops import executed_flops
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import Form, Graph, build_graph, state_sizes
-from rheostat.runtime.onnx.quantization import Floats, Precision, Prepared, Weights, check_precision, prepare
+from rheostat.runtime.onnx.quantization import Floats, Prepared, Weights, prepare
+from rheostat.runtime.precision import Precision, check_precision
+from rheostat.runtime.threads import thread_count
+
+try:
+    import onnxruntime
+except ImportError as error:
+    raise MissingExtraError("onnx", "ONNX Runtime as the engine (LSTMs, int4, engine='onnx')") from error
 
 State: TypeAlias = tuple[Floats, ...]  # in the order of graph.state_sizes, each [1, width]
 Feeds: TypeAlias = dict[str, NDArray[np.generic]]
 Ids: TypeAlias = Sequence[int] | NDArray[np.integer]
-
 ANSWER = ("top_words", "top_probabilities")
 STRETCH = 128  # tokens that are replayed at once: more are not faster and take more memory
-THREADS_PER_CPU = 4  # at most: more are not faster, and thousands exhaust the memory before the first answer
 STEPPED = 128  # up to this many tokens, stepping through them is faster than building a session to replay them
 
 
@@ -44,14 +47,14 @@ class StepResult(NamedTuple):
 
 
 @dataclass(eq=False)
-class Reading:
+class GraphReading:
     """The result of reading a text: the state after its last word, and log p of the next words as far as known.
 
-    With an adaptive softmax, more becomes known over time: `Engine.look_up` opens a cluster when it is first needed.
+    With an adaptive softmax, more becomes known over time: `look_up` opens a cluster when it is first needed.
     """
 
     state: State
-    log_probabilities: Floats  # [V]; read them with `Engine.look_up`
+    log_probabilities: Floats  # [V]; read them with `GraphEngine.look_up`
     hidden: Floats = field(default_factory=lambda: np.empty((1, 0), np.float32))  # [1, D], to open clusters with
     closed: set[int] = field(default_factory=set)  # clusters that were not opened yet; 0 is the head
 
@@ -60,8 +63,8 @@ class Reading:
         return sum(array.nbytes for array in (*self.state, self.hidden, self.log_probabilities))
 
 
-class Engine:
-    """One cut model: `state, token → state, words`. `Engine.build` makes one from weights in memory.
+class GraphEngine:
+    """One cut model: `state, token → state, words`. `GraphEngine.build` makes one from weights in memory.
 
     A plain softmax is one session. An adaptive softmax is two, layers and output layer: the layers need not run again
     for another prefix of the same word, nor the output layer for words that are only read.
@@ -106,7 +109,7 @@ class Engine:
         threads: int = 0,
         *,
         ready: bool = True,
-    ) -> Engine:
+    ) -> GraphEngine:
         """The engine of a cut model from weights in memory, in any stored precision; it keeps them."""
         prepared = prepare(weights, precision)
         return cls(lambda: prepared, shape, precision, threads, ready=ready)
@@ -130,17 +133,17 @@ class Engine:
             words, probabilities = words[chosen], probabilities[chosen]
         return StepResult(tuple(after), words, probabilities, np.empty(0, np.uint8))
 
-    def read(self, state: State, token: int) -> Reading:
+    def read(self, state: State, token: int) -> GraphReading:
         """Read one token; `look_up` then gives the probabilities of the next word."""
         if self._is_lazy:
             hidden, *after = self._session("read").run(None, self._token(state, token))
             unknown = np.empty(self.shape.vocabulary_size, np.float32)
-            return Reading(tuple(after), unknown, hidden, set(range(len(self._clusters))))
+            return GraphReading(tuple(after), unknown, hidden, set(range(len(self._clusters))))
         feeds = self._token(state, token) | _choice(1, self._everything)
         scores, *after = self._session("step").run(["log_probabilities", *self._next], feeds)
-        return Reading(tuple(after), scores[0])
+        return GraphReading(tuple(after), scores[0])
 
-    def look_up(self, reading: Reading, k: int | None = None, allowed: NDArray[np.bool_] | None = None) -> Floats:
+    def look_up(self, reading: GraphReading, k: int | None = None, allowed: NDArray[np.bool_] | None = None) -> Floats:
         """log p of every next word [V]. With `k`, at least those of the k best allowed words are right.
 
         Words of clusters that did not have to be opened may then be -inf.
@@ -163,7 +166,7 @@ class Engine:
                     reading.closed.discard(cluster)
         return reading.log_probabilities
 
-    def executed_flops(self, reading: Reading) -> int:
+    def executed_flops(self, reading: GraphReading) -> int:
         """FLOPs of the query for the last word, including the clusters opened so far."""
         return executed_flops(self.shape, [cluster not in reading.closed for cluster in range(1, len(self._clusters))])
 
@@ -275,22 +278,3 @@ def _give_back_memory() -> None:
     """Return freed memory to the system, since glibc would keep what building a graph needed."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def thread_count(threads: int) -> int:
-    """The number of threads to use; 0 = one per physical core."""
-    cpus = os.cpu_count() or 1
-    if not 0 <= threads <= THREADS_PER_CPU * cpus:
-        raise RheostatError(
-            f"{threads} threads were asked for on a machine with {cpus} CPUs; "
-            f"expected 0 (one per physical core) to {THREADS_PER_CPU * cpus}"
-        )
-    return threads or physical_cores()
-
-
-def physical_cores() -> int:
-    """Physical cores that this process may use."""
-    import psutil  # here, since an app that sets the number of threads never needs it
-
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(psutil.cpu_count(logical=False) or usable, usable))

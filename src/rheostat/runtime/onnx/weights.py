@@ -12,7 +12,8 @@ import threading
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint
-from rheostat.runtime.onnx.quantization import Precision, Prepared, prepare
+from rheostat.runtime.onnx.quantization import Prepared, prepare
+from rheostat.runtime.precision import Precision
 
 
 class RuntimeWeights:

@@ -1,0 +1,228 @@
+"""Engines: what runs a model at one operating point. The core is the engine; ONNX Runtime is the second opinion.
+
+An engine reads token ids and says how probable the next words are. It never changes and is safe to use from several
+threads. Knows ids, states and operating points; knows nothing of texts, files or the knob.
+
+The core serves every position of a ranking from one set of weights: `CoreWeights` puts the filters in the order of the
+ranking once, and a point is then only a position. Points with filters of their own are cut once and served alike.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.core.binding import Block, Choice, CoreModel, Position
+from rheostat.errors import PrecisionError
+from rheostat.model.cut import cut, reorder
+from rheostat.model.file import ModelFile
+from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.ordered import ordered_bytes
+from rheostat.model.shape import ModelShape
+from rheostat.runtime.precision import Precision
+
+EngineName = Literal["core", "onnx"]
+
+Ids: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
+Floats: TypeAlias = NDArray[np.float32]
+State = TypeVar("State")
+
+_MASKS_KEPT = 8  # masks are asked for again with every word; these are the arrays of `Completion`
+
+
+class BestWords(NamedTuple):
+    """The most probable words, best first, with the model's own probabilities."""
+
+    ids: NDArray[np.integer[Any]]
+    probabilities: NDArray[np.float64]
+
+
+class Reading(Protocol):
+    """What an engine keeps of a text: the state after its last word, and how probable the next words are."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+
+class Engine(Protocol):
+    """One model at one operating point."""
+
+    @property
+    def shape(self) -> ModelShape:
+        """The shape of the model that is cut to the point."""
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of all weights of the point."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory that is held for this point alone."""
+
+    def start(self) -> Any:
+        """The state before the text starts."""
+
+    def after(self, reading: Any) -> Any:
+        """The state after the text of a reading."""
+
+    def read(self, state: Any, token: int) -> Any:
+        """Read one more token."""
+
+    def replay(self, state: Any, ids: Ids) -> Any:
+        """The state after many tokens."""
+
+    def best(
+        self,
+        reading: Any,
+        k: int,
+        *,
+        mask: NDArray[np.bool_] | None = None,
+        candidates: NDArray[np.integer[Any]] | None = None,
+    ) -> BestWords:
+        """The k most probable words: of all, of those that a mask [V] allows, or of the candidates."""
+
+    def log_probabilities(self, reading: Any) -> Floats:
+        """log p of every next word [V]."""
+
+    def executed_flops(self, reading: Any) -> int:
+        """FLOPs of the last token's query, without the clusters that stayed closed."""
+
+
+@dataclass(frozen=True, eq=False)
+class CoreReading:
+    """The state after a text, and the answer to what may follow it. Both belong to C."""
+
+    state: Block
+    answer: Block
+
+    @property
+    def size_bytes(self) -> int:
+        return self.state.size + self.answer.size
+
+
+class CoreEngine:
+    """A model that the core has open, at one position."""
+
+    def __init__(
+        self, model: CoreModel, position: Position, shape: ModelShape, precision: Precision, held_bytes: int
+    ) -> None:
+        """shape: of the model that is cut to the position. held_bytes: memory that no other point uses."""
+        self.model, self.position = model, position
+        self.shape, self.precision, self.held_bytes = shape, precision, held_bytes
+        self._choices: dict[int, tuple[NDArray[np.bool_], Choice]] = {}
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(_stored_bytes(size, self.precision) for size in self.shape.tensor_shapes().values())
+
+    def start(self) -> Block:
+        return self.model.start()
+
+    def after(self, reading: CoreReading) -> Block:
+        return reading.state
+
+    def read(self, state: Block, token: int) -> CoreReading:
+        after = self.model.step(self.position, state, token)
+        return CoreReading(after, self.model.predict(self.position, after))
+
+    def replay(self, state: Block, ids: Ids) -> Block:
+        return self.model.steps(self.position, state, ids)
+
+    def best(
+        self,
+        reading: CoreReading,
+        k: int,
+        *,
+        mask: NDArray[np.bool_] | None = None,
+        candidates: NDArray[np.integer[Any]] | None = None,
+    ) -> BestWords:
+        choice = Choice(candidates=candidates) if mask is None else self._choice(mask)
+        best = self.model.best(reading.answer, k, choice)
+        return BestWords(best.ids, np.exp(best.log_probabilities, dtype=np.float64))
+
+    def log_probabilities(self, reading: CoreReading) -> Floats:
+        return self.model.log_probabilities(reading.answer)
+
+    def executed_flops(self, reading: CoreReading) -> int:
+        return self.model.executed_flops(reading.answer)
+
+    def _choice(self, mask: NDArray[np.bool_]) -> Choice:
+        """A mask as C takes it. Read-only arrays are remembered: the same ones are asked for with every word."""
+        known = self._choices.get(id(mask))
+        if known and known[0] is mask:
+            return known[1]
+        choice = Choice(mask=mask)
+        if not mask.flags.writeable:
+            if len(self._choices) >= _MASKS_KEPT:
+                self._choices = {}
+            self._choices[id(mask)] = mask, choice
+        return choice
+
+
+def _stored_bytes(size: tuple[int, ...], precision: Precision) -> int:
+    """Bytes of a tensor: int8 matrices have one scale per row, and vectors are always float32."""
+    if len(size) == 2 and precision == "int8":
+        return math.prod(size) + 4 * size[0]
+    return 4 * math.prod(size)
+
+
+class CoreWeights:
+    """The weights of a model file as the core reads them, for all of its points. Safe to use from several threads."""
+
+    def __init__(self, file: ModelFile, precision: Precision) -> None:
+        if precision not in ("fp32", "int8"):
+            raise PrecisionError(
+                f"the core has no {precision}; expected fp32 or int8: take one of them, or engine='onnx'"
+            )
+        self._file, self._precision = file, precision
+        self._lock = threading.Lock()
+        self._whole: CoreModel | None = None
+
+    def engine(self, point: OperatingPoint) -> CoreEngine:
+        """A point, ready to run."""
+        shape = self._file.shape
+        if self._is_position(point):
+            return CoreEngine(self._model(), Position(point.widths), point.cut_shape(shape), self._precision, 0)
+        weights, cut_shape = cut(self._file.stored_weights(), shape, point)
+        model = self._open(weights, cut_shape, point.name)
+        size = model.file_bytes + model.workspace_bytes
+        return CoreEngine(model, model.full_position(), cut_shape, self._precision, size)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the weights that all positions share."""
+        return 0 if self._whole is None else self._whole.file_bytes + self._whole.workspace_bytes
+
+    def _is_position(self, point: OperatingPoint) -> bool:
+        """Whether a point keeps the best filters of the order that the shared weights are in."""
+        if point.gates or point.updates:
+            return False
+        ranking = self._order()
+        orders = [None if ranking is None else ranking.order(layer) for layer in range(len(point.keep))]
+        return all(
+            len(keep) == size or (order is not None and np.array_equal(np.sort(order[: len(keep)]), keep))
+            for keep, size, order in zip(point.keep, self._file.shape.hidden_sizes, orders, strict=True)
+        )
+
+    def _order(self) -> Ranking | None:
+        return self._file.ranking(None) if self._file.description.default_ranking else None
+
+    def _model(self) -> CoreModel:
+        with self._lock:
+            if self._whole is None:
+                weights, ranking = self._file.stored_weights(), self._order()
+                ordered = weights if ranking is None else reorder(weights, self._file.shape, ranking)
+                self._whole = self._open(ordered, self._file.shape, ranking.name if ranking else "as stored")
+            return self._whole
+
+    def _open(self, weights: Any, shape: ModelShape, order: str) -> CoreModel:
+        precision: Literal["fp32", "int8"] = "int8" if self._precision == "int8" else "fp32"
+        opened = CoreModel(ordered_bytes(weights, shape, self._file.vocabulary, precision, order=order))
+        self._file.release()
+        return opened
