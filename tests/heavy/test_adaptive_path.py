@@ -9,8 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import rheostat  # noqa: E402
-
+from commands import rheostat  # noqa: E402
 from rheostat.model.cut import cut  # noqa: E402
 from rheostat.model.file import ModelFile, open_model  # noqa: E402
 from rheostat.model.knob import choose  # noqa: E402

@@ -10,8 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import rheostat  # noqa: E402
-
+from commands import rheostat  # noqa: E402
 from models import TINY, write_tiny  # noqa: E402
 from rheostat.errors import OperatingPointError, RheostatError  # noqa: E402
 from rheostat.model.cut import cut  # noqa: E402

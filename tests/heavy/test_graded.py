@@ -9,8 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import rheostat  # noqa: E402
-
+from commands import rheostat  # noqa: E402
 from models import TINY, make_weights, write_tiny  # noqa: E402
 from rheostat.errors import OperatingPointError, RecipeError  # noqa: E402
 from rheostat.model.cut import cut, reorder  # noqa: E402

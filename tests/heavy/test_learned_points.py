@@ -17,8 +17,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from conftest import rheostat, stop_at  # noqa: E402
-
+from commands import rheostat, stop_at  # noqa: E402
 from models import write_file  # noqa: E402
 from rheostat.errors import CheckpointError, ModelFileError, OperatingPointError  # noqa: E402
 from rheostat.model.file import ModelFile, open_model  # noqa: E402

@@ -10,8 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from conftest import rheostat, stop_at
-
+from commands import rheostat, stop_at
 from rheostat.model.file import open_model
 from rheostat.model.origin import Origin
 from rheostat.text.corpus import CorpusConfig, load_split

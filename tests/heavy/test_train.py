@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 pytest.importorskip("torch")
 
-from conftest import rheostat, stop_at
-
+from commands import rheostat, stop_at
 from models import TINY, make_weights, write_tiny
 from rheostat.cli import app, main
 from rheostat.errors import CheckpointError, RheostatError
