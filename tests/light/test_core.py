@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models import make_vocabulary, make_weights
-from rheostat.core.binding import Choice, CoreModel, Position, kernels
+from rheostat.core.binding import Choice, CoreModel, Widths, kernels
 from rheostat.core.build import FLAGS, find_compiler, run_compiler, sources
 from rheostat.errors import ModelFileError, RheostatError
 from rheostat.model.cut import cut, reorder
@@ -39,7 +39,7 @@ def open_core(shape: ModelShape, precision: Any = "int8", kernel: str | None = N
     return CoreModel(file, kernel)
 
 
-def read(model: CoreModel, position: Position, words: list[int]) -> Floats:
+def read(model: CoreModel, position: Widths, words: list[int]) -> Floats:
     """log p of every next word after each of these words."""
     state, rows = model.start(), []
     for word in words:
@@ -70,7 +70,7 @@ def models(draw: st.DrawFn) -> Case:
 @settings(max_examples=60, deadline=None)
 def test_all_kernels_give_the_same_bits(precision: str, case: Case) -> None:
     shape, widths, text, seed = case
-    found = [read(open_core(shape, precision, kernel, seed), Position(widths), text) for kernel in kernels()]
+    found = [read(open_core(shape, precision, kernel, seed), Widths(widths), text) for kernel in kernels()]
     assert len(found) > 1 or kernels() == ["plain"]
     for other in found[1:]:
         assert np.array_equal(found[0].view(np.int32), other.view(np.int32))
@@ -82,7 +82,7 @@ def test_a_block_of_words_gives_the_bits_of_single_steps(
     case: Case,
 ) -> None:
     shape, widths, text, seed = case
-    model, position = open_core(shape, seed=seed), Position(widths)
+    model, position = open_core(shape, seed=seed), Widths(widths)
     one_by_one = model.start()
     for word in text:
         one_by_one = model.step(position, one_by_one, word)
@@ -99,7 +99,7 @@ def test_a_position_gives_the_bits_of_the_cut_model(precision: Any, case: Case) 
     whole = as_precision(small_weights(shape, seed), precision)
     small, cut_shape = cut(whole, shape, best_of(order, shape, widths))
     cut_model = CoreModel(ordered_bytes(small, cut_shape, vocabulary, precision))
-    ours = read(CoreModel(ordered_bytes(whole, shape, vocabulary, precision)), Position(widths), text)
+    ours = read(CoreModel(ordered_bytes(whole, shape, vocabulary, precision)), Widths(widths), text)
     assert np.array_equal(ours, read(cut_model, cut_model.full_position(), text))
 
 
@@ -107,7 +107,7 @@ def test_a_position_gives_the_bits_of_the_cut_model(precision: Any, case: Case) 
 @settings(max_examples=60, deadline=None)
 def test_evaluation_gives_the_bits_of_single_answers(case: Case) -> None:
     shape, widths, text, seed = case
-    model, position = open_core(shape, seed=seed), Position(widths)
+    model, position = open_core(shape, seed=seed), Widths(widths)
     state, scores, ranks = model.evaluate(position, model.start(), [*text, 0])
     rows, following = read(model, position, text), [*text[1:], 0]
     wanted = rows[np.arange(len(text)), following]
@@ -187,7 +187,7 @@ def expected_best(scores: Floats, allowed: list[int], k: int) -> list[int]:
 @settings(max_examples=80, deadline=None)
 def test_the_best_words_are_exact(case: Case, k: int, data: st.DataObject) -> None:
     shape, widths, text, seed = case
-    model, position = open_core(shape, seed=seed), Position(widths)
+    model, position = open_core(shape, seed=seed), Widths(widths)
     state = model.steps(position, model.start(), text)
     scores = model.log_probabilities(model.predict(position, state))
     allowed = data.draw(st.lists(st.booleans(), min_size=shape.vocabulary_size, max_size=shape.vocabulary_size))
@@ -205,7 +205,7 @@ def test_the_best_words_are_exact(case: Case, k: int, data: st.DataObject) -> No
 @settings(max_examples=40, deadline=None)
 def test_lazy_clusters_give_what_all_clusters_give(case: Case, k: int) -> None:
     shape, widths, text, seed = case
-    model, position = open_core(shape, seed=seed), Position(widths)
+    model, position = open_core(shape, seed=seed), Widths(widths)
     state = model.steps(position, model.start(), text)
     lazy, opened = model.predict(position, state), model.predict(position, state)
     scores = model.log_probabilities(opened)
@@ -272,7 +272,7 @@ def test_wrong_arguments_are_errors_in_one_line() -> None:
     with pytest.raises(RheostatError, match="id is not in the vocabulary"):
         model.steps(position, state, [1, -1])
     with pytest.raises(RheostatError, match="a width that the model does not have"):
-        model.step(Position((41, 33, 12)), state, 1)
+        model.step(Widths((41, 33, 12)), state, 1)
     with pytest.raises(RheostatError, match="k must be"):
         model.best(model.predict(position, state), 2000)
     with pytest.raises(RheostatError, match="no kernel"):

@@ -75,14 +75,14 @@ class Config:
     is_int8: bool
 
 
-class Best(NamedTuple):
+class ScoredWords(NamedTuple):
     """The most probable words, best first."""
 
     ids: Ids
     log_probabilities: Floats
 
 
-class Position:
+class Widths:
     """One width per layer, ready to be handed to C."""
 
     def __init__(self, widths: Sequence[int], cost: float = 1.0) -> None:
@@ -245,14 +245,14 @@ class CoreModel:
         """What opening took beside the file."""
         return self._workspace.size
 
-    def full_position(self) -> Position:
-        return Position(self.config.hidden_sizes)
+    def full_position(self) -> Widths:
+        return Widths(self.config.hidden_sizes)
 
-    def position_at(self, number: int) -> Position:
+    def position_at(self, number: int) -> Widths:
         """A position of the file's path, the most expensive one first."""
         return self._position(self._library.rheo_position_at, number)
 
-    def position_near(self, share: float) -> Position:
+    def position_near(self, share: float) -> Widths:
         """The largest position of the file's path that costs no more than this share."""
         return self._position(self._library.rheo_position_near, share)
 
@@ -273,7 +273,7 @@ class CoreModel:
         self._library.rheo_start(self._model, state.address)
         return state
 
-    def step(self, position: Position, state: Block, word: int) -> Block:
+    def step(self, position: Widths, state: Block, word: int) -> Block:
         """The state after one more word."""
         after, here = state.copy(), self._here
         status = self._library.rheo_step(
@@ -282,7 +282,7 @@ class CoreModel:
         _check(status, here.error)
         return after
 
-    def steps(self, position: Position, state: Block, words: Sequence[int] | NDArray[Any]) -> Block:
+    def steps(self, position: Widths, state: Block, words: Sequence[int] | NDArray[Any]) -> Block:
         """The state after many words: the same bits as one by one, sooner."""
         after, here = state.copy(), self._here
         ids = np.ascontiguousarray(words, np.int32)
@@ -292,14 +292,14 @@ class CoreModel:
         _check(status, here.error)
         return after
 
-    def predict(self, position: Position, state: Block) -> Block:
+    def predict(self, position: Widths, state: Block) -> Block:
         """An answer: how probable every next word is."""
         answer, here = Block(self._answer_bytes), self._here
         status = self._library.rheo_predict(self._model, position, state.address, answer.address, here.error_at)
         _check(status, here.error)
         return answer
 
-    def best(self, answer: Block, k: int, choice: Choice = EVERYTHING) -> Best:
+    def best(self, answer: Block, k: int, choice: Choice = EVERYTHING) -> ScoredWords:
         """The k most probable words of those that may be chosen."""
         here = self._here
         if choice.vocabulary_size not in (None, self.config.vocabulary_size):
@@ -311,7 +311,7 @@ class CoreModel:
         )
         _check(status, here.error)
         found = here.found.value
-        return Best(here.ids[:found].copy(), here.scores[:found].copy())
+        return ScoredWords(here.ids[:found].copy(), here.scores[:found].copy())
 
     def log_probabilities(self, answer: Block) -> Floats:
         """log p of every word [V]."""
@@ -321,7 +321,7 @@ class CoreModel:
         return scores
 
     def evaluate(
-        self, position: Position, state: Block, words: Sequence[int] | NDArray[Any]
+        self, position: Widths, state: Block, words: Sequence[int] | NDArray[Any]
     ) -> tuple[Block, Floats, Ids]:
         """Read all words but the last: the state, log p of each following word, and how many words were likelier."""
         ids = np.ascontiguousarray(words, np.int32)
@@ -358,10 +358,10 @@ class CoreModel:
             bool(found.is_int8),
         )
 
-    def _position(self, look_up: Any, asked: float) -> Position:
+    def _position(self, look_up: Any, asked: float) -> Widths:
         found, error = _Position(), _Error()
         _check(look_up(self._model, asked, ctypes.byref(found), ctypes.byref(error)), error)
-        return Position(found.widths[: len(self.config.hidden_sizes)], found.cost)
+        return Widths(found.widths[: len(self.config.hidden_sizes)], found.cost)
 
 
 def _check(status: int, error: _Error) -> None:

@@ -13,12 +13,12 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.core.binding import Block, Choice, CoreModel, Position
+from rheostat.core.binding import Block, Choice, CoreModel, Widths
 from rheostat.errors import PrecisionError
 from rheostat.model.cut import cut, reorder
 from rheostat.model.file import ModelFile
@@ -26,6 +26,7 @@ from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.ordered import ordered_bytes
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.precision import Precision
+from rheostat.words.completion import Best
 
 EngineName = Literal["core", "onnx"]
 
@@ -34,13 +35,6 @@ Floats: TypeAlias = NDArray[np.float32]
 State = TypeVar("State")
 
 _MASKS_KEPT = 8  # masks are asked for again with every word; these are the arrays of `Completion`
-
-
-class BestWords(NamedTuple):
-    """The most probable words, best first, with the model's own probabilities."""
-
-    ids: NDArray[np.integer[Any]]
-    probabilities: NDArray[np.float64]
 
 
 class Reading(Protocol):
@@ -84,7 +78,7 @@ class Engine(Protocol):
         *,
         mask: NDArray[np.bool_] | None = None,
         candidates: NDArray[np.integer[Any]] | None = None,
-    ) -> BestWords:
+    ) -> Best:
         """The k most probable words: of all, of those that a mask [V] allows, or of the candidates."""
 
     def log_probabilities(self, reading: Any) -> Floats:
@@ -110,7 +104,7 @@ class CoreEngine:
     """A model that the core has open, at one position."""
 
     def __init__(
-        self, model: CoreModel, position: Position, shape: ModelShape, precision: Precision, held_bytes: int
+        self, model: CoreModel, position: Widths, shape: ModelShape, precision: Precision, held_bytes: int
     ) -> None:
         """shape: of the model that is cut to the position. held_bytes: memory that no other point uses."""
         self.model, self.position = model, position
@@ -141,10 +135,10 @@ class CoreEngine:
         *,
         mask: NDArray[np.bool_] | None = None,
         candidates: NDArray[np.integer[Any]] | None = None,
-    ) -> BestWords:
+    ) -> Best:
         choice = Choice(candidates=candidates) if mask is None else self._choice(mask)
         best = self.model.best(reading.answer, k, choice)
-        return BestWords(best.ids, np.exp(best.log_probabilities, dtype=np.float64))
+        return Best(best.ids, np.exp(best.log_probabilities, dtype=np.float64))
 
     def log_probabilities(self, reading: CoreReading) -> Floats:
         return self.model.log_probabilities(reading.answer)
@@ -188,7 +182,7 @@ class CoreWeights:
         """A point, ready to run."""
         shape = self._file.shape
         if self._is_position(point):
-            return CoreEngine(self._model(), Position(point.widths), point.cut_shape(shape), self._precision, 0)
+            return CoreEngine(self._model(), Widths(point.widths), point.cut_shape(shape), self._precision, 0)
         weights, cut_shape = cut(self._file.stored_weights(), shape, point)
         model = self._open(weights, cut_shape, point.name)
         size = model.file_bytes + model.workspace_bytes

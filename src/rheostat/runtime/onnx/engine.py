@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
-from rheostat.runtime.engine import BestWords, Floats, Ids
+from rheostat.runtime.engine import Floats, Ids
 from rheostat.runtime.onnx.session import GraphEngine, GraphReading, State
 from rheostat.runtime.onnx.weights import RuntimeWeights
 from rheostat.runtime.precision import Precision
-from rheostat.words.completion import most_probable
+from rheostat.words.completion import Best, most_probable
 
 
 class OnnxEngine:
@@ -60,14 +60,14 @@ class OnnxEngine:
         *,
         mask: NDArray[np.bool_] | None = None,
         candidates: NDArray[np.integer[Any]] | None = None,
-    ) -> BestWords:
+    ) -> Best:
         ids = candidates if mask is None else np.flatnonzero(mask)
         if ids is None:
             ids = np.arange(self.shape.vocabulary_size)
         if mask is None and reading.closed:
             mask = np.zeros(self.shape.vocabulary_size, np.bool_)
             mask[ids] = True
-        return BestWords(*most_probable(self.graph.look_up(reading, k, mask), ids, k))
+        return most_probable(self.graph.look_up(reading, k, mask), ids, k)
 
     def log_probabilities(self, reading: GraphReading) -> Floats:
         return self.graph.look_up(reading).copy()  # the reading keeps its own
