@@ -194,16 +194,20 @@ def main() -> None:
         "| what | measured | target | file |",
         "|---|---:|---:|---|",
     ]
-    machines = set()
+    machines, on_onnx = set(), []
     for name in FILES:
         path = arguments.results / f"{name}.json"
         if path.exists():
             results = read_results(path)
             rows = rows_of(results)
             lines += [f"| {what} | {measured} | {target} | `{path.name}` |" for what, measured, target in rows]
+            if isinstance(results, BenchmarkResults) and results.figures.get("engine") == "onnx":
+                on_onnx.append(f"`{path.name}`")
             machine = results.provenance.machine
             machines.add(f"{machine.processor}, {machine.cores} cores, {machine.system}")
     lines += ["", f"Measured on: {'; '.join(sorted(machines))}."]
+    if on_onnx:
+        lines += ["", f"Queries ran on ONNX Runtime, not on the core, in {', '.join(on_onnx)}."]
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, results
 from rheostat.measure.meters import EnergySource, MeterOptions, NoMeter, Plan, explain, find_meter
+from rheostat.runtime.engine import EngineName
 from rheostat.runtime.precision import Precision
 
 if TYPE_CHECKING:
@@ -52,7 +53,13 @@ def bench(
         str | None, typer.Option(help="A folder with a test text, a text file, or 'chat'; a bundled text by default.")
     ] = None,
     precision: Annotated[Precision, typer.Option(help="int8, fp32 or int4.")] = "int8",
-    threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0 = one per physical core.")] = 0,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(help="core, or onnx for ONNX Runtime; the core by default if it can run the model."),
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(min=0, help="Threads of ONNX Runtime; 0 = one per physical core. The core runs on one.")
+    ] = 0,
     pin: Annotated[str | None, typer.Option(metavar="CPU,CPU", help="Stay on these CPUs (Linux).")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help="The results file to write.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
@@ -62,7 +69,8 @@ def bench(
     A query reads one more word of a text and suggests three. Points are interleaved, so load affects them all equally.
     Without --knob and --point: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking.
 
-    Models given as --beside are interleaved with the points, so their times can be compared.
+    Models given as --beside are interleaved with the points, so their times can be compared. All models run on the same
+    engine: on ONNX Runtime if one of them is an LSTM, which the core does not run.
 
     Example: rheostat bench model.safetensors --knob 1 --knob 0.6 --data DIR --meter auto -o results/bench.json
     """
@@ -91,6 +99,7 @@ def bench(
                 cpus=None if pin is None else parse_cpus(pin),
                 meter=source,
                 energy=Plan(idle_seconds=idle_seconds, block_seconds=block_seconds),
+                engine=engine,
                 out=out,
                 progress=progress,
                 notice=_say,
@@ -115,10 +124,12 @@ def _list_meters(options: MeterOptions, json: bool) -> None:
 
 
 def _show(found: BenchResults, source: EnergySource) -> None:
+    from rheostat.measure.results import engine_title
     from rheostat.report.document import tell_apart
 
     models, subject = found.by_model(), found.subject
-    title = f"{subject.model}, {subject.precision}, {_threads(subject)}, text: {subject.corpus}"
+    runs = f"{subject.precision} on {engine_title(subject.engine)}, {_threads(subject)}"
+    title = f"{subject.model}, {runs}, text: {subject.corpus}"
     table = Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("point", overflow="fold")
     for heading in HEADINGS:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json
+from rheostat.runtime.engine import EngineName
 from rheostat.runtime.precision import Precision
 
 if TYPE_CHECKING:
@@ -26,7 +27,13 @@ def evaluate(
     ranking: Annotated[str | None, typer.Option(help="Cut by the ranking of this name.")] = None,
     point: Annotated[str | None, typer.Option(help="Use the stored point of this name.")] = None,
     precision: Annotated[Precision, typer.Option(help="fp32, or int8 or int4 as on a device.")] = "fp32",
-    threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0 = one per physical core.")] = 0,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(help="core, or onnx for ONNX Runtime; the core by default if it can run the model."),
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(min=0, help="Threads of ONNX Runtime; 0 = one per physical core. The core runs on one.")
+    ] = 0,
     keystrokes: Annotated[bool, typer.Option("--keystrokes", help="Also simulate typing the test text.")] = False,
     words: Annotated[int, typer.Option(min=1, help="With --keystrokes: number of words to type.")] = 2000,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -53,6 +60,7 @@ def evaluate(
             threads=threads,
             keystrokes=keystrokes,
             words=words,
+            engine=engine,
             progress=progress,
         )
     if json:
@@ -62,10 +70,13 @@ def evaluate(
 
 
 def _show(found: Evaluation) -> None:
+    from rheostat.measure.results import engine_title
+
     quality, saved = found.quality, found.keystrokes
     recall = "  ".join(f"R@{k} {share:.2%}" for k, share in quality.recall.items())
     print(
-        f"{found.split} at {found.flops_fraction:.2%} of the FLOPs ({found.served_by}): "
+        f"{found.split} at {found.flops_fraction:.2%} of the FLOPs ({found.served_by}), {found.precision} on "
+        f"{engine_title(found.engine)}: "
         f"perplexity {quality.perplexity:.3f}  {recall}  ({quality.predictions:,} predictions)"
     )
     if saved:
@@ -85,7 +96,13 @@ def sweep(
     ] = None,
     stored: Annotated[bool, typer.Option("--stored", help="Only the whole model and its stored points.")] = False,
     precision: Annotated[Precision, typer.Option(help="fp32, or int8 or int4 as on a device.")] = "fp32",
-    threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0 = one per physical core.")] = 0,
+    engine: Annotated[
+        EngineName | None,
+        typer.Option(help="core, or onnx for ONNX Runtime; the core by default if it can run the model."),
+    ] = None,
+    threads: Annotated[
+        int, typer.Option(min=0, help="Threads of ONNX Runtime; 0 = one per physical core. The core runs on one.")
+    ] = 0,
     keystrokes: Annotated[
         bool, typer.Option("--keystrokes", help="Also simulate typing the test text, at what the knob serves.")
     ] = False,
@@ -114,6 +131,7 @@ def sweep(
             threads=threads,
             keystrokes=keystrokes,
             words=words,
+            engine=engine,
             progress=progress,
             on_row=lambda row: print_json(to_json(row)) if json else _show_row(row),
         )

@@ -28,7 +28,7 @@ def keyboard(
         Path | None, typer.Option(help="Results of a sweep of this model, for the curve on the page.")
     ] = None,
     precision: Annotated[Precision, typer.Option(help="int8, fp32 or int4.")] = "int8",
-    threads: Annotated[int, typer.Option(min=0, help="Processor threads per query; 0 = one per physical core.")] = 1,
+    threads: Annotated[int, typer.Option(min=0, help="Threads of ONNX Runtime; 0 = one per physical core.")] = 1,
     hidden_words: HiddenWordsFile = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
 ) -> None:

@@ -25,7 +25,7 @@ Count: TypeAlias = Annotated[int, typer.Option("-k", min=1, max=LARGEST_K, help=
 Knob: TypeAlias = Annotated[float, typer.Option(help="Share of the FLOPs that may be spent.")]
 Point: TypeAlias = Annotated[str | None, typer.Option(help="Use the stored point with this name.")]
 Arithmetic: TypeAlias = Annotated[Precision, typer.Option(help="int8, fp32 or int4.")]
-Threads: TypeAlias = Annotated[int, typer.Option(min=0, help="Processor threads; 0 = one per physical core.")]
+Threads: TypeAlias = Annotated[int, typer.Option(min=0, help="Threads of ONNX Runtime; 0 = one per physical core.")]
 Words: TypeAlias = Annotated[Path | None, typer.Option(help="A file of learned words; created if missing.")]
 Learn: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="Learn a word first; may be repeated; stored with --words.")

@@ -7,7 +7,7 @@ process of its own, and `machine` says what state the machine was in.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
@@ -48,6 +48,7 @@ from rheostat.measure.results import (
     MachineStates,
     Origins,
     Provenance,
+    engine_title,
     write_results,
 )
 from rheostat.measure.sysfs import SYSTEM_ROOT
@@ -55,6 +56,7 @@ from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
+from rheostat.runtime.engine import EngineName, choose_engine
 from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
 from rheostat.runtime.threads import physical_cores
@@ -68,7 +70,10 @@ FEWEST_TO_FIT = 3  # different points that a line is fitted through
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """queries: counted ones at every point. cpus: to stay on; None for all. memory: whether to measure it too."""
+    """queries: counted ones at every point. cpus: to stay on; None for all. memory: whether to measure it too.
+
+    engine: None for one that runs all models of the bench, the core if it can. threads: of ONNX Runtime.
+    """
 
     queries: int = 350
     warm_up: int = 20
@@ -77,6 +82,7 @@ class BenchConfig:
     cpus: Sequence[int] | None = None
     energy: Plan = field(default_factory=Plan)
     memory: bool = True
+    engine: EngineName | None = None
 
     def __post_init__(self) -> None:
         if self.queries < 2:
@@ -90,6 +96,7 @@ class BenchedModel:
     path: Path
     shape: ModelShape
     trained: bool
+    engine: EngineName
     typists: list[Typist]
     origins: Origins
 
@@ -121,6 +128,7 @@ def bench(
     meter: str | EnergySource = "auto",
     energy: Plan | None = None,
     memory: bool = True,
+    engine: EngineName | None = None,
     out: Path | None = None,
     progress: Progress = lambda label, share: None,
     notice: Callable[[str], None] = lambda message: None,
@@ -130,20 +138,26 @@ def bench(
 
     Without knobs and points: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking. beside: other
     models, measured whole in the same run, interleaved with these points. data: a folder with a test text, a text file
-    or "chat"; None for a text that comes with the package. queries: timed ones at every point. threads: 0 = one per
-    physical core. cpus: to stay on; None for all. meter: its name, or one that is open. energy: how long to measure it.
-    memory: whether to measure it too. out: the results file to write. progress: label, share done.
-    notice: told what a slow meter means for the run, before it starts. on_results: called before anything is written:
-    what was measured is not lost with a file that cannot be written.
+    or "chat"; None for a text that comes with the package. queries: timed ones at every point. threads: of ONNX
+    Runtime, 0 = one per physical core; the core runs on one. cpus: to stay on; None for all. meter: its name, or one
+    that is open. energy: how long to measure it. memory: whether to measure it too. engine: None for the core, or for
+    ONNX Runtime if the core cannot run one of the models: all models of a bench run on the same engine. out: the
+    results file to write. progress: label, share done. notice: told what the user should know before the run starts.
+    on_results: called before anything is written: what was measured is not lost with a file that cannot be written.
     """
-    config = BenchConfig(queries, warm_up, precision, threads, cpus, energy or Plan(), memory)
+    config = BenchConfig(queries, warm_up, precision, threads, cpus, energy or Plan(), memory, engine)
     source = find_meter(meter) if isinstance(meter, str) else meter
     with open_model(model) as file:
         text = read_text(data, file.tokenizer, words=config.queries + config.warm_up)
         for other in beside:
             _check_same_words(other, file)
         positions = bench_positions(file, knobs, points)
-    if message := _energy_notice(source, config.energy, len(positions) + len(beside)):
+    config = replace(config, engine=bench_engine([model, *beside], precision, engine))
+    messages = (
+        _engine_notice([model, *beside], config),
+        _energy_notice(source, config.energy, len(positions) + len(beside)),
+    )
+    for message in filter(None, messages):
         notice(message)
     results = bench_positions_of(model, positions, text, config, source, progress, beside=beside)
     on_results(results)
@@ -176,6 +190,7 @@ def bench_positions_of(
 ) -> BenchResults:
     """The same with everything chosen: the positions, the text and the meter."""
     progress("opening the model", 0.0)
+    config = replace(config, engine=bench_engine([model, *beside], config.precision, config.engine))
     with pinned(config.cpus):
         before = read_conditions(system_root)
         models = [_open(model, positions, text, config)]
@@ -189,14 +204,14 @@ def bench_positions_of(
         progress(f"measuring millijoules ({source.name})", 0.6)
         energies = _measure_energy(typists, latencies, executed, config, source)
         after = read_conditions(system_root)
-        threads, cpus = config.threads or physical_cores(), usable_cpus()
+        cpus = usable_cpus()
         memories = _measure_memory(models, text, config, progress)
     progress("done", 1.0)
     found = iter(zip(latencies, energies, memories, executed, strict=True))
     parts = []
     for one in models:
         benched = [BenchedPoint(typist.position, typist.point, *next(found)) for typist in one.typists]
-        parts.append(_part(one, benched, text, config, threads, cpus, source.name))
+        parts.append(_part(one, benched, text, config, cpus, source.name))
     return BenchResults(
         provenance=Provenance.of_this_process(),
         machine=MachineStates(before, after, was_throttled(before, after)),
@@ -206,6 +221,28 @@ def bench_positions_of(
         rows=parts[0].rows,
         beside=tuple(parts[1:]),
     )
+
+
+def bench_engine(models: Sequence[str | Path], precision: Precision, wanted: EngineName | None = None) -> EngineName:
+    """One engine for all models of a bench, since times on two engines cannot be compared."""
+    chosen: list[EngineName] = []
+    for path in models:
+        with open_model(path) as file:
+            chosen.append(choose_engine(file.shape, precision, wanted))
+    return "core" if set(chosen) == {"core"} else "onnx"
+
+
+def _engine_notice(models: Sequence[str | Path], config: BenchConfig) -> str | None:
+    """Which models decided the engine of the others, and an option that has no effect."""
+    if config.engine == "core":
+        alone = config.threads <= 1
+        return (
+            None if alone else f"the core runs on one thread; --threads {config.threads} applies to --engine onnx only"
+        )
+    needing = [Path(path).name for path in models if bench_engine([path], config.precision) == "onnx"]
+    if not needing or len(needing) == len(models):
+        return None
+    return f"all models run on {engine_title('onnx')}, because the core does not run {', '.join(needing)}"
 
 
 def _check_same_words(other: str | Path, file: ModelFile) -> None:
@@ -237,7 +274,9 @@ def _energy_notice(source: EnergySource, plan: Plan, points: int) -> str | None:
 
 
 def _open(path: str | Path, positions: Sequence[BenchPosition], text: Text, config: BenchConfig) -> BenchedModel:
-    predictor = Predictor(path, precision=config.precision, threads=config.threads, cache_bytes=EVERYTHING)
+    predictor = Predictor(
+        path, precision=config.precision, threads=config.threads, cache_bytes=EVERYTHING, engine=config.engine
+    )
     typists = open_points(predictor, positions, text)
     with open_model(path) as file:
         stored = {entry.name for entry in file.description.points}
@@ -245,7 +284,8 @@ def _open(path: str | Path, positions: Sequence[BenchPosition], text: Text, conf
         rankings = [point.ranking for point in served if point.ranking]
         points = [point.name for point in served if not point.ranking and point.name in stored]
         origins = Origins.of(file, rankings, points)
-        return BenchedModel(file.path, predictor.shape, file.description.trained, typists, origins)
+        trained = file.description.trained
+        return BenchedModel(file.path, predictor.shape, trained, predictor.engine, typists, origins)
 
 
 def _measure_energy(
@@ -272,16 +312,16 @@ def _measure_energy(
 def _measure_memory(
     models: Sequence[BenchedModel], text: Text, config: BenchConfig, progress: Progress
 ) -> list[ResidentMemory | None]:
-    pairs = [(one.path, typist) for one in models for typist in one.typists]
+    pairs = [(one, typist) for one in models for typist in one.typists]
     if not config.memory:
         return [None for _ in pairs]
     pieces = text.pieces()
     texts = list(islice(messages(pieces, pieces[:1]), min(MESSAGE, TURN)))
     memories = []
-    for number, (path, typist) in enumerate(pairs):
+    for number, (one, typist) in enumerate(pairs):
         progress(f"measuring the memory of {typist.label}", 0.8 + 0.2 * number / len(pairs))
         knob, point = typist.position.knob, typist.position.point
-        memories.append(resident_memory(path, knob, point, config.precision, config.threads, texts))
+        memories.append(resident_memory(one.path, knob, point, config.precision, config.threads, texts, one.engine))
     return memories
 
 
@@ -290,7 +330,6 @@ def _part(
     benched: Sequence[BenchedPoint],
     text: Text,
     config: BenchConfig,
-    threads: int,
     cpus: Sequence[int] | None,
     meter: str,
 ) -> BenchPart:
@@ -304,10 +343,11 @@ def _part(
         precision=config.precision,
         queries=config.queries,
         warm_up=config.warm_up,
-        threads=threads,
+        threads=1 if one.engine == "core" else config.threads or physical_cores(),
         cpus=None if cpus is None else tuple(cpus),
         pinned=config.cpus is not None,
         meter=meter,
+        engine=one.engine,
         origins=one.origins,
     )
     return BenchPart(subject, fit_of(rows), rows)

@@ -18,6 +18,7 @@ from rheostat.measure.typing_simulator import KeystrokeCount
 from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
+from rheostat.runtime.engine import EngineName
 from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
@@ -33,12 +34,13 @@ Progress = Callable[[str, float], None]
 class Evaluation:
     """Quality at one point. ranking: that the point was cut by; None for the whole model and a stored point.
 
-    split: "text" for a single file. keystrokes: None if no typing was simulated.
+    split: "text" for a single file. engine: what ran the model. keystrokes: None if no typing was simulated.
     """
 
     model: str
     split: str
     precision: Precision
+    engine: EngineName
     point: str
     ranking: str | None
     flops_fraction: float
@@ -54,7 +56,8 @@ class Evaluation:
         where = {"point": self.point, "ranking": self.ranking, "split": self.split}
         typing = {"keystrokes": self.keystrokes.as_json()} if self.keystrokes else {}
         found = {**self.quality.as_json(), "flops_fraction": self.flops_fraction}
-        return {**found, **where, "precision": self.precision, "model": self.model, **typing}
+        by = {"precision": self.precision, "engine": self.engine}
+        return {**found, **where, **by, "model": self.model, **typing}
 
 
 def evaluate(
@@ -70,27 +73,38 @@ def evaluate(
     threads: int = 0,
     keystrokes: bool = False,
     words: int = TYPED_WORDS,
+    engine: EngineName | None = None,
     progress: Progress = lambda label, share: None,
 ) -> Evaluation:
     """Measure perplexity and recall of a model on a text, at any position of the knob.
 
     data: a folder with train, valid and test text, one text file, or "chat". split: of a folder; "test" if left out.
     criterion, ranking, point: cut by these instead of what the knob serves. keystrokes: also simulate typing the first
-    words of the test text. progress: label, share done.
+    words of the test text. threads, engine: as for `load`. progress: label, share done.
     """
     if keystrokes and (criterion or ranking):
         raise OperatingPointError("--keystrokes types at what the knob serves; leave out --criterion and --ranking")
     with open_model(model) as file:
         chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
         ((name, text),) = read_splits(file, data, None if split is None else [split], [TEST], progress).items()
-        evaluator = RuntimeEvaluator(file, precision, threads)
+        evaluator = RuntimeEvaluator(file, precision, threads, engine)
         quality = evaluator.quality(chosen, text.ids, lambda share: progress("evaluating", share))
     saved = None
     if keystrokes:
-        predictor = Predictor(model, knob, point=point, precision=precision, threads=threads)
+        predictor = Predictor(model, knob, point=point, precision=precision, threads=threads, engine=evaluator.engine)
         typed = read_text(str(data), predictor.tokenizer, words)
         saved = keystroke_savings(predictor, typed, words, progress=lambda share: progress("typing", share))
-    return Evaluation(str(model), name, precision, chosen.name, chosen.ranking, chosen.flops_fraction, quality, saved)
+    return Evaluation(
+        model=str(model),
+        split=name,
+        precision=precision,
+        engine=evaluator.engine,
+        point=chosen.name,
+        ranking=chosen.ranking,
+        flops_fraction=chosen.flops_fraction,
+        quality=quality,
+        keystrokes=saved,
+    )
 
 
 def read_splits(

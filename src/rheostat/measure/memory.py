@@ -1,6 +1,6 @@
 """Memory of a program that uses a model, measured in a separate process that does nothing else.
 
-    python -m rheostat.measure.memory '{"path": …, "knob": …, "point": …, "precision": …, "threads": …, "texts": […]}'
+    python -m rheostat.measure.memory '{"path": …, "knob": …, "texts": […], …}'
 
 prints the resident bytes before the model was opened and after the queries.
 """
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rheostat.runtime.engine import EngineName
 from rheostat.runtime.precision import Precision
 
 PATIENCE_S = 300
@@ -29,10 +30,17 @@ class ResidentMemory:
 
 
 def resident_memory(
-    path: Path, knob: float | None, point: str | None, precision: Precision, threads: int, texts: list[str]
+    path: Path,
+    knob: float | None,
+    point: str | None,
+    precision: Precision,
+    threads: int,
+    texts: list[str],
+    engine: EngineName | None = None,
 ) -> ResidentMemory | None:
     """Memory of a process that has answered these texts at one operating point; None if it could not be run."""
-    wish = {"path": str(path), "knob": knob, "point": point, "precision": precision, "threads": threads, "texts": texts}
+    options = {"point": point, "precision": precision, "threads": threads, "engine": engine}
+    wish = {"path": str(path), "knob": knob, "texts": texts, **options}
     command = [sys.executable, "-m", "rheostat.measure.memory", json.dumps(wish)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
@@ -50,7 +58,7 @@ def answer_and_weigh(wish: dict[str, Any]) -> tuple[int, int]:
     process = psutil.Process()
     before = process.memory_info().rss
     knob = 1.0 if wish["knob"] is None else wish["knob"]
-    options = {name: wish[name] for name in ("point", "precision", "threads")}
+    options = {name: wish[name] for name in ("point", "precision", "threads", "engine")}
     predictor = Predictor(wish["path"], knob, **options)
     for text in wish["texts"]:
         predictor.suggest(text)

@@ -21,6 +21,7 @@ from rheostat.measure.results import (
     SweepResults,
     SweepRow,
     SweepSubject,
+    engine_title,
     read_sweep,
     write_results,
 )
@@ -32,6 +33,7 @@ from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import FULL, OperatingPoint
+from rheostat.runtime.engine import EngineName
 from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
@@ -150,6 +152,7 @@ def sweep(
     threads: int = 0,
     keystrokes: bool = False,
     words: int = TYPED_WORDS,
+    engine: EngineName | None = None,
     progress: Progress = lambda label, share: None,
     on_row: Callable[[SweepRow], None] = lambda row: None,
 ) -> SweepResults:
@@ -157,16 +160,17 @@ def sweep(
 
     criteria: only rankings and points of these. knobs: empty for the whole model and its stored points alone. splits:
     valid and test if left out; a single text file is one split. keystrokes: also simulate typing the first words of the
-    test text, at what the knob serves. out: the results file; rows that it already holds are kept. on_row: called with
-    each new row.
+    test text, at what the knob serves. threads, engine: as for `load`. out: the results file; its rows are kept, if the
+    same engine measured them. on_row: called with each new row.
     """
     with open_model(model) as file:
         texts = read_splits(file, data, splits, SPLITS, progress)
         cells = grid(file, criteria, knobs, list(texts))
         typed_words = words if keystrokes else None
-        results = SweepFile(out, subject_of(file, Path(data).resolve().name, precision, cells, typed_words))
-        evaluator = RuntimeEvaluator(file, precision, threads)
-        typist = _SimulatedTypist(model, str(data), words, precision, threads) if keystrokes else None
+        evaluator = RuntimeEvaluator(file, precision, threads, engine)
+        corpus, ran = Path(data).resolve().name, evaluator.engine
+        results = SweepFile(out, subject_of(file, corpus, precision, ran, cells, typed_words))
+        typist = _SimulatedTypist(model, str(data), words, precision, threads, ran) if keystrokes else None
 
         def measure(cell: Cell, share: Callable[[float], None]) -> CellResult:
             point = cell.point_of(file)
@@ -200,7 +204,12 @@ def measure_cells(
 
 
 def subject_of(
-    file: ModelFile, corpus: str, precision: Precision, cells: Sequence[Cell], typed_words: int | None = None
+    file: ModelFile,
+    corpus: str,
+    precision: Precision,
+    engine: EngineName,
+    cells: Sequence[Cell],
+    typed_words: int | None = None,
 ) -> SweepSubject:
     rankings = [cell.label for cell in cells if cell.allocation == "uniform" and cell.label != FULL]
     points = [cell.label for cell in cells if cell.allocation != "uniform"]
@@ -210,6 +219,7 @@ def subject_of(
         file.shape.flops,
         file.weights_digest(),
         precision,
+        engine,
         typed_words,
         Origins.of(file, rankings, points),
     )
@@ -241,8 +251,11 @@ def grid(file: ModelFile, criteria: Sequence[str], knobs: Sequence[float], split
 class _SimulatedTypist:
     """Types the test text at those cells of a grid that a user of the knob would meet."""
 
-    def __init__(self, model: str | Path, data: str, words: int, precision: Precision, threads: int) -> None:
-        self._predictor, self._words = Predictor(model, precision=precision, threads=threads), words
+    def __init__(
+        self, model: str | Path, data: str, words: int, precision: Precision, threads: int, engine: EngineName
+    ) -> None:
+        self._predictor = Predictor(model, precision=precision, threads=threads, engine=engine)
+        self._words = words
         self._text = read_text(data, self._predictor.tokenizer, words)
 
     def type_at(self, cell: Cell, point: OperatingPoint) -> KeystrokeCount | None:
@@ -257,4 +270,6 @@ class _SimulatedTypist:
 def _described(subject: SweepSubject) -> str:
     typed = f", {subject.typed_words} words typed" if subject.typed_words else ""
     weights = f" (weights {subject.weights})" if subject.weights else ""
-    return f"{subject.model}{weights} on {subject.corpus} in {subject.precision}{typed}"
+    return (
+        f"{subject.model}{weights} on {subject.corpus} in {subject.precision} by {engine_title(subject.engine)}{typed}"
+    )

@@ -10,7 +10,15 @@ from functools import partial
 
 from rheostat.governor.policy import Policy
 from rheostat.governor.trace import Trace
-from rheostat.measure.results import BenchRow, GovernResults, MachineStates, ModelBench, NGramResults
+from rheostat.measure.results import (
+    BenchRow,
+    BenchSubject,
+    GovernResults,
+    MachineStates,
+    ModelBench,
+    NGramResults,
+    engine_title,
+)
 from rheostat.report.claims import TOO_FEW_TO_FIT
 from rheostat.report.document import NOT_MEASURED, Paragraph, Picture, Section, Table, files, rows, tell_apart
 from rheostat.report.figures.costs import draw_fit, energy_line, latency_line
@@ -42,9 +50,16 @@ def bench_sections(benches: Sequence[ModelBench]) -> Iterator[Section]:
 def bench_subject(bench: ModelBench) -> str:
     subject, machine = bench.subject, bench.provenance.machine
     return (
-        f"{subject.model} in {subject.precision}, {subject.threads} threads on {machine.processor}, "
+        f"{subject.model} in {subject.precision}, {engine_note(subject)}, on {machine.processor}, "
         f"{subject.queries} queries per point, meter: {subject.meter}; {_machine_said(bench.machine)}"
     )
+
+
+def engine_note(subject: BenchSubject) -> str:
+    """What ran the queries. Times on ONNX Runtime say nothing about the core, so that is said."""
+    threads = f"{subject.threads} thread{'' if subject.threads == 1 else 's'}"
+    other = "" if subject.engine == "core" else ", not on the core"
+    return f"measured on {engine_title(subject.engine)} with {threads}{other}"
 
 
 def _machine_said(states: MachineStates) -> str:

@@ -25,6 +25,7 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import can_serve, stored_at
 from rheostat.model.operating_point import FULL
 from rheostat.report.writer import write_report
+from rheostat.runtime.engine import choose_engine
 from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
@@ -63,7 +64,8 @@ class Demo:
                 (name, split.ids) for name, split in read_splits(file, self._data, None, ["test"]).items()
             )
             self._cells = _cells(file, self._split)
-            self._subject = subject_of(file, Path(text.name).stem, PRECISION, self._cells)
+            ran = choose_engine(file.shape, PRECISION)
+            self._subject = subject_of(file, Path(text.name).stem, PRECISION, ran, self._cells)
         self.text: Text = replace(text, name=self._subject.corpus)
         self.steps: list[DemoStep] = []
 

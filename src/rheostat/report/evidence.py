@@ -92,7 +92,7 @@ class CorpusEvidence:
 
     @property
     def cost_benches(self) -> list[ModelBench]:
-        """One machine for a whole table: that bench, and those with the same machine, precision, threads and meter."""
+        """One machine for a whole table: that bench, and those with the same setup."""
         chosen = self.bench
         if chosen is None:
             return []
@@ -212,7 +212,8 @@ def _left_out(sweep: SweepResults, reference: SweepResults) -> str:
 
 def _setup(bench: ModelBench) -> tuple[object, ...]:
     """What has to be the same for two times to be compared."""
-    return bench.provenance.machine, bench.subject.precision, bench.subject.threads, bench.subject.meter
+    subject = bench.subject
+    return bench.provenance.machine, subject.precision, subject.engine, subject.threads, subject.meter
 
 
 def cost_in(bench: ModelBench, share: float, widths: Sequence[int] = ()) -> Cost | None:

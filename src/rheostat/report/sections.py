@@ -19,6 +19,7 @@ from rheostat.measure.results import (
     Provenance,
     SweepResults,
     TrainingResults,
+    engine_title,
 )
 from rheostat.report.claims import claims_table, judge_all
 from rheostat.report.cost_sections import (
@@ -26,6 +27,7 @@ from rheostat.report.cost_sections import (
     bench_sections,
     bench_subject,
     day_section,
+    engine_note,
     ngram_sections,
     weights_sections,
 )
@@ -114,7 +116,7 @@ def _cost_origin(on: CorpusEvidence) -> str:
         return f"; time and energy {NOT_MEASURED}"
     costs = [cost.path for one in on.measurements if (cost := on.cost_of(one))]
     used, subject = files([*(one.path for one in on.cost_benches), *costs]), on.bench.subject
-    where = f"in {subject.precision}, {subject.threads} threads on {on.bench.provenance.machine.processor}"
+    where = f"in {subject.precision}, {engine_note(subject)}, on {on.bench.provenance.machine.processor}"
     return (
         f", cost from {used} ({where}), matched by the widths of a point, else by its share{_energy_origin(on.bench)}"
     )
@@ -206,7 +208,8 @@ def _sweep_sections(evidence: Evidence) -> Iterator[Section]:
     for sweep in evidence.collection.sweeps:
         title, energy = f"{len(sweep.points)} points", evidence.energy_bench(sweep)
         used = files(one.path for one in (sweep, energy) if one)
-        text = f"{sweep.subject.model} in {sweep.precision} on {sweep.subject.corpus}. From {used}."
+        ran = f"{sweep.subject.model} in {sweep.precision} on {sweep.subject.corpus}"
+        text = f"{ran}, run by {engine_title(sweep.subject.engine)}. From {used}."
         yield Section(f"All points of {sweep.path.stem}", (Paragraph(text), _fold(points_table(sweep, energy), title)))
 
 

@@ -13,13 +13,13 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.core.binding import Block, Choice, CoreModel, Widths
-from rheostat.errors import PrecisionError
+from rheostat.errors import PrecisionError, RheostatError
 from rheostat.model.cut import cut, reorder
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Ranking
@@ -29,12 +29,26 @@ from rheostat.runtime.precision import Precision
 from rheostat.words.completion import Best
 
 EngineName = Literal["core", "onnx"]
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 
 Ids: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
 Floats: TypeAlias = NDArray[np.float32]
 State = TypeVar("State")
 
 _MASKS_KEPT = 8  # masks are asked for again with every word; these are the arrays of `Completion`
+
+
+def choose_engine(shape: ModelShape, precision: Precision, wanted: EngineName | None = None) -> EngineName:
+    """The engine that runs a model: the one that was asked for, else the core if it can run the model."""
+    missing = shape.cell if shape.cell != "qrnn" else precision if precision == "int4" else ""
+    if wanted is None:
+        return "onnx" if missing else "core"
+    if wanted not in ENGINES:
+        raise RheostatError(f"the engine is {wanted!r:.40}; expected one of {', '.join(ENGINES)}, or None")
+    if wanted == "core" and missing:
+        error = PrecisionError if missing == precision else RheostatError
+        raise error(f"the core has no {missing}; expected a qrnn in fp32 or int8: choose those, or the engine onnx")
+    return wanted
 
 
 class Reading(Protocol):
@@ -170,10 +184,7 @@ class CoreWeights:
     """The weights of a model file as the core reads them, for all of its points. Safe to use from several threads."""
 
     def __init__(self, file: ModelFile, precision: Precision) -> None:
-        if precision not in ("fp32", "int8"):
-            raise PrecisionError(
-                f"the core has no {precision}; expected fp32 or int8: take one of them, or engine='onnx'"
-            )
+        choose_engine(file.shape, precision, "core")
         self._file, self._precision = file, precision
         self._lock = threading.Lock()
         self._whole: CoreModel | None = None

@@ -15,7 +15,7 @@ from rheostat.core.binding import Block
 from rheostat.metrics import MOST_TOKENS, Quality, QualityCount, read_stream
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint
-from rheostat.runtime.engine import CoreEngine, EngineName
+from rheostat.runtime.engine import CoreEngine, EngineName, choose_engine
 from rheostat.runtime.points import engines_of
 from rheostat.runtime.precision import Precision
 
@@ -44,6 +44,7 @@ class RuntimeEvaluator:
     ) -> None:
         """threads, engine: as for `rheostat.load`."""
         self._engines = engines_of(file, precision, threads, engine, serves=False)
+        self.engine: EngineName = choose_engine(file.shape, precision, engine)
 
     def quality(
         self, point: OperatingPoint, ids: NDArray[np.integer], progress: Callable[[float], None] | None = None

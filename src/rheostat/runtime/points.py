@@ -15,7 +15,7 @@ from typing import TypeAlias
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
-from rheostat.runtime.engine import CoreWeights, Engine, EngineName, Reading
+from rheostat.runtime.engine import CoreWeights, Engine, EngineName, Reading, choose_engine
 from rheostat.runtime.history import History
 from rheostat.runtime.precision import Precision, check_precision
 from rheostat.runtime.threads import thread_count
@@ -36,9 +36,7 @@ def engines_of(
     """
     check_precision(precision)
     thread_count(threads)
-    if engine is None:
-        engine = "core" if file.shape.cell == "qrnn" and precision != "int4" else "onnx"
-    if engine == "core":
+    if choose_engine(file.shape, precision, engine) == "core":
         return CoreWeights(file, precision).engine
     from rheostat.runtime.onnx.engine import OnnxEngine  # here, since the core does without it
     from rheostat.runtime.onnx.weights import RuntimeWeights
@@ -75,6 +73,7 @@ class Points:
     ) -> None:
         self.file: ModelFile = open_model(path)
         self._engines = engines_of(self.file, precision, threads, engine)
+        self.engine: EngineName = choose_engine(self.file.shape, precision, engine)
         self._cache_bytes, self._history_bytes = cache_bytes, history_bytes
         self._kept: OrderedDict[Position, Serving] = OrderedDict()
         self._lock = threading.Lock()  # guards _kept

@@ -192,6 +192,11 @@ class Predictor:
         return self._model.vocabulary
 
     @property
+    def engine(self) -> EngineName:
+        """What runs the model: "core" or "onnx"."""
+        return self._model.points.engine
+
+    @property
     def tokenizer(self) -> Tokenizer:
         """How text becomes words of the model."""
         return self._model.tokenizer

@@ -31,6 +31,7 @@ from rheostat.measure.results.shared import (
     Origins,
     Provenance,
     QualityFigures,
+    engine_title,
 )
 from rheostat.measure.results.sweep import Allocation, SweepResults, SweepRow, SweepSubject, SweptPoint
 
@@ -64,6 +65,7 @@ __all__ = [
     "SweepSubject",
     "SweptPoint",
     "TrainingResults",
+    "engine_title",
     "read_all",
     "read_results",
     "read_sweep",

@@ -9,6 +9,7 @@ from typing import ClassVar
 from rheostat.measure.machine import Conditions
 from rheostat.measure.meters import EnergyPerQuery
 from rheostat.measure.results.shared import LatencyFigures, Origins, Provenance
+from rheostat.runtime.engine import EngineName
 from rheostat.tables import not_stored
 
 
@@ -16,7 +17,9 @@ from rheostat.tables import not_stored
 class BenchSubject:
     """What was measured, and how. trained: whether the model's weights are worth more than their time.
 
-    cpus: those that the program could use; None if the system does not say. pinned: whether it was kept on them.
+    threads: of the engine; the core runs on one. cpus: those that the program could use; None if the system does not
+    say. pinned: whether it was kept on them. engine: what ran the queries; files from before it was recorded are of
+    ONNX Runtime, the only engine then.
     """
 
     model: str
@@ -30,6 +33,7 @@ class BenchSubject:
     cpus: tuple[int, ...] | None
     pinned: bool
     meter: str
+    engine: EngineName = "onnx"
     origins: Origins = field(default_factory=Origins)
 
 

@@ -11,9 +11,11 @@ from rheostat.metrics import Quality
 from rheostat.model.file import ModelFile
 from rheostat.model.origin import Origin
 from rheostat.provenance import provenance
+from rheostat.runtime.engine import EngineName
 from rheostat.tables import from_json
 
 NOT_RECORDED: Final = "not recorded"
+_ENGINE_TITLES: dict[EngineName | None, str] = {"core": "the core", "onnx": "ONNX Runtime", None: "torch"}
 # How weights, a ranking or a point was made, as the model file says it.
 OriginJson: TypeAlias = Mapping[str, Any] | Literal["not recorded"]
 
@@ -65,6 +67,11 @@ class Origins:
         """These, and those that only the other has."""
         rankings, points = {**other.rankings, **self.rankings}, {**other.points, **self.points}
         return Origins(self.weights, rankings, points)
+
+
+def engine_title(engine: EngineName | None) -> str:
+    """What ran a model, in words. None: torch, before the runtime existed."""
+    return _ENGINE_TITLES[engine]
 
 
 def origin_json(origin: Origin) -> OriginJson:

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from rheostat.measure.results.shared import KeystrokeFigures, Origins, Provenance, QualityFigures
 from rheostat.model.operating_point import FULL
+from rheostat.runtime.engine import EngineName
 from rheostat.tables import not_stored
 
 Allocation = Literal["uniform", "stored", "bare"]
@@ -22,6 +23,8 @@ TEXT = "text"  # the split of a single file, which is measured as it is
 class SweepSubject:
     """What was measured. weights: digest of the model's; empty in files of before it was recorded.
 
+    engine: what ran the model; None if torch did, before the runtime existed.
+
     typed_words: how many words of the test text were typed; None if no typing was simulated. Subjects are the same
     whatever the origins say: a point may be learned again.
     """
@@ -31,6 +34,7 @@ class SweepSubject:
     flops: int
     weights: str = ""
     precision: str = "fp32"
+    engine: EngineName | None = None
     typed_words: int | None = None
     origins: Origins = field(default_factory=Origins, compare=False)
 
