@@ -91,9 +91,12 @@ def bench_row(share: float, latency_ms: float, energy_mj: float | None = None, *
     } | more
 
 
-def bench_subject(model: str = "m", flops: int = FLOPS, corpus: str = "ptb", trained: bool = True) -> JsonObject:
+def bench_subject(
+    model: str = "m", flops: int = FLOPS, corpus: str = "ptb", trained: bool = True, engine: str = "core"
+) -> JsonObject:
     made = {"precision": "int8", "threads": 1, "queries": 9, "warm_up": 1, "cpus": None, "pinned": False}
-    return {"model": model, "corpus": corpus, "flops": flops, "trained": trained, "meter": "none", **made}
+    named = {"model": model, "corpus": corpus, "flops": flops, "trained": trained}
+    return {**named, "meter": "none", "engine": engine, **made}
 
 
 def bench_part(subject: JsonObject, rows: Sequence[JsonObject], *r_squared: float | None) -> JsonObject:
@@ -109,8 +112,9 @@ def write_bench(
     model: str = "m",
     flops: int = FLOPS,
     corpus: str = "ptb",
+    engine: str = "core",
     **more: Any,
 ) -> Path:
     machine = {"before": SILENT, "after": SILENT, "throttled": None}
-    part = bench_part(bench_subject(model, flops, corpus), rows, *r_squared)
+    part = bench_part(bench_subject(model, flops, corpus, engine=engine), rows, *r_squared)
     return write_results_json(path, "bench", {"interval": "95 %", "machine": machine, **part, **more})

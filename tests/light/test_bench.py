@@ -22,7 +22,7 @@ from rheostat.cli import app
 from rheostat.errors import CorpusError, OperatingPointError, RheostatError
 from rheostat.measure import bench as bench_module
 from rheostat.measure import machine
-from rheostat.measure.bench import BenchConfig, bench_positions_of, r_squared
+from rheostat.measure.bench import BenchConfig, bench, bench_positions_of, r_squared
 from rheostat.measure.latency import BenchPosition, Typist, median_interval, turn_sizes
 from rheostat.measure.machine import parse_cpus, pinned, read_conditions, was_throttled
 from rheostat.measure.memory import resident_memory
@@ -182,6 +182,42 @@ def test_results_say_what_was_measured(model: Path) -> None:
     assert [row.served_by for row in contents.rows][:2] == ["whole model", "ranking random"]
     assert contents.fit.latency_r_squared is not None and 0 <= contents.fit.latency_r_squared <= 1
     assert contents.fit.energy_r_squared is None
+
+
+@pytest.mark.parametrize(("wanted", "ran", "threads"), [(None, "core", 1), ("core", "core", 1), ("onnx", "onnx", 2)])
+def test_results_say_which_engine_ran(wanted: Any, ran: str, threads: int, model: Path) -> None:
+    config = replace(QUICK, queries=2, threads=2, engine=wanted)
+    subject = bench_positions_of(model, KNOBS[:1], sample(), config, NOTHING).subject
+    assert (subject.engine, subject.threads) == (ran, threads), "the core runs on one thread, whatever was asked for"
+
+
+def test_what_the_core_does_not_run_is_measured_on_onnx_runtime(model: Path) -> None:
+    config = replace(QUICK, queries=2, precision="int4")
+    assert bench_positions_of(model, KNOBS[:1], sample(), config, NOTHING).subject.engine == "onnx"
+
+
+def test_beside_an_lstm_all_models_run_on_onnx_runtime(model: Path, tmp_path: Path) -> None:
+    lstm, notices = write_tiny(tmp_path / "lstm.safetensors", "lstm"), list[str]()
+    quick: dict[str, Any] = {"queries": 2, "warm_up": 0, "threads": 1, "meter": NOTHING, "memory": False}
+    found = bench(model, knobs=[1.0], beside=[lstm], notice=notices.append, **quick)
+    assert [one.subject.engine for one in found.by_model()] == ["onnx", "onnx"]
+    assert notices == ["all models run on ONNX Runtime, because the core does not run lstm.safetensors"]
+    with pytest.raises(RheostatError, match="the core has no lstm; expected a qrnn"):
+        bench(model, knobs=[1.0], beside=[lstm], engine="core", **quick)
+    bench(lstm, knobs=[1.0], notice=notices.append, **quick)
+    assert len(notices) == 1, "nothing to say where no other model would have run on the core"
+
+
+def test_beside_a_qrnn_all_models_run_on_the_core(model: Path) -> None:
+    found = bench(model, knobs=[1.0], beside=[model], queries=2, warm_up=0, meter=NOTHING, memory=False)
+    assert [one.subject.engine for one in found.by_model()] == ["core", "core"]
+
+
+def test_memory_is_that_of_the_engine_that_ran(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines: list[object] = []
+    monkeypatch.setattr(bench_module, "resident_memory", lambda *arguments: engines.append(arguments[-1]))
+    bench_positions_of(model, KNOBS[:1], sample(), replace(QUICK, queries=2, memory=True, engine="onnx"), NOTHING)
+    assert engines == ["onnx"]
 
 
 @pytest.mark.parametrize(("precision", "weight_bytes"), [("fp32", 4.0), ("int4", 0.625)])
@@ -402,9 +438,18 @@ def test_what_was_measured_is_shown_even_if_it_cannot_be_written(
 def test_the_command_shows_a_table(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_module, "resident_memory", lambda *_: None)
     printed = run(model, "--queries", 6, "--warm-up", 0, "--meter", "none", "--threads", 1)
-    assert "1 thread, text: sample" in printed and "r² of latency with FLOPs: " in printed
+    assert "int8 on the core, 1 thread, text: sample" in printed and "r² of latency with FLOPs: " in printed
     assert printed.count("measured") == 4 and "100.0%" in printed  # four positions, without energy
     assert all(word in printed for word in ("0.8 by", "0.4 by", "random"))
+
+
+def test_the_command_chooses_the_engine(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_module, "resident_memory", lambda *_: None)
+    options = ["--queries", 2, "--warm-up", 0, "--meter", "none", "--threads", 2]
+    assert "int8 on ONNX Runtime, 2 threads" in run(model, *options, "--engine", "onnx")
+    answer = CliRunner().invoke(app, ["bench", str(model), *map(str, options)])
+    assert "the core runs on one thread; --threads 2 applies to --engine onnx only" in answer.stderr
+    assert CliRunner().invoke(app, ["bench", str(model), "--engine", "torch"]).exit_code == 2
 
 
 def test_stored_points_are_measured_where_there_is_no_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

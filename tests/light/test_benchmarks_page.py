@@ -24,6 +24,16 @@ def test_everything_on_record_has_its_rows(tmp_path: Path, monkeypatch: pytest.M
     assert recorded and all(f"`{name}`" in text for name in recorded)
 
 
+def test_the_page_says_what_ran_on_onnx_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    contents = json.loads((ROOT / "results" / "benchmark-learning.json").read_text(encoding="utf-8"))
+    (tmp_path / "benchmark-learning.json").write_text(json.dumps(contents), encoding="utf-8")
+    note = "Queries ran on ONNX Runtime, not on the core, in"
+    assert note not in page_of(tmp_path, tmp_path / "page.md", monkeypatch)
+    contents["figures"]["engine"] = "onnx"
+    (tmp_path / "benchmark-learning.json").write_text(json.dumps(contents), encoding="utf-8")
+    assert f"{note} `benchmark-learning.json`." in page_of(tmp_path, tmp_path / "page.md", monkeypatch)
+
+
 def test_a_file_that_lacks_a_later_figure_is_shown_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contents = json.loads((ROOT / "results" / "benchmark-runtime.json").read_text(encoding="utf-8"))
     shown = "queries per position before the next has its turn"

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import rheostat
-from models import make_weights, write_words
+from models import make_weights, write_tiny, write_words
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model import knob as knob_positions
 from rheostat.model.contents import add_points
@@ -475,3 +475,20 @@ def test_memory_and_answers_stay_the_same_over_many_random_texts(model: Path, mo
         most_bytes = max(most_bytes, sum(reading.size_bytes for reading in live))
     assert (1 << 16) < most_bytes <= 1 << 18
     assert words_of(predictor.suggest(" ".join(words))) == words_of(rheostat.load(model).suggest(" ".join(words)))
+
+
+@pytest.mark.parametrize(
+    ("cell", "precision", "ran"), [("qrnn", "int8", "core"), ("qrnn", "int4", "onnx"), ("lstm", "int8", "onnx")]
+)
+def test_the_core_runs_everything_that_it_can(cell: Any, precision: Any, ran: str, tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "model.safetensors", cell)
+    assert rheostat.load(path, precision=precision).engine == ran
+    assert rheostat.load(path, precision=precision, engine="onnx").engine == "onnx"
+
+
+def test_an_engine_that_cannot_run_a_model_says_so(tmp_path: Path) -> None:
+    lstm = write_tiny(tmp_path / "lstm.safetensors", "lstm")
+    with pytest.raises(rheostat.RheostatError, match="the core has no lstm; expected a qrnn in fp32 or int8"):
+        rheostat.load(lstm, engine="core")
+    with pytest.raises(rheostat.RheostatError, match="the engine is 'torch'; expected one of core, onnx"):
+        rheostat.load(lstm, engine="torch")  # type: ignore[arg-type]

@@ -644,6 +644,40 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
         run(*map(str, paths), "-o", str(tmp_path / "out"))
 
 
+@pytest.mark.parametrize(
+    ("engine", "note"),
+    [("core", "measured on the core with 1 thread, on p"), ("onnx", "on ONNX Runtime with 1 thread, not on the core,")],
+)
+def test_a_report_says_which_engine_ran(engine: str, note: str, tmp_path: Path) -> None:
+    bench = write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0), bench_row(0.8, 1.6)], engine=engine)
+    swept = write_sweep(tmp_path / "ptb.json", [full(widths=[100])], engine=engine)
+    out = tmp_path / "out"
+    run(str(bench), str(swept), "-o", str(out))
+    title = {"core": "the core", "onnx": "ONNX Runtime"}[engine]
+    text = (out / "report.md").read_text(encoding="utf-8")
+    assert text.count(note) == 2, "in the section of the bench and in the caption of the trade-off"
+    assert f"on ptb, run by {title}." in text
+    assert f"in fp32, run by {title}" in (out / "ptb.md").read_text(encoding="utf-8")
+
+
+def test_times_on_two_engines_are_not_compared(tmp_path: Path) -> None:
+    cut = {"widths": [61], "flops_fraction": 0.6, "energy": {"resolved": False}}
+    files = [
+        write_sweep(tmp_path / "ptb.json", [full(widths=[100])]),
+        write_bench(tmp_path / "core.json", [bench_row(1.0, 2.0)], engine="core"),
+        write_bench(tmp_path / "onnx.json", [bench_row(0.6, 9.0, **cut)], engine="onnx"),
+    ]
+    assert [one.path.name for one in gather(read_all(files)).on("ptb").cost_benches] == ["core.json"]
+
+
+def test_a_bench_from_before_engines_were_recorded_is_of_onnx_runtime(tmp_path: Path) -> None:
+    path = write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0)])
+    contents = json.loads(path.read_text())
+    del contents["subject"]["engine"]
+    (found,) = read_all([write(path, contents)]).benches
+    assert found.subject.engine == "onnx"
+
+
 def test_a_bench_alone_makes_a_report(tmp_path: Path) -> None:
     ours = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0), bench_row(0.8, 1.5)])
     lstm = write_bench(tmp_path / "a.json", [bench_row(1.0, 3.0)], model="awd-lstm.safetensors")

@@ -107,6 +107,34 @@ def test_results_of_another_model_are_not_mixed_in(tmp_path: Path) -> None:
         SweepFile(path, replace(SUBJECT, model="other"))
 
 
+def test_results_of_another_engine_are_not_mixed_in(tmp_path: Path) -> None:
+    model, out = write_subject(tmp_path), tmp_path / "r.json"
+    found = sweep(model, data=tmp_path, out=out, knobs=[], splits=["test"], engine="onnx", threads=1)
+    assert found.subject.engine == "onnx"
+    message = r"in fp32 by ONNX Runtime; these would be of .* in fp32 by the core: choose another -o"
+    with pytest.raises(RheostatError, match=message):
+        sweep(model, data=tmp_path, out=out, knobs=[0.6], splits=["test"])
+    again = sweep(model, data=tmp_path, out=out, knobs=[0.6], splits=["test"], engine="onnx", threads=1)
+    assert again.rows[0] == found.rows[0] and len(again.rows) == 3
+    assert sweep(model, data=tmp_path, out=tmp_path / "core.json", knobs=[]).subject.engine == "core"
+
+
+def test_an_evaluation_says_which_engine_ran(tmp_path: Path) -> None:
+    model = write_subject(tmp_path)
+    core, onnx = (evaluate(model, data=tmp_path, engine=engine, threads=1) for engine in (None, "onnx"))
+    assert (core.as_json()["engine"], onnx.as_json()["engine"]) == ("core", "onnx")
+    assert core.quality.perplexity == pytest.approx(onnx.quality.perplexity, rel=1e-5)
+    assert evaluate(model, data=tmp_path, precision="int4", keystrokes=True, words=3).engine == "onnx"
+    with pytest.raises(RheostatError, match="the core has no int4"):
+        evaluate(model, data=tmp_path, precision="int4", engine="core")
+
+
+def test_evaluate_prints_the_engine(tmp_path: Path) -> None:
+    arguments = ["evaluate", str(write_subject(tmp_path)), "--data", str(tmp_path)]
+    assert "fp32 on the core: perplexity" in CliRunner().invoke(app, arguments).stdout
+    assert "fp32 on ONNX Runtime: perplexity" in CliRunner().invoke(app, [*arguments, "--engine", "onnx"]).stdout
+
+
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"subject": 1}', "not json"])
 def test_a_file_that_is_no_results_file_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "r.json"
