@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,11 +14,13 @@ import numpy as np
 import pytest
 
 from rheostat.bundled import model_path
+from rheostat.core.binding import Choice, CoreModel
 from rheostat.core.build import FLAGS, FOLDER, WARNINGS, CompilerError, find_compiler, run_compiler, sources
 from rheostat.model.cut import reorder
 from rheostat.model.file import open_model
 from rheostat.model.ordered import ordered_bytes
 from rheostat.model.widths import select
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "core"
@@ -116,3 +119,46 @@ def test_the_example_completes_a_sentence(tmp_path: Path) -> None:
     assert np.fromfile(tmp_path / "chat.safetensors", np.uint8).size == ordered.size
     done = subprocess.run([program, tmp_path / "none", "1", "x"], capture_output=True, text=True)
     assert done.returncode == 1 and "cannot be read" in done.stderr
+
+
+def test_the_example_of_the_page_on_embedding_completes_a_word(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```c\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    whole = """
+#include <stdio.h>
+int main(int count, char **arguments) {
+    FILE *file = fopen(arguments[count - 1], "rb");
+    static char bytes[1 << 20];
+    size_t size = fread(bytes, 1, sizeof bytes, file);
+    int32_t words[3];
+    int found = complete(bytes, size, 1, arguments[1], words);
+    for (int place = 0; place < found; place++) printf("%d ", (int)words[place]);
+    return 0;
+}
+"""
+    (tmp_path / "page.c").write_text(block + whole, encoding="utf-8")
+    program = build(tmp_path / "page", tmp_path / "page.c", *WARNINGS)
+    core = CoreModel((DATA / "int8.safetensors").read_bytes())
+    known, prefix = core.word(20), core.word(30)
+    assert known and prefix
+    read = [core.find_word(word) for word in (END_OF_LINE, known, UNKNOWN)]
+    position = core.position_near(1.0)
+    answer = core.predict(position, core.steps(position, core.start(), read))
+    best = core.best(answer, 3, Choice(prefix=prefix[:1].encode()))
+    found = run(program, f"{known} unheard-of {prefix[:1]}", DATA / "int8.safetensors").split()
+    assert found == [str(number) for number in best.ids] and len(found) == 3
+
+
+def test_the_flags_of_the_page_on_embedding_are_those_of_the_build() -> None:
+    for text in ((ROOT / "docs" / "embedding.md").read_text(encoding="utf-8"), (FOLDER / "example.c").read_text()):
+        assert f"cc {' '.join(FLAGS)} example.c {' '.join(path.name for path in map(Path, sources()))} -o" in text
+
+
+def test_the_header_is_cpp_too(tmp_path: Path) -> None:
+    compiler = needed("g++", "g++")
+    (tmp_path / "app.cpp").write_text('#include "rheostat.h"\nint main() { return rheo_kernel_name(0) == nullptr; }\n')
+    objects = [
+        run_compiler(find_compiler(), [*FLAGS, "-c", path], tmp_path / f"{Path(path).stem}.o") for path in sources()
+    ]
+    flags = ["-std=c++17", *WARNINGS, f"-I{FOLDER}", str(tmp_path / "app.cpp"), *map(str, objects)]
+    assert run(run_compiler([compiler], flags, tmp_path / "app")) == ""

@@ -61,7 +61,15 @@ def write_corpus(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "docs/api.md", "docs/default-model.md", "docs/runtime.md", "docs/governor.md", "docs/file-format.md"],
+    [
+        "README.md",
+        "docs/api.md",
+        "docs/default-model.md",
+        "docs/runtime.md",
+        "docs/governor.md",
+        "docs/file-format.md",
+        "docs/embedding.md",
+    ],
 )
 def test_the_python_of_a_page_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tiny(tmp_path / "model.safetensors")
