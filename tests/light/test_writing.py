@@ -14,6 +14,7 @@ from rheostat.words.writing import (
     as_context,
     at_sentence_start,
     compose,
+    compose_best,
     context_words,
     distinct,
     present,
@@ -326,3 +327,24 @@ def test_suggestions_that_look_the_same_are_one() -> None:
 
 def test_a_suggestion_says_where_it_comes_from() -> None:
     assert Suggestion("same", 0.21) == Suggestion("same", 0.21, source="model", replaces=0)
+
+
+WORDS = ("i", "i'm", "game", "gary", "n't", "'s", "the", "Game", "été", "iphone")
+
+
+@given(
+    words=st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from([0.5, 0.25, 0.125, 0.0625])), max_size=8),
+    prefix=st.sampled_from(["", "g", "G", "GA", "don’", "é", "i'"]),
+    attaches=st.booleans(),
+    starts_sentence=st.booleans(),
+    tokenizer=st.sampled_from(TOKENIZERS),
+    k=st.integers(1, 8),
+)
+@unhurried
+def test_the_best_words_are_composed_as_single_ones_are(
+    words: list[tuple[str, float]], prefix: str, attaches: bool, starts_sentence: bool, tokenizer: str, k: int
+) -> None:
+    typed = Typed([], prefix, "do" + prefix, attaches, 0, starts_sentence)
+    casing = {"gary": "Gary", "iphone": "iPhone"}
+    one_by_one = [compose(word, p, typed, casing, tokenizer=tokenizer) for word, p in words]
+    assert compose_best(words, typed, casing, k, tokenizer=tokenizer) == distinct(one_by_one, k)

@@ -15,7 +15,7 @@
 
 enum {
     BLOCK_WORDS = 16,   /* read at once by rheo_steps: more are hardly faster, and take more scratch */
-    ROWS_AT_ONCE = 32,  /* of a matrix for all words of a block: they stay in the first-level cache */
+    CACHED = 16384,     /* bytes of weights that all words of a block are multiplied with at once: half of a level-1 cache */
     OUTPUT_ROWS = 1024, /* of the output layer, whose exponentials are summed up together */
     PIECE = 128,        /* words whose largest logit is kept, so that most of them need not be looked at again */
     GATES = 3
@@ -132,6 +132,12 @@ static void multiply(const rheo_model *model, const rheo_matrix *w, int32_t firs
     }
 }
 
+/* How many rows of a matrix stay in the cache while all words of a block are multiplied with them. */
+static int32_t rows_at_once(const rheo_matrix *w, int32_t columns) {
+    int32_t rows = CACHED / (columns * (w->floats ? (int32_t)sizeof(float) : 1)) / 4 * 4;
+    return rows < 4 ? 4 : rows;
+}
+
 /* --- layers ------------------------------------------------------------------------------------------------------- */
 
 /* One layer for a block of words: inputs are parts->inputs[0 … window-2+count-1], the oldest first; gives h of each. */
@@ -140,7 +146,7 @@ static void run_layer(const rheo_model *model, int32_t layer, int32_t inputs, in
     const rheo_layer *weights = &model->weights.layers[layer];
     const rheo_matrix *w = &weights->weight;
     int32_t filters = model->config.hidden_sizes[layer], window = model->config.windows[layer];
-    int32_t stride = w->columns / window, at_once = count > 1 ? ROWS_AT_ONCE : width;
+    int32_t stride = w->columns / window, at_once = count > 1 ? rows_at_once(w, window * inputs) : width;
     for (int32_t gate = 0; gate < GATES; gate++) {
         for (int32_t first = 0; first < width; first += at_once) {
             int32_t rows = width - first < at_once ? width - first : at_once;
@@ -319,6 +325,12 @@ static float find_peaks(const rheo_model *model, const float *logits, int32_t co
     return largest;
 }
 
+/* Products with the rows of some words become their logits: the bias is added, peaks and the sum are found. */
+static void finish_scores(const rheo_model *model, int32_t row, int32_t rows, float *logits, float *peaks, total *sum) {
+    model->kernels->add(model->weights.output_bias + row, rows, logits);
+    add_block(model, logits, rows, find_peaks(model, logits, rows, peaks), sum);
+}
+
 /* Logits of the words first … last-1, with their peaks, added to `sum`. */
 static void score_words(const rheo_model *model, const vector *hidden, int32_t width, int32_t first, int32_t last,
                         int32_t *sums, float *logits, float *peaks, total *sum) {
@@ -326,9 +338,7 @@ static void score_words(const rheo_model *model, const vector *hidden, int32_t w
         int32_t rows = last - row < OUTPUT_ROWS ? last - row : OUTPUT_ROWS;
         float *out = logits + (row - first);
         multiply(model, &model->weights.output, row, rows, 0, width, hidden, 0, sums, out);
-        model->kernels->add(model->weights.output_bias + row, rows, out);
-        float largest = find_peaks(model, out, rows, peaks + (row - first) / PIECE);
-        add_block(model, out, rows, largest, sum);
+        finish_scores(model, row, rows, out, peaks + (row - first) / PIECE, sum);
     }
 }
 
@@ -578,14 +588,19 @@ static void evaluate_block(const rheo_model *model, int32_t width, const int32_t
         score_words(model, &parts->inputs[word], width, following[word], following[word] + 1, parts->sums,
                     &targets[word].logit, &peak, &ignored);
     }
-    int32_t vocabulary = model->config.vocabulary_size;
+    int32_t vocabulary = model->config.vocabulary_size, at_once = rows_at_once(&model->weights.output, width);
     for (int32_t row = 0; row < vocabulary; row += OUTPUT_ROWS) {
         int32_t rows = vocabulary - row < OUTPUT_ROWS ? vocabulary - row : OUTPUT_ROWS;
+        for (int32_t first = 0; first < rows; first += at_once) {
+            int32_t some = rows - first < at_once ? rows - first : at_once;
+            for (int32_t word = 0; word < count; word++) {
+                multiply(model, &model->weights.output, row + first, some, 0, width, &parts->inputs[word], 0, parts->sums,
+                         parts->gates[word] + first);
+            }
+        }
         for (int32_t word = 0; word < count; word++) {
-            float *logits = parts->gates[word];
-            score_words(model, &parts->inputs[word], width, row, row + rows, parts->sums, logits, peaks,
-                        &targets[word].sum);
-            count_above(logits, rows, &targets[word]);
+            finish_scores(model, row, rows, parts->gates[word], peaks, &targets[word].sum);
+            count_above(parts->gates[word], rows, &targets[word]);
         }
     }
     for (int32_t word = 0; word < count; word++) {

@@ -3,8 +3,8 @@
 Knows sequences of ids and how many bytes a state takes; knows nothing of what a state is. States of different operating
 points must not mix: each point has its own history.
 
-A text is found by the hashes of its prefixes, all computed in one pass, and then compared id by id: a collision may
-lose a state but never returns a wrong one.
+A text is found by the hashes of its prefixes and then compared id by id: a collision may lose a state but never returns
+a wrong one. The hashes of a text that grew by a word are those of the text before and one more.
 
 What to drop first: the newest state of a text is needed by its next word. Once the text continues, the older state is
 needed again only if words are deleted or another text begins the same way; until then it is *spare*. So spare states
@@ -14,6 +14,7 @@ are dropped first, and then those that were not used for long.
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -29,6 +30,7 @@ TokenIds: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
 DEFAULT_LIMIT_BYTES = 64 << 20
 ENTRY_BYTES = 512  # Python's overhead per entry, rounded up
 _ID_BYTES = 4
+_HASH_MASK = 2**64 - 1
 # A state is abandoned if it was not asked for while this many times the number of all states were added. Without
 # this rule, the last states of abandoned texts would slowly take all the memory of spare states.
 _ROUNDS_UNTIL_LEFT = 8
@@ -60,6 +62,7 @@ class History(Generic[State]):
         self._spare: OrderedDict[int, _Entry[State]] = OrderedDict()
         self._size_bytes = 0
         self._puts = 0
+        self._last: tuple[list[int], list[int], bytes] = ([], [], b"")  # ids, hashes of their prefixes, ids as bytes
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -72,8 +75,7 @@ class History(Generic[State]):
 
     def longest(self, ids: TokenIds) -> Found[State]:
         """The longest prefix of a text, perhaps all of it, whose state is known."""
-        array = _as_array(ids)
-        hashes, data = prefix_hashes(array).tolist(), array.tobytes()
+        hashes, data = self._keys(ids)
         with self._lock:
             length = self._longest(hashes, data, len(hashes))
             if not length:
@@ -85,10 +87,9 @@ class History(Generic[State]):
 
         size_bytes: of everything that stays in memory with the state; for a view, that is the whole base array.
         """
-        array = _as_array(ids)
-        if not len(array):
+        if not len(ids):
             return
-        hashes, data = prefix_hashes(array).tolist(), array.tobytes()
+        hashes, data = self._keys(ids)
         size_bytes += len(data) + ENTRY_BYTES
         with self._lock:
             self._puts += 1
@@ -101,6 +102,28 @@ class History(Generic[State]):
             self._size_bytes += size_bytes
             while self._size_bytes > self.limit_bytes:
                 self._remove(self._least_needed())
+
+    def _keys(self, ids: TokenIds) -> tuple[list[int], bytes]:
+        """The hashes of all prefixes of a text, and its ids as bytes.
+
+        Texts mostly grow by a word: only what follows the last text asked for is computed then.
+        """
+        last_ids, hashes, data = self._last
+        count = len(last_ids)
+        if isinstance(ids, list) and ids[:count] == last_ids:
+            new = ids[count:]
+            if new:
+                hashes, total = hashes.copy(), hashes[-1] if hashes else 0
+                for token, multiplier in zip(new, _multipliers_of(len(ids))[count:].tolist(), strict=True):
+                    total = (total + (token + 1) * multiplier) & _HASH_MASK
+                    hashes.append(total)
+                data += b"".join(token.to_bytes(_ID_BYTES, sys.byteorder, signed=True) for token in new)
+        else:
+            array = _as_array(ids)
+            hashes, data = prefix_hashes(array).tolist(), array.tobytes()
+        if isinstance(ids, list):
+            self._last = ids.copy(), hashes, data  # replaced as a whole: another thread sees the old or the new one
+        return hashes, data
 
     def clear(self) -> None:
         """Forget all texts."""

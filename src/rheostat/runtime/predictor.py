@@ -32,7 +32,7 @@ from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords, hidden_places
 from rheostat.words.user_words import UserWords
-from rheostat.words.writing import CONTEXT_LIMIT, Suggestion, Typed, as_context, compose, distinct, split_typed
+from rheostat.words.writing import CONTEXT_LIMIT, Suggestion, Typed, as_context, compose_best, distinct, split_typed
 
 DEFAULT_HISTORY_BYTES = 32 << 20  # for the states of texts, per point
 REMEMBERED = 8  # last words of a text read in one pass whose states are kept, so that deleting them costs nothing
@@ -281,21 +281,24 @@ class Predictor:
         check_whole("k", k, 1, LARGEST_K)
         serving = self._open()
         reading = self._reading(serving, typed.words)
+        taught = self._taught(serving, reading, typed, k)
         # A lazy output layer may open more clusters for every further word: it is asked for spare ones only if needed.
-        found = self._found(serving, reading, typed, k if self.shape.softmax_splits else k + SPARE)
-        if self.shape.softmax_splits and len(distinct(found, k)) < k:
-            found = self._found(serving, reading, typed, k + SPARE)
-        return distinct([*found, *self._taught(serving, reading, typed, k)], k)
+        is_lazy = bool(self.shape.softmax_splits)
+        found = self._found(serving, reading, typed, k, spare=0 if is_lazy else SPARE)
+        if is_lazy and len(found) < k:
+            found = self._found(serving, reading, typed, k, spare=SPARE)
+        return distinct([*found, *taught], k) if taught else found[:k]
 
-    def _found(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
-        """The k best words of the model as they are shown; some may look alike."""
+    def _found(self, serving: Serving, reading: Reading, typed: Typed, k: int, spare: int) -> list[Suggestion]:
+        """The best words of the model as they are shown, at most k + spare; words that look alike are one."""
         if typed.prefix:
             candidates = self.completion.ids_with_prefix(typed.prefix, attach=typed.attaches)
-            best = serving.engine.best(reading, k, candidates=candidates)
+            best = serving.engine.best(reading, k + spare, candidates=candidates)
         else:
-            best = serving.engine.best(reading, k, mask=self.completion.allowed_mask(attach=typed.attaches))
-        words = zip((self.vocabulary.words[i] for i in best.ids.tolist()), best.probabilities.tolist(), strict=True)
-        return [compose(word, p, typed, self._model.casing, tokenizer=self.tokenizer) for word, p in words]
+            best = serving.engine.best(reading, k + spare, mask=self.completion.allowed_mask(attach=typed.attaches))
+        names = self.vocabulary.words
+        words = [(names[place], p) for place, p in zip(best.ids.tolist(), best.probabilities.tolist(), strict=True)]
+        return compose_best(words, typed, self._model.casing, k + spare, tokenizer=self.tokenizer)
 
     def _unknown(self, serving: Serving, reading: Reading) -> float:
         """The probability of a word that the model does not know."""
