@@ -210,7 +210,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
     parser.add_argument("--warm-up", type=float, default=20.0, help="seconds of typing before anything is measured")
     arguments: argparse.Namespace = parser.parse_args()
-    typists = make_typists(arguments.typists, Predictor(arguments.model, threads=1).vocabulary)
+    predictor = Predictor(arguments.model, threads=1)  # as the server opens it
+    typists = make_typists(arguments.typists, predictor.vocabulary)
     with server(arguments.model) as (port, process):
 
         def memory() -> float:
@@ -219,6 +220,7 @@ def main() -> None:
         measured = asyncio.run(run(port, typists, arguments.repeats, arguments.seconds, arguments.warm_up, memory))
     figures = {
         "model": arguments.model.name,
+        "engine": predictor.engine,
         "typists": arguments.typists,
         "targets": TARGETS,
         **measured,

@@ -39,7 +39,7 @@ from rheostat.runtime.onnx.session import GraphEngine, Session, onnxruntime
 from rheostat.runtime.precision import Precision
 from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.words.completion import Completion
-from runtime import measure_processes
+from runtime import ENGINE, measure_processes
 
 K = 3
 ANSWER = ["top_words", "top_probabilities", "opened"]
@@ -223,6 +223,7 @@ def main() -> None:
             parser.error(f"{len(ids)} queries; expected more than {WARM_UP * TIMED}, of which one in {TIMED} is timed")
         figures: dict[str, Any] = {
             "model": arguments.model.name,
+            "engine": ENGINE,
             "corpus": arguments.data.resolve().name,
             "split": arguments.split,
             "softmax_splits": list(file.shape.softmax_splits),

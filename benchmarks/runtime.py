@@ -1,4 +1,4 @@
-"""The runtime at full size, in one run: a query against torch, fp32 and the memory; the knob; memory; the first word.
+"""ONNX Runtime at full size, in one run: a query against torch, fp32 and the memory; the knob; memory; the first word.
 
     python benchmarks/runtime.py --model FILE --json -o results/benchmark-runtime.json
 
@@ -33,11 +33,13 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import choose
 from rheostat.model.operating_point import Ranking
 from rheostat.model.writer import write_model
+from rheostat.runtime.engine import EngineName
 from rheostat.runtime.onnx.quantization import prepare
 from rheostat.runtime.onnx.session import GraphEngine
 from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 
+ENGINE: EngineName = "onnx"  # of everything here that predicts words
 KNOBS = [round(0.1 * tenth, 1) for tenth in range(1, 11)]
 QUERIES = 20  # a turn of the interleaving
 KNOB_QUERIES = 4  # the same for positions of the knob
@@ -179,7 +181,7 @@ def measure_knob(file: ModelFile, threads: int, repeats: int) -> dict[str, Any]:
 
 def measure_turning(path: Path, threads: int, repeats: int) -> dict[str, Any]:
     """Turning to new points and back to a visited one, compared with a query; replaying the text is not counted."""
-    predictor = Predictor(path, threads=threads)
+    predictor = Predictor(path, threads=threads, engine=ENGINE)
     predictor.suggest(TEXT)
     query = statistics.median(predictor.query_ms() for _ in range(repeats)) / 1000
     new, visited = [], []
@@ -197,7 +199,10 @@ def measure_turning(path: Path, threads: int, repeats: int) -> dict[str, Any]:
 
 
 IMPORTS = "import onnxruntime, numpy"
-FIRST = "import sys, rheostat; rheostat.load(sys.argv[1], threads=int(sys.argv[2])).suggest(sys.argv[3])"
+FIRST = """
+import sys, rheostat
+rheostat.load(sys.argv[1], threads=int(sys.argv[2]), engine=sys.argv[4]).suggest(sys.argv[3])
+"""
 MEMORY = """
 import contextlib, gc, json, sys, psutil
 import rheostat, rheostat.errors, rheostat.runtime.predictor
@@ -205,7 +210,7 @@ def resident():
     gc.collect()
     return psutil.Process().memory_info().rss
 sizes = {"imports": resident()}
-predictor = rheostat.load(sys.argv[1], threads=int(sys.argv[2]))
+predictor = rheostat.load(sys.argv[1], threads=int(sys.argv[2]), engine=sys.argv[4])
 predictor.suggest(sys.argv[3])
 sizes["loaded"] = resident()
 with contextlib.suppress(rheostat.errors.RheostatError):  # a model without rankings
@@ -218,7 +223,7 @@ print(json.dumps(sizes))
 
 def measure_processes(path: Path, threads: int, repeats: int) -> dict[str, Any]:
     """Whole processes: from nothing to the first suggestion, and what stays in memory."""
-    arguments = [str(path), str(threads), TEXT]
+    arguments = [str(path), str(threads), TEXT, ENGINE]
     with tempfile.TemporaryDirectory() as folder:
         # All modules compiled, as those of installed packages are: the first turn does it.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
@@ -248,7 +253,7 @@ def int8_bytes(file: ModelFile) -> dict[str, int]:
 
 def measure_endurance(path: Path, steps: int, knob: float) -> dict[str, Any]:
     """Many words of random text in one process, with words deleted now and then; nothing is timed, one thread does."""
-    predictor = Predictor(path, knob, threads=1, history_bytes=8 << 20)
+    predictor = Predictor(path, knob, threads=1, history_bytes=8 << 20, engine=ENGINE)
     random = np.random.default_rng(3)
     words = predictor.vocabulary.words
     process, memory = psutil.Process(), []
@@ -262,7 +267,7 @@ def measure_endurance(path: Path, steps: int, knob: float) -> dict[str, Any]:
         if read % (steps // 20) < 5:
             memory.append(process.memory_info().rss / 1e6)
             print(f"{read:,} of {steps:,} words: {memory[-1]:.0f} MB", file=sys.stderr)
-    fresh = Predictor(path, knob, threads=1)
+    fresh = Predictor(path, knob, threads=1, engine=ENGINE)
     drift = float(np.abs(fresh.log_probabilities_after(text) - predictor.log_probabilities_after(text)).max())
     return {"steps": read, "knob": knob, "memory_mb": memory, "largest_drift_of_log_probabilities": drift}
 
@@ -278,6 +283,7 @@ def main() -> None:
     with with_ranking(arguments.model) as path, open_model(path) as file:
         figures: dict[str, Any] = {
             "model": arguments.model.name,
+            "engine": ENGINE,
             "threads": threads,
             "targets": TARGETS,
             **measure_queries(file, threads, repeats),
