@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
 from importlib import import_module, resources
 from pathlib import Path
+from typing import NamedTuple
 
 from rheostat.errors import MissingExtraError
 from rheostat.token_cache import CACHE_VERSION, load_json, open_cache, store_json, whole_file
@@ -23,6 +24,13 @@ _SPLITS = ("train", "valid", "test")
 _VALID, _TEST = 18, 19  # of each 20 conversations; the other 18 are for training
 _LONGEST_MESSAGE = 2000  # characters. Longer: 0.06 % of messages, 4 % of the text, pasted or generated
 _NOISE = re.compile(r"(?<!\w)(?:https?://|www\.\w)\S*|\[\?\]")  # addresses, and remains of lost emoji
+
+
+class Turn(NamedTuple):
+    """A message as one line of text, and who sent it."""
+
+    sender: str
+    message: str
 
 
 def chat_texts(cache: Path, conversations: int, seed: int) -> dict[str, Path]:
@@ -60,6 +68,10 @@ def split_conversations(
 
 
 def _read_conversations() -> dict[str, list[str]]:
+    return {name: [turn.message for turn in turns] for name, turns in read_turns().items()}
+
+
+def read_turns() -> dict[str, list[Turn]]:
     """The messages of each conversation that has any, by its name."""
     try:
         package = import_module("chitchat_dataset")
@@ -68,10 +80,11 @@ def _read_conversations() -> dict[str, list[str]]:
     # Not through the package's own reader: it opens the file in the encoding of the platform.
     data = json.loads(resources.files(package).joinpath("dataset.json").read_bytes())
     cleaned = {
-        name: [message for turn in conversation["messages"] if (message := _clean_message(turn))]
+        # All utterances of a turn have one sender.
+        name: [Turn(turn[0]["sender"], message) for turn in conversation["messages"] if (message := _clean_message(turn))]
         for name, conversation in data.items()
     }
-    return {name: messages for name, messages in cleaned.items() if messages}
+    return {name: turns for name, turns in cleaned.items() if turns}
 
 
 def _clean_message(turn: Iterable[Mapping[str, str]]) -> str:

@@ -23,6 +23,7 @@ import numpy as np
 from rheostat.chat import CHAT_CYCLE, chat_texts
 from rheostat.chat import split_conversations as split_conversations
 from rheostat.errors import CorpusError
+from rheostat.mixture import TALK, Part, mixture_texts, talk_parts
 from rheostat.token_cache import (
     Ids,
     Progress,
@@ -64,7 +65,8 @@ class CorpusConfig:
 
     vocabulary_size: most words to keep, special tokens included, frequent ones first; 0 keeps all.
     minimum_count: rarer words become `<unk>`. Raw text of which no word is cut off has none to learn from.
-    conversations, seed: of the chat corpus only: how many conversations (0: all) of which shuffled order.
+    conversations, seed: of the chat corpus: how many conversations (0: all) of which shuffled order.
+    parts, seed: the texts of a mixture, and the order they are shuffled in; without parts the corpus is one text.
     special_counts: counts of `<eos>` and `<unk>`, for a vocabulary file that has counts but not theirs.
     """
 
@@ -73,6 +75,7 @@ class CorpusConfig:
     minimum_count: int = 1
     conversations: int = 0
     seed: int = 1
+    parts: tuple[Part, ...] = ()
     special_counts: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -148,7 +151,7 @@ def load_corpus(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """All three splits of a corpus: a folder, three files, or the name "chat".
+    """All three splits of a corpus: a folder, three files, or the name "chat" or "talk".
 
     The vocabulary is `vocabulary` (that of a model to go on with), else that of `vocabulary_file`, else that
     of the training text; the limits of the config apply to the last two.
@@ -169,7 +172,7 @@ def load_corpus(
     casing = {}
     if config.tokenizer == "words":
         casing = read_casing(paths["train"], vocabulary, cache_directory, progress)
-    name = CHAT if _is_chat(source) else paths["train"].resolve().parent.name
+    name = _bare_names(source) if is_named(source, config) else paths["train"].resolve().parent.name
     return Corpus(name, _bare_names(source), config.tokenizer, vocabulary, tuple(counts.values()), splits, casing)
 
 
@@ -184,8 +187,8 @@ def load_split(
 ) -> Split:
     """One split in a model's vocabulary; `source` may be a single file, which then is that split."""
     _check_split_name(name)
-    chat = _is_chat(source)
-    path = locate_splits(source, config, cache_directory)[name] if chat else find_split(source, name)
+    named = is_named(source, config)
+    path = locate_splits(source, config, cache_directory)[name] if named else find_split(source, name)
     return encode_split(
         path, vocabulary, config.tokenizer, name=name, cache_directory=cache_directory, progress=progress
     )
@@ -203,12 +206,23 @@ _EXPECTED_FILES = "one file each for train, valid and test, named like train.txt
 
 
 def locate_splits(source: Source, config: CorpusConfig, cache_directory: Path | None = None) -> dict[str, Path]:
-    """The three text files of any source; the chat corpus is written into the cache if it is not there."""
-    if _is_chat(source):
-        if config.tokenizer != "words":
-            raise CorpusError(f"chat is raw text; found corpus.tokenizer = {config.tokenizer!r}; set it to 'words'")
+    """The three text files of any source; chat and mixtures are written into the cache if they are not there."""
+    if not is_named(source, config):
+        return find_splits(source)
+    if config.tokenizer != "words":
+        raise CorpusError(f"{source} is raw text; found corpus.tokenizer = {config.tokenizer!r}; set it to 'words'")
+    if _is(CHAT, source):
         return chat_texts(open_cache(cache_directory), config.conversations, config.seed)
-    return find_splits(source)
+    if not isinstance(source, str | Path):
+        raise CorpusError(f"got {len(source)} files; the recipe has parts: expected the one folder that they are in")
+    folder = None if _is(TALK, source) else Path(source)
+    texts = mixture_texts(config.parts or talk_parts(), folder, config.seed, cache_directory)
+    return {name: texts[name] for name in SPLITS}
+
+
+def is_named(source: Source, config: CorpusConfig) -> bool:
+    """Whether the texts are made by this program: chat, or a mixture of parts; else they are the user's files."""
+    return bool(config.parts) or _is(CHAT, source) or _is(TALK, source)
 
 
 def find_splits(source: Source) -> dict[str, Path]:
@@ -273,8 +287,8 @@ def _wrong_candidates(folder: Path, name: str, paths: Sequence[Path]) -> str:
     return f"{folder} has {len(paths) or 'no'} texts for the split {name}: found {found}; expected {_EXPECTED_FILES}"
 
 
-def _is_chat(source: Source) -> bool:
-    return source == CHAT or (source == Path(CHAT) and not Path(CHAT).exists())
+def _is(name: str, source: Source) -> bool:
+    return source == name or (source == Path(name) and not Path(name).exists())
 
 
 def _bare_names(source: Source) -> str:

@@ -7,6 +7,7 @@ the hash of what went into it, and is there as a whole or not at all. Those that
     {text, tokenizer, vocabulary}.ids         a text as ids: a header, then one int32 a token
     {text, tokenizer, vocabulary}.casing.json the usual spelling of words, for raw text
     chat-…/                                   the chat corpus as three text files
+    mixture-…/                                a corpus of several parts: three text files, and each part's own
     hashes.json                               the hashes of texts by path, size and time of change
 """
 

@@ -12,7 +12,7 @@ from importlib import resources
 from itertools import cycle, islice
 from pathlib import Path
 
-from rheostat.corpus import CHAT, CorpusConfig, find_split, locate_splits
+from rheostat.corpus import CorpusConfig, find_split, is_named, locate_splits
 from rheostat.errors import CorpusError
 from rheostat.vocabulary import Tokenizer, spellings, split_at_ascii_white_space, tokenize
 
@@ -61,17 +61,17 @@ class Text:
 def read_text(data: str | None, tokenizer: Tokenizer, words: int) -> Text:
     """The first lines of a test text that have at least so many words; all of it if it has fewer.
 
-    data: a folder with a test text, a text file, or "chat"; without it, the sentences of the package.
+    data: a folder with a test text, a text file, "chat" or "talk"; without it, the sentences of the package.
     """
     if data is None:
         lines = resources.files("rheostat.benchmark").joinpath("sample.txt").read_text(encoding="utf-8").splitlines()
         return Text(SAMPLE, tokenizer, tuple(lines), prepared=False)
     config = CorpusConfig(tokenizer=tokenizer)
-    path = locate_splits(data, config)["test"] if data == CHAT else find_split(data, "test")
+    path = locate_splits(data, config)["test"] if is_named(data, config) else find_split(data, "test")
     lines = _first_lines(path, words)
     if not lines:
         raise CorpusError(f"{path} is empty or has only white space; expected text: give another file")
-    return Text(CHAT if data == CHAT else Path(data).name, tokenizer, tuple(lines), prepared=tokenizer != "words")
+    return Text(Path(data).name, tokenizer, tuple(lines), prepared=tokenizer != "words")
 
 
 def messages(pieces: list[str], openings: list[str]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from rheostat.training.regularization import RegularizationConfig
 # Of `[train]`: names of numbers, none of which may be below 0 or without an end.
 NOT_NEGATIVE = (
     "steps",
+    "minutes",
     "seed",
     "decay_factor",
     "weight_decay",
@@ -100,6 +101,7 @@ class TrainConfig:
 
     epochs: int = 10
     steps: int = 0  # if given, the run ends after so many steps, whatever the epochs
+    minutes: float = 0.0  # if given, the run ends after so long, and the schedule follows the clock
     batch_size: int = 20  # texts read side by side, over all processes
     sequence_length: int = 70  # steps of back-propagation
     random_length: bool = True  # vary it: half with probability 0.05, then Normal(·, 5); rate scaled with it
@@ -122,6 +124,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if min(self.epochs, self.batch_size, self.sequence_length) < 1:
             raise ValueError("epochs, batch_size and sequence_length must be at least 1")
+        if self.steps and self.minutes:
+            raise ValueError("steps and minutes are both given; expected one: leave the other out")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate is {self.learning_rate}; expected a positive number")
         for name in NOT_NEGATIVE:
