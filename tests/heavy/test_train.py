@@ -69,6 +69,20 @@ def test_a_run_learns_and_leaves_a_model(corpus_folder: Path, recipe_file: Path,
     assert list((out / "tensorboard").iterdir())
 
 
+def test_minutes_end_a_run_with_its_cycle_complete(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    out, seconds = tmp_path / "run", 3.0
+    cycle = ("--set", "train.schedule=one-cycle", "--set", "train.random_length=false")
+    clock = ("--set", f"train.minutes={seconds / 60}", "--set", "train.epochs=1")
+    run(recipe_file, "--data", corpus_folder, "-o", out, *cycle, *clock)
+    steps = log(out, "train")
+    assert log(out, "valid")[-1]["seconds"] >= seconds and steps[-1]["epoch"] > 1  # epochs do not end it
+    peak = max(entry["rate"] for entry in steps)
+    assert steps[0]["rate"] < peak / 2 and steps[-1]["rate"] < peak / 20
+    both = ("--set", "train.steps=5", *clock)
+    answer = run(recipe_file, "--data", corpus_folder, "-o", tmp_path / "both", *both, check=False)
+    assert answer.returncode and "steps and minutes are both given" in answer.stderr
+
+
 def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(
     corpus_folder: Path, recipe_file: Path, tmp_path: Path
 ) -> None:

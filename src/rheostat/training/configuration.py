@@ -142,7 +142,7 @@ class TrainConfig:
 class TrainingRecipe:
     """All tables of a recipe for `rheostat train`."""
 
-    data: str = ""  # the corpus to use when none is given: a folder, or "chat"
+    data: str = ""  # the corpus to use when none is given: a folder, "chat" or "talk"
     corpus: CorpusConfig = field(default_factory=CorpusConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

@@ -75,7 +75,7 @@ def _begin(request: Request, folder: Path) -> tuple[TrainingRecipe, RunFolder]:
     if recipe.train.graded and recipe.graded.teacher == "start":
         _check_taught(request, recipe)
     if not (request.data or recipe.data):
-        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, three files, or 'chat'")
+        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, three files, 'chat' or 'talk'")
     run_folder = RunFolder(folder)
     run_folder.create(resume=False)
     return recipe, run_folder

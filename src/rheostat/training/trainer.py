@@ -115,8 +115,9 @@ class Trainer:
         with _signals() as stop_asked:
             while not self.progress.finished:
                 self._step()
-                # One clock for all processes: it may decide the schedule and the end.
-                self.progress.seconds = self.fabric.broadcast(before + time.monotonic() - started)
+                self.progress.seconds = before + time.monotonic() - started
+                if self.config.minutes:  # it decides the rate and the end: one clock for all processes
+                    self.progress.seconds = self.fabric.broadcast(self.progress.seconds)
                 if self._at_end_of_text() or self._is_over():
                     self._finish_epoch()
                     due = True
