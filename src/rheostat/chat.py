@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from importlib import import_module, resources
 from pathlib import Path
@@ -72,19 +72,23 @@ def _read_conversations() -> dict[str, list[str]]:
 
 
 def read_turns() -> dict[str, list[Turn]]:
-    """The messages of each conversation that has any, by its name."""
+    """The messages of each conversation that has any, by its name, the oldest conversation first."""
     try:
         package = import_module("chitchat_dataset")
     except ImportError as error:
         raise MissingExtraError("chat", "the chat corpus") from error
     # Not through the package's own reader: it opens the file in the encoding of the platform.
     data = json.loads(resources.files(package).joinpath("dataset.json").read_bytes())
-    cleaned = {
-        # All utterances of a turn have one sender.
-        name: [Turn(turn[0]["sender"], message) for turn in conversation["messages"] if (message := _clean_message(turn))]
-        for name, conversation in data.items()
-    }
+    names = sorted(data, key=lambda name: (data[name]["start"], name))
+    cleaned = {name: list(_clean_turns(data[name]["messages"])) for name in names}
     return {name: turns for name, turns in cleaned.items() if turns}
+
+
+def _clean_turns(turns: Iterable[Sequence[Mapping[str, str]]]) -> Iterator[Turn]:
+    """All utterances of a turn have one sender."""
+    for turn in turns:
+        if message := _clean_message(turn):
+            yield Turn(turn[0]["sender"], message)
 
 
 def _clean_message(turn: Iterable[Mapping[str, str]]) -> str:

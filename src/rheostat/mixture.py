@@ -1,9 +1,9 @@
 """A corpus made of several texts, the parts of a recipe: each is split by conversation, then all are mixed.
 
 Knows files of text, conversations, splits and weights; knows nothing of tokenizers, ids or models. What a part is
-called, where it comes from and how often it is read stand in the recipe; which chitchat conversations are for test is
-decided by `chat`. To the rest, the result is a folder of text like any other: train.txt, valid.txt and test.txt, and for
-each part its own valid-NAME.txt and test-NAME.txt. A blank line stands between conversations.
+called, where it comes from and how often it is read stand in the recipe; how chitchat is split and which of its senders
+are held out is decided in `held_out`. To the rest, the result is a folder of text like any other: train.txt, valid.txt
+and test.txt, and for each part its own valid-NAME.txt and test-NAME.txt. A blank line stands between conversations.
 """
 
 from __future__ import annotations
@@ -14,25 +14,21 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from hashlib import blake2b
 from importlib import metadata
 from pathlib import Path
-from typing import NamedTuple
 
-from rheostat.chat import Turn, read_turns, split_conversations
+from rheostat.chat import read_turns
 from rheostat.errors import CorpusError, RheostatWarning
+from rheostat.held_out import chat_splits, draw, held_out_senders
 from rheostat.recipe import fill, read_recipe
 from rheostat.token_cache import hash_text, key, load_json, open_cache, reading, store_json, whole_file
 
 TALK = "talk"
 
-_VERSION = "1"  # raise it whenever the same parts give other texts
+_VERSION = "2"  # raise it whenever the same parts give other texts
 _SPLITS = ("train", "valid", "test")
 _CYCLE = 40  # of each 40 conversations of a file, one is for validation and one for test
 _BLOCK_LINES = 20  # sentences that stand alone are dealt in blocks about as long as a conversation
-_CHAT_SEED = 1  # of the split: its test conversations are those that earlier models were tested on
-_HELD_OUT_SENDERS = 40
-_HELD_OUT_WORDS = range(2000, 6001)  # of one sender: enough to learn from, too few to shape the corpus
 
 
 @dataclass(frozen=True)
@@ -71,18 +67,6 @@ class Part:
 Conversation = list[str]
 
 
-class HeldOut(NamedTuple):
-    """Chitchat senders that no training text contains. messages: of each sender, in order, by conversation."""
-
-    messages: dict[str, list[list[str]]]
-    conversations: frozenset[str]
-
-    @property
-    def words(self) -> int:
-        """How many words the senders typed, separated by white space."""
-        return sum(map(_count_words, self.messages.values()))
-
-
 def talk_parts() -> tuple[Part, ...]:
     """The parts of the recipe `talk`, which the name "talk" stands for wherever a corpus is named."""
     return tuple(fill(Part, table, "talk.parts") for table in read_recipe(TALK)["corpus"]["parts"])
@@ -114,26 +98,6 @@ def mixture_texts(
     if sizes != {name: path.stat().st_size for name, path in paths.items() if path.is_file()}:
         _write_texts(open_cache(place), paths, present, seed)
     return paths
-
-
-def held_out_senders(turns: Mapping[str, list[Turn]] | None = None) -> HeldOut:
-    """The chitchat senders that are set aside to measure what a personal memory is worth.
-
-    Test conversations stay test whoever takes part in them, and count for nothing here.
-    """
-    turns = read_turns() if turns is None else turns
-    split = _chat_splits(turns)
-    messages: dict[str, list[list[str]]] = {}
-    for name in sorted(name for name in turns if split[name] != "test"):
-        for sender in dict.fromkeys(turn.sender for turn in turns[name]):
-            own = [turn.message for turn in turns[name] if turn.sender == sender]
-            messages.setdefault(sender, []).append(own)
-    able = [sender for sender in messages if _count_words(messages[sender]) in _HELD_OUT_WORDS]
-    chosen = sorted(able, key=lambda sender: _draw(_CHAT_SEED, sender))[:_HELD_OUT_SENDERS]
-    conversations = frozenset(
-        name for name in turns if split[name] != "test" and {turn.sender for turn in turns[name]} & set(chosen)
-    )
-    return HeldOut({sender: messages[sender] for sender in chosen}, conversations)
 
 
 # --- finding the parts ------------------------------------------------------------------------------------
@@ -175,7 +139,7 @@ def _write_texts(place: Path, paths: Mapping[str, Path], parts: Mapping[Part, Pa
             texts[split] += splits[split]
             texts[f"{split}-{part.name}"] = splits[split]
     order = range(len(texts["train"]))
-    texts["train"] = [texts["train"][index] for index in sorted(order, key=lambda index: _draw(seed, f"mix {index}"))]
+    texts["train"] = [texts["train"][index] for index in sorted(order, key=lambda index: draw(seed, f"mix {index}"))]
     for name, path in paths.items():
         with whole_file(path) as output:
             output.write("\n".join("".join(f"{line}\n" for line in lines) for lines in texts[name]).encode())
@@ -192,9 +156,13 @@ def _split_file(part: Part, path: Path, seed: int) -> dict[str, list[Conversatio
     lines = [_plain(line) for line in text.split("\n")]
     units = list(_conversations(lines)) if part.conversations else [[line] for line in _thinned(lines, part, seed)]
     splits: dict[str, list[Conversation]] = {name: [] for name in _SPLITS}
-    for place, index in enumerate(sorted(range(len(units)), key=lambda index: _draw(seed, f"{part.name} {index}"))):
+    for place, index in enumerate(sorted(range(len(units)), key=lambda index: draw(seed, f"{part.name} {index}"))):
         split = {_CYCLE - 2: "valid", _CYCLE - 1: "test"}.get(place % _CYCLE, "train")
         splits[split].append(units[index])
+    # The source has some conversations twice: what is trained on is not measured.
+    trained = set(map(tuple, splits["train"]))
+    for split in ("valid", "test"):
+        splits[split] = [unit for unit in splits[split] if tuple(unit) not in trained]
     return splits if part.conversations else {name: list(_blocks(lines)) for name, lines in splits.items()}
 
 
@@ -214,7 +182,7 @@ def _thinned(lines: Iterable[str], part: Part, seed: int) -> Iterator[str]:
     overused = re.compile(rf"\b(?:{words})\b" if words else r"(?!)")
     limit = round(part.thin_to * 2**32)
     for line in filter(None, lines):
-        if not overused.search(line) or int.from_bytes(_draw(seed, line)[:4], "big") < limit:
+        if not overused.search(line) or int.from_bytes(draw(seed, line)[:4], "big") < limit:
             yield line
 
 
@@ -233,34 +201,17 @@ def _split_chat() -> dict[str, list[Conversation]]:
     turns = read_turns()
     held_out = held_out_senders(turns).conversations
     splits: dict[str, list[Conversation]] = {name: [] for name in _SPLITS}
-    for name, split in _chat_splits(turns).items():
+    for name, split in chat_splits(turns).items():
         if name not in held_out:
             splits[split].append([turn.message for turn in turns[name]])
     return splits
 
 
-def _chat_splits(turns: Mapping[str, list[Turn]]) -> dict[str, str]:
-    """The split of each conversation by its name."""
-    names = {name: [name] for name in turns}
-    return {name: split for split, (name,) in split_conversations(names, _CHAT_SEED)}
-
-
 def _weighted(conversations: Sequence[Conversation], part: Part, seed: int) -> list[Conversation]:
     """Every conversation as often as the weight says; its fraction is the share of them that come once more."""
     whole, fraction = divmod(part.weight, 1)
-    order = sorted(range(len(conversations)), key=lambda index: _draw(seed, f"again {part.name} {index}"))
+    order = sorted(range(len(conversations)), key=lambda index: draw(seed, f"again {part.name} {index}"))
     again = set(order[: round(fraction * len(conversations))])
     return [
-        conversation
-        for index, conversation in enumerate(conversations)
-        for _ in range(int(whole) + (index in again))
+        conversation for index, conversation in enumerate(conversations) for _ in range(int(whole) + (index in again))
     ]
-
-
-def _count_words(conversations: Iterable[Iterable[str]]) -> int:
-    return sum(len(message.split()) for messages in conversations for message in messages)
-
-
-def _draw(seed: int, name: str) -> bytes:
-    """A random order that any machine and any version of Python repeats."""
-    return blake2b(f"{seed} {name}".encode(), digest_size=16).digest()

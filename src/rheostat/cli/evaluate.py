@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    data: Annotated[str, typer.Option(help="A folder with train, valid and test text, one text file, or 'chat'.")],
+    data: Annotated[
+        str, typer.Option(help="A folder with train, valid and test text, one text file, 'chat' or 'talk'.")
+    ],
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
     split: Annotated[str, typer.Option(help="train, valid or test.")] = "test",
     knob: Annotated[float, typer.Option(help="Share of the FLOPs that may be spent.")] = 1.0,
@@ -83,7 +85,7 @@ def _type(predictor: Predictor, data: str, words: int) -> KeystrokeCount:
 
 def sweep(
     model: Annotated[Path, typer.Argument(help="A model file with rankings.")],
-    data: Annotated[str, typer.Option(help="A folder with train, valid and test text, or 'chat'.")],
+    data: Annotated[str, typer.Option(help="A folder with train, valid and test text, 'chat' or 'talk'.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="The results file; what it holds already is kept.")],
     criterion: Annotated[
         list[str] | None, typer.Option(help="Rankings of this criterion; repeat it; all by default.")

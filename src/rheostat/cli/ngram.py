@@ -18,7 +18,8 @@ def ngram(
         str, typer.Argument(help=f"The recipe of a model on the same words ({', '.join(recipe_names())}), or a .toml.")
     ],
     data: Annotated[
-        str | None, typer.Option(help="A folder with train, valid and test text, or 'chat'; else the recipe's own.")
+        str | None,
+        typer.Option(help="A folder with train, valid and test text, 'chat' or 'talk'; else the recipe's own."),
     ] = None,
     order: Annotated[int, typer.Option(min=2, help="The longest n-grams.")] = 5,
     queries: Annotated[int, typer.Option(min=2, help="Counted queries.")] = 350,
@@ -46,7 +47,7 @@ def ngram(
     tables = read_recipe(recipe)
     source = data or tables.get("data")
     if not source:
-        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, or 'chat'")
+        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, 'chat' or 'talk'")
     with labelled_share() as progress:
         words_as = fill(CorpusConfig, tables.get("corpus", {}), "corpus")
         corpus = load_corpus(source, words_as, progress=progress)

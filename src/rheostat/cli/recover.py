@@ -20,7 +20,7 @@ DISTILL = 0.5  # share of the target, where --distill asks for one; --set update
 
 def recover(
     model: Annotated[Path, typer.Argument(help="A model file.")],
-    data: Annotated[str, typer.Option(help="The corpus: a folder with train and valid text, or 'chat'.")],
+    data: Annotated[str, typer.Option(help="The corpus: a folder with train and valid text, 'chat' or 'talk'.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the model file with the updates goes.")],
     knob: Annotated[list[float] | None, typer.Option(help="Share of the FLOPs; repeat it for several points.")] = None,
     criterion: Annotated[str | None, typer.Option(help="Cut by this criterion.")] = None,

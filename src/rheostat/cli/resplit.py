@@ -17,7 +17,7 @@ from rheostat.operating_point import OperatingPoint
 
 def resplit(
     model: Annotated[Path, typer.Argument(help="A model file.")],
-    data: Annotated[str, typer.Option(help="The corpus: a folder with train and valid text, or 'chat'.")],
+    data: Annotated[str, typer.Option(help="The corpus: a folder with train and valid text, 'chat' or 'talk'.")],
     out: Annotated[Path, typer.Option("-o", "--out", help="Where the model file with its new clusters goes.")],
     tails: Annotated[
         int | None,

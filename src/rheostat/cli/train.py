@@ -28,7 +28,7 @@ def train(
     ] = "",
     data: Annotated[
         list[str] | None,
-        typer.Option(help="A folder with train, valid and test text; or three times a file; or 'chat'."),
+        typer.Option(help="A folder with train, valid and test text; or three times a file; or 'chat' or 'talk'."),
     ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder of the run.")] = Path("runs/latest"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out.")] = False,
