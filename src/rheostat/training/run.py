@@ -42,7 +42,7 @@ class TrainingRequest:
     """What a user asked for, as plain data that can be saved in the checkpoint."""
 
     recipe: dict[str, Any]  # the recipe's tables, as read
-    data: tuple[str, ...]  # a folder, one file, three files, or "chat"; empty: what the recipe says
+    data: tuple[str, ...]  # a folder, one file, three files, "chat" or "talk"; empty: what the recipe says
     vocabulary_file: str | None = None
     from_model: str | None = None
     threads: int = 0  # 0: as many as the model keeps busy
@@ -81,8 +81,8 @@ def train(
     """Train a language model in the new folder `out`; the best model so far is always in `out/model.safetensors`.
 
     recipe: the name of a recipe that comes with the package, the path of a .toml file, or its tables.
-    data: a folder with train, valid and test text, three files in that order, one file (which is divided), or "chat";
-        by default what the recipe names. changes: such as "train.epochs=2".
+    data: a folder with train, valid and test text, three files in that order, one file (which is divided), "chat" or
+        "talk"; by default what the recipe names. changes: such as "train.epochs=2".
     from_model: start from the weights of this model file. vocabulary: a file with one word and its count per line.
     threads: of the processor; 0 = as many as the model keeps busy.
     Raises InterruptedRunError, after saving, when a signal asks to stop: `resume` continues the run.
@@ -153,7 +153,9 @@ def _begin(request: TrainingRequest, folder: Path) -> tuple[TrainingRecipe, RunF
     if recipe.train.graded and recipe.graded.teacher == "start":
         _check_taught(request, recipe)
     if not (request.data or recipe.data):
-        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, one or three files, or 'chat'")
+        raise RecipeError(
+            "no corpus: the recipe names none, so --data must; a folder, one or three files, 'chat' or 'talk'"
+        )
     run_folder = RunFolder(folder)
     run_folder.create(resume=False)
     return recipe, run_folder
