@@ -314,7 +314,7 @@ def _origin(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) ->
     return replace(
         new_origin(),
         command=request.command,  # not that of `train --resume`
-        recipe=_resolved(request, recipe),
+        recipe=_resolved(request, recipe, corpus),
         seed=recipe.train.seed,
         corpus=corpus.name,
         corpus_digest=corpus.splits["train"].digest,
@@ -322,9 +322,10 @@ def _origin(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) ->
     ).after(before)
 
 
-def _resolved(request: TrainingRequest, recipe: TrainingRecipe) -> dict[str, Any]:
+def _resolved(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) -> dict[str, Any]:
     """The recipe as it was followed."""
-    tables = asdict(recipe)
+    used = replace(recipe.corpus, parts=corpus.parts)  # "talk" names parts, and some of their files may be missing
+    tables = asdict(replace(recipe, corpus=used))
     if request.from_model:
         del tables["model"]  # the shape is that of the model it started from
     return tables
@@ -347,7 +348,7 @@ def _write(
         new_contents(model.shape, corpus.vocabulary, weights, text, corpus.casing),
         rankings=tuple(rankings),
         default_ranking=rankings[0].name if rankings else None,
-        recipe=_resolved(request, recipe),
+        recipe=_resolved(request, recipe, corpus),
         # The command of a resumed run is only `train --resume`, so what was asked for is recorded too.
         provenance={**provenance(), "asked": given, "corpus": corpus.summary(), "run": dict(run)},
         origin=origin,
