@@ -23,7 +23,7 @@ from conftest import rheostat, stop_at
 
 from models import TINY, make_weights, write_tiny
 from rheostat.cli import app, main
-from rheostat.errors import CheckpointError, RecipeError, RheostatError
+from rheostat.errors import CheckpointError, RecipeError, RheostatError, RheostatWarning
 from rheostat.model.file import open_model
 from rheostat.recipe import read_recipe
 from rheostat.tables import fill
@@ -121,8 +121,10 @@ def test_steps_and_minutes_together_are_refused(corpus_folder: Path, recipe_file
         train(recipe_file, data=corpus_folder, out=tmp_path / "run", changes=["train.steps=5", "train.minutes=1"])
 
 
-def test_a_model_of_a_mixture_records_its_parts(recipe_file: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "texts"
+def test_a_model_of_a_mixture_records_its_parts(
+    recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "talk"
     folder.mkdir()
     talks = ["\n".join(f"talk {number} has line {line}" for line in range(8)) for number in range(80)]
     (folder / "dialogue.txt").write_text("\n\n".join(talks) + "\n")
@@ -134,13 +136,26 @@ def test_a_model_of_a_mixture_records_its_parts(recipe_file: Path, tmp_path: Pat
     result = train(tables, data=folder, out=tmp_path / "run")
     with open_model(result.model) as file:
         origin, corpus = file.origin, file.description.provenance["corpus"]
-    assert (origin.corpus, corpus["name"]) == ("texts", "texts")
+    assert (origin.corpus, corpus["name"]) == ("talk", "talk")
     assert corpus["parts"] == {"dialogue": 2.0, "sentences": 0.5}
     config = fill(CorpusConfig, tables["corpus"])
     texts = mix(config.parts, folder, config.seed)
     assert origin.corpus_digest == hash_text(texts.paths["train"], open_cache(), None)
     assert origin.recipe and [part["weight"] for part in origin.recipe["corpus"]["parts"]] == [2.0, 0.5]
     assert origin.recipe["corpus"]["parts"][0]["licence"] == "CC0 1.0"
+
+    # Continued from fp16 on what is left of the text: the record says which part was missing.
+    rheostat("pack", result.model, "--precision", "fp16", "-o", tmp_path / "packed.safetensors")
+    (folder / "sentences.txt").unlink()
+    monkeypatch.setenv("RHEOSTAT_DATA", str(tmp_path))
+    with pytest.warns(RheostatWarning, match=r"talk lacks sentences\.txt; the corpus is only dialogue"):
+        after = train(tables, data="talk", from_model=tmp_path / "packed.safetensors", out=tmp_path / "after")
+    with open_model(after.model) as file:
+        origin, corpus = file.origin, file.description.provenance["corpus"]
+    assert (origin.corpus, corpus["parts"]) == ("talk", {"dialogue": 2.0})
+    assert origin.recipe and [part["name"] for part in origin.recipe["corpus"]["parts"]] == ["dialogue"]
+    assert origin.before and origin.before.recipe
+    assert [part["name"] for part in origin.before.recipe["corpus"]["parts"]] == ["dialogue", "sentences"]
 
 
 def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(

@@ -15,6 +15,7 @@ import pytest
 
 from corpora import data_folder
 from rheostat.errors import CorpusError, MissingExtraError, RecipeError, RheostatWarning
+from rheostat.measure.texts import read_text
 from rheostat.recipe import read_recipe
 from rheostat.tables import fill
 from rheostat.text import held_out
@@ -218,7 +219,7 @@ def test_a_text_that_is_not_whole_is_written_again(folder: Path, cache: Path) ->
     assert mixture_texts(PARTS, folder, 1, cache)["train"].read_bytes() == whole
 
 
-def test_missing_files_are_named_with_their_source_and_done_without(
+def test_missing_files_are_named_with_their_source_and_left_out(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RHEOSTAT_DATA", str(tmp_path / "nothing"))
@@ -289,6 +290,17 @@ def test_a_mixture_is_a_corpus_like_any_other(folder: Path, cache: Path) -> None
     three = [folder / "dialogue.txt"] * 3
     with pytest.raises(CorpusError, match="expected the one folder"):
         load_corpus(three, config, cache_directory=cache)
+    with pytest.raises(CorpusError, match=r"dialogue\.txt lacks dialogue\.txt"):
+        load_corpus(three[0], config, cache_directory=cache)
+
+
+def test_the_test_text_of_a_mixture_can_be_typed(folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RHEOSTAT_CACHE", str(cache))
+    text = read_text(str(folder), CorpusConfig(parts=PARTS), 10_000)
+    assert (text.name, text.tokenizer, text.prepared) == ("texts", "words", False)
+    assert list(text.lines) == lines(mixture_texts(PARTS, folder, 1, cache)["test"])
+    with pytest.raises(CorpusError, match="no texts for the split test"):
+        read_text(str(folder), "words", 10_000)
 
 
 def test_curly_apostrophes_become_plain_ones(folder: Path, cache: Path) -> None:
