@@ -14,7 +14,7 @@ from rheostat.measure.results import Provenance, QualityFigures, TrainingResults
 from rheostat.measure.results.benchmark import TrainingLine, TrainingOutcome, TrainingProgress, ValidationLine
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
-from rheostat.tables import from_json, to_json
+from rheostat.tables import fill, from_json, to_json
 from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.machine import keep_freed_memory
@@ -33,7 +33,8 @@ def curve(folder: RunFolder) -> dict[str, list[dict[str, Any]]]:
 def test_quality(folder: RunFolder, data: str) -> QualityFigures:
     keep_freed_memory()
     with open_model(folder.model) as file:
-        text = load_split(data, "test", CorpusConfig(tokenizer=file.tokenizer), file.vocabulary)
+        config = fill(CorpusConfig, file.description.recipe["corpus"], "corpus")
+        text = load_split(data, "test", config, file.vocabulary)
         return QualityFigures.of(PointEvaluator(file).quality(full_point(file.shape), text.ids))
 
 

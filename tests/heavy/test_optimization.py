@@ -150,6 +150,7 @@ def test_a_machine_whose_lstm_refuses_bf16_trains_lstms_in_fp32(monkeypatch: pyt
     ("table", "key", "value"),
     [
         ("train", "steps", -1),
+        ("train", "minutes", -0.5),
         ("train", "seed", -3),
         ("train", "weight_decay", -1.0),
         ("train", "clip", -0.1),

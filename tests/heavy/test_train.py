@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,8 +22,14 @@ pytest.importorskip("torch")
 from commands import rheostat, stop_at
 from models import TINY, make_weights, write_tiny
 from rheostat.cli import app, main
-from rheostat.errors import CheckpointError, RheostatError
+from rheostat.errors import CheckpointError, RecipeError, RheostatError, RheostatWarning
 from rheostat.model.file import open_model
+from rheostat.recipe import read_recipe
+from rheostat.tables import fill
+from rheostat.text.corpus import CorpusConfig
+from rheostat.text.mixture import mix
+from rheostat.text.token_cache import hash_text, open_cache
+from rheostat.training import trainer
 from rheostat.training.run import resume, train
 from rheostat.training.trainer import SILENT
 
@@ -92,6 +100,61 @@ class Watching(type(SILENT)):  # type: ignore[misc]
 
     def message(self, text: str) -> None:
         self.told.append(text)
+
+
+def test_minutes_end_a_run_with_its_cycle_complete(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count()  # a second passes whenever it is read, so the test does not depend on the machine
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    changes = ["train.minutes=10", "train.epochs=1", "train.schedule=one-cycle", "train.random_length=false"]
+    result = train(recipe_file, data=corpus_folder, out=tmp_path / "run", changes=changes)
+    steps, seconds = log(tmp_path / "run", "train"), log(tmp_path / "run", "valid")[-1]["seconds"]
+    assert 600 <= seconds < 610 and result.epochs > 1  # `epochs` does not end it
+    peak = max(entry["rate"] for entry in steps)
+    assert steps[0]["rate"] < peak / 2 and steps[-1]["rate"] < peak / 20
+
+
+def test_steps_and_minutes_together_are_refused(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="steps and minutes are both given"):
+        train(recipe_file, data=corpus_folder, out=tmp_path / "run", changes=["train.steps=5", "train.minutes=1"])
+
+
+def test_a_model_of_a_mixture_records_its_parts(
+    recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "talk"
+    folder.mkdir()
+    talks = ["\n".join(f"talk {number} has line {line}" for line in range(8)) for number in range(80)]
+    (folder / "dialogue.txt").write_text("\n\n".join(talks) + "\n")
+    (folder / "sentences.txt").write_text("".join(f"This is sentence {number}.\n" for number in range(400)))
+    dialogue = {"name": "dialogue", "file": "dialogue.txt", "weight": 2.0, "licence": "CC0 1.0"}
+    sentences = {"name": "sentences", "file": "sentences.txt", "conversations": False, "weight": 0.5}
+    tables = read_recipe(recipe_file, ["train.epochs=1", "corpus.tokenizer=words"])
+    tables["corpus"]["parts"] = [dialogue, sentences]
+    result = train(tables, data=folder, out=tmp_path / "run")
+    with open_model(result.model) as file:
+        origin, corpus = file.origin, file.description.provenance["corpus"]
+    assert (origin.corpus, corpus["name"]) == ("talk", "talk")
+    assert corpus["parts"] == {"dialogue": 2.0, "sentences": 0.5}
+    config = fill(CorpusConfig, tables["corpus"])
+    texts = mix(config.parts, folder, config.seed)
+    assert origin.corpus_digest == hash_text(texts.paths["train"], open_cache(), None)
+    assert origin.recipe and [part["weight"] for part in origin.recipe["corpus"]["parts"]] == [2.0, 0.5]
+    assert origin.recipe["corpus"]["parts"][0]["licence"] == "CC0 1.0"
+
+    # Continued from fp16 on what is left of the text: the record says which part was missing.
+    rheostat("pack", result.model, "--precision", "fp16", "-o", tmp_path / "packed.safetensors")
+    (folder / "sentences.txt").unlink()
+    monkeypatch.setenv("RHEOSTAT_DATA", str(tmp_path))
+    with pytest.warns(RheostatWarning, match=r"talk lacks sentences\.txt; the corpus is only dialogue"):
+        after = train(tables, data="talk", from_model=tmp_path / "packed.safetensors", out=tmp_path / "after")
+    with open_model(after.model) as file:
+        origin, corpus = file.origin, file.description.provenance["corpus"]
+    assert (origin.corpus, corpus["parts"]) == ("talk", {"dialogue": 2.0})
+    assert origin.recipe and [part["name"] for part in origin.recipe["corpus"]["parts"]] == ["dialogue"]
+    assert origin.before and origin.before.recipe
+    assert [part["name"] for part in origin.before.recipe["corpus"]["parts"]] == ["dialogue", "sentences"]
 
 
 def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(

@@ -44,6 +44,7 @@ MAY_IMPORT: dict[str, str] = {
 }
 # What a single module may import beyond that.
 ONE_MODULE: dict[str, str] = {
+    "text.mixture": "recipe tables",
     "text.token_cache": "durable",
     "model.container": "durable",
     "model.file": "bundled",
@@ -80,7 +81,8 @@ ONE_MODULE: dict[str, str] = {
 }
 # Inside a package a module may import those named before it.
 INSIDE: dict[str, str] = {
-    "text": "clitics token_cache vocabulary chat sources single_file tokenizers casing reading counts corpus",
+    "text": "clitics token_cache vocabulary chat held_out sources mixture single_file tokenizers casing reading"
+    " counts corpus",
     "model": "clusters container digest flops names origin precision shape description operating_point contents cut"
     " file summary widths writer knob",
     "words": "hidden_words prefixes writing completion user_words",

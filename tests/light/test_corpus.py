@@ -716,8 +716,12 @@ def test_chat_is_raw_text(cache: Path) -> None:
 @pytest.fixture
 def small_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package with the name and the form of chitchat-dataset: 40 conversations and an empty one."""
-    turns = [[[{"text": "So I say"}, {"text": "word\n" * (count + 1)}], [{"text": " "}]] for count in range(40)]
-    talks = {f"talk {number}": {"messages": messages} for number, messages in enumerate([*turns, []])}
+    by = {"sender": "a"}
+    turns = [
+        [[{"text": "So I say", **by}, {"text": "word\n" * (count + 1), **by}], [{"text": " ", **by}]]
+        for count in range(40)
+    ]
+    talks = {f"talk {number}": {"start": "2018", "messages": turn} for number, turn in enumerate([*turns, []])}
     package = write(tmp_path / "packages" / "chitchat_dataset" / "__init__.py", "")
     write(package.parent / "dataset.json", json.dumps(talks))
     spec = importlib.util.spec_from_file_location("chitchat_dataset", package)

@@ -647,8 +647,10 @@ def test_every_file_that_a_command_names_is_declared(step: str, words: list[str]
 def test_the_goals_are_the_results_and_the_bundled_model(workflow: Workflow) -> None:
     reproduced = {step.name for step in workflow.chosen([])}
     bundled = {step.name for step in workflow.chosen(["model"])}
+    base = {step.name for step in workflow.chosen(["talk-model"])}
     assert reproduced & bundled == {"report"}
-    assert reproduced | bundled == set(workflow.steps)
+    assert base == {"talk", "talk-training", "talk-base", "talk-base-card"}
+    assert reproduced | bundled == set(workflow.steps) - base and not (reproduced | bundled) & base
 
 
 def test_the_report_comes_last_and_reads_only_results_that_are_made(workflow: Workflow) -> None:
@@ -668,8 +670,9 @@ def test_steps_that_train_can_resume_and_time_is_measured_where_it_is_claimed(wo
 def test_nothing_is_adopted_from_the_clone_before_its_model_is_there(workflow: Workflow, tmp_path: Path) -> None:
     if (ROOT / "runs").exists():
         pytest.skip("runs/ is there: not a fresh clone")
-    plan = Judge(workflow, State(tmp_path / "state.json")).plan(workflow.chosen([]))
-    needs = {need for step in workflow.steps.values() for need in step.needs if not need.startswith(MODULE)}
+    chosen = workflow.chosen([])
+    plan = Judge(workflow, State(tmp_path / "state.json")).plan(chosen)
+    needs = {need for step in chosen for need in step.needs if not need.startswith(MODULE)}
     assert needs == {"{data}/ptb", "{data}/wikitext-103-part", "{models}/ptb-qrnn.safetensors"}
     statuses = {judgement.status for name, judgement in plan.items() if name != "report"}
     assert statuses <= {Status.RUN, Status.SKIP}

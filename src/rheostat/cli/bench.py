@@ -49,7 +49,8 @@ def bench(
         float, typer.Option(min=0, help="Seconds to wait after the run for a trace to reach its end.")
     ] = 10.0,
     data: Annotated[
-        str | None, typer.Option(help="A folder with a test text, a text file, or 'chat'; a bundled text by default.")
+        str | None,
+        typer.Option(help="A folder with a test text, a text file, 'chat' or 'talk'; a bundled text by default."),
     ] = None,
     precision: Annotated[Precision, typer.Option(help="int8, fp32 or int4.")] = "int8",
     threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0 = one per physical core.")] = 0,

@@ -39,7 +39,8 @@ def demo(
     ),
     model: Annotated[Path, typer.Option(help=MODEL_HELP)] = BUNDLED,
     data: Annotated[
-        str | None, typer.Option(help="A folder with a test text, a text file, or 'chat'; a bundled text by default.")
+        str | None,
+        typer.Option(help="A folder with a test text, a text file, 'chat' or 'talk'; a bundled text by default."),
     ] = None,
     meter: Annotated[str, typer.Option(help="A meter, 'auto' or 'none'; `rheostat bench --meter list`.")] = "auto",
     queries: Annotated[int, typer.Option(min=2, help="Timed queries at every position.")] = 200,

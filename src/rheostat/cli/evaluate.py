@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rheostat.measure.evaluation import Evaluation
     from rheostat.measure.results import SweepRow
 
-DATA_HELP = "A folder with train, valid and test text, one text file, or 'chat'."
+DATA_HELP = "A folder with train, valid and test text, one text file, 'chat' or 'talk'."
 
 
 def evaluate(

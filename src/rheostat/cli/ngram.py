@@ -20,7 +20,7 @@ def ngram(
     ],
     data: Annotated[
         str | None,
-        typer.Option(help="A folder with train, valid and test text, or 'chat'; the recipe's own by default."),
+        typer.Option(help="A folder with train, valid and test text, 'chat' or 'talk'; the recipe's own by default."),
     ] = None,
     order: Annotated[int, typer.Option(min=2, help="The length of the longest n-grams.")] = 5,
     queries: Annotated[int, typer.Option(min=2, help="Number of timed queries.")] = 350,

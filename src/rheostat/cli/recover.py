@@ -16,7 +16,7 @@ from rheostat.recipe import recipe_names
 def recover(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     data: Annotated[
-        str, typer.Option(help="The corpus: a folder with train and valid text, one text file, or 'chat'.")
+        str, typer.Option(help="The corpus: a folder with train and valid text, one text file, 'chat' or 'talk'.")
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The model file to write; may be the one that is read.")],
     knob: Annotated[

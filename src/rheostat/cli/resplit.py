@@ -15,7 +15,7 @@ from rheostat.model.writer import check_target
 def resplit(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     data: Annotated[
-        str, typer.Option(help="The corpus: a folder with train and valid text, one text file, or 'chat'.")
+        str, typer.Option(help="The corpus: a folder with train and valid text, one text file, 'chat' or 'talk'.")
     ],
     out: Annotated[Path, typer.Option("-o", "--out", help="The model file to write; may be the one that is read.")],
     tails: Annotated[

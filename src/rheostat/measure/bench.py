@@ -129,10 +129,10 @@ def bench(
     """Measure what a query costs on this machine, at some positions of the knob and some stored points.
 
     Without knobs and points: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking. beside: other
-    models, measured whole in the same run, interleaved with these points. data: a folder with a test text, a text file
-    or "chat"; None for a text that comes with the package. queries: timed ones at every point. threads: 0 = one per
-    physical core. cpus: to stay on; None for all. meter: its name, or one that is open. energy: how long to measure it.
-    memory: whether to measure it too. out: the results file to write. progress: label, share done.
+    models, measured whole in the same run, interleaved with these points. data: a folder with a test text, a text file,
+    "chat" or "talk"; None for a text that comes with the package. queries: timed ones at every point. threads: 0 = one
+    per physical core. cpus: to stay on; None for all. meter: its name, or one that is open. energy: how long to measure
+    it. memory: whether to measure it too. out: the results file to write. progress: label, share done.
     notice: told what a slow meter means for the run, before it starts. on_results: called before anything is written:
     what was measured is not lost with a file that cannot be written.
     """

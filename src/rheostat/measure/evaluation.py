@@ -22,7 +22,7 @@ from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.onnx.quantization import Precision
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.corpus import CorpusConfig, Split, load_split
-from rheostat.text.sources import is_chat
+from rheostat.text.sources import is_named
 
 TYPED_WORDS = 2000
 
@@ -74,9 +74,9 @@ def evaluate(
 ) -> Evaluation:
     """Measure perplexity and recall of a model on a text, at any position of the knob.
 
-    data: a folder with train, valid and test text, one text file, or "chat". split: of a folder; "test" if left out.
-    criterion, ranking, point: cut by these instead of what the knob serves. keystrokes: also simulate typing the first
-    words of the test text. progress: label, share done.
+    data: a folder with train, valid and test text, one text file, "chat" or "talk". split: of a folder; "test" if
+    left out. criterion, ranking, point: cut by these instead of what the knob serves. keystrokes: also simulate typing
+    the first words of the test text. progress: label, share done.
     """
     if keystrokes and (criterion or ranking):
         raise OperatingPointError("--keystrokes types at what the knob serves; leave out --criterion and --ranking")
@@ -117,4 +117,4 @@ def read_splits(
 
 
 def is_single_text(data: str | Path) -> bool:
-    return not is_chat(data) and Path(data).is_file()
+    return not is_named(data) and Path(data).is_file()

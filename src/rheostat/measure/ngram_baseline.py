@@ -99,20 +99,20 @@ def measure_ngram(
 ) -> NGramResults:
     """Estimate an n-gram model on a corpus and measure it as models are measured.
 
-    recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, or "chat";
-    the recipe's own corpus if left out. order: length of the longest n-grams. queries: timed ones. words: of the test
-    text that are typed. check: compare the test perplexity with kenlm's. out: the results file to write; arpa: the
-    model, in the ARPA format. on_results: called before anything is written, so that what was measured is not lost with
-    a file that cannot be written.
+    recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, "chat" or
+    "talk"; the recipe's own corpus if left out. order: length of the longest n-grams. queries: timed ones. words: of
+    the test text that are typed. check: compare the test perplexity with kenlm's. out: the results file to write; arpa:
+    the model, in the ARPA format. on_results: called before anything is written, so that what was measured is not lost
+    with a file that cannot be written.
     """
     config = NGramConfig(order, queries, warm_up, words, check)
     tables = read_recipe(recipe)
     source = data or tables.get("data")
     if not source:
-        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, or 'chat'")
+        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, 'chat' or 'talk'")
     words_as = fill(CorpusConfig, tables.get("corpus", {}), "corpus")
     corpus = load_corpus(source, words_as, progress=progress)
-    text = read_text(source, words_as.tokenizer, max(config.typed_words, config.queries + config.warm_up))
+    text = read_text(source, words_as, max(config.typed_words, config.queries + config.warm_up))
     model, results = measure_on_corpus(corpus, text, config, progress)
     on_results(results)
     if out is not None:

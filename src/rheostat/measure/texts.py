@@ -13,8 +13,8 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from rheostat.errors import CorpusError
-from rheostat.text.corpus import CorpusConfig, locate_splits
-from rheostat.text.sources import CHAT, find_split
+from rheostat.text.corpus import CorpusConfig, is_written_here, locate_splits
+from rheostat.text.sources import find_split
 from rheostat.text.tokenizers import Tokenizer, spellings, split_at_ascii_white_space, tokenize
 
 SAMPLE = "sample"
@@ -59,20 +59,22 @@ class Text:
         return spellings(line) if self.tokenizer == "words" else tokenize(line, self.tokenizer)
 
 
-def read_text(data: str | None, tokenizer: Tokenizer, words: int) -> Text:
+def read_text(data: str | None, how: Tokenizer | CorpusConfig, words: int) -> Text:
     """The first lines of a test text, up to at least this number of words; all of it if it has fewer.
 
-    data: a folder with a test text, a text file, or "chat"; None for the sentences that come with the package.
+    data: a folder with a test text, a text file, "chat" or "talk"; None for the sentences that come with the package.
+    how: the tokenizer, or the `[corpus]` table of a recipe, whose parts may then be in the folder.
     """
+    config = CorpusConfig(tokenizer=how) if isinstance(how, str) else how
+    tokenizer = config.tokenizer
     if data is None:
         lines = resources.files("rheostat.measure").joinpath("sample.txt").read_text(encoding="utf-8").splitlines()
         return Text(SAMPLE, tokenizer, tuple(lines), prepared=False)
-    config = CorpusConfig(tokenizer=tokenizer)
-    path = locate_splits(data, config)["test"] if data == CHAT else find_split(data, "test")
+    path = locate_splits(data, config)["test"] if is_written_here(data, config) else find_split(data, "test")
     lines = _first_lines(path, words)
     if not lines:
         raise CorpusError(f"{path} is empty or has only white space; expected text: give another file")
-    return Text(CHAT if data == CHAT else Path(data).name, tokenizer, tuple(lines), prepared=tokenizer != "words")
+    return Text(Path(data).name, tokenizer, tuple(lines), prepared=tokenizer != "words")
 
 
 def messages(pieces: list[str], openings: list[str]) -> Iterator[str]:

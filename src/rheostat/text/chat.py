@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from importlib import import_module, resources
 from pathlib import Path
+from typing import NamedTuple
 
 from rheostat.errors import MissingExtraError
 from rheostat.text.token_cache import CACHE_VERSION, load_json, open_cache, store_json, whole_file
@@ -23,6 +24,13 @@ _SPLITS = ("train", "valid", "test")
 _VALID, _TEST = 18, 19  # of each 20 conversations; the other 18 are for training
 _LONGEST_MESSAGE = 2000  # characters. Longer ones, 0.06 % of messages but 4 % of the text, are pasted or generated
 _NOISE = re.compile(r"(?<!\w)(?:https?://|www\.\w)\S*|\[\?\]")  # addresses, and remains of lost emoji
+
+
+class Turn(NamedTuple):
+    """A message as one line of text, and who sent it."""
+
+    sender: str
+    message: str
 
 
 def chat_texts(cache: Path, conversations: int, seed: int) -> dict[str, Path]:
@@ -60,18 +68,27 @@ def split_conversations(
 
 
 def _read_conversations() -> dict[str, list[str]]:
-    """The messages of each conversation that is not empty, by its name."""
+    return {name: [turn.message for turn in turns] for name, turns in read_turns().items()}
+
+
+def read_turns() -> dict[str, list[Turn]]:
+    """The messages of each conversation that is not empty, by its name, the oldest conversation first."""
     try:
         package = import_module("chitchat_dataset")
     except ImportError as error:
         raise MissingExtraError("chat", "the chat corpus") from error
     # Not with the package's own reader, which opens the file in the platform's encoding.
     data = json.loads(resources.files(package).joinpath("dataset.json").read_bytes())
-    cleaned = {
-        name: [message for turn in conversation["messages"] if (message := clean_message(turn))]
-        for name, conversation in data.items()
-    }
-    return {name: messages for name, messages in cleaned.items() if messages}
+    names = sorted(data, key=lambda name: (data[name]["start"], name))
+    cleaned = {name: list(_clean_turns(data[name]["messages"])) for name in names}
+    return {name: turns for name, turns in cleaned.items() if turns}
+
+
+def _clean_turns(turns: Iterable[Sequence[Mapping[str, str]]]) -> Iterator[Turn]:
+    """All utterances of a turn have one sender."""
+    for turn in turns:
+        if message := clean_message(turn):
+            yield Turn(turn[0]["sender"], message)
 
 
 def clean_message(turn: Iterable[Mapping[str, str]]) -> str:

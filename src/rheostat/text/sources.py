@@ -14,6 +14,7 @@ from rheostat.text.token_cache import reading
 
 SPLITS = ("train", "valid", "test")
 CHAT = "chat"
+TALK = "talk"
 Source = str | Path | Sequence[Path]
 
 _SPLIT_NAMES = {
@@ -42,7 +43,7 @@ def find_splits(source: Source) -> dict[str, Path]:
 
 def is_one_file(source: Source) -> bool:
     """Whether a source is a single text file: divided for training (`single_file`), taken whole for evaluation."""
-    if not isinstance(source, str | Path) or is_chat(source):
+    if not isinstance(source, str | Path) or is_named(source):
         return False
     with reading(Path(source)):
         return Path(source).is_file()
@@ -52,7 +53,7 @@ def split_names(source: Source) -> tuple[str, ...]:
     """The splits that a source can be evaluated on. One file has one, which is reported as test."""
     if is_one_file(source):
         return ("test",)
-    if is_chat(source) or not isinstance(source, str | Path):
+    if is_named(source) or not isinstance(source, str | Path):
         return SPLITS
     return tuple(name for name, paths in _candidates(Path(source)).items() if paths)
 
@@ -106,8 +107,21 @@ def _wrong_candidates(folder: Path, name: str, paths: Sequence[Path]) -> str:
     return f"{folder} has {len(paths) or 'no'} texts for the split {name}: found {found}; expected {_EXPECTED_FILES}"
 
 
+def is_named(source: Source) -> bool:
+    """Whether a source is the name of a corpus that this program writes itself."""
+    return is_chat(source) or is_talk(source)
+
+
 def is_chat(source: Source) -> bool:
-    return source == CHAT or (source == Path(CHAT) and not Path(CHAT).exists())
+    return _is(CHAT, source)
+
+
+def is_talk(source: Source) -> bool:
+    return _is(TALK, source)
+
+
+def _is(name: str, source: Source) -> bool:
+    return source == name or (source == Path(name) and not Path(name).exists())
 
 
 def bare_names(source: Source) -> str:

@@ -7,6 +7,7 @@ hash of what it was made from, and is either complete or absent. A corpus keeps 
     {text, tokenizer, vocabulary}.ids         a text as ids: a header, then one int32 per token
     {text, tokenizer, vocabulary}.casing.json the usual spelling of words, for raw text
     chat-…/                                   the chat corpus as three text files
+    mixture-…/                                a corpus of several parts: three text files, and each part's own
     divided-{text}-…/                         one text file as three: train, valid and test
     hashes.json                               the hashes of texts by path, size and time of change
 """

@@ -16,6 +16,7 @@ from rheostat.training.regularization import RegularizationConfig
 # Numbers of `[train]` that must be finite and not negative.
 NOT_NEGATIVE = (
     "steps",
+    "minutes",
     "seed",
     "decay_factor",
     "weight_decay",
@@ -102,6 +103,7 @@ class TrainConfig:
 
     epochs: int = 10
     steps: int = 0  # if given, the run ends after this many steps, whatever `epochs` says
+    minutes: float = 0.0  # if given, the run ends after this time, and the schedule follows the clock
     batch_size: int = 20  # texts read side by side, over all processes
     sequence_length: int = 70  # steps of back-propagation
     random_length: bool = True  # vary it: half with probability 0.05, then Normal(·, 5); rate scaled with it
@@ -126,6 +128,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if min(self.epochs, self.batch_size, self.sequence_length) < 1:
             raise ValueError("epochs, batch_size and sequence_length must be at least 1")
+        if self.steps and self.minutes:
+            raise ValueError("steps and minutes are both given; expected one: leave the other out")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate is {self.learning_rate}; expected a positive number")
         for name in NOT_NEGATIVE:
@@ -142,7 +146,7 @@ class TrainConfig:
 class TrainingRecipe:
     """All tables of a recipe for `rheostat train`."""
 
-    data: str = ""  # the corpus to use when none is given: a folder, or "chat"
+    data: str = ""  # the corpus to use when none is given: a folder, "chat" or "talk"
     corpus: CorpusConfig = field(default_factory=CorpusConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

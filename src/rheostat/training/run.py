@@ -42,7 +42,7 @@ class TrainingRequest:
     """What a user asked for, as plain data that can be saved in the checkpoint."""
 
     recipe: dict[str, Any]  # the recipe's tables, as read
-    data: tuple[str, ...]  # a folder, one file, three files, or "chat"; empty: what the recipe says
+    data: tuple[str, ...]  # a folder, one file, three files, "chat" or "talk"; empty: what the recipe says
     vocabulary_file: str | None = None
     from_model: str | None = None
     threads: int = 0  # 0: as many as the model keeps busy
@@ -81,8 +81,8 @@ def train(
     """Train a language model in the new folder `out`; the best model so far is always in `out/model.safetensors`.
 
     recipe: the name of a recipe that comes with the package, the path of a .toml file, or its tables.
-    data: a folder with train, valid and test text, three files in that order, one file (which is divided), or "chat";
-        by default what the recipe names. changes: such as "train.epochs=2".
+    data: a folder with train, valid and test text, three files in that order, one file (which is divided), "chat" or
+        "talk"; by default what the recipe names. changes: such as "train.epochs=2".
     from_model: start from the weights of this model file. vocabulary: a file with one word and its count per line.
     threads: of the processor; 0 = as many as the model keeps busy.
     Raises InterruptedRunError, after saving, when a signal asks to stop: `resume` continues the run.
@@ -153,7 +153,9 @@ def _begin(request: TrainingRequest, folder: Path) -> tuple[TrainingRecipe, RunF
     if recipe.train.graded and recipe.graded.teacher == "start":
         _check_taught(request, recipe)
     if not (request.data or recipe.data):
-        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, one or three files, or 'chat'")
+        raise RecipeError(
+            "no corpus: the recipe names none, so --data must; a folder, one or three files, 'chat' or 'talk'"
+        )
     run_folder = RunFolder(folder)
     run_folder.create(resume=False)
     return recipe, run_folder
@@ -312,7 +314,7 @@ def _origin(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) ->
     return replace(
         new_origin(),
         command=request.command,  # not that of `train --resume`
-        recipe=_resolved(request, recipe),
+        recipe=_resolved(request, recipe, corpus),
         seed=recipe.train.seed,
         corpus=corpus.name,
         corpus_digest=corpus.splits["train"].digest,
@@ -320,9 +322,10 @@ def _origin(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) ->
     ).after(before)
 
 
-def _resolved(request: TrainingRequest, recipe: TrainingRecipe) -> dict[str, Any]:
+def _resolved(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) -> dict[str, Any]:
     """The recipe as it was followed."""
-    tables = asdict(recipe)
+    used = replace(recipe.corpus, parts=corpus.parts)  # "talk" names parts, and some of their files may be missing
+    tables = asdict(replace(recipe, corpus=used))
     if request.from_model:
         del tables["model"]  # the shape is that of the model it started from
     return tables
@@ -345,7 +348,7 @@ def _write(
         new_contents(model.shape, corpus.vocabulary, weights, text, corpus.casing),
         rankings=tuple(rankings),
         default_ranking=rankings[0].name if rankings else None,
-        recipe=_resolved(request, recipe),
+        recipe=_resolved(request, recipe, corpus),
         # The command of a resumed run is only `train --resume`, so what was asked for is recorded too.
         provenance={**provenance(), "asked": given, "corpus": corpus.summary(), "run": dict(run)},
         origin=origin,

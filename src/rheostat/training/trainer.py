@@ -140,7 +140,9 @@ class Trainer:
             while not self.progress.finished:
                 self._step()
                 self.progress.seconds = before + time.monotonic() - started
-                if self._at_end_of_text() or self._out_of_steps():
+                if self.config.minutes:  # it decides the rate and the end: one clock for all processes
+                    self.progress.seconds = self.fabric.broadcast(self.progress.seconds)
+                if self._at_end_of_text() or self._is_over():
                     self._finish_epoch()
                     due = True
                 else:
@@ -179,14 +181,17 @@ class Trainer:
     def _share_done(self) -> float:
         if self.config.steps:
             return self.progress.step / self.config.steps
+        if self.config.minutes:
+            return min(self.progress.seconds / (60 * self.config.minutes), 1.0)
         within = min(self.progress.position / (self._batches.rows - 1), 1.0)
         return (self.progress.epoch + within) / self.config.epochs
 
     def _at_end_of_text(self) -> bool:
         return not self._batches.has(self.progress.position)
 
-    def _out_of_steps(self) -> bool:
-        return 0 < self.config.steps <= self.progress.step
+    def _is_over(self) -> bool:
+        """Whether the steps or the minutes of the recipe are used up."""
+        return (self.config.steps or self.config.minutes) > 0 and self._share_done() >= 1
 
     def _finish_epoch(self) -> None:
         progress, config = self.progress, self.config
@@ -199,8 +204,8 @@ class Trainer:
             if progress.averaging:
                 self.reporter.message(f"validation has stalled: averaging weights from step {progress.step} on")
         stalled = config.patience > 0 and has_stalled(progress.losses, config.patience)
-        epochs_done = not config.steps and progress.epoch >= config.epochs
-        progress.finished = epochs_done or self._out_of_steps() or stalled
+        epochs_done = not (config.steps or config.minutes) and progress.epoch >= config.epochs
+        progress.finished = epochs_done or self._is_over() or stalled
 
     def _validate(self) -> None:
         """On the first process. The others wait for its loss, so that all of them decide the same."""
