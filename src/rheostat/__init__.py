@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rheostat.measure.bench import bench
     from rheostat.measure.evaluation import evaluate
     from rheostat.measure.ngram_baseline import measure_ngram
+    from rheostat.measure.packing import pack
     from rheostat.measure.sweep import sweep
     from rheostat.model.file import ModelFile, open_model
     from rheostat.model.operating_point import OperatingPoint
@@ -80,6 +81,7 @@ __all__ = [
     "load",
     "measure_ngram",
     "open_model",
+    "pack",
     "rank",
     "recover",
     "replay_day",
@@ -108,6 +110,7 @@ _WHERE = {
     "load": "rheostat.runtime.predictor",
     "measure_ngram": "rheostat.measure.ngram_baseline",
     "open_model": "rheostat.model.file",
+    "pack": "rheostat.measure.packing",
     "rank": "rheostat.pruning.steps",
     "recover": "rheostat.pruning.steps",
     "replay_day": "rheostat.report.govern",

@@ -91,7 +91,7 @@ INSIDE: dict[str, str] = {
     " meters.estimate meters.series meters.student meters.meter meters.counter meters.sampler meters.power_trace"
     " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
     " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
-    " results.files results evaluation sweep latency bench ngram_baseline",
+    " results.files results packing evaluation sweep latency bench ngram_baseline",
     "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
     " figures.style figures.costs figures.weights govern claims paper_tables sweep_page summary cost_sections sections"
     " writer demo",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,12 +13,10 @@ from rich.text import Text
 
 from rheostat.cli.console import BUNDLED, MODEL_HELP, print_json
 from rheostat.cli.console import results as console
-from rheostat.model.contents import convert, drop_points, drop_rankings, keep_points, set_default_ranking
-from rheostat.model.file import ModelFile, open_model
+from rheostat.model.file import open_model
 from rheostat.model.origin import NOT_RECORDED, Origin
 from rheostat.model.precision import PRECISIONS, Precision
 from rheostat.model.summary import summarize
-from rheostat.model.writer import check_target, write_model
 
 
 def inspect(
@@ -65,40 +62,29 @@ def pack(
 
     Example: rheostat pack model.safetensors --precision int8 --default-ranking taylor -o small.safetensors
     """
-    check_target(out)
-    with open_model(model) as source:
-        contents = source.contents()
-        if precision:
-            contents = convert(contents, precision)
-        if default_ranking:
-            contents = set_default_ranking(contents, default_ranking)
-        contents = drop_rankings(contents, drop_ranking or ())
-        contents = drop_points(keep_points(contents, point) if point else contents, drop_point or ())
-        if results:
-            contents = replace(contents, provenance=_with_curve(source, results))
-        write_model(out, contents)
-    with open_model(out.absolute()) as packed:  # a bare name could be that of a bundled model
-        if json:
-            print_json(summarize(packed))
-        else:
-            print(f"wrote {out}: {_in_one_line(packed)}")
+    from rheostat.measure.packing import pack as run
+
+    summary = run(
+        model,
+        out,
+        precision=precision,
+        default_ranking=default_ranking,
+        points=point or None,
+        drop_points=drop_point or (),
+        drop_rankings=drop_ranking or (),
+        results=results,
+    )
+    if json:
+        print_json(summary)
+    else:
+        print(f"wrote {out}: {_in_one_line(summary)}")
 
 
-def _with_curve(file: ModelFile, results: Path) -> dict[str, Any]:
-    """The file's provenance and what a sweep measured along its default ranking."""
-    from rheostat.measure.results import read_sweep
-
-    criteria = {entry.name: entry.criterion for entry in file.description.rankings}
-    curve = read_sweep(results).test_figures(criteria.get(file.description.default_ranking or "", ""))
-    return {**file.description.provenance, "curve": [asdict(one) for one in curve]}
-
-
-def _in_one_line(file: ModelFile) -> str:
-    description = file.description
-    default = f" (default {description.default_ranking})" if description.default_ranking else ""
+def _in_one_line(summary: Mapping[str, Any]) -> str:
+    default = f" (default {summary['default_ranking']})" if summary["default_ranking"] else ""
     return (
-        f"{file.precision}, {file.file_bytes:,} bytes, "
-        f"{len(description.rankings)} rankings{default}, {len(description.points)} points"
+        f"{summary['precision']}, {summary['file_bytes']:,} bytes, "
+        f"{len(summary['rankings'])} rankings{default}, {len(summary['points'])} points"
     )
 
 
