@@ -36,7 +36,24 @@ def test_every_help_ends_with_an_example(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, command, "--help") == 0
-    assert f"Example: rheostat {command}" in " ".join(capsys.readouterr().out.split())
+    shown = capsys.readouterr().out
+    # On one line, so it can be copied.
+    assert [line for line in shown.splitlines() if line.strip() == _example_of(command)], shown
+
+
+def _example_of(command: str) -> str:
+    lines = (get_command(app).commands[command].callback.__doc__ or "").strip().splitlines()  # type: ignore[attr-defined]
+    assert lines[-1].strip().startswith(f"Example: rheostat {command} ")
+    return str(lines[-1].strip())
+
+
+def test_every_command_has_a_summary_that_fits_on_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--help") == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {command} " in shown for command in COMMANDS)
+    assert "..." not in shown.partition("Commands:")[2]
 
 
 @pytest.mark.parametrize(
