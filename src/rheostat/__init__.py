@@ -3,9 +3,9 @@
     predictor = rheostat.load("model.safetensors", knob=0.6)
     predictor.suggest("see you at the")
 
-One trained model file serves any operating point from 100 % down to about 10 % of its compute, chosen at inference
-time. Everything a command does is one call from here; docs/api.md documents every name. Importing this module is
-fast and needs no torch: what it offers is imported when it is first used.
+One trained model file runs at any share of its compute, from 100 % down to about 10 %; you choose the share at
+inference time. Everything a command does is one call from here; docs/api.md documents every name. Importing this module
+is fast and does not need torch: each name is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ __all__ = [
     "write_report",
 ]
 
-# Where each name is defined; imported when it is first used.
+# The module that defines each name.
 _WHERE = {
     "Battery": "rheostat.governor.battery",
     "Governor": "rheostat.governor.governor",

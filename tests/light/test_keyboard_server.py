@@ -170,15 +170,15 @@ def test_a_model_of_points_alone_is_served_down_to_the_smallest(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("asked", "status", "message"),
     [
-        ({}, 422, "there is no text"),
-        ({"text": 3}, 422, "there is no text"),
+        ({}, 422, "the request has no text"),
+        ({"text": 3}, 422, "the request has no text"),
         ({"text": "x" * (LONGEST_TEXT + 1)}, 413, "expected at most"),
         ({"text": "", "knob": "half"}, 422, "not a number"),
         ({"text": "", "knob": True}, 422, "not a number"),
-        ({"text": "", "knob": 0}, 422, "expected one from"),
-        ({"text": "", "knob": 1.5}, 422, "expected one from"),
-        ({"text": "", "knob": 1e400}, 422, "expected one from"),
-        ({"text": "", "knob": 10**401}, 422, "expected one from"),
+        ({"text": "", "knob": 0}, 422, "expected a share from"),
+        ({"text": "", "knob": 1.5}, 422, "expected a share from"),
+        ({"text": "", "knob": 1e400}, 422, "expected a share from"),
+        ({"text": "", "knob": 10**401}, 422, "expected a share from"),
         ({"text": "", "k": 0}, 422, "1 to 10"),
         ({"text": "", "k": 11}, 422, "1 to 10"),
         ({"text": "", "k": 1.5}, 422, "1 to 10"),
@@ -469,7 +469,7 @@ def test_a_port_that_is_taken_is_one_line(service: Service) -> None:
 
 def test_an_archive_with_other_contents_is_not_unpacked(tmp_path: Path) -> None:
     (tmp_path / "package.tgz").write_bytes(b"something else")
-    with pytest.raises(RheostatError, match="do not use it"):
+    with pytest.raises(RheostatError, match="do not use this file"):
         browser_runtime.check_integrity(tmp_path / "package.tgz")
 
 
