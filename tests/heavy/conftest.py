@@ -1,4 +1,4 @@
-"""A small real corpus and recipe for runs that end in seconds."""
+"""A small corpus and recipe for runs that take seconds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ NAMES, VERBS, THINGS = ("ann", "bob", "eve"), ("sees", "hides", "paints"), ("boa
 
 
 def sentence(random: np.random.Generator) -> str:
-    """Predictable enough to be learned: the thing follows from the verb most of the time."""
+    """Predictable enough to learn: most of the time, the thing follows from the verb."""
     verb = int(random.integers(len(VERBS)))
     thing = verb if random.random() < 0.8 else int(random.integers(len(THINGS)))
     return f"{NAMES[random.integers(len(NAMES))]} {VERBS[verb]} the {THINGS[thing]} ."
@@ -54,7 +54,7 @@ def sentence(random: np.random.Generator) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A token cache of the tests' own, for the processes they start too."""
+    """A token cache only for the tests and the processes they start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RHEOSTAT_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -77,20 +77,20 @@ def recipe_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rheostat(*arguments: object) -> str:
-    """What a command prints on stdout; in this process, since importing torch takes longer than most commands."""
+    """What a command prints on stdout. It runs in this process, because importing torch is slow."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.stderr
     return result.stdout
 
 
 def stop_at(step: int, *arguments: object) -> None:
-    """Run a command that a signal stops at this step of its training."""
+    """Run a command, and stop it with a signal at this step of its training."""
     from rheostat.training import trainer
 
     draw_length = trainer.draw_length
 
     def stopping(config: trainer.TrainConfig, steps_done: int) -> int:
-        if steps_done == step - 1:  # drawn as a step begins; the run stops when that step has ended
+        if steps_done == step - 1:  # called when a step begins; the run stops when that step has ended
             os.kill(os.getpid(), signal.SIGTERM)
         return draw_length(config, steps_done)
 

@@ -1,4 +1,4 @@
-"""`import rheostat` shows everything, and what is handed in wrong is an error in one line."""
+"""`import rheostat` shows everything, and wrong arguments are errors in one line."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_closing_one_of_two_predictors_leaves_the_other_open(model: Path) -> Non
         second.suggest("the")
 
 
-def test_a_turn_in_the_background_does_not_reopen_what_was_closed(model: Path) -> None:
+def test_a_turn_in_the_background_does_not_reopen_a_closed_predictor(model: Path) -> None:
     predictor = rheostat.load(model)
     predictor.turn(0.7, wait=False)
     predictor.close()
@@ -233,12 +233,12 @@ def test_load_refuses_wrong_arguments_in_one_line(model: Path, arguments: dict[s
     assert "expected" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_string_of_hidden_words_is_told_both_ways_out(model: Path) -> None:
+def test_a_string_of_hidden_words_is_an_error_with_both_remedies(model: Path) -> None:
     with pytest.raises(UserWordsError, match=r'Path\("changes.txt"\).*or \["word", …\]'):
         rheostat.load(model, hidden_words="bother")
 
 
-def test_open_model_refuses_what_is_no_path() -> None:
+def test_open_model_refuses_anything_but_a_path() -> None:
     with pytest.raises(RheostatError, match="the model is 5; expected a path"):
         rheostat.open_model(5)  # type: ignore[arg-type]
 
