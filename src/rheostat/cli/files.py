@@ -84,10 +84,12 @@ def pack(
 
 def _in_one_line(summary: Mapping[str, Any]) -> str:
     default = f" (default {summary['default_ranking']})" if summary["default_ranking"] else ""
-    return (
-        f"{summary['precision']}, {summary['file_bytes']:,} bytes, "
-        f"{len(summary['rankings'])} rankings{default}, {len(summary['points'])} points"
-    )
+    rankings, points = (_counted(len(summary[f"{name}s"]), name) for name in ("ranking", "point"))
+    return f"{summary['precision']}, {summary['file_bytes']:,} bytes, {rankings}{default}, {points}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
