@@ -37,6 +37,9 @@ QUAINT = {
     r"made (if absent|if it is not there|if missing)": "created if missing",
     r"where there is one": "if any",
     r"of its making|in the making of": "how it was made",
+    r"\bone (word|row|spelling|entry|file|line|byte|run|window) a [a-z]": "one per …",
+    r"(take|takes|taking|took) turns": "are interleaved",
+    r"said to be (one|none|so)\b": "is labelled, is an error",
 }
 READ = {".py", ".md", ".js", ".html", ".css", ".jinja", ".toml", ".sh"}
 # What is in plain English already: files, or folders with everything in them.
@@ -47,6 +50,7 @@ CLEAN: tuple[str, ...] = (
     "models",
     "scripts",
     "src/rheostat/__init__.py",
+    "src/rheostat/__main__.py",
     "src/rheostat/bundled",
     "src/rheostat/cli",
     "src/rheostat/durable.py",
@@ -56,11 +60,13 @@ CLEAN: tuple[str, ...] = (
     "src/rheostat/measure/packing.py",
     "src/rheostat/metrics.py",
     "src/rheostat/model",
+    "src/rheostat/provenance.py",
     "src/rheostat/pruning",
     "src/rheostat/recipe.py",
     "src/rheostat/recipes",
     "src/rheostat/report",
     "src/rheostat/runtime",
+    "src/rheostat/tables.py",
     "src/rheostat/text",
     "src/rheostat/training",
     "src/rheostat/words",
