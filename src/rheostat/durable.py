@@ -1,4 +1,4 @@
-"""Files that survive a power cut. Knows names and bytes, not what they mean."""
+"""Writing files that survive a power cut. Knows names and bytes, not what they mean."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def replacing(path: Path, *, alone: bool = False, mode: int | None = None) -> It
 def obstacle(path: Path) -> str | None:
     """What is in the way of a file to be written, such as "a folder" or "a device"; None if nothing is.
 
-    A regular file is no obstacle, since it can be replaced. Links are followed. Commands ask this before they start
-    work, so that no hour of training ends at a path that cannot be written.
+    A regular file is no obstacle, because it can be replaced. Links are followed. Commands check this before they
+    start, so no hour of training ends at a path that cannot be written.
     """
     try:
         mode = path.stat().st_mode
@@ -61,7 +61,7 @@ def obstacle(path: Path) -> str | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk, so that a new name lasts. Does nothing where folders cannot be opened."""
+    """Flush a folder's entries to disk, so a new name lasts. Does nothing on systems where folders cannot be opened."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,8 +1,8 @@
-"""Perplexity and recall: what a quality figure means.
+"""Perplexity and recall: the definition of both.
 
 A split is one stream of tokens with an `<eos>` per line; the state starts at zero and is carried through; the first
-token is given and every following one is predicted once. Owns that loop (`read_stream`) and the counting; the models
-are given as functions. Keystrokes are counted in `measure.typing_simulator`.
+token is given and every following one is predicted once. Has that loop (`read_stream`) and the counting; models are
+passed as functions. `measure.typing_simulator` counts keystrokes.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def read_stream(
     predict: Callable[[State, NDArray[np.int64], NDArray[np.int64]], State],
     progress: Callable[[float], None] | None = None,
 ) -> None:
-    """Have every token of a stream but the first predicted, in stretches of `size` tokens.
+    """Predict every token of a stream but the first, in stretches of `size` tokens.
 
     predict: takes the state, the tokens of a stretch and those that follow them; returns the next state. It is carried
-    from stretch to stretch, so that their size changes nothing. progress is told the share done.
+    from stretch to stretch, so their size changes nothing. progress: called with the share done.
     """
     if len(ids) < 2:
         raise CorpusError(
-            f"a text of {len(ids)} token has nothing to predict; expected at least two tokens: give more text"
+            f"a text of {len(ids)} token(s) has nothing to predict; expected at least two tokens: give more text"
         )
     for first in range(0, len(ids) - 1, size):
         # The slice of a memory-mapped corpus is copied here: one stretch, never the whole split.
@@ -120,7 +120,7 @@ class QualityCount:
         """
         home, own = scores.places(targets)
         own, above, tails = own + 0, 0 * targets, scores.head[:, scores.head_size :]
-        for tail, first in enumerate(scores.splits):  # the target's own tail first: that may be enough
+        for tail, first in enumerate(scores.splits):  # the target's own tail first: it is often enough
             inside = home == tail + 1
             if inside.any():
                 words = scores.open_tail(tail, inside)

@@ -1,8 +1,8 @@
-"""Recipes: every choice of a run, as a TOML file.
+"""Recipes: every setting of a run, as a TOML file.
 
 Each table fills the frozen dataclass of its stage (`[corpus]`, `[model]`, `[train]`, `[regularization]`) through
 `tables.fill`; `--set table.key=value` changes one value. The resolved recipe is stored in the checkpoint and in the
-model file. Knows where recipes are and how to read them; what a value means is checked by its stage.
+model file. Knows where recipes are and how to read them; each stage checks its own values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rheostat.tables import suggestion
 
 
 def recipe_names(stage: str = "train") -> list[str]:
-    """The recipes that come with the package, for training or another stage."""
+    """The recipes in the package, for training or another stage."""
     folder = resources.files("rheostat.recipes") / stage
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
@@ -63,7 +63,7 @@ def _apply_change(tables: dict[str, Any], change: str) -> None:
     key, equals, value = change.partition("=")
     table, dot, name = key.strip().partition(".")
     if not (equals and dot and name):
-        raise RecipeError(f"--set got '{change}'; expected table.key=value, for instance train.epochs=2")
+        raise RecipeError(f"--set got '{change}'; expected table.key=value, for example train.epochs=2")
     try:
         parsed = tomllib.loads(f"value = {value.strip()}")["value"]
     except tomllib.TOMLDecodeError:

@@ -1,8 +1,8 @@
-"""Plain tables into frozen dataclasses, and back: TOML recipes and policies, JSON of files, results and requests.
+"""From plain tables to frozen dataclasses, and back: TOML recipes and policies, JSON of files, results and requests.
 
 Every value is checked against its field's type annotation; lists become tuples. An unknown key is an error that
-suggests the nearest one, unless the caller ignores them. Knows types; what a value means is checked by the dataclass
-itself, which raises ValueError.
+suggests the nearest one, unless the caller ignores them. Knows types; each dataclass checks
+its own values and raises ValueError.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def from_json(
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON values of a dataclass, or of what its fields hold."""
+    """A dataclass, or the value of a field, as plain JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: to_json(getattr(value, item.name)) for item in _stored(type(value))}
     if isinstance(value, Mapping):
@@ -67,7 +67,7 @@ def _stored(kind: Any) -> list[Field[Any]]:
 
 @dataclass(frozen=True)
 class _Filler:
-    """Fills dataclasses one way: what it raises, and what it lets pass."""
+    """Fills dataclasses. error: what it raises. The other fields say what it accepts."""
 
     error: type[RheostatError]
     ignore_unknown: bool = False
@@ -155,7 +155,7 @@ class _Filler:
             except OverflowError:
                 digits = len(str(value))
                 raise self.error(f"{where} is a number of {digits} digits; expected a smaller one") from None
-        # bool is a subclass of int; a recipe that says `epochs = true` is a mistake all the same
+        # bool is a subclass of int, but a recipe with `epochs = true` is a mistake
         if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
             raise self.problem(where, value, KINDS.get(hint, hint.__name__))
         if self.null_is_absent and isinstance(value, float) and not math.isfinite(value):
@@ -173,7 +173,7 @@ def _kinds(member: Any) -> tuple[Any, ...]:
 
 
 def suggestion(found: str, known: Iterable[str]) -> str:
-    """In brackets, the name that was probably meant; empty if none is near."""
+    """In brackets, the name that was probably meant; empty if none is close."""
     import difflib  # here, because reading a model file does not need it
 
     nearest = difflib.get_close_matches(found, list(known), n=1)

@@ -47,7 +47,7 @@ def batch(steps: int = 5, texts: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
     return ids[:-1], ids[1:]
 
 
-def test_graded_points_are_prefixes_that_nest_and_never_cost_more_than_asked() -> None:
+def test_graded_points_are_nested_prefixes_within_the_knob() -> None:
     ranking = graded_ranking(SHAPE, (1.0,) * (len(SHAPE.hidden_sizes) - 1) + (0.1,))
     before = full_point(SHAPE).widths
     for share in np.linspace(1, 0.3, 30):
@@ -97,7 +97,7 @@ def test_at_full_width_a_prefix_that_only_imitates_has_no_loss() -> None:
     assert abs(float(beside.detach())) < 1e-6
 
 
-def test_texts_are_dealt_out_to_all_widths_and_each_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_distributed_over_all_widths_and_each_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     dealt: list[tuple[slice, float]] = []
     monkeypatch.setattr(graded, "deal", lambda shares, texts: dealt.extend(deal(shares, texts)) or dealt)
     loss, (inputs, targets) = make_loss(widths=3), batch(texts=7)
@@ -109,7 +109,7 @@ def test_texts_are_dealt_out_to_all_widths_and_each_is_read_once(monkeypatch: py
     assert sorted(text for texts, _ in dealt for text in range(7)[texts]) == list(range(7))
 
 
-def test_in_time_every_share_reads_every_text() -> None:
+def test_over_time_every_share_reads_every_text() -> None:
     torch.manual_seed(1)
     shares = [1.0, 0.5, 0.7]
     read: dict[float, set[int]] = {share: set() for share in shares}
@@ -121,7 +121,7 @@ def test_in_time_every_share_reads_every_text() -> None:
     assert all(texts == set(range(7)) for texts in read.values())
 
 
-def test_a_full_width_that_imitates_the_model_it_starts_from_has_no_loss_and_leaves_its_teacher_alone() -> None:
+def test_imitating_the_starting_model_at_full_width_has_no_loss_and_does_not_change_the_teacher() -> None:
     config = GradedConfig(teacher="start", widths=1)
     loss = GradedLoss(make_model(), graded_ranking(SHAPE), 1.0, config, NO_REGULARIZATION)
     inputs, targets = batch()
@@ -157,9 +157,7 @@ def test_the_result_is_anchored_to_the_start_and_training_continues_with_what_it
         GradedConfig(anchor=0.5)
 
 
-def test_a_run_that_starts_from_nothing_has_no_start_to_learn_from(
-    recipe_file: Path, corpus_folder: Path, tmp_path: Path
-) -> None:
+def test_a_run_without_a_starting_model_has_no_teacher(recipe_file: Path, corpus_folder: Path, tmp_path: Path) -> None:
     changes = ["--set", "train.graded=0.4", "--set", "graded.teacher=start"]
     with pytest.raises(RecipeError, match="needs --from"):
         rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *changes)
@@ -174,7 +172,7 @@ def test_a_run_that_starts_from_nothing_has_no_start_to_learn_from(
         (["train.batch_size=2"], "2 texts of a batch for 3 widths"),
     ],
 )
-def test_what_a_taught_run_cannot_do_is_refused(
+def test_options_that_a_taught_run_cannot_use_are_refused(
     recipe_file: Path, corpus_folder: Path, tmp_path: Path, changes: list[str], expected: str
 ) -> None:
     start = write_tiny(tmp_path / "start.safetensors")
@@ -185,7 +183,7 @@ def test_what_a_taught_run_cannot_do_is_refused(
         rheostat("train", recipe_file, "--data", corpus_folder, "--from", start, "-o", tmp_path / "run", *options)
 
 
-def test_a_ranking_that_the_start_does_not_have_is_an_error_also_where_it_has_none(
+def test_a_ranking_missing_from_the_starting_model_is_an_error(
     recipe_file: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:
     start = write_tiny(tmp_path / "start.safetensors", rankings=[], points=[], default_ranking=None)
@@ -202,7 +200,7 @@ def test_prefix_state_has_the_shape_that_the_prefix_expects() -> None:
     assert [[t.shape for t in layer] for layer in state] == [[t.shape for t in layer] for layer in expected]
 
 
-def test_reordering_filters_leaves_the_outputs_as_they_were() -> None:
+def test_reordering_filters_does_not_change_the_outputs() -> None:
     model, ids = make_model(), np.arange(40) % SHAPE.vocabulary_size
     ranking = graded_ranking(SHAPE)
     backwards = type(ranking)("back", "x", tuple(-scores for scores in ranking.scores))
@@ -228,7 +226,7 @@ def test_a_graded_run_gives_a_continuous_knob_and_starts_from_a_ranked_model(
         origin = file.description.provenance
         assert origin["run"]["valid_over_shares"] == [1.0, 0.7, 0.4]
         assert origin["asked"] == {"data": [str(corpus_folder)], "from": str(ranked)}
-        assert "model" not in file.description.recipe  # it had no effect: the shape is that of `ranked`
+        assert "model" not in file.description.recipe  # it has no effect: the shape is that of `ranked`
         assert select(file.ranking(), file.shape, 0.5).flops_fraction <= 0.5
     found = rheostat("evaluate", second / "model.safetensors", "--data", corpus_folder, "--knob", "0.5", "--json")
     assert '"flops_fraction": 0.' in found

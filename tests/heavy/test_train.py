@@ -1,4 +1,4 @@
-"""Training runs as a user meets them: started, killed, resumed, distributed, and what they leave behind."""
+"""Training runs from a user's view: started, killed, resumed, distributed, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_run_learns_and_leaves_a_model(corpus_folder: Path, recipe_file: Path,
     out = tmp_path / "run"
     answer = rheostat("train", recipe_file, "--data", corpus_folder, "-o", out, "--json")
     figures = json.loads(answer)
-    # 3 names, 3 verbs, mostly one thing a verb: far below the 14 words of the vocabulary
+    # 3 names, 3 verbs, usually one thing per verb: far below the 14 words of the vocabulary
     assert figures["valid_perplexity"] < 4 and figures["epochs"] == 2
     with open_model(out / "model.safetensors") as file:
         assert file.tokenizer == "words"
@@ -180,7 +180,7 @@ def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(
 
 
 def wait_for_step(process: subprocess.Popen[bytes], folder: Path, step: int) -> None:
-    """Until the checkpoint of this step, or a later one, has been written; a little more lands amid the next step."""
+    """Wait for the checkpoint of this step or a later one; a little longer ends up in the middle of the next step."""
     import torch
 
     for _ in range(2000):
@@ -199,7 +199,7 @@ def wait_for_step(process: subprocess.Popen[bytes], folder: Path, step: int) -> 
 def whole_and_resumed(
     corpus_folder: Path, recipe_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:
-    """A run without a break, and the same run stopped right after its first validation and resumed."""
+    """An uninterrupted run, and the same run stopped right after its first validation and resumed."""
     folder = tmp_path_factory.mktemp("runs")
     whole, broken = folder / "whole", folder / "broken"
     command = ("train", recipe_file, "--data", corpus_folder, "--set", "train.checkpoint_minutes=60")
@@ -230,7 +230,7 @@ def test_tensorboard_keeps_the_validation_that_a_run_was_stopped_after(whole_and
         assert [event.step for event in events.Scalars("valid/loss")] == [e["step"] for e in log(folder, "valid")]
 
 
-def test_the_model_of_a_resumed_run_says_what_it_was_made_of(
+def test_the_model_of_a_resumed_run_records_what_it_was_made_from(
     whole_and_resumed: tuple[Path, Path], corpus_folder: Path
 ) -> None:
     for folder in whole_and_resumed:
@@ -238,9 +238,7 @@ def test_the_model_of_a_resumed_run_says_what_it_was_made_of(
             assert file.description.provenance["asked"] == {"data": [str(corpus_folder)]}
 
 
-def test_a_resumed_run_wants_the_words_that_it_began_with(
-    corpus_folder: Path, recipe_file: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_run_needs_its_original_vocabulary(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     data, out = shutil.copytree(corpus_folder, tmp_path / "text"), tmp_path / "run"
     stop_at(2, "train", recipe_file, "--data", data, "-o", out, "--set", "train.steps=4")
     text = (data / "train.txt").read_text()
@@ -255,9 +253,7 @@ def test_a_resumed_run_wants_the_words_that_it_began_with(
     rheostat("train", "--resume", "-o", out)
 
 
-def test_a_resumed_run_wants_the_weights_that_it_began_with(
-    corpus_folder: Path, recipe_file: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_run_needs_its_original_weights(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     start, out = write_tiny(tmp_path / "start.safetensors"), tmp_path / "run"
     stop_at(2, "train", recipe_file, "--data", corpus_folder, "--from", start, "-o", out, "--set", "train.steps=4")
     write_tiny(start, weights=make_weights(TINY["qrnn"], seed=1))
@@ -339,7 +335,7 @@ def test_baselines_train_in_the_same_trainer(
 
 
 @pytest.mark.filterwarnings("ignore::rheostat.errors.RheostatWarning")
-def test_an_lstm_trains_also_where_its_kernel_lacks_the_precision(
+def test_an_lstm_trains_even_if_its_kernel_lacks_the_precision(
     corpus_folder: Path, recipe_file: Path, tmp_path: Path
 ) -> None:
     changes = ["model.cell=lstm", "model.windows=[]", "train.precision=bf16-always", "train.steps=2"]
@@ -393,7 +389,7 @@ def test_three_files_are_a_corpus_too(corpus_folder: Path, recipe_file: Path, tm
         assert file.description.provenance["corpus"]["source"] == "train.txt, valid.txt, test.txt"
 
 
-def test_a_folder_with_a_run_is_not_written_over(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+def test_a_folder_with_a_run_is_not_overwritten(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     arguments = ("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=2")
     rheostat(*arguments)
     before = weights(tmp_path / "run")
@@ -421,7 +417,7 @@ def test_a_folder_with_a_run_is_not_written_over(corpus_folder: Path, recipe_fil
         (["{recipe}", "--data", "{data}", "--from", "{tmp}/absent"], "absent"),
     ],
 )
-def test_a_careless_call_gets_one_clear_line(
+def test_a_wrong_call_gets_one_clear_line(
     corpus_folder: Path,
     recipe_file: Path,
     tmp_path: Path,

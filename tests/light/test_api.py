@@ -1,4 +1,4 @@
-"""`import rheostat` shows everything, and what is handed in wrong is an error in one line."""
+"""`import rheostat` shows everything, and wrong arguments are errors in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rheostat
-from models import write_words
+from models import GOLDEN, write_words
 from rheostat import errors
 from rheostat.errors import MissingExtraError, RheostatError, UserWordsError
 from rheostat.model.shape import ModelShape
@@ -144,7 +144,7 @@ def test_closing_one_of_two_predictors_leaves_the_other_open(model: Path) -> Non
         second.suggest("the")
 
 
-def test_a_turn_in_the_background_does_not_reopen_what_was_closed(model: Path) -> None:
+def test_a_turn_in_the_background_does_not_reopen_a_closed_predictor(model: Path) -> None:
     predictor = rheostat.load(model)
     predictor.turn(0.7, wait=False)
     predictor.close()
@@ -233,11 +233,44 @@ def test_load_refuses_wrong_arguments_in_one_line(model: Path, arguments: dict[s
     assert "expected" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_string_of_hidden_words_is_told_both_ways_out(model: Path) -> None:
+def test_a_string_of_hidden_words_is_an_error_with_both_remedies(model: Path) -> None:
     with pytest.raises(UserWordsError, match=r'Path\("changes.txt"\).*or \["word", …\]'):
         rheostat.load(model, hidden_words="bother")
 
 
-def test_open_model_refuses_what_is_no_path() -> None:
+def test_open_model_refuses_anything_but_a_path() -> None:
     with pytest.raises(RheostatError, match="the model is 5; expected a path"):
         rheostat.open_model(5)  # type: ignore[arg-type]
+
+
+# Packing
+
+
+def test_pack_is_one_call_and_returns_the_summary(tmp_path: Path) -> None:
+    golden, out = GOLDEN / "golden-fp32.safetensors", tmp_path / "packed.safetensors"
+    summary = rheostat.pack(golden, out, precision="int8", default_ranking="random-0", points=["plain"])
+    with rheostat.open_model(out) as file:
+        assert summary == rheostat.summarize(file)
+    assert summary["precision"] == "int8" and summary["default_ranking"] == "random-0"
+    assert [point["name"] for point in summary["points"]] == ["plain"]
+    assert rheostat.pack(golden, out, points=[])["points"] == []
+    assert rheostat.pack(golden, out, drop_points=["plain"])["points"] != []
+    rheostat.pack(golden, out)
+    assert out.read_bytes() == golden.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"points": "plain"}, "points is the string 'plain'; expected a list of names"),
+        ({"drop_rankings": "norm"}, "drop_rankings is the string 'norm'"),
+        ({"points": ["plan"]}, "no point 'plan' was found; the model has: .*plain"),
+        ({"precision": "float32"}, "precision 'float32'.*one of fp32, fp16, int8"),
+    ],
+)
+def test_pack_refuses_wrong_arguments_and_writes_nothing(
+    tmp_path: Path, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RheostatError, match=message):
+        rheostat.pack(GOLDEN / "golden-fp32.safetensors", tmp_path / "out.safetensors", **arguments)
+    assert not list(tmp_path.iterdir())

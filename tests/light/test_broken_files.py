@@ -50,7 +50,7 @@ def swap_offsets(header: JsonObject) -> None:
 
 
 def shorten(name: str) -> Callable[[Path], None]:
-    """Take the last item off a one-dimensional tensor, so that the file stays in order."""
+    """Remove the last item of a one-dimensional tensor; the rest of the file stays valid."""
 
     def change(path: Path) -> None:
         header, description, data = parts_of(path)
@@ -190,7 +190,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_file_is_named_when_it_is_opened(tmp_path: Path, name: str) -> None:
+def test_a_broken_file_is_an_error_when_it_is_opened(tmp_path: Path, name: str) -> None:
     change, message = BROKEN[name]
     path = write_tiny(tmp_path / "broken", casing={"word3": "Word3"})
     change(path)
@@ -216,7 +216,7 @@ WRONG_VALUES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_VALUES)
-def test_a_wrong_value_is_named_when_it_is_used(tmp_path: Path, name: str) -> None:
+def test_a_wrong_value_is_an_error_when_it_is_used(tmp_path: Path, name: str) -> None:
     change, message = WRONG_VALUES[name]
     vocabulary = Vocabulary(("<unk>", "<eos>", "longer", *(f"word{index}" for index in range(3, 11))))
     path = write_tiny(tmp_path / "broken", casing={"word3": "Word3"}, vocabulary=vocabulary)
@@ -250,7 +250,7 @@ def test_int8_without_its_scale_is_named(tmp_path: Path) -> None:
         open_model(path)
 
 
-def test_a_scale_beside_floats_is_a_stranger(tmp_path: Path) -> None:
+def test_a_scale_beside_floats_is_an_error(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "broken", casing={"word3": "Word3"})
     relabel("casing", "layers.0.weight.scale")(path)
     with pytest.raises(ModelFileError, match=r"tensor 'layers\.0\.weight\.scale', which the description does not"):
@@ -268,7 +268,7 @@ def test_no_two_broken_files_say_the_same(tmp_path: Path) -> None:
         messages[str(caught.value)] = name
 
 
-def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="found no such file or directory; expected a model file"):
         open_model(tmp_path / "missing")
     with pytest.raises(ModelFileError, match="found a folder or a device"):

@@ -1,4 +1,4 @@
-"""One word per concept, one meaning per word, and plain English wherever a reader meets us."""
+"""One word per concept, one meaning per word, and plain English everywhere."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "rheostat"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 
-# Class names that exist more than once, until each has a name of its own.
+# Class names that exist more than once, until each has its own name.
 SHARED_CLASS_NAMES = {"Reading", "Step", "_Index"}
-# Names of functions and constants that mean one thing each: in how many modules they may be defined.
-MOST_DEFINITIONS = {"evaluate": 2}
-# Terms that the glossary gives a meaning for each context.
+# Functions and constants that mean one thing each: in how many modules they may be defined.
+MOST_DEFINITIONS = {"END": 0, "evaluate": 2}
+# Terms with one meaning per context.
 SEVERAL_MEANINGS = {"prefix", "trace"}
 
 # Phrases that make a reader read twice, and what to write instead.
@@ -37,31 +37,39 @@ QUAINT = {
     r"made (if absent|if it is not there|if missing)": "created if missing",
     r"where there is one": "if any",
     r"of its making|in the making of": "how it was made",
+    r"\bone (word|row|spelling|entry|file|line|byte|run|window) a [a-z]": "one per …",
+    r"(take|takes|taking|took) turns": "are interleaved",
+    r"said to be (one|none|so)\b": "is labelled, is an error",
 }
 READ = {".py", ".md", ".js", ".html", ".css", ".jinja", ".toml", ".sh"}
-# What is in plain English already: files, or folders with all that is in them.
+# What is in plain English already: files, or folders with everything in them.
 CLEAN: tuple[str, ...] = (
-    "docs/results",
+    "CHANGELOG.md",
+    "README.md",
+    "docs",
+    "models",
     "scripts",
-    "src/rheostat/cli/bench.py",
-    "src/rheostat/cli/demo.py",
-    "src/rheostat/cli/evaluate.py",
-    "src/rheostat/cli/files.py",
-    "src/rheostat/cli/learning.py",
-    "src/rheostat/cli/prune.py",
-    "src/rheostat/cli/recover.py",
-    "src/rheostat/cli/resplit.py",
-    "src/rheostat/cli/train.py",
+    "src/rheostat/__init__.py",
+    "src/rheostat/__main__.py",
+    "src/rheostat/bundled",
+    "src/rheostat/cli",
     "src/rheostat/durable.py",
     "src/rheostat/errors.py",
+    "src/rheostat/governor",
+    "src/rheostat/keyboard",
+    "src/rheostat/measure/packing.py",
     "src/rheostat/metrics.py",
     "src/rheostat/model",
+    "src/rheostat/provenance.py",
     "src/rheostat/pruning",
     "src/rheostat/recipe.py",
     "src/rheostat/recipes",
     "src/rheostat/report",
+    "src/rheostat/runtime",
+    "src/rheostat/tables.py",
     "src/rheostat/text",
     "src/rheostat/training",
+    "src/rheostat/words",
     "tests",
 )
 
@@ -101,7 +109,7 @@ def class_names() -> dict[str, list[str]]:
 
 
 def quaint_phrases(text: str) -> list[str]:
-    """What a text should say in plain English; a phrase may be broken over two lines, or be the name of a function."""
+    """The quaint phrases of a text; a phrase can be broken over two lines, or be the name of a function."""
     flowing = re.sub(r"\s*\n[\s#*/|]*", " ", text).replace("_", " ")
     return [
         f"{found[0]!r}: write {instead!r}"
@@ -111,12 +119,12 @@ def quaint_phrases(text: str) -> list[str]:
 
 
 def pages(*places: str) -> list[Path]:
-    """The files of these places that a reader meets."""
+    """The files with prose in these places."""
     found = []
     for place in map(ROOT.joinpath, places):
         assert place.exists(), f"{place} is listed and does not exist"
         found += [place] if place.is_file() else [path for path in place.rglob("*") if path.suffix in READ]
-    return sorted(set(found) - {Path(__file__)})  # which has the phrases in it
+    return sorted(set(found) - {Path(__file__)})  # this file contains the phrases
 
 
 def test_the_glossary_defines_every_term_once() -> None:
@@ -140,9 +148,9 @@ def test_a_class_name_means_one_class() -> None:
 
 
 @pytest.mark.parametrize("name", MOST_DEFINITIONS)
-def test_a_name_is_defined_in_one_place(name: str) -> None:
-    modules = definitions_by_name()[name]
-    assert 1 <= len(modules) <= MOST_DEFINITIONS[name], modules
+def test_a_name_is_not_defined_in_too_many_places(name: str) -> None:
+    modules = definitions_by_name().get(name, [])
+    assert len(modules) <= MOST_DEFINITIONS[name], modules
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Writing a model file: what is wrong is named before anything is written, and the old file survives."""
+"""Writing a model file: errors come before anything is written, and the old file survives."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def refused_with_path(tmp_path: Path, message: str, **changes: Any) -> None:
     assert refused(tmp_path, message, **changes).startswith(f"{tmp_path / 'refused'}: ")
 
 
-def test_weights_that_make_no_model_are_named(tmp_path: Path) -> None:
+def test_wrong_weights_are_an_error(tmp_path: Path) -> None:
     shape = TINY["qrnn"]
     weights = make_weights(shape)
     bad = weights["layers.1.weight"].copy()
@@ -62,7 +62,7 @@ def test_weights_that_make_no_model_are_named(tmp_path: Path) -> None:
     refused(tmp_path, "precision 'int4'; expected one of fp32, fp16, int8", precision="int4")
 
 
-def test_what_cannot_be_written_is_named_with_the_path(tmp_path: Path) -> None:
+def test_an_impossible_write_is_an_error_with_the_path(tmp_path: Path) -> None:
     shape = TINY["qrnn"]
     ranking = make_ranking(shape)
     refused_with_path(tmp_path, "tokenizer 'bpe'", text={"tokenizer": "bpe"})
@@ -82,7 +82,7 @@ def wrong_order(point: Any) -> Any:
     return replace(point, keep=(point.keep[0][::-1].copy(), *point.keep[1:]))
 
 
-def test_a_cut_model_is_no_model_file(tmp_path: Path) -> None:
+def test_a_cut_model_cannot_be_written(tmp_path: Path) -> None:
     shape = TINY["qrnn"]
     small, small_shape = cut(make_weights(shape), shape, make_point(shape))
     changes = {"shape": small_shape, "weights": small, "rankings": [], "points": [], "default_ranking": None}
@@ -94,7 +94,7 @@ def test_only_qrnn_files_have_rankings_and_points(tmp_path: Path) -> None:
         write_tiny(tmp_path / "m", "lstm", rankings=[make_ranking(TINY["lstm"])])
 
 
-def test_a_folder_or_a_missing_folder_is_no_place_to_write(tmp_path: Path) -> None:
+def test_writing_to_a_folder_or_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="found a folder; expected a regular file, or a name that is free; add"):
         write_tiny(tmp_path)
     with pytest.raises(ModelFileError, match=r"found no folder .*missing; expected one to write to; create it"):
@@ -180,7 +180,7 @@ def test_a_version_1_file_has_no_origins_whatever_it_says(tiny: Path) -> None:
         ({"before": {"date": 7}}, r"found origin of the weights\.before\.date is 7; expected a text"),
     ],
 )
-def test_what_is_no_origin_makes_no_model_file(tmp_path: Path, stored: Any, message: str) -> None:
+def test_an_invalid_origin_is_not_written(tmp_path: Path, stored: Any, message: str) -> None:
     path = tmp_path / "broken"
     path.write_bytes((GOLDEN / "golden-version-2.safetensors").read_bytes())
     rewrite(path, description=lambda d: d.update(origin=stored))

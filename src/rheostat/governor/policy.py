@@ -1,4 +1,4 @@
-"""A policy: which knob position to use at which battery level, on the charger and for a latency target; a TOML file.
+"""The battery policy, a TOML file: which knob position to use at which battery level, or for a latency target.
 
 Knows the keys and which values make sense together. `decision` applies a policy to a situation.
 """
@@ -76,8 +76,8 @@ class Policy:
                 )
         if self.when and self.when[0].below + self.hysteresis > 1:
             raise ValueError(
-                f"when has below = {self.when[0].below}, which with hysteresis = {self.hysteresis} is left above "
-                "level 1, which never happens; expected their sum to be at most 1"
+                f"when has below = {self.when[0].below}, which with hysteresis = {self.hysteresis} is left only "
+                "above level 1, which never happens; expected their sum to be at most 1"
             )
 
     def _check_latency(self) -> None:

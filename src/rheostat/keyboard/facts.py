@@ -1,7 +1,7 @@
-"""What the page is told about the model: its size, the range of its knob, and its curve if one was measured.
+"""Facts about the model for the page: its size, the range of its knob, and its curve if one was measured.
 
-Knows model files and results of a sweep. The caller provides the energy of a query, and says whether it was measured or
-estimated.
+Knows model files and results files of sweeps. The caller provides the energy of a query, and says whether it was
+measured or estimated.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _sweep_rows(path: Path, file: ModelFile) -> list[Any]:
 
 
 def _points_of(rows: Iterable[Any]) -> list[Json]:
-    """The best perplexity at each percent, from small shares to large; invalid rows are left out."""
+    """The best perplexity at each percentage, from small shares to large; invalid rows are left out."""
     best: dict[float, float] = {}
     for row in rows:
         if not isinstance(row, Mapping):

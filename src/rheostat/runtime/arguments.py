@@ -1,6 +1,6 @@
-"""Checks of what a caller hands in: a value of the right kind, or an error in one line.
+"""Checks of arguments: a value of the right kind, or an error in one line.
 
-Knows kinds of values; whether a model can serve a knob position is decided in `model.knob`.
+Knows kinds of values; `model.knob` decides whether a model can serve a knob position.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def check_whole(name: str, value: Any, least: int, most: float = math.inf) -> No
 
 
 def check_position(knob: Any, point: Any, latency_ms: Any = None) -> None:
-    """Raise OperatingPointError unless these can name an operating point; those that are not used are None.
+    """Raise OperatingPointError unless these can name an operating point; None means not given.
 
-    The range of the knob is checked where the point is chosen.
+    `model.knob` checks the range of the knob.
     """
     if knob is None and point is None and latency_ms is None:
         raise OperatingPointError("no position was given; expected a share of the FLOPs in (0, 1], or point=…")
@@ -51,6 +51,6 @@ def is_number(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value as an error message shows it: short, on one line, with its type."""
+    """A value for an error message: short, on one line, with its type."""
     text = " ".join(repr(value).split())
     return f"{text if len(text) <= 40 else text[:37] + '...'} ({type(value).__name__})"

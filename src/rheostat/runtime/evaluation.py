@@ -1,4 +1,4 @@
-"""Perplexity and recall of a cut model on a text, on the runtime: the protocol of `rheostat.metrics`, without torch.
+"""Perplexity and recall of a cut model on a text, without torch; `rheostat.metrics` defines both.
 
 The text is one stream, read in stretches. The state is carried from stretch to stretch, so their length does not change
 the result.
@@ -23,7 +23,7 @@ from rheostat.runtime.onnx.weights import RuntimeWeights
 
 MOST_TOKENS = 1024  # per stretch
 MOST_NUMBERS = 2**23  # log-probabilities held at once: 32 MiB
-OPENED = 4  # with an adaptive softmax, about one in four of all words or fewer has to be looked at per token
+OPENED = 4  # with an adaptive softmax, a token needs about one word in four, or fewer
 
 State = TypeVar("State")
 
@@ -62,8 +62,8 @@ def stream_quality(
 ) -> Quality:
     """Perplexity and recall of any model that can `read` a stream of token ids.
 
-    read: takes a state and tokens, returns log p of the words after each token and the next state. size: tokens that
-    are read at once.
+    read: takes a state and tokens, returns log p of the words after each token and the next state. size: tokens to
+    read at once.
     """
     count = QualityCount()
 

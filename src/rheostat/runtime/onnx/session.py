@@ -1,7 +1,7 @@
 """One cut model, ready to run: ONNX Runtime's sessions, and the state as a value.
 
-An engine never changes and can be called from several threads. Knows ids and states; knows nothing of words, texts or
-knobs (see `predictor` and `points`).
+An engine never changes and can be called from several threads. Knows ids and states; knows nothing about words,
+texts or knobs (see `predictor` and `points`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Engine:
     ) -> None:
         """weights: returns the prepared weights of the cut model. It is called now and whenever a further session is
         opened, because a session copies what it needs and the weights need not stay in memory. threads: 0 = one per
-        physical core. ready: open the sessions of a step right away, not when they are first needed.
+        physical core. ready: open the sessions of a step now, not when first needed.
         """
         self.shape, self.precision, self.threads = shape, precision, thread_count(threads)
         self._weights = weights
@@ -125,7 +125,7 @@ class Engine:
             return StepResult(tuple(after), *self._session("choose").run([*ANSWER, "opened"], feeds))
         feeds = self._token(state, token) | _choice(k, allowed)
         words, probabilities, *after = self._session("step").run([*ANSWER, *self._next], feeds)
-        if not allowed[words].all():  # fewer are allowed than were asked for
+        if not allowed[words].all():  # fewer are allowed than were requested
             chosen = allowed[words]
             words, probabilities = words[chosen], probabilities[chosen]
         return StepResult(tuple(after), words, probabilities, np.empty(0, np.uint8))
@@ -154,7 +154,7 @@ class Engine:
         feeds = {"hidden": reading.hidden, **_choice(k or self.shape.vocabulary_size, wanted)}
         names = ["head", *(f"tail.{tail}" for tail in range(len(self._clusters) - 1))]
         parts = self._session("choose").run(names, feeds)
-        with self._noting:  # another thread may have looked up the same reading meanwhile
+        with self._noting:  # another thread may be looking up the same reading
             if 0 in reading.closed:
                 reading.log_probabilities.fill(-np.inf)
             for cluster, scores in enumerate(parts):
@@ -272,7 +272,7 @@ def session_options(threads: int) -> onnxruntime.SessionOptions:
 
 
 def _give_back_memory() -> None:
-    """Return freed memory to the system, since glibc would keep what building a graph needed."""
+    """Return freed memory to the system; glibc would keep what building a graph needed."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
 
@@ -282,7 +282,7 @@ def thread_count(threads: int) -> int:
     cpus = os.cpu_count() or 1
     if not 0 <= threads <= THREADS_PER_CPU * cpus:
         raise RheostatError(
-            f"{threads} threads were asked for on a machine with {cpus} CPUs; "
+            f"{threads} threads were requested on a machine with {cpus} CPUs; "
             f"expected 0 (one per physical core) to {THREADS_PER_CPU * cpus}"
         )
     return threads or physical_cores()
@@ -290,7 +290,7 @@ def thread_count(threads: int) -> int:
 
 def physical_cores() -> int:
     """Physical cores that this process may use."""
-    import psutil  # here, since an app that sets the number of threads never needs it
+    import psutil  # here, because an app that sets the number of threads never needs it
 
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(psutil.cpu_count(logical=False) or usable, usable))
