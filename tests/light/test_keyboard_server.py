@@ -21,6 +21,7 @@ pytest.importorskip("httpx2", reason="starlette's test client needs httpx2, of t
 from starlette.testclient import TestClient
 
 from models import make_ranking, make_vocabulary, make_weights, write_file, write_tiny
+from results_files import row, write_sweep
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.keyboard import browser_runtime, page_tables
 from rheostat.keyboard.exports import Exports
@@ -302,18 +303,17 @@ def test_the_curve_is_what_the_file_says_of_itself(tmp_path: Path) -> None:
 
 
 def test_the_curve_comes_from_a_sweep_of_the_model(tmp_path: Path, model: Path) -> None:
-    row = {"label": "random-3", "split": "test", "allocation": "uniform", "flops_fraction": 0.501, "perplexity": 9.0}
-    rows = [row, row | {"label": "full", "flops_fraction": 1.0, "perplexity": 7.0}]
-    others = [row | {"label": "another", "perplexity": 1.0}, row | {"split": "valid", "perplexity": 2.0}]
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps({"rows": rows + others}))
-    curve = open_service(model, results=path).curve
-    assert curve == [{"flops_fraction": 0.5, "perplexity": 9.0}, {"flops_fraction": 1.0, "perplexity": 7.0}]
+    others = [row("another", "taylor", 0.5, "test", 1.0), row("random-3", "random", 0.5, "valid", 2.0)]
+    for split in ("test", "text"):  # a sweep on a single file has rows of "text"
+        ours = [row("random-3", "random", 0.501, split, 9.0), row("full", "", 1.0, split, 7.0, flops_fraction=1.0)]
+        path = write_sweep(tmp_path / "results.json", ours + others)
+        curve = open_service(model, results=path).curve
+        assert curve == [{"flops_fraction": 0.5, "perplexity": 9.0}, {"flops_fraction": 1.0, "perplexity": 7.0}]
 
 
 def test_a_file_that_is_no_sweep_is_said_to_be_none(tmp_path: Path, model: Path) -> None:
     (tmp_path / "results.json").write_text("[]")
-    with pytest.raises(RheostatError, match="rheostat sweep"):
+    with pytest.raises(RheostatError, match="expected a results file that rheostat wrote"):
         open_service(model, results=tmp_path / "results.json")
 
 
