@@ -44,6 +44,11 @@ def ids(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     return np.random.default_rng(4).integers(0, 17, 81, dtype=np.int32)
 
 
+def test_a_seed_that_no_generator_takes_is_an_error_in_one_line(model: LanguageModel) -> None:
+    with pytest.raises(OperatingPointError, match=r"the seed is 10000.*expected a whole number of at most 64 bits"):
+        score(Subject(model, seed=10**26), "random")
+
+
 def test_random_is_a_permutation_that_follows_its_seed(model: LanguageModel) -> None:
     first, again, other = (score(Subject(model, seed=seed), "random") for seed in (1, 1, 2))
     assert [sorted(scores) for scores in first.scores] == [list(range(9)), list(range(6))]
