@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -222,6 +223,15 @@ def test_ranking_from_python_writes_only_when_it_is_told_where(tmp_path: Path) -
     assert stored.model == tmp_path / "out" and stored.default_ranking == "norm"
     with open_model(tmp_path / "out") as file:
         np.testing.assert_array_equal(file.ranking("norm").scores[0], found.rankings[0].scores[0])
+
+
+@pytest.mark.parametrize("knob", ["0.8", True, [0.8, "x"], 0, 7, float("nan")], ids=str)
+def test_learning_refuses_a_wrong_knob_before_it_reads_anything(tmp_path: Path, knob: Any) -> None:
+    for step in (steps.learn_point, steps.recover):
+        with pytest.raises(OperatingPointError, match=r"expected a .*share of the FLOPs"):
+            step(tmp_path / "absent", data="nowhere", out=tmp_path / "out", knob=knob)
+    with pytest.raises(OperatingPointError, match="expected positive numbers"):
+        steps.learn_point(tmp_path / "absent", data="nowhere", out=tmp_path / "out", strength="x")  # type: ignore[arg-type]
 
 
 def test_an_unknown_criterion_names_all_that_there_are(tmp_path: Path) -> None:
