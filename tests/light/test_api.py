@@ -291,3 +291,8 @@ def test_paths_may_be_strings(model: Path, tmp_path: Path) -> None:
     assert rheostat.replay_day(str(day)).results.behaviours
     with pytest.raises(RheostatError, match="expected a list of results files"):
         rheostat.write_report(out, out=str(tmp_path / "report"))
+
+
+def test_a_number_of_queries_that_no_memory_holds_is_refused_before_the_model_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(RheostatError, match=r"queries is 1000.*; expected a whole number from 2 to 10,000,000"):
+        rheostat.bench(tmp_path / "absent", queries=10**26, meter="none")

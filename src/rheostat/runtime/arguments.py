@@ -28,7 +28,7 @@ def check_whole(name: str, value: Any, least: int, most: float = math.inf) -> No
     """Raise RheostatError unless this is a whole number in a range."""
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not is_whole or not least <= int(value) <= most:
-        bounds = f"of {least} or more" if most == math.inf else f"from {least} to {most:g}"
+        bounds = f"of {least} or more" if most == math.inf else f"from {least} to {int(most):,}"
         raise RheostatError(f"{name} is {shown(value)}; expected a whole number {bounds}")
 
 
