@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +42,11 @@ def ids(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     monkeypatch.setattr(criteria, "BATCH", 2)
     monkeypatch.setattr(criteria, "LENGTH", 7)
     return np.random.default_rng(4).integers(0, 17, 81, dtype=np.int32)
+
+
+def test_a_seed_that_no_generator_takes_is_an_error_in_one_line(model: LanguageModel) -> None:
+    with pytest.raises(OperatingPointError, match=r"the seed is 10000.*expected a whole number of at most 64 bits"):
+        score(Subject(model, seed=10**26), "random")
 
 
 def test_random_is_a_permutation_that_follows_its_seed(model: LanguageModel) -> None:
@@ -216,6 +222,15 @@ def test_ranking_from_python_writes_only_if_out_is_given(tmp_path: Path) -> None
     assert stored.model == tmp_path / "out" and stored.default_ranking == "norm"
     with open_model(tmp_path / "out") as file:
         np.testing.assert_array_equal(file.ranking("norm").scores[0], found.rankings[0].scores[0])
+
+
+@pytest.mark.parametrize("knob", ["0.8", True, [0.8, "x"], 0, 7, float("nan")], ids=str)
+def test_learning_refuses_a_wrong_knob_before_it_reads_anything(tmp_path: Path, knob: Any) -> None:
+    for step in (steps.learn_point, steps.recover):
+        with pytest.raises(OperatingPointError, match=r"expected a .*share of the FLOPs"):
+            step(tmp_path / "absent", data="nowhere", out=tmp_path / "out", knob=knob)
+    with pytest.raises(OperatingPointError, match="expected positive numbers"):
+        steps.learn_point(tmp_path / "absent", data="nowhere", out=tmp_path / "out", strength="x")  # type: ignore[arg-type]
 
 
 def test_an_unknown_criterion_error_lists_all_criteria(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ ONE_MODULE: dict[str, str] = {
     "report.figures.day": "governor",
     "report.govern": "governor",
     "report.published": "tables",
+    "keyboard.facts": "measure tables",
     "keyboard.governing": "tables",
     "keyboard.page_tables": "text",
     "training.run": "provenance recipe tables",

@@ -24,7 +24,7 @@ from rheostat.text.chat import clean_message, split_conversations
 from rheostat.text.corpus import CorpusConfig, encode_split, load_corpus, load_split, load_training_split
 from rheostat.text.counts import count_words, read_vocabulary_with_counts, select_words
 from rheostat.text.reading import read_tokens
-from rheostat.text.sources import find_split, find_splits, split_names
+from rheostat.text.sources import find_split, find_splits
 from rheostat.text.token_cache import default_cache_directory
 from rheostat.text.tokenizers import tokenize
 from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
@@ -117,13 +117,6 @@ def test_a_single_file_is_used_for_one_split(tmp_path: Path) -> None:
         find_splits(file)
 
 
-def test_the_splits_of_a_source(tmp_path: Path) -> None:
-    file = write(tmp_path / "text" / "valid.txt", "a\n")
-    assert split_names(file) == split_names(str(file)) == ("test",)
-    assert split_names(tmp_path / "text") == ("valid",)
-    assert split_names("chat") == split_names([file, file, file]) == ("train", "valid", "test")
-
-
 def numbered(lines: int) -> str:
     return "".join(f"line {number}\n" for number in range(lines))
 
@@ -210,8 +203,11 @@ def test_two_candidates_for_a_split_are_an_error(tmp_path: Path) -> None:
 
 
 def test_impossible_sources_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="does not exist"):
+    with pytest.raises(CorpusError, match="absent does not exist; expected a text file, or a folder with"):
         find_splits(tmp_path / "absent")
+    if sys.platform != "win32":
+        with pytest.raises(CorpusError, match="null is a device or a pipe; expected a text file"):
+            find_split(Path("/dev/null"), "test")
     with pytest.raises(CorpusError, match="got 2 files"):
         find_splits([tmp_path, tmp_path])
     with pytest.raises(CorpusError, match="is not a file"):

@@ -21,6 +21,7 @@ pytest.importorskip("httpx2", reason="starlette's test client needs httpx2, of t
 from starlette.testclient import TestClient
 
 from models import make_ranking, make_vocabulary, make_weights, write_file, write_tiny
+from results_files import row, write_sweep
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.keyboard import browser_runtime, page_tables
 from rheostat.keyboard.exports import Exports
@@ -170,17 +171,17 @@ def test_a_model_with_only_points_is_served_down_to_the_smallest(tmp_path: Path)
 @pytest.mark.parametrize(
     ("asked", "status", "message"),
     [
-        ({}, 422, "the request has no text"),
-        ({"text": 3}, 422, "the request has no text"),
+        ({}, 422, "there is no text"),
+        ({"text": 3}, 422, "there is no text; found 3"),
         ({"text": "x" * (LONGEST_TEXT + 1)}, 413, "expected at most"),
-        ({"text": "", "knob": "half"}, 422, "not a number"),
-        ({"text": "", "knob": True}, 422, "not a number"),
+        ({"text": "", "knob": "half"}, 422, "the knob is 'half'; expected a number"),
+        ({"text": "", "knob": True}, 422, "the knob is True; expected a number"),
         ({"text": "", "knob": 0}, 422, "expected a share from"),
         ({"text": "", "knob": 1.5}, 422, "expected a share from"),
         ({"text": "", "knob": 1e400}, 422, "expected a share from"),
         ({"text": "", "knob": 10**401}, 422, "expected a share from"),
-        ({"text": "", "k": 0}, 422, "1 to 10"),
-        ({"text": "", "k": 11}, 422, "1 to 10"),
+        ({"text": "", "k": 0}, 422, "k is 0; expected a whole number from 1 to 10"),
+        ({"text": "", "k": 11}, 422, "k is 11; expected"),
         ({"text": "", "k": 1.5}, 422, "1 to 10"),
         ([], 400, "not a JSON object"),
     ],
@@ -302,18 +303,17 @@ def test_the_curve_comes_from_the_model_file(tmp_path: Path) -> None:
 
 
 def test_the_curve_comes_from_a_sweep_of_the_model(tmp_path: Path, model: Path) -> None:
-    row = {"label": "random-3", "split": "test", "allocation": "uniform", "flops_fraction": 0.501, "perplexity": 9.0}
-    rows = [row, row | {"label": "full", "flops_fraction": 1.0, "perplexity": 7.0}]
-    others = [row | {"label": "another", "perplexity": 1.0}, row | {"split": "valid", "perplexity": 2.0}]
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps({"rows": rows + others}))
-    curve = open_service(model, results=path).curve
-    assert curve == [{"flops_fraction": 0.5, "perplexity": 9.0}, {"flops_fraction": 1.0, "perplexity": 7.0}]
+    others = [row("another", "taylor", 0.5, "test", 1.0), row("random-3", "random", 0.5, "valid", 2.0)]
+    for split in ("test", "text"):  # a sweep on a single file has rows of "text"
+        ours = [row("random-3", "random", 0.501, split, 9.0), row("full", "", 1.0, split, 7.0, flops_fraction=1.0)]
+        path = write_sweep(tmp_path / "results.json", ours + others)
+        curve = open_service(model, results=path).curve
+        assert curve == [{"flops_fraction": 0.5, "perplexity": 9.0}, {"flops_fraction": 1.0, "perplexity": 7.0}]
 
 
 def test_a_file_that_is_not_a_sweep_is_an_error(tmp_path: Path, model: Path) -> None:
     (tmp_path / "results.json").write_text("[]")
-    with pytest.raises(RheostatError, match="rheostat sweep"):
+    with pytest.raises(RheostatError, match="expected a results file that rheostat wrote"):
         open_service(model, results=tmp_path / "results.json")
 
 

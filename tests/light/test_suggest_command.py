@@ -58,6 +58,12 @@ def test_complete_prints_what_the_api_returns(model: Path) -> None:
     assert lines == [f"{suggestion.word}\t{suggestion.probability:.3f}" for suggestion in expected]
 
 
+def test_a_small_probability_is_not_shown_as_zero() -> None:
+    lines = complete("See you at the ga", "-k", "3").splitlines()
+    probabilities = [line.split("\t")[1] for line in lines]
+    assert all(float(one) > 0 for one in probabilities) and any("e-" in one for one in probabilities)
+
+
 def test_after_a_space_complete_suggests_the_next_word(model: Path) -> None:
     assert complete("the boat ", "--model", model) == suggest("the boat", "--model", model)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -171,3 +172,13 @@ def test_the_ranking_or_point_that_was_used_is_named(tmp_path: Path) -> None:
     results = sweep(model, data=tmp_path, out=tmp_path / "r.json", knobs=[0.6], splits=["test"])
     assert [row.served_by for row in results.rows] == ["whole model", "ranking random", "ranking other"]
     assert set(results.subject.origins.rankings) == {"random", "other"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """A sweep reads what it resumes: opening a pipe would wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RheostatError, match="it is a named pipe, not a regular file"):
+        sweep("chat", data="nowhere", out=tmp_path / "pipe")
+    with pytest.raises(RheostatError, match="it is a folder, not a regular file"):
+        sweep("chat", data="nowhere", out=str(tmp_path))

@@ -21,9 +21,7 @@ def ngram(
     ],
     data: Annotated[
         str | None,
-        typer.Option(
-            help="A folder with train, valid and test text, 'chat' or 'talk'; the recipe's corpus by default."
-        ),
+        typer.Option(help="A folder with train, valid and test text, 'chat' or 'talk'; by default the recipe's."),
     ] = None,
     order: Annotated[int, typer.Option(min=2, help="The length of the longest n-grams.")] = 5,
     queries: Annotated[int, typer.Option(min=2, help="Number of timed queries.")] = 350,

@@ -123,6 +123,11 @@ def _load(
     return predictor
 
 
+def _shown(probability: float) -> str:
+    """Three decimals; of a small probability two digits, since 0.000 would read as impossible."""
+    return f"{probability:.3f}" if probability >= 0.001 else f"{probability:.1e}"
+
+
 def _answer(
     predictor: Predictor,
     asked: dict[str, Any],
@@ -135,7 +140,7 @@ def _answer(
     query_ms = 1000 * (time.perf_counter() - start)
     if not as_json:
         for suggestion in suggestions:
-            print(f"{suggestion.word}\t{suggestion.probability:.3f}")
+            print(f"{suggestion.word}\t{_shown(suggestion.probability)}")
         return
     facts = asked | {
         "point": predictor.point.name,

@@ -23,8 +23,8 @@ def train(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="A folder with train, valid and test text, one text file (which is divided into these), 'chat' or 'talk'; "
-            "given three times, the three files."
+            help="A folder with train, valid and test text, one text file (which is divided into these), 'chat' or "
+            "'talk'; given three times, the three files."
         ),
     ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder of the run.")] = Path("runs/latest"),

@@ -275,7 +275,7 @@ async def _read_body(request: Request) -> bytes:
 def _text(asked: Json) -> str:
     text = asked.get("text")
     if not isinstance(text, str):
-        raise BadRequestError(422, "the request has no text; expected a string, the text before the cursor")
+        raise BadRequestError(422, f"there is no text; found {text!r:.40}, expected the text before the cursor")
     if len(text) > LONGEST_TEXT:
         raise BadRequestError(
             413, f"the text has {len(text):,} characters; expected at most {LONGEST_TEXT:,}: send only its end"
@@ -290,8 +290,8 @@ def _text(asked: Json) -> str:
 def _knob(asked: Json) -> float:
     knob = asked.get("knob", 1.0)
     if isinstance(knob, bool) or not isinstance(knob, int | float):
-        raise BadRequestError(422, "the knob is not a number; expected a share of the FLOPs up to 1")
-    return knob  # not converted: its range is checked first, because not every number fits into a float
+        raise BadRequestError(422, f"the knob is {knob!r:.40}; expected a number, a share of the FLOPs up to 1")
+    return knob  # not converted: its range is checked first, since not every number fits into a float
 
 
 def _percent(asked: str) -> int:
@@ -303,7 +303,7 @@ def _percent(asked: str) -> int:
 def _suggestion_count(asked: Json) -> int:
     k: Any = asked.get("k", 3)
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= LARGEST_K:
-        raise BadRequestError(422, f"k is not a whole number; expected 1 to {LARGEST_K}")
+        raise BadRequestError(422, f"k is {k!r:.40}; expected a whole number from 1 to {LARGEST_K}")
     return k
 
 

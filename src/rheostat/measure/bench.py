@@ -16,6 +16,7 @@ import numpy as np
 from rheostat.errors import RheostatError
 from rheostat.measure.latency import (
     CONFIDENCE,
+    MOST_QUERIES,
     TURN,
     BenchPosition,
     Progress,
@@ -48,6 +49,7 @@ from rheostat.measure.results import (
     MachineStates,
     Origins,
     Provenance,
+    check_results_target,
     write_results,
 )
 from rheostat.measure.sysfs import SYSTEM_ROOT
@@ -55,6 +57,8 @@ from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
+from rheostat.model.widths import check_knob
+from rheostat.runtime.arguments import check_list, check_whole
 from rheostat.runtime.onnx.quantization import Precision, bytes_read
 from rheostat.runtime.onnx.session import physical_cores
 from rheostat.runtime.predictor import Predictor
@@ -79,8 +83,8 @@ class BenchConfig:
     memory: bool = True
 
     def __post_init__(self) -> None:
-        if self.queries < 2:
-            raise RheostatError(f"{self.queries} queries were asked for; expected at least 2, better hundreds")
+        check_whole("queries", self.queries, 2, MOST_QUERIES)
+        check_whole("warm_up", self.warm_up, 0, MOST_QUERIES)
 
 
 @dataclass(frozen=True)
@@ -121,7 +125,7 @@ def bench(
     meter: str | EnergySource = "auto",
     energy: Plan | None = None,
     memory: bool = True,
-    out: Path | None = None,
+    out: str | Path | None = None,
     progress: Progress = lambda label, share: None,
     notice: Callable[[str], None] = lambda message: None,
     on_results: Callable[[BenchResults], None] = lambda results: None,
@@ -137,6 +141,7 @@ def bench(
     what was measured is not lost with a file that cannot be written.
     """
     config = BenchConfig(queries, warm_up, precision, threads, cpus, energy or Plan(), memory)
+    target = None if out is None else check_results_target(out)
     source = find_meter(meter) if isinstance(meter, str) else meter
     with open_model(model) as file:
         text = read_text(data, file.tokenizer, words=config.queries + config.warm_up)
@@ -147,13 +152,17 @@ def bench(
         notice(message)
     results = bench_positions_of(model, positions, text, config, source, progress, beside=beside)
     on_results(results)
-    if out is not None:
-        write_results(out, results)
+    if target is not None:
+        write_results(target, results)
     return results
 
 
 def bench_positions(file: ModelFile, knobs: Sequence[float] = (), points: Sequence[str] = ()) -> list[BenchPosition]:
     """What was asked for, or what a model has to show."""
+    check_list("knobs", knobs)
+    check_list("points", points)
+    for knob in knobs:
+        check_knob(knob)
     if not knobs and not points:
         ranked = file.description.default_ranking is not None
         knobs = KNOBS if ranked else KNOBS[:1]

@@ -31,6 +31,7 @@ from rheostat.words.writing import Suggestion
 SUGGESTIONS = 3
 TURN = 10  # queries of a point before the next one has its turn
 MOST_TURNS = 100
+MOST_QUERIES = 10_000_000  # whose times are kept
 RESAMPLES = 1000
 CONFIDENCE = 0.95
 OPENINGS = 1000  # different words that messages begin with

@@ -15,7 +15,7 @@ import numpy as np
 
 from rheostat.errors import MissingExtraError, RecipeError, RheostatError
 from rheostat.measure.keystrokes import keystroke_savings
-from rheostat.measure.latency import Queries, latency_figures, measure_latencies, opening_words
+from rheostat.measure.latency import MOST_QUERIES, Queries, latency_figures, measure_latencies, opening_words
 from rheostat.measure.ngram import NGramModel, estimate, write_arpa
 from rheostat.measure.results import (
     KeystrokeFigures,
@@ -25,11 +25,13 @@ from rheostat.measure.results import (
     Provenance,
     QualityFigures,
     SplitQuality,
+    check_results_target,
     write_results,
 )
 from rheostat.measure.texts import Text, read_text
 from rheostat.metrics import Quality, perplexity
 from rheostat.recipe import read_recipe
+from rheostat.runtime.arguments import check_whole
 from rheostat.runtime.evaluation import stream_quality, stretch_size
 from rheostat.runtime.predictor import SPARE
 from rheostat.tables import fill
@@ -82,6 +84,10 @@ class NGramConfig:
     typed_words: int = 2000
     check: bool = False
 
+    def __post_init__(self) -> None:
+        check_whole("queries", self.queries, 2, MOST_QUERIES)
+        check_whole("warm_up", self.warm_up, 0, MOST_QUERIES)
+
 
 def measure_ngram(
     recipe: str,
@@ -92,8 +98,8 @@ def measure_ngram(
     warm_up: int = 20,
     words: int = 2000,
     check: bool = False,
-    out: Path | None = None,
-    arpa: Path | None = None,
+    out: str | Path | None = None,
+    arpa: str | Path | None = None,
     progress: Progress = lambda label, share: None,
     on_results: Callable[[NGramResults], None] = lambda results: None,
 ) -> NGramResults:
@@ -106,6 +112,7 @@ def measure_ngram(
     with a file that cannot be written.
     """
     config = NGramConfig(order, queries, warm_up, words, check)
+    target = None if out is None else check_results_target(out)
     tables = read_recipe(recipe)
     source = data or tables.get("data")
     if not source:
@@ -115,10 +122,10 @@ def measure_ngram(
     text = read_text(source, words_as, max(config.typed_words, config.queries + config.warm_up))
     model, results = measure_on_corpus(corpus, text, config, progress)
     on_results(results)
-    if out is not None:
-        write_results(out, results)
+    if target is not None:
+        write_results(target, results)
     if arpa is not None:
-        write_arpa(model, corpus.vocabulary.words, arpa)
+        write_arpa(model, corpus.vocabulary.words, Path(arpa))
     return results
 
 

@@ -21,6 +21,7 @@ from rheostat.measure.results import (
     SweepResults,
     SweepRow,
     SweepSubject,
+    check_results_target,
     read_sweep,
     write_results,
 )
@@ -32,6 +33,8 @@ from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import FULL, OperatingPoint
+from rheostat.model.widths import check_knob
+from rheostat.runtime.arguments import check_list
 from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.onnx.quantization import Precision
 from rheostat.runtime.predictor import Predictor
@@ -142,7 +145,7 @@ def sweep(
     model: str | Path,
     *,
     data: str | Path,
-    out: Path,
+    out: str | Path,
     criteria: Sequence[str] = (),
     knobs: Sequence[float] = KNOBS,
     splits: Sequence[str] | None = None,
@@ -160,11 +163,16 @@ def sweep(
     test text, at what the knob serves. out: the results file; rows that it already holds are kept. on_row: called with
     each new row.
     """
+    target = check_results_target(out)
+    for name, values in {"criteria": criteria, "knobs": knobs, "splits": splits or ()}.items():
+        check_list(name, values)
+    for knob in knobs:
+        check_knob(knob)
     with open_model(model) as file:
         texts = read_splits(file, data, splits, SPLITS, progress)
         cells = grid(file, criteria, knobs, list(texts))
         typed_words = words if keystrokes else None
-        results = SweepFile(out, subject_of(file, Path(data).resolve().name, precision, cells, typed_words))
+        results = SweepFile(target, subject_of(file, Path(data).resolve().name, precision, cells, typed_words))
         evaluator = RuntimeEvaluator(file, precision, threads)
         typist = _SimulatedTypist(model, str(data), words, precision, threads) if keystrokes else None
 

@@ -9,12 +9,16 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
+from typing import cast
 
 import numpy as np
 
 from rheostat.errors import OperatingPointError
 from rheostat.model.operating_point import Floats, Indices, OperatingPoint, Ranking, require_filters
 from rheostat.model.shape import ModelShape
+
+_SHARE = "a share of the FLOPs in (0, 1]: 80 % is 0.8"
 
 
 def select(ranking: Ranking, shape: ModelShape, flops_fraction: float) -> OperatingPoint:
@@ -97,11 +101,13 @@ def _uniform_widths(shape: ModelShape, target: float) -> tuple[int, ...]:
     return widths(steps[within - 1])
 
 
-def check_knob(target: float) -> None:
-    if not 0 < target <= 1:
-        raise OperatingPointError(
-            f"a knob at {target} was asked for; expected a share of the FLOPs in (0, 1]: 80 % is 0.8"
-        )
+def check_knob(knob: object) -> None:
+    """Raise OperatingPointError unless this is a share of the FLOPs. Everything that takes a knob asks here."""
+    if isinstance(knob, bool) or not isinstance(knob, Real) or knob != knob:
+        found = " ".join(f"{knob!r:.40}".split())
+        raise OperatingPointError(f"the knob is {found} ({type(knob).__name__}); expected a number, {_SHARE}")
+    if not 0 < cast(float, knob) <= 1:
+        raise OperatingPointError(f"a knob at {knob!s:.40} was asked for; expected {_SHARE}")
 
 
 def below_smallest(target: float, smallest: float, widths: Sequence[int]) -> OperatingPointError:

@@ -29,6 +29,7 @@ from rheostat.training.regularization import embed
 Scores = list[Tensor]  # one [m] per layer
 
 BATCH, LENGTH = 40, 70  # texts side by side and steps at a time, for criteria that read the text
+SEEDS = range(-(2**63), 2**63)  # that a generator takes
 L0 = "l0"  # not a criterion in this sense: it learns points, one run each (`steps.learn_point`)
 
 
@@ -98,6 +99,8 @@ def score(subject: Subject, criterion_name: str, name: str | None = None) -> Ran
         )
     if not 0 < subject.share <= 1:
         raise OperatingPointError(f"the share of the text is {subject.share}; expected a number in (0, 1]")
+    if subject.seed not in SEEDS:
+        raise OperatingPointError(f"the seed is {subject.seed!r:.40}; expected a whole number of at most 64 bits")
     scores = CRITERIA[criterion_name](subject)
     _check_scores(scores, criterion_name, subject.model.shape.hidden_sizes)
     arrays = tuple(layer.detach().cpu().numpy().astype(np.float32) for layer in scores)

@@ -26,7 +26,7 @@ from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import Floats, Indices, OperatingPoint, Ranking
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
-from rheostat.model.widths import affordable
+from rheostat.model.widths import affordable, check_knob
 from rheostat.model.writer import write_model
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
@@ -67,8 +67,7 @@ class GateConfig:
     polish: float = 0.2
 
     def __post_init__(self) -> None:
-        if not 0 < self.knob <= 1:
-            raise ValueError(f"knob is {self.knob}; expected a share of the FLOPs in (0, 1]")
+        check_knob(self.knob)
         if self.strength < 0:
             raise ValueError(f"strength is {self.strength}; expected a positive number, or 0 to have it found")
         if not 0 < self.path <= 1:

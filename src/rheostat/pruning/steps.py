@@ -9,7 +9,7 @@ computed in `criteria`, points are learned in `run`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.names import check_name
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.origin import Origin
+from rheostat.model.widths import check_knob
 from rheostat.model.writer import check_target, write_model
 from rheostat.provenance import new_origin
 from rheostat.pruning.allocation import search_allocation
@@ -116,10 +117,10 @@ def learn_point(
     recipe: the name of an l0 recipe, the path of a .toml file, or its tables. changes: such as "train.steps=500".
     The gates of each run are stored as a ranking too. The same call resumes after an interruption.
     """
-    knobs, strengths = _several(knob), _several(strength)
+    knobs, strengths = _knobs(knob), _several(strength)
     if not (knobs or strengths):
         raise OperatingPointError("l0 learns a point for each --knob (or --strength); give at least one")
-    if not all(value > 0 for value in strengths):
+    if not all(isinstance(value, int | float) and value > 0 for value in strengths):
         raise OperatingPointError(f"--strength got {strengths}; expected positive numbers, or --knob to have λ found")
     wanted = [("knob", value) for value in knobs] + [("strength", value) for value in strengths]
     jobs: dict[str, Learn] = {}
@@ -153,7 +154,7 @@ def recover(
     distill: share of the target that is the full model's distribution. recipe, changes: as for `learn_point`.
     The weights stay as they are. The same call resumes after an interruption.
     """
-    knobs = _several(knob)
+    knobs = _knobs(knob)
     if not (knobs or point):
         raise OperatingPointError("nothing to recover; give at least one --knob, or a stored --point")
     if name is not None:
@@ -174,8 +175,16 @@ def recover(
         return replace(_learn_and_store(file, data, Path(out), jobs, reporter), used=used)
 
 
-def _several(values: float | Sequence[float]) -> list[float]:
-    return [values] if isinstance(values, int | float) else list(values)
+def _several(values: Any) -> list[Any]:
+    """One value or several; a str is one, and no number, which the checks that follow say."""
+    return [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
+
+
+def _knobs(values: float | Sequence[float]) -> list[float]:
+    knobs = _several(values)
+    for knob in knobs:
+        check_knob(knob)
+    return knobs
 
 
 def _ranking_names(criteria: Sequence[str], name: str | None) -> list[str]:

@@ -33,13 +33,13 @@ class ReplayedDay:
 
 
 def replay_day(
-    trace: Path,
+    trace: str | Path,
     *,
     policy: str = DEFAULT,
     model: str | Path | None = None,
     latency_ms: float | None = None,
     energy_mj: float | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
 ) -> ReplayedDay:
     """Replay a recorded day through the governor, beside "always full" and "off at 20 %".
 
@@ -47,12 +47,12 @@ def replay_day(
     spend. latency_ms, energy_mj: of a query of the whole model on your device; the paper's if left out. out: the folder
     for govern.json, govern.png and govern.svg.
     """
-    day, rules, cost = read_trace(trace), read_policy(policy), full_cost(latency_ms, energy_mj)
+    day, rules, cost = read_trace(Path(trace)), read_policy(policy), full_cost(latency_ms, energy_mj)
     with _opened(model) as file:
         comparison = compare(day, rules, cost, _flops_share(file))
         name, weights = (file.path.name, origin_json(file.description.origin)) if file else (None, None)
     results = GovernResults.of(comparison, name, weights)
-    return ReplayedDay(results, comparison, () if out is None else _write(results, comparison, out))
+    return ReplayedDay(results, comparison, () if out is None else _write(results, comparison, Path(out)))
 
 
 def full_cost(latency_ms: float | None = None, energy_mj: float | None = None) -> FullCost:

@@ -49,15 +49,6 @@ def is_one_file(source: Source) -> bool:
         return Path(source).is_file()
 
 
-def split_names(source: Source) -> tuple[str, ...]:
-    """The splits that a source can be evaluated on. One file has one, which is reported as test."""
-    if is_one_file(source):
-        return ("test",)
-    if is_named(source) or not isinstance(source, str | Path):
-        return SPLITS
-    return tuple(name for name, paths in _candidates(Path(source)).items() if paths)
-
-
 def find_split(source: Source, name: str) -> Path:
     """The text of one split; one file is taken whole."""
     check_split_name(name)
@@ -92,8 +83,10 @@ def _candidates(folder: Path) -> dict[str, list[Path]]:
     with reading(folder):
         if folder.is_file():
             raise CorpusError(f"{folder} is one file; expected a folder with {_EXPECTED_FILES}, or three files")
+        if not folder.exists():
+            raise CorpusError(f"{folder} does not exist; expected a text file, or a folder with {_EXPECTED_FILES}")
         if not folder.is_dir():
-            raise CorpusError(f"the folder {folder} does not exist; expected {_EXPECTED_FILES} in it")
+            raise CorpusError(f"{folder} is a device or a pipe; expected a text file, or a folder with text")
         for path in sorted(folder.iterdir()):
             match = _SPLIT_FILE.fullmatch(path.name)
             if match and path.is_file() and not path.name.startswith("."):

@@ -6,13 +6,14 @@ rest is the dataclass of that kind. What follows from the numbers is said by `re
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rheostat.durable import replacing
+from rheostat.durable import obstacle, replacing
 from rheostat.errors import RheostatError
 from rheostat.measure.results.bench import BenchResults, ModelBench
 from rheostat.measure.results.benchmark import BenchmarkResults, TrainingResults
@@ -46,6 +47,20 @@ class Collection:
 def results_json(results: Results) -> dict[str, Any]:
     """The contents of a results file."""
     return {"kind": results.kind, "version": VERSION, **to_json(results)}
+
+
+def check_results_target(path: str | Path) -> Path:
+    """This path; a RheostatError if something is there that is no file. To be called before anything is measured.
+
+    A sweep reads what it resumes, so a pipe or a device would keep it waiting for ever.
+    """
+    if not isinstance(path, str | Path):
+        raise RheostatError(f"the results file is {path!r:.80}; expected a path")
+    target = Path(path)
+    with contextlib.suppress(OSError):  # writing it says what is wrong
+        if found := obstacle(target):
+            raise RheostatError(f"cannot write {path}: it is {found}, not a regular file; choose another name")
+    return target
 
 
 def write_results(path: Path, results: Results) -> None:
@@ -90,9 +105,9 @@ def read_results(path: Path) -> Results:
         raise RheostatError(f"{path}: {error}; expected {_WRITTEN_BY}: measure again") from None
 
 
-def read_all(paths: Sequence[Path]) -> Collection:
+def read_all(paths: Sequence[str | Path]) -> Collection:
     """Every file by its kind."""
-    found: list[Results] = [read_results(path) for path in dict.fromkeys(paths)]
+    found: list[Results] = [read_results(path) for path in dict.fromkeys(map(Path, paths))]
     return Collection(
         tuple(one for one in found if isinstance(one, SweepResults)),
         tuple(model for one in found if isinstance(one, BenchResults) for model in one.by_model()),
