@@ -1,11 +1,11 @@
-"""Text as streams of ids: finding the splits of a corpus, reading, counting and encoding them.
+"""Text as streams of ids: finding the splits of a corpus, then reading, counting and encoding them.
 
-Knows text files, splits and word counts. Knows nothing of models, batches or training; `token_cache` knows the layout
-of the cache, `chat` where chat comes from. It is not in `training/` because evaluation and benchmarks read corpora
-without torch.
+Knows text files, splits and word counts. Knows nothing of models, batches or training; `token_cache` defines the layout
+of the cache, and `chat` provides the chat corpus. This is not in `training/` because evaluation and benchmarks read
+corpora without torch.
 
-A corpus is never in memory as a whole: text is read in blocks, and ids are memory-mapped. Only the vocabulary is in
-memory and, while a training text is counted, all of its different words.
+A corpus is never held in memory: text is read in blocks, and ids are memory-mapped. Only the vocabulary is in memory
+and, while a training text is being counted, its distinct words.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from rheostat.text.vocabulary import END_OF_LINE, SPECIAL_TOKENS, UNKNOWN, Vocab
 class CorpusConfig:
     """The `[corpus]` table of a recipe.
 
-    vocabulary_size: the number of words to keep, special tokens included, the most frequent first; 0 = all.
-    minimum_count: rarer words become `<unk>`. If no word of raw text is cut off, there is no `<unk>` to learn from.
-    conversations, seed: of the chat corpus only: how many conversations (0 = all), and the seed of their order.
-    special_counts: counts of `<eos>` and `<unk>`, for a vocabulary file that has counts but not theirs.
+    vocabulary_size: how many of the most frequent words to keep, including special tokens; 0 = all.
+    minimum_count: rarer words become `<unk>`. If no word of a raw text is dropped, it has no `<unk>` to learn from.
+    conversations, seed: only for the chat corpus: how many conversations to use (0 = all), and the seed of their order.
+    special_counts: counts of `<eos>` and `<unk>`, for a vocabulary file that lacks them.
     """
 
     tokenizer: Tokenizer = "words"
@@ -82,9 +82,10 @@ class CorpusConfig:
 
 @dataclass(frozen=True)
 class Split:
-    """A split as ids, with `<eos>` after every line. words: tokens except `<eos>`; unknown: how many are `<unk>`.
+    """A split as ids, with `<eos>` after every line.
 
-    corpus: the name of the corpus. digest: of the bytes of the text.
+    words: number of tokens other than `<eos>`. unknown: number of `<unk>`. corpus: its name. digest: of the text's
+    bytes.
     """
 
     name: str
@@ -108,10 +109,11 @@ class Split:
 class Corpus:
     """Everything that training needs to know about a text.
 
-    source: names of the folder or files, without their paths, which would mean nothing on another machine.
-    counts: how often the words of the vocabulary occur, by id; empty if the vocabulary is that of a model.
+    source: names of the folder or files, without paths, which would mean nothing on another machine.
+    counts: how often each vocabulary word occurs, by id; empty if the vocabulary comes from a model.
     casing: the usual spelling of words not written in lower case.
-    split_rule: how one file was divided into the splits; empty if they were given. divided_in: where its parts are.
+    split_rule: how a single file was divided into splits; empty if the splits were given. divided_in: the folder that
+    holds its parts.
     """
 
     name: str
@@ -151,8 +153,8 @@ def load_corpus(
 ) -> Corpus:
     """All three splits of a corpus: a folder, three files, one file (which is divided), or the name "chat".
 
-    The vocabulary is `vocabulary` (of a model that is trained further), else that of `vocabulary_file`, else that of
-    the training text; the limits of the config apply to the last two.
+    The vocabulary is `vocabulary` (from a model that is trained further) if given, else that of `vocabulary_file`, else
+    that of the training text. The limits of the config apply to the last two.
     """
     if vocabulary is not None and vocabulary_file is not None:
         raise CorpusError(f"found a model's vocabulary and {vocabulary_file}; expected one: leave the file out")
@@ -186,7 +188,7 @@ def load_corpus(
 
 
 def corpus_name(source: Source, text: Path) -> str:
-    """What a corpus is called: "chat", the name of its only file, or that of the folder of one of its texts."""
+    """The name of a corpus: "chat", the name of its only file, or the name of the folder that holds its texts."""
     if is_chat(source):
         return CHAT
     return Path(str(source)).stem if is_one_file(source) else text.resolve().parent.name
@@ -207,7 +209,7 @@ def load_split(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """One split in a model's vocabulary, to evaluate on; `source` may be one file, which then is that split."""
+    """One split in a model's vocabulary, for evaluation; if `source` is a single file, all of it is that split."""
     check_split_name(name)
     chat = is_chat(source)
     path = locate_splits(source, config, cache_directory)[name] if chat else find_split(source, name)
@@ -226,7 +228,7 @@ def load_training_split(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """The same, to learn from: one file is divided, so that training text and other splits do not overlap."""
+    """The same, for training: a single file is divided, so that training text and other splits do not overlap."""
     divided = _divide(source, cache_directory, progress)
     if divided is None:
         return load_split(source, name, config, vocabulary, cache_directory=cache_directory, progress=progress)
@@ -235,7 +237,7 @@ def load_training_split(
 
 
 def locate_splits(source: Source, config: CorpusConfig, cache_directory: Path | None = None) -> dict[str, Path]:
-    """The three text files of a source; the chat corpus is written into the cache if it is missing."""
+    """The three text files of a source; the chat corpus is written to the cache if missing."""
     if is_chat(source):
         if config.tokenizer != "words":
             raise CorpusError(f"chat is raw text; found corpus.tokenizer = {config.tokenizer!r}; set it to 'words'")
@@ -269,7 +271,7 @@ def encode_split(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """A text as ids, read from the cache if it is there and complete."""
+    """A text as ids, read from the cache if complete there."""
     cache = open_cache(cache_directory)
     digest = hash_text(path, cache, progress)
     file = cache / f"{key(digest, tokenizer, vocabulary.to_bytes())}.ids"
@@ -290,7 +292,7 @@ def _encode(token_lists: Iterable[list[str]], vocabulary: Vocabulary) -> Iterato
 def read_casing(
     path: Path, vocabulary: Vocabulary, cache_directory: Path | None = None, progress: Progress | None = None
 ) -> dict[str, str]:
-    """The usual spelling of words in a raw text, read from the cache if it is there."""
+    """The usual spelling of words in a raw text, read from the cache if possible."""
     cache = open_cache(cache_directory)
     file = cache / f"{key(hash_text(path, cache, progress), 'words', vocabulary.to_bytes())}.casing.json"
     if (stored := load_json(file)) is not None:
