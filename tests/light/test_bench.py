@@ -464,7 +464,7 @@ def test_a_slow_meter_says_before_the_run_how_long_it_takes(
     ("arguments", "error", "message"),
     [
         (["MODEL", "--point", "absent"], OperatingPointError, "absent"),
-        (["MODEL", "--knob", "7"], OperatingPointError, "a knob at 7"),
+        (["MODEL", "--knob", "7"], OperatingPointError, "the knob is set to 7"),
         (["MODEL", "--meter", "rappl"], RheostatError, "did you mean rapl"),
         (["MODEL", "--pin", "x"], RheostatError, "--pin is 'x'"),
         (["MODEL", "--data", "absent"], CorpusError, "absent"),
