@@ -172,7 +172,7 @@ def test_a_run_that_starts_from_nothing_has_no_start_to_learn_from(
         (["regularization.activation=2.0"], "regularization.activation is 2, which has no effect"),
         (["regularization.temporal_activation=1.0"], "regularization.temporal_activation is 1, which has no effect"),
         (["graded.weight=0.5"], "graded.weight is 0.5, which has no effect"),
-        (["train.batch_size=2"], "2 texts of a batch for 3 widths"),
+        (["train.batch_size=2"], "2 texts per batch for 3 widths"),
     ],
 )
 def test_what_a_taught_run_cannot_do_is_refused(
