@@ -148,14 +148,14 @@ def test_a_bench_is_read_as_it_was_written(model: Path, tmp_path: Path) -> None:
     [
         ("", "not JSON"),
         ("{", "not JSON"),
-        ("[1, 2]", "no JSON object"),
+        ("[1, 2]", "not a JSON object"),
         ("{}", "has no kind; expected"),
-        ('{"kind": "scale", "version": 1}', "is of the unknown kind 'scale'; expected"),
-        ('{"kind": ["sweep"], "version": 1}', "is of the unknown kind"),
+        ('{"kind": "scale", "version": 1}', "has the unknown kind 'scale'; expected"),
+        ('{"kind": ["sweep"], "version": 1}', "has the unknown kind"),
         ('{"kind": "sweep"}', "has the version None"),
         ('{"kind": "sweep", "version": 0}', "has the version 0"),
         ('{"kind": "sweep", "version": true}', "has the version True"),
-        ('{"kind": "sweep", "version": 2, "rows": []}', "is of version 2; this program reads .* up to 1: update"),
+        ('{"kind": "sweep", "version": 2, "rows": []}', "has version 2; this program reads .* up to 1: update"),
         ('{"kind": "govern", "version": 1}', "lacks 'provenance'"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Memory of a program that uses a model, measured in a separate process that does nothing else.
+"""Memory used by a program that runs a model, measured in a separate process that does nothing else.
 
     python -m rheostat.measure.memory '{"path": …, "knob": …, "point": …, "precision": …, "threads": …, "texts": […]}'
 
@@ -22,7 +22,7 @@ PATIENCE_S = 300
 
 @dataclass(frozen=True)
 class ResidentMemory:
-    """resident_bytes: of the whole process, libraries included. model_bytes: what the model added."""
+    """resident_bytes: of the whole process, including libraries. model_bytes: what the model added."""
 
     resident_bytes: int
     model_bytes: int
@@ -31,7 +31,7 @@ class ResidentMemory:
 def resident_memory(
     path: Path, knob: float | None, point: str | None, precision: Precision, threads: int, texts: list[str]
 ) -> ResidentMemory | None:
-    """Memory of a process that has answered these texts at one operating point; None if it could not be run."""
+    """Memory of a process after suggestions for these texts at one operating point; None if it could not run."""
     wish = {"path": str(path), "knob": knob, "point": point, "precision": precision, "threads": threads, "texts": texts}
     command = [sys.executable, "-m", "rheostat.measure.memory", json.dumps(wish)]
     try:

@@ -1,7 +1,7 @@
 """New clusters for a trained output layer: a query opens fewer words, without training the model again.
 
 A tail cluster is opened when it is more probable than the third best word. The more clusters there are, the less
-probable each is, and the fewer words are opened. Where they begin is chosen from the model's own answers on a sample of of
+probable each is, and the fewer words are opened. Where they begin is chosen from the model's own answers on a sample of
 text (`model.clusters.cheapest_splits`). No new cluster crosses an old boundary, so within each, the softmax over its
 words' scores still gives p(word | cluster). Only p(cluster) is new: a linear score per cluster, fitted so that the
 distribution over head words and clusters stays as close as possible to the old one (least KL; convex). Everything else
