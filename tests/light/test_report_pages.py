@@ -298,14 +298,14 @@ def test_wherever_updates_are_shown_the_text_says_where_their_training_is_listed
     rows = [full(), ranked("random", 0.8, 81.0), ranked("taylor", 0.8, 80.0)]
     plain, updated = write_sweep(tmp_path / "s.json", rows), [full(), *recovered("random", 0.8, 81.0, 76.0)]
     learned = write_sweep(tmp_path / "l.json", updated)
-    assert "not like for like" not in markdown(build_report(gather(read_all([plain]))))
+    assert "comparable only if" not in markdown(build_report(gather(read_all([plain]))))
     evidence = gather(read_all([plain, learned]))
     sections = {section.title: section for section in build_report(evidence).sections}
     for title in ("The paper's table 1 in our numbers", "Learned operating points: ptb"):
         text = " ".join(block.text for block in sections[title].blocks if isinstance(block, Paragraph))
         assert "“How models were made”" in text and "recipe" not in text
     (comparison,) = learned_comparisons(evidence)
-    assert "not like for like" in learned_page(comparison, None) and "recipe" not in learned_page(comparison, None)
+    assert "comparable only if" in learned_page(comparison, None) and "recipe" not in learned_page(comparison, None)
     assert "How models were made" in sections
 
 
