@@ -1,9 +1,9 @@
-"""The figures of the bundled model's card, from its file and from results files; none is typed by hand.
+"""Writes the figures of the bundled model's card from its file and from results files; none is typed by hand.
 
 python benchmarks/card.py src/rheostat/bundled/chat.safetensors results/chat.json [results of baselines …]
 
-Replaces what is between the two marks of the card beside the model file. Baselines are n-grams of the same text; their
-rows come below the model's.
+Replaces the text between the two marks of the card next to the model file. Baselines are n-grams of the same text;
+their rows come below the model's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BEGIN, END = "<!-- figures: written by benchmarks/card.py -->", "<!-- end of fig
 
 
 def facts(file: ModelFile) -> Table:
-    """What the file says of itself."""
+    """What the file says about itself."""
     description, shape = file.description, file.shape
     recipe, provenance = description.recipe, description.provenance
     texts = provenance["corpus"]["splits"]
@@ -30,7 +30,7 @@ def facts(file: ModelFile) -> Table:
         ["vocabulary", f"{shape.vocabulary_size:,} words"],
         ["parameters, FLOPs per query", f"{shape.parameters:,}, {shape.flops:,}"],
         ["text", ", ".join(f"{name} {split['tokens']:,} tokens" for name, split in texts.items())],
-        ["words of the test text that it does not know", f"{texts['test']['unknown_rate']:.1%}"],
+        ["unknown words in the test text", f"{texts['test']['unknown_rate']:.1%}"],
         ["seeds", f"text {recipe['corpus']['seed']}, training {recipe['train']['seed']}"],
         ["graded down to", f"{recipe['train']['graded']:.0%} of the FLOPs"],
         ["last command", f"`{provenance['command']}`"],
@@ -40,7 +40,7 @@ def facts(file: ModelFile) -> Table:
 
 
 def figures(sweep: SweepResults, ngrams: Sequence[NGramResults]) -> Table:
-    """Quality on the whole test text at every position, and of the n-grams."""
+    """Quality on the whole test text, at every knob position and for the n-grams."""
     measured = [
         (f"knob at {p.flops_fraction:.0%}", p.perplexity, p.recall_at_3, p.keystrokes_saved_share)
         for p in sweep.test_figures(sweep.criteria[0])

@@ -1,4 +1,4 @@
-"""docs/results/benchmarks.md from the benchmark results: every figure, with its target if it has one.
+"""Writes docs/results/benchmarks.md from the benchmark results: every figure, with its target if it has one.
 
 python benchmarks/page.py results -o docs/results/benchmarks.md
 """

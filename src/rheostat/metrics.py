@@ -69,7 +69,7 @@ class Quality:
         return {"perplexity": self.perplexity, **recall, "tokens": self.predictions}
 
 
-def _never(tail: int, rows: Any) -> Any:
+def _no_tails(tail: int, rows: Any) -> Any:
     raise AssertionError("a plain softmax has no tail clusters")
 
 
@@ -83,7 +83,7 @@ class Scores:
 
     head: Any
     splits: tuple[int, ...] = ()
-    open_tail: Callable[[int, Any], Any] = _never
+    open_tail: Callable[[int, Any], Any] = _no_tails
 
     @property
     def head_size(self) -> int:

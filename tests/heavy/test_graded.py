@@ -79,7 +79,7 @@ def test_the_loss_of_prefixes_reaches_only_the_weights_they_use() -> None:
     inputs, targets = batch()
     state = loss.model.initial_state(inputs.shape[1])
     outputs = loss.model(inputs, state)
-    beside = loss.beside(inputs, targets, state, outputs)
+    extra = loss.extra_loss(inputs, targets, state, outputs)
     assert beside is not None
     beside.backward()
     point, _ = loss.prefix(0.5)
@@ -93,7 +93,7 @@ def test_at_full_width_a_prefix_that_only_imitates_has_no_loss() -> None:
     loss = GradedLoss(make_model(), graded_ranking(SHAPE), 1.0, GradedConfig(), NO_REGULARIZATION)
     inputs, targets = batch()
     state = loss.model.initial_state(inputs.shape[1])
-    beside = loss.beside(inputs, targets, state, loss.model(inputs, state))
+    extra = loss.extra_loss(inputs, targets, state, loss.model(inputs, state))
     assert beside is not None
     assert abs(float(beside.detach())) < 1e-6
 
@@ -103,7 +103,7 @@ def test_texts_are_dealt_out_to_all_widths_and_each_is_read_once(monkeypatch: py
     monkeypatch.setattr(graded, "deal", lambda shares, texts: dealt.extend(deal(shares, texts)) or dealt)
     loss, (inputs, targets) = make_loss(widths=3), batch(texts=7)
     state = loss.model.initial_state(7)
-    loss.beside(inputs, targets, state, loss.model(inputs, state))
+    loss.extra_loss(inputs, targets, state, loss.model(inputs, state))
     shares = [share for _, share in dealt]
     assert shares[0] == 0.5  # the sandwich's lower slice
     assert len(set(shares)) == 3 and all(0.5 <= share < 1 for share in shares)

@@ -13,10 +13,10 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "rheostat"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 
-# Class names that exist more than once, until each has a name of its own.
-SHARED_CLASS_NAMES = {"Reading", "Step", "_Index"}
-# Names of functions and constants that mean one thing each: in how many modules they may be defined.
-MOST_DEFINITIONS = {"END": 1, "evaluate": 4}
+# Class names that exist more than once.
+SHARED_CLASS_NAMES: set[str] = set()
+# The number of modules that may define a function or constant with this name.
+MOST_DEFINITIONS = {"evaluate": 2}
 # Terms that the glossary gives a meaning for each context.
 SEVERAL_MEANINGS = {"prefix", "trace"}
 

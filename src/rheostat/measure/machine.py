@@ -117,11 +117,11 @@ def _slowed_down(system_root: Path) -> bool | None:
     except ValueError:
         pass
     coolers = (system_root / "class" / "thermal").glob("cooling_device*")
-    states = find_integers(cooler / "cur_state" for cooler in coolers if _holds_the_clock(read_word(cooler / "type")))
+    states = find_integers(cooler / "cur_state" for cooler in coolers if _limits_the_clock(read_word(cooler / "type")))
     return any(state > 0 for state in states) if states else None
 
 
-def _holds_the_clock(cooler: str) -> bool:
+def _limits_the_clock(cooler: str) -> bool:
     return cooler.lower().startswith(("cpufreq", "processor", "intel_powerclamp"))
 
 

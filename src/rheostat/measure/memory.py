@@ -32,8 +32,8 @@ def resident_memory(
     path: Path, knob: float | None, point: str | None, precision: Precision, threads: int, texts: list[str]
 ) -> ResidentMemory | None:
     """Memory of a process after suggestions for these texts at one operating point; None if it could not run."""
-    wish = {"path": str(path), "knob": knob, "point": point, "precision": precision, "threads": threads, "texts": texts}
-    command = [sys.executable, "-m", "rheostat.measure.memory", json.dumps(wish)]
+    request = {"path": str(path), "knob": knob, "point": point, "precision": precision, "threads": threads, "texts": texts}
+    command = [sys.executable, "-m", "rheostat.measure.memory", json.dumps(request)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
         before, after = json.loads(answer.stdout)
@@ -42,21 +42,21 @@ def resident_memory(
     return ResidentMemory(after, after - before)
 
 
-def answer_and_weigh(wish: dict[str, Any]) -> tuple[int, int]:
+def measure_resident_bytes(request: dict[str, Any]) -> tuple[int, int]:
     import psutil
 
     from rheostat.runtime.predictor import Predictor
 
     process = psutil.Process()
     before = process.memory_info().rss
-    knob = 1.0 if wish["knob"] is None else wish["knob"]
-    options = {name: wish[name] for name in ("point", "precision", "threads")}
-    predictor = Predictor(wish["path"], knob, **options)
-    for text in wish["texts"]:
+    knob = 1.0 if request["knob"] is None else request["knob"]
+    options = {name: request[name] for name in ("point", "precision", "threads")}
+    predictor = Predictor(request["path"], knob, **options)
+    for text in request["texts"]:
         predictor.suggest(text)
     gc.collect()
     return before, process.memory_info().rss
 
 
 if __name__ == "__main__":
-    print(json.dumps(answer_and_weigh(json.loads(sys.argv[1]))))
+    print(json.dumps(measure_resident_bytes(json.loads(sys.argv[1]))))

@@ -135,7 +135,7 @@ def measure_on_corpus(
             progress(label, before + 0.35 * share)
 
         qualities[name] = ngram_quality(model, corpus.splits[name], show)
-    checked = _checked(model, corpus, qualities["test"].perplexity) if config.check else None
+    checked = _check_with_kenlm(model, corpus, qualities["test"].perplexity) if config.check else None
     predictor = NGramPredictor(model, corpus)
     latency = _latency(predictor, corpus, text, config)
     saved = keystroke_savings(predictor, text, config.typed_words, progress=lambda s: progress("typing", 0.8 + 0.2 * s))
@@ -171,7 +171,7 @@ def _latency(predictor: NGramPredictor, corpus: Corpus, text: Text, config: NGra
     return latency_figures(turns)
 
 
-def _checked(model: NGramModel, corpus: Corpus, found: float) -> float:
+def _check_with_kenlm(model: NGramModel, corpus: Corpus, found: float) -> float:
     """kenlm's test perplexity, which must be the same."""
     theirs = kenlm_perplexity(model, corpus)
     if not math.isclose(theirs, found, rel_tol=SAME_PERPLEXITY):

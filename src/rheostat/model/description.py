@@ -111,7 +111,7 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
     rankings = tuple(_parse_ranking(entry, shape, tensors, known, version) for entry in _named(fields, "rankings"))
     points = tuple(_parse_point(entry, shape, tensors, known, version) for entry in _named(fields, "points"))
     if len(known) != len(tensors):
-        raise _stranger(min(set(tensors) - known))
+        raise _unexpected_tensor(min(set(tensors) - known))
     default = fields.get("default_ranking")
     if default is not None and default not in [entry.name for entry in rankings]:
         raise problem(f"default_ranking {show(default)}", "the name of one of its rankings, or null", "choose another")
@@ -313,7 +313,7 @@ def _check_updates(name: str, cut_shape: ModelShape, tensors: Tensors, known: se
     return largest
 
 
-def _stranger(name: str) -> ModelFileError:
+def _unexpected_tensor(name: str) -> ModelFileError:
     """An unexpected tensor is refused, because it could change what the model computes."""
     return problem(
         f"tensor {show(name)}, which the description does not mention",

@@ -28,7 +28,7 @@ def write_model(path: str | Path, contents: Contents, *, alone: bool = False) ->
 
     alone: no other process writes this file, so a half-written one left by a crash is removed.
     """
-    with _naming(path):
+    with _errors_with_path(path):
         for ranking in contents.rankings:
             ranking.check(contents.shape)
         for point in contents.points:
@@ -42,12 +42,12 @@ def write_model(path: str | Path, contents: Contents, *, alone: bool = False) ->
 
 def check_target(path: str | Path) -> None:
     """Raise ModelFileError if no model file can be written to this path. Call this before any work."""
-    with _naming(path):
+    with _errors_with_path(path):
         check_container_target(Path(path))
 
 
 @contextlib.contextmanager
-def _naming(path: str | Path) -> Iterator[None]:
+def _errors_with_path(path: str | Path) -> Iterator[None]:
     """Within the block, errors become ModelFileErrors that start with the path."""
     try:
         yield

@@ -43,11 +43,11 @@ def bench_subject(bench: ModelBench) -> str:
     subject, machine = bench.subject, bench.provenance.machine
     return (
         f"{subject.model} in {subject.precision}, {subject.threads} threads on {machine.processor}, "
-        f"{subject.queries} queries per point, meter: {subject.meter}; {_machine_said(bench.machine)}"
+        f"{subject.queries} queries per point, meter: {subject.meter}; {_machine_state(bench.machine)}"
     )
 
 
-def _machine_said(states: MachineStates) -> str:
+def _machine_state(states: MachineStates) -> str:
     """What could have disturbed a bench."""
     loads = states.load_averages
     load = NOT_TOLD if loads is None else "{:.1f} before and {:.1f} after".format(*loads)

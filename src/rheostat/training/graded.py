@@ -136,7 +136,7 @@ class GradedLoss(LanguageModelLoss):
         weights, shape = cut(dict(self.model.named_parameters()), self.model.shape, point)
         return point, LanguageModel.over(shape, weights)
 
-    def beside(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
+    def extra_loss(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
         taught = self.model.teach(outputs.raw, self._config.distill)
         losses = [
             self._distilled(inputs, targets, state, taught, texts, share).objective

@@ -151,7 +151,7 @@ def _request(
 def _begin(request: TrainingRequest, folder: Path) -> tuple[TrainingRecipe, RunFolder]:
     recipe = fill(TrainingRecipe, request.recipe)  # raises if the recipe is wrong, before anything is written
     if recipe.train.graded and recipe.graded.teacher == "start":
-        _check_taught(request, recipe)
+        _check_teacher(request, recipe)
     if not (request.data or recipe.data):
         raise RecipeError("no corpus: the recipe names none; give --data: a folder, one or three files, or 'chat'")
     run_folder = RunFolder(folder)
@@ -159,7 +159,7 @@ def _begin(request: TrainingRequest, folder: Path) -> tuple[TrainingRecipe, RunF
     return recipe, run_folder
 
 
-def _check_taught(request: TrainingRequest, recipe: TrainingRecipe) -> None:
+def _check_teacher(request: TrainingRequest, recipe: TrainingRecipe) -> None:
     """With teacher = "start", a run needs a starting model, and imitating it must be the whole loss."""
     if not request.from_model:
         raise RecipeError('graded.teacher = "start" needs --from MODEL, the trained model that teaches')
@@ -175,7 +175,7 @@ def _check_taught(request: TrainingRequest, recipe: TrainingRecipe) -> None:
 
 
 def _run(request: TrainingRequest, recipe: TrainingRecipe, session: RunSession, reporter: Reporter) -> TrainingResult:
-    _check_dealing(recipe, session.fabric.world_size)
+    _check_texts_per_width(recipe, session.fabric.world_size)
     corpus = _load_corpus_once(session.fabric, request, recipe, reporter)
     request = _with_digests(request, corpus)
     torch.manual_seed(recipe.train.seed)
@@ -197,7 +197,7 @@ def _result(folder: RunFolder, recipe: TrainingRecipe, progress: RunProgress) ->
     return TrainingResult(folder.model, progress.epoch, progress.step, perplexity(progress.best_loss), shares)
 
 
-def _check_dealing(recipe: TrainingRecipe, processes: int) -> None:
+def _check_texts_per_width(recipe: TrainingRecipe, processes: int) -> None:
     texts, readers = recipe.train.batch_size // processes, recipe.graded.readers
     if recipe.train.graded and texts < readers:
         raise RecipeError(

@@ -77,7 +77,7 @@ class LanguageModelLoss(nn.Module):
         """A second target for this step from a teacher, whose state follows the model's own."""
         return None, state
 
-    def beside(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
+    def extra_loss(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
         """An extra loss for this step, a mean over tokens, for tasks that also run the model in other ways."""
         return None
 
@@ -87,9 +87,9 @@ class LanguageModelLoss(nn.Module):
             outputs = self.model(inputs, own, self.regularization, self.adjustment())
             taught, carried = self.taught(inputs, carried)
             objective, loss = self._losses(outputs.dropped, targets, taught)
-            beside = self.beside(inputs, targets, own, outputs)
+            extra = self.extra_loss(inputs, targets, own, outputs)
         activations = activation_penalty(outputs.raw.float(), outputs.dropped.float(), self.regularization)
-        for term in (beside, activations, self.penalty()):
+        for term in (extra, activations, self.penalty()):
             objective = objective if term is None else objective + term
         return Loss(objective, loss, outputs.state + carried)
 

@@ -100,8 +100,8 @@ class TraceRecording(Recording):
         first, last = self._series.times[[0, -1]]
         if first > self._first_mark or last < self._last_mark:
             raise MeterError(
-                f"{self._meter.path} runs from {_said(first)} to {_said(last)}, but the run was from "
-                f"{_said(self._first_mark)} to {_said(self._last_mark)}; record all of it, "
+                f"{self._meter.path} runs from {_utc(first)} to {_utc(last)}, but the run was from "
+                f"{_utc(self._first_mark)} to {_utc(self._last_mark)}; record all of it, "
                 "check both clocks, and wait longer for a file that arrives late (--meter-wait)"
             )
         self._series.check_moves()
@@ -158,5 +158,5 @@ def _seconds(text: str) -> float:
     return moment.timestamp()
 
 
-def _said(moment: float) -> str:
+def _utc(moment: float) -> str:
     return datetime.datetime.fromtimestamp(moment, datetime.UTC).isoformat(timespec="milliseconds")
