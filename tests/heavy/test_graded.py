@@ -80,8 +80,8 @@ def test_the_loss_of_prefixes_reaches_only_the_weights_they_use() -> None:
     state = loss.model.initial_state(inputs.shape[1])
     outputs = loss.model(inputs, state)
     extra = loss.extra_loss(inputs, targets, state, outputs)
-    assert beside is not None
-    beside.backward()
+    assert extra is not None
+    extra.backward()
     point, _ = loss.prefix(0.5)
     width, whole = point.widths[0], SHAPE.hidden_sizes[0]
     gradient = loss.model.layers[0].weight.grad.reshape(3, whole, -1)
@@ -94,8 +94,8 @@ def test_at_full_width_a_prefix_that_only_imitates_has_no_loss() -> None:
     inputs, targets = batch()
     state = loss.model.initial_state(inputs.shape[1])
     extra = loss.extra_loss(inputs, targets, state, loss.model(inputs, state))
-    assert beside is not None
-    assert abs(float(beside.detach())) < 1e-6
+    assert extra is not None
+    assert abs(float(extra.detach())) < 1e-6
 
 
 def test_texts_are_dealt_out_to_all_widths_and_each_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -555,8 +555,8 @@ def test_what_the_machine_said_and_what_a_point_holds_stand_beside_its_times(tmp
     quiet = write_bench(tmp_path / "a.json", rows, machine=machine)
     silent = write_bench(tmp_path / "b.json", rows)
     text = markdown(build_report(gather(read_all([quiet, silent]))))
-    assert "load average 3.3 before and 0.5 after, CPU governor performance, clock not held down" in text
-    assert "load average not told, CPU governor not told, clock not told" in text
+    assert "load average 3.3 before and 0.5 after, CPU governor performance, clock not throttled" in text
+    assert "load average not reported, CPU governor not reported, clock not reported" in text
     assert "| 95 | 2 |" in text and "| not measured | 1.5 |" in text
 
 

@@ -32,8 +32,15 @@ def resident_memory(
     path: Path, knob: float | None, point: str | None, precision: Precision, threads: int, texts: list[str]
 ) -> ResidentMemory | None:
     """Memory of a process after suggestions for these texts at one operating point; None if it could not run."""
-    request = {"path": str(path), "knob": knob, "point": point, "precision": precision, "threads": threads, "texts": texts}
-    command = [sys.executable, "-m", "rheostat.measure.memory", json.dumps(request)]
+    task = {
+        "path": str(path),
+        "knob": knob,
+        "point": point,
+        "precision": precision,
+        "threads": threads,
+        "texts": texts,
+    }
+    command = [sys.executable, "-m", "rheostat.measure.memory", json.dumps(task)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
         before, after = json.loads(answer.stdout)
@@ -42,17 +49,17 @@ def resident_memory(
     return ResidentMemory(after, after - before)
 
 
-def measure_resident_bytes(request: dict[str, Any]) -> tuple[int, int]:
+def measure_resident_bytes(task: dict[str, Any]) -> tuple[int, int]:
     import psutil
 
     from rheostat.runtime.predictor import Predictor
 
     process = psutil.Process()
     before = process.memory_info().rss
-    knob = 1.0 if request["knob"] is None else request["knob"]
-    options = {name: request[name] for name in ("point", "precision", "threads")}
-    predictor = Predictor(request["path"], knob, **options)
-    for text in request["texts"]:
+    knob = 1.0 if task["knob"] is None else task["knob"]
+    options = {name: task[name] for name in ("point", "precision", "threads")}
+    predictor = Predictor(task["path"], knob, **options)
+    for text in task["texts"]:
         predictor.suggest(text)
     gc.collect()
     return before, process.memory_info().rss

@@ -74,7 +74,7 @@ class _Search:
         while self._share(self.widths) > target:
             choices = [widths for layer in range(len(self.widths)) if (widths := self._narrowed(layer, target))]
             if not choices:
-                raise OperatingPointError(f"no layer can be narrowed further on the way to {target}")
+                raise OperatingPointError(f"no layer can be narrowed enough to reach {target}")
             now = self._measure(self.widths)
             self.widths = min(choices, key=lambda widths: self._price(widths, now))
             progress(min((1 - self._share(self.widths)) / (1 - self._lowest), 1.0))

@@ -20,7 +20,7 @@ from rheostat.report.kept_filters import KeptFilters
 from rheostat.report.paper_tables import NOT_TRAINED, show_energy, show_latency, three_digits
 from rheostat.report.published import load_published
 
-NOT_TOLD = "not told"
+NOT_REPORTED = "not reported"
 REPORT = "report"  # the stem of the page, and the start of its pictures' names
 
 
@@ -50,9 +50,9 @@ def bench_subject(bench: ModelBench) -> str:
 def _machine_state(states: MachineStates) -> str:
     """What could have disturbed a bench."""
     loads = states.load_averages
-    load = NOT_TOLD if loads is None else "{:.1f} before and {:.1f} after".format(*loads)
-    clock = {True: "held down", False: "not held down", None: NOT_TOLD}[states.throttled]
-    return f"load average {load}, CPU governor {', '.join(states.after.governors) or NOT_TOLD}, clock {clock}"
+    load = NOT_REPORTED if loads is None else "{:.1f} before and {:.1f} after".format(*loads)
+    clock = {True: "throttled", False: "not throttled", None: NOT_REPORTED}[states.throttled]
+    return f"load average {load}, CPU governor {', '.join(states.after.governors) or NOT_REPORTED}, clock {clock}"
 
 
 def _fit_sentence(bench: ModelBench) -> str:
