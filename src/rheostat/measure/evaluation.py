@@ -75,8 +75,8 @@ def evaluate(
     """Measure perplexity and recall of a model on a text, at any knob position.
 
     data: a folder with train, valid and test text, one text file, or "chat". split: of a folder; by default "test".
-    criterion, ranking, point: use these instead of what the knob selects. keystrokes: also simulate typing this many
-    words from the start of the test text. progress: label, share done.
+    criterion, ranking, point: use these instead of what the knob selects. keystrokes: also simulate typing the first
+    `words` words of the test text. progress: label, share done.
     """
     if keystrokes and (criterion or ranking):
         raise OperatingPointError("--keystrokes types at the knob's own point; leave out --criterion and --ranking")

@@ -33,7 +33,7 @@ Floats: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # for texts with too few n-grams to estimate them
-HEAD = 16  # words of a list to try first: usually only a few of the best may not be suggested
+HEAD = 16  # words of a list to try first: usually few of the best words are not allowed
 NO_PROBABILITY = -99.0  # log 0 in the ARPA format
 
 

@@ -156,9 +156,9 @@ def sweep(
     """Measure a model at many operating points: all rankings at all knob positions, and its stored points.
 
     criteria: use only rankings and points of these. knobs: empty = only the whole model and its stored points. splits:
-    by default valid and test; a single text file is one split. keystrokes: also simulate typing this many words from
-    the start of the test text, at the points the knob selects. out: the results file; rows already in it are kept.
-    on_row: called with each new row.
+    by default valid and test; a single text file is one split. keystrokes: also simulate typing the first `words` words
+    of the test text, at the points the knob selects. out: the results file; rows already in it are kept. on_row: called
+    with each new row.
     """
     with open_model(model) as file:
         texts = read_splits(file, data, splits, SPLITS, progress)

@@ -80,7 +80,7 @@ class ZeusMeter(CounterMeter):
     def _ask(self, question: Callable[[], Any]) -> Any:
         try:
             return question()
-        except Exception as error:  # drivers may raise anything
+        except Exception as error:  # drivers can raise anything
             raise MeterError(f"zeus failed: {_one_line(error)}") from None
 
     def _start(self) -> None:

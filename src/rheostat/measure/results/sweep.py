@@ -116,7 +116,7 @@ class SweptPoint:
         return statistics.fmean(shares) if shares else None
 
     def keystrokes_saved_per_joule(self, query_mj: float) -> float | None:
-        """The same per joule, if a query costs `query_mj`; mean over seeds, None if it was not typed."""
+        """Keystrokes saved per joule if a query costs `query_mj`; mean over seeds, None if the text was not typed."""
         counts = [row.keystrokes.count for row in self.rows if row.keystrokes]
         return statistics.fmean(count.saved_per_joule(query_mj) for count in counts) if counts else None
 
