@@ -29,11 +29,11 @@ STATED = ("source", "licence", "attribution")
 
 
 class CardError(Exception):
-    """What a user can mend, in one line."""
+    """What a user can fix, in one line."""
 
 
 def facts(file: ModelFile) -> Table:
-    """What the file says of itself."""
+    """What the file says about itself."""
     description, shape = file.description, file.shape
     recipe, provenance = description.recipe, description.provenance
     texts, smallest = provenance["corpus"]["splits"], recipe["train"]["graded"]
@@ -43,7 +43,7 @@ def facts(file: ModelFile) -> Table:
         ["vocabulary", f"{shape.vocabulary_size:,} words"],
         ["parameters, FLOPs per query", f"{shape.parameters:,}, {shape.flops:,}"],
         ["text", ", ".join(f"{name} {split['tokens']:,} tokens" for name, split in texts.items())],
-        ["words of the test text that it does not know", f"{texts['test']['unknown_rate']:.1%}"],
+        ["unknown words in the test text", f"{texts['test']['unknown_rate']:.1%}"],
         ["seeds", f"text {recipe['corpus']['seed']}, training {recipe['train']['seed']}"],
         ["graded down to", f"{smallest:.0%} of the FLOPs" if smallest else "not graded: only whole, no knob"],
         ["last command", f"`{provenance['command']}`"],
@@ -53,7 +53,7 @@ def facts(file: ModelFile) -> Table:
 
 
 def figures(sweep: SweepResults, ngrams: Sequence[NGramResults]) -> Table:
-    """Quality on the whole test text at every position, and of the n-grams."""
+    """Quality on the whole test text, at every knob position and for the n-grams."""
     measured = [
         (f"knob at {p.flops_fraction:.0%}", p.perplexity, p.recall_at_3, p.keystrokes_saved_share)
         for p in sweep.test_figures(sweep.criteria[0])

@@ -1,6 +1,6 @@
 """The errors of the package, as one tree.
 
-    RheostatError                the base of all errors; the command line prints it in one line
+    RheostatError                any error a user can cause; the command line prints it in one line
     ├── CorpusError              text that cannot be used: missing split, empty file, not UTF-8, …
     ├── RecipeError              a recipe or a policy with an unknown key, a wrong type or an impossible value
     ├── ModelFileError           a model file that is damaged, of another kind or of a newer version
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 
 class RheostatError(Exception):
-    """Base of all errors that a user of this package can cause."""
+    """Base class of every error that a user of this package can cause."""
 
 
 class CorpusError(RheostatError):

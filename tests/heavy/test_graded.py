@@ -78,9 +78,9 @@ def test_the_loss_of_prefixes_reaches_only_the_weights_they_use() -> None:
     inputs, targets = batch()
     state = loss.model.initial_state(inputs.shape[1])
     outputs = loss.model(inputs, state)
-    beside = loss.beside(inputs, targets, state, outputs)
-    assert beside is not None
-    beside.backward()
+    extra = loss.extra_loss(inputs, targets, state, outputs)
+    assert extra is not None
+    extra.backward()
     point, _ = loss.prefix(0.5)
     width, whole = point.widths[0], SHAPE.hidden_sizes[0]
     gradient = loss.model.layers[0].weight.grad.reshape(3, whole, -1)
@@ -92,9 +92,9 @@ def test_at_full_width_a_prefix_that_only_imitates_has_no_loss() -> None:
     loss = GradedLoss(make_model(), graded_ranking(SHAPE), 1.0, GradedConfig(), NO_REGULARIZATION)
     inputs, targets = batch()
     state = loss.model.initial_state(inputs.shape[1])
-    beside = loss.beside(inputs, targets, state, loss.model(inputs, state))
-    assert beside is not None
-    assert abs(float(beside.detach())) < 1e-6
+    extra = loss.extra_loss(inputs, targets, state, loss.model(inputs, state))
+    assert extra is not None
+    assert abs(float(extra.detach())) < 1e-6
 
 
 def test_texts_are_distributed_over_all_widths_and_each_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_texts_are_distributed_over_all_widths_and_each_is_read_once(monkeypatch
     monkeypatch.setattr(graded, "deal", lambda shares, texts: dealt.extend(deal(shares, texts)) or dealt)
     loss, (inputs, targets) = make_loss(widths=3), batch(texts=7)
     state = loss.model.initial_state(7)
-    loss.beside(inputs, targets, state, loss.model(inputs, state))
+    loss.extra_loss(inputs, targets, state, loss.model(inputs, state))
     shares = [share for _, share in dealt]
     assert shares[0] == 0.5  # the sandwich's lower slice
     assert len(set(shares)) == 3 and all(0.5 <= share < 1 for share in shares)
@@ -169,7 +169,7 @@ def test_a_run_without_a_starting_model_has_no_teacher(recipe_file: Path, corpus
         (["regularization.activation=2.0"], "regularization.activation is 2, which has no effect"),
         (["regularization.temporal_activation=1.0"], "regularization.temporal_activation is 1, which has no effect"),
         (["graded.weight=0.5"], "graded.weight is 0.5, which has no effect"),
-        (["train.batch_size=2"], "2 texts of a batch for 3 widths"),
+        (["train.batch_size=2"], "2 texts per batch for 3 widths"),
     ],
 )
 def test_options_that_a_taught_run_cannot_use_are_refused(

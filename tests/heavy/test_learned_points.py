@@ -380,7 +380,7 @@ def test_a_run_with_other_settings_is_not_resumed(model_path: Path, tmp_path: Pa
             "text": lambda: learn_gates(file, TABLES, Texts(IDS, IDS[:300]), gates, Silence()),
             "filters": lambda: learn_update(file, other_point(point), TABLES, texts, recovery, Silence()),
         }.items():
-            with pytest.raises(CheckpointError, match=f"asked for differently, with another {what}; remove it"):
+            with pytest.raises(CheckpointError, match=f"holds a different run, with another {what}; remove it"):
                 call()
 
 

@@ -97,7 +97,7 @@ def test_a_text_without_words_is_an_error(tmp_path: Path, model: Path) -> None:
     (tmp_path / "test.txt").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(CorpusError, match="expected text in UTF-8"):
         read_text(str(tmp_path), "words", 10)
-    with pytest.raises(CorpusError, match="no words for this model"):
+    with pytest.raises(CorpusError, match="no words that this model can read"):
         bench_positions_of(model, KNOBS, Text("signs", "ptb", ("! ?",), prepared=True), QUICK, NOTHING)
 
 
@@ -352,7 +352,7 @@ def test_pinning_lasts_as_long_as_the_measurement(model: Path) -> None:
     subject = contents.subject
     assert (subject.cpus, subject.pinned, subject.threads) == ((cpu,), True, 1)
     assert os.sched_getaffinity(0) == allowed
-    with pytest.raises(RheostatError, match=r"--pin names CPU 4711; this program may use"), pinned([4711]):
+    with pytest.raises(RheostatError, match=r"--pin names CPU 4711; this program can use"), pinned([4711]):
         pass
 
 
@@ -395,7 +395,7 @@ def test_results_are_shown_even_if_they_cannot_be_written(
     (tmp_path / "file").write_text("")
     options = ["--queries", "2", "--warm-up", "0", "--meter", "none", "--threads", "1", *flags]
     answer = CliRunner().invoke(app, ["bench", str(model), *options, "-o", str(tmp_path / "file" / "bench.json")])
-    assert isinstance(answer.exception, RheostatError) and "what it held is intact" in str(answer.exception)
+    assert isinstance(answer.exception, RheostatError) and "the old file is intact" in str(answer.exception)
     assert json.loads(answer.stdout)["rows"] if flags else "100.0%" in answer.stdout
 
 
@@ -416,7 +416,7 @@ def test_stored_points_are_measured_if_there_is_no_ranking(tmp_path: Path, monke
 
 def test_models_with_another_tokenizer_are_not_measured_beside_it(model: Path, tmp_path: Path) -> None:
     other = write_tiny(tmp_path / "other.safetensors", "lstm", text={"tokenizer": "ptb"})
-    with pytest.raises(RheostatError, match="expected models of the same words"):
+    with pytest.raises(RheostatError, match="expected the same tokenizer"):
         run(model, "--beside", other, "--queries", 2)
 
 
@@ -446,7 +446,7 @@ def test_blocks_too_short_for_the_meter_are_reported_before_the_run(
     said = said_before_the_run(model, trace, monkeypatch, "--block-seconds", 1, "--idle-seconds", 1.05)
     assert said == (
         "energy will not be resolved: --block-seconds 1 and --idle-seconds 1.05, but the meter trace has a new reading "
-        "every 0.1 s; expected at least 1.1 s, or the option left out"
+        "every 0.1 s; use at least 1.1 s, or leave the option out"
     )
     assert said_before_the_run(model, trace, monkeypatch, "--block-seconds", 1.1) == ""
     assert said_before_the_run(model, trace, monkeypatch) == ""
@@ -466,7 +466,7 @@ def test_the_duration_with_a_slow_meter_is_reported_before_the_run(
     ("arguments", "error", "message"),
     [
         (["MODEL", "--point", "absent"], OperatingPointError, "absent"),
-        (["MODEL", "--knob", "7"], OperatingPointError, "a knob at 7"),
+        (["MODEL", "--knob", "7"], OperatingPointError, "the knob is set to 7"),
         (["MODEL", "--meter", "rappl"], RheostatError, "did you mean rapl"),
         (["MODEL", "--pin", "x"], RheostatError, "--pin is 'x'"),
         (["MODEL", "--data", "absent"], CorpusError, "absent"),
@@ -482,7 +482,7 @@ def test_a_wrong_call_gets_an_error_with_what_was_expected(
 def test_results_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = read_results(write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0)]))
-    with pytest.raises(RheostatError, match="what it held is intact"):
+    with pytest.raises(RheostatError, match="the old file is intact"):
         write_results(tmp_path / "file" / "bench.json", found)
 
 

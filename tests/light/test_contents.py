@@ -102,7 +102,7 @@ def test_points_are_ordered_and_dropped(contents: Contents) -> None:
     assert names(keep_points(contents, [])) == (both, [], "random-3")
     assert names(drop_points(contents, ["l0-0.5"])) == (both, ["second"], "random-3")
     for edit in (keep_points, drop_points):
-        with pytest.raises(OperatingPointError, match=r"no point 'x' was found; the model has: l0-0\.5, second"):
+        with pytest.raises(OperatingPointError, match=r"found no point 'x'; the model has: l0-0\.5, second"):
             edit(contents, ["x"])
 
 
@@ -113,9 +113,9 @@ def test_rankings_are_dropped_and_the_default_is_set(contents: Contents) -> None
     assert names(drop_rankings(contents, ["other"])) == (["random-3"], points, "random-3")
     assert names(drop_rankings(other, ["random-3"])) == (["other"], points, "other")
     assert names(drop_rankings(contents, ["random-3", "other"])) == ([], points, None)
-    with pytest.raises(OperatingPointError, match="'random-3' is the default and is to be dropped"):
+    with pytest.raises(OperatingPointError, match="'random-3' is the default and cannot be dropped"):
         drop_rankings(contents, ["random-3"])
-    with pytest.raises(OperatingPointError, match="no ranking 'l0' was found; the model has: random-3, other"):
+    with pytest.raises(OperatingPointError, match="found no ranking 'l0'; the model has: random-3, other"):
         drop_rankings(contents, ["l0"])
     with pytest.raises(OperatingPointError, match="no ranking 'l0'"):
         set_default_ranking(contents, "l0")

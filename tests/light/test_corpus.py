@@ -385,7 +385,7 @@ def test_special_counts_come_from_the_file_then_the_recipe_then_the_text(tmp_pat
         ("the 5\n\ncat 1\n", "line 2: found no word and count"),
         ("a b 5\n", "line 1: found no word and count"),
         (f"the {'9' * 5000}\n", "line 1: found no word and count"),
-        ("the 5\nthe 4\n", "line 2: found a word for the second time"),
+        ("the 5\nthe 4\n", "line 2: found a repeated word"),
         ("", "line 1: found no word and count"),
     ],
 )
@@ -399,7 +399,7 @@ def test_bad_lines_of_a_vocabulary_file_are_errors_with_file_and_line(
 
 def test_a_vocabulary_file_of_another_corpus_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "counts.txt", "the 5\n")
-    with pytest.raises(CorpusError, match="has no word of the training text"):
+    with pytest.raises(CorpusError, match="shares no word with the training text"):
         read_vocabulary_with_counts(path, {}, lambda: {"le": 5, END_OF_LINE: 1})
     with pytest.raises(CorpusError, match="has no count of <eos> and <unk>"):
         read_vocabulary_with_counts(path)

@@ -438,7 +438,7 @@ def test_a_trace_of_constant_power_is_not_measured(tmp_path: Path) -> None:
 def test_work_that_does_not_stand_out_from_idle_is_not_resolved() -> None:
     time = Time()
     result = measure_energy(ExactCounter(time), time.work(watts=2.0), PLAN)
-    assert not result.resolved and "cannot be told from idling" in (result.reason or "")
+    assert not result.resolved and "cannot be told from idle" in (result.reason or "")
 
 
 def test_readings_with_a_long_gap_are_not_resolved(tmp_path: Path) -> None:

@@ -278,7 +278,7 @@ def test_zeus_that_does_not_start_says_why() -> None:
     def broken() -> Any:
         raise OSError("no driver")
 
-    assert ZeusMeter(make_monitor=broken).available() == "zeus does not start here: OSError: no driver"
+    assert ZeusMeter(make_monitor=broken).available() == "zeus does not start on this machine: OSError: no driver"
 
 
 def test_zeus_that_is_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,7 +349,7 @@ def test_a_sensor_that_hangs_does_not_hang_the_run(tmp_path: Path) -> None:
 
     result = measure_energy(Hanging((), tmp_path), Work(lambda: 1), QUICK)
     wake.set()
-    assert result.energy_mj is None and "a reading has not come back for 0.1 s" in (result.reason or "")
+    assert result.energy_mj is None and "a reading has not finished after 0.1 s" in (result.reason or "")
 
 
 @linux_only

@@ -273,7 +273,7 @@ def test_arrays_outlive_the_file_and_its_replacement(tiny: Path) -> None:
     np.testing.assert_array_equal(file.tensor("embedding.weight"), before["embedding.weight"])
     file.close()
     np.testing.assert_array_equal(bias, before["output.bias"])
-    with pytest.raises(ModelFileError, match="found it closed"):
+    with pytest.raises(ModelFileError, match="the model file is closed"):
         file.tensor("output.bias")
     file.close()
 
@@ -316,9 +316,9 @@ def test_mapped_weights_cannot_be_written_to(tiny: Path) -> None:
 
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones(tiny: Path) -> None:
     with open_model(tiny) as file:
-        with pytest.raises(OperatingPointError, match="no ranking 'l0' was found; it has: random-3, other"):
+        with pytest.raises(OperatingPointError, match="found no ranking 'l0'; the file has: random-3, other"):
             file.ranking("l0")
-        with pytest.raises(OperatingPointError, match=r"no point 'x' was found; it has: l0-0\.5, second"):
+        with pytest.raises(OperatingPointError, match=r"found no point 'x'; the file has: l0-0\.5, second"):
             file.point("x")
         with pytest.raises(ModelFileError, match="no weights named 'vocabulary'"):
             file.tensor("vocabulary")

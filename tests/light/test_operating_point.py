@@ -44,7 +44,7 @@ def test_the_uniform_point_is_the_largest_within_the_target(shape: ModelShape, p
     affordable = [widths for widths in all_uniform_widths(shape) if shape.with_hidden_sizes(widths).flops <= limit]
     ranking = make_ranking(shape)
     if not affordable:
-        with pytest.raises(OperatingPointError, match="the smallest that this model can serve is"):
+        with pytest.raises(OperatingPointError, match="the smallest position of this model is"):
             select(ranking, shape, percent / 100)
         return
     point = select(ranking, shape, percent / 100)
@@ -102,13 +102,13 @@ def test_the_smallest_share_named_in_an_error_works() -> None:
     ranking = make_ranking(PTB_QRNN)
     with pytest.raises(OperatingPointError) as caught:
         select(ranking, PTB_QRNN, 1e-5)
-    (smallest,) = re.findall(r"can serve is ([\d.]+)", str(caught.value))
+    (smallest,) = re.findall(r"of this model is ([\d.]+)", str(caught.value))
     assert select(ranking, PTB_QRNN, float(smallest)).widths == (1, 1, 1, 1)
 
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.01, 80, float("nan"), float("inf")])
 def test_a_knob_out_of_range_is_refused(share: float) -> None:
-    with pytest.raises(OperatingPointError, match=r"expected a share of the FLOPs in \(0, 1\]: 80 % is 0\.8"):
+    with pytest.raises(OperatingPointError, match=r"expected a share of the FLOPs in \(0, 1\], such as 0\.8 for 80 %"):
         select(make_ranking(LINEAR), LINEAR, share)
 
 

@@ -142,7 +142,7 @@ def test_a_file_that_is_not_a_results_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RheostatError, match="has no kind"):
         read_sweep(path)
     write_bench(path, [bench_row(1.0, 2.0)])
-    with pytest.raises(RheostatError, match="is of the kind bench; expected a sweep"):
+    with pytest.raises(RheostatError, match="has the kind bench; expected a sweep"):
         read_sweep(path)
 
 

@@ -148,14 +148,14 @@ def test_a_bench_is_read_as_it_was_written(model: Path, tmp_path: Path) -> None:
     [
         ("", "not JSON"),
         ("{", "not JSON"),
-        ("[1, 2]", "no JSON object"),
+        ("[1, 2]", "not a JSON object"),
         ("{}", "has no kind; expected"),
-        ('{"kind": "scale", "version": 1}', "is of the unknown kind 'scale'; expected"),
-        ('{"kind": ["sweep"], "version": 1}', "is of the unknown kind"),
+        ('{"kind": "scale", "version": 1}', "has the unknown kind 'scale'; expected"),
+        ('{"kind": ["sweep"], "version": 1}', "has the unknown kind"),
         ('{"kind": "sweep"}', "has the version None"),
         ('{"kind": "sweep", "version": 0}', "has the version 0"),
         ('{"kind": "sweep", "version": true}', "has the version True"),
-        ('{"kind": "sweep", "version": 2, "rows": []}', "is of version 2; this program reads .* up to 1: update"),
+        ('{"kind": "sweep", "version": 2, "rows": []}', "has version 2; this program reads .* up to 1: update"),
         ('{"kind": "govern", "version": 1}', "lacks 'provenance'"),
     ],
 )
@@ -298,14 +298,14 @@ def test_sections_with_updates_say_where_their_training_is_listed(tmp_path: Path
     rows = [full(), ranked("random", 0.8, 81.0), ranked("taylor", 0.8, 80.0)]
     plain, updated = write_sweep(tmp_path / "s.json", rows), [full(), *recovered("random", 0.8, 81.0, 76.0)]
     learned = write_sweep(tmp_path / "l.json", updated)
-    assert "not like for like" not in markdown(build_report(gather(read_all([plain]))))
+    assert "comparable only if" not in markdown(build_report(gather(read_all([plain]))))
     evidence = gather(read_all([plain, learned]))
     sections = {section.title: section for section in build_report(evidence).sections}
     for title in ("The paper's table 1 in our numbers", "Learned operating points: ptb"):
         text = " ".join(block.text for block in sections[title].blocks if isinstance(block, Paragraph))
         assert "“How models were made”" in text and "recipe" not in text
     (comparison,) = learned_comparisons(evidence)
-    assert "not like for like" in learned_page(comparison, None) and "recipe" not in learned_page(comparison, None)
+    assert "comparable only if" in learned_page(comparison, None) and "recipe" not in learned_page(comparison, None)
     assert "How models were made" in sections
 
 
@@ -557,8 +557,8 @@ def test_machine_state_and_memory_are_shown_beside_the_times(tmp_path: Path) -> 
     quiet = write_bench(tmp_path / "a.json", rows, machine=machine)
     silent = write_bench(tmp_path / "b.json", rows)
     text = markdown(build_report(gather(read_all([quiet, silent]))))
-    assert "load average 3.3 before and 0.5 after, CPU governor performance, clock not held down" in text
-    assert "load average not told, CPU governor not told, clock not told" in text
+    assert "load average 3.3 before and 0.5 after, CPU governor performance, clock not throttled" in text
+    assert "load average not reported, CPU governor not reported, clock not reported" in text
     assert "| 95 | 2 |" in text and "| not measured | 1.5 |" in text
 
 

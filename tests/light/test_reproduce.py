@@ -369,7 +369,7 @@ def test_a_killed_runner_records_nothing_and_its_command_keeps_others_out(
         runner.kill()
     command = int(slow.text("pid"))
     slow.run(expect=1)
-    assert "a command that it started is still working" in capsys.readouterr().err
+    assert "a command that it started is still running" in capsys.readouterr().err
     os.kill(command, signal.SIGKILL)
     slow.remove("wait")
     deadline = time.monotonic() + 30
@@ -549,14 +549,14 @@ def one_step(**fields: Any) -> str:
         (one_step(input=["b.txt"]), "step 'one': unknown 'input', did you mean 'inputs'?"),
         (one_step(command=None), "step 'one' has no command"),
         (one_step(command="echo 'open"), "cannot be split into words"),
-        (one_step(command="echo {date}"), "nothing is called {date}, did you mean 'data'?"),
-        (one_step(inputs=["{daat}/ptb"]), "nothing is called {daat}, did you mean 'data'?"),
+        (one_step(command="echo {date}"), "unknown name {date}, did you mean 'data'?"),
+        (one_step(inputs=["{daat}/ptb"]), "unknown name {daat}, did you mean 'data'?"),
         (one_step(outputs=[]), "step 'one' has no outputs"),
         (one_step(outputs="a.txt"), "outputs: expected a list of texts"),
         (one_step(outputs=["../a.txt"]), "expected a path inside the project"),
         (one_step(partial=["/tmp/a"]), "expected a path inside the project"),
-        (one_step(inputs=["a.txt"]), "reads what it writes itself"),
-        (one_step(inputs=["b.txt"]), "reads b.txt, which is not there and which no step makes"),
+        (one_step(inputs=["a.txt"]), "reads its own output"),
+        (one_step(inputs=["b.txt"]), "reads b.txt, which does not exist and which no step makes"),
         (one_step(resume="true"), "add checkpoint"),
         (one_step(measures="yes"), "measures true or false"),
         (

@@ -49,9 +49,9 @@ def test_vocabulary_survives_storing(some: list[str]) -> None:
     [
         (b"<unk>\n\xff\n<eos>", "not UTF-8 at line 2"),
         (b"<unk>\nthe\nthe\n<eos>", "'the' twice, at lines 2 and 3"),
-        (b"<unk>\n\n<eos>", "empty word at line 2"),
-        (b"<unk>\n<eos>\n\n", "empty word at line 3"),
-        (b"", "empty word at line 1"),
+        (b"<unk>\n\n<eos>", "line 2 of the vocabulary is empty"),
+        (b"<unk>\n<eos>\n\n", "line 3 of the vocabulary is empty"),
+        (b"", "line 1 of the vocabulary is empty"),
         (b"the\n<eos>", "lacks <unk>"),
         (b"the\n<unk>", "lacks <eos>"),
     ],

@@ -1,7 +1,7 @@
-"""What a query costs at every operating point: milliseconds, FLOPs, bytes, memory, and millijoules if there is a meter.
+"""The cost of a query at every operating point: milliseconds, FLOPs, bytes, memory, and millijoules with a meter.
 
-Puts the parts of a run together: `latency` measures time, `meters` energy in a second run, `memory` each point in a
-process of its own, and `machine` says what state the machine was in.
+Puts the parts of a run together: `latency` measures time, `meters` measure energy in a second run, `memory` measures
+each point in a separate process, and `machine` reports the state of the machine.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ from rheostat.runtime.onnx.session import physical_cores
 from rheostat.runtime.predictor import Predictor
 
 KNOBS = (1.0, 0.8, 0.6, 0.4)
-COUNTED_QUERIES = 100  # whose executed FLOPs are counted
-SHORTEST_RUN_MS = 20.0  # of queries between two looks at an energy counter
-EVERYTHING = 1 << 62  # room for all points at once: building one again would be measured too
-FEWEST_TO_FIT = 3  # different points that a line is fitted through
+COUNTED_QUERIES = 100  # queries whose executed FLOPs are counted
+SHORTEST_RUN_MS = 20.0  # of queries between two readings of an energy counter
+EVERYTHING = 1 << 62  # room for all points at once, so that rebuilding a point is not measured
+FEWEST_TO_FIT = 3  # distinct points needed to fit a line
 
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """queries: counted ones at every point. cpus: to stay on; None for all. memory: whether to measure it too."""
+    """queries: timed queries per point. cpus: the CPUs to use; None = all. memory: whether to measure it too."""
 
     queries: int = 350
     warm_up: int = 20
@@ -89,7 +89,7 @@ class BenchConfig:
 
 @dataclass(frozen=True)
 class BenchedModel:
-    """A model that is measured, and its points. trained: whether its weights are worth more than their time."""
+    """A model to measure, and its points. trained: False if its weights are only good for measuring time."""
 
     path: Path
     shape: ModelShape
@@ -100,7 +100,7 @@ class BenchedModel:
 
 @dataclass(frozen=True)
 class BenchedPoint:
-    """All that was found out about one point."""
+    """All measurements of one point."""
 
     position: BenchPosition
     point: OperatingPoint
@@ -130,7 +130,7 @@ def bench(
     notice: Callable[[str], None] = lambda message: None,
     on_results: Callable[[BenchResults], None] = lambda results: None,
 ) -> BenchResults:
-    """Measure what a query costs on this machine, at some positions of the knob and some stored points.
+    """Measure the cost of a query on this machine, at some knob positions and stored points.
 
     Without knobs and points: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking. beside: other
     models, measured whole in the same run, interleaved with these points. data: a folder with a test text, a text file,
@@ -168,7 +168,7 @@ def bench_positions(file: ModelFile, knobs: Sequence[float] = (), points: Sequen
         knobs = KNOBS if ranked else KNOBS[:1]
         points = [] if ranked else [entry.name for entry in file.description.points]
     for name in points:
-        file.point(name)  # complains before anything is measured
+        file.point(name)  # raises before anything is measured
     return [*(BenchPosition(share) for share in knobs), *(BenchPosition(point=name) for name in points)]
 
 
@@ -183,7 +183,7 @@ def bench_positions_of(
     beside: Sequence[str | Path] = (),
     system_root: Path = SYSTEM_ROOT,
 ) -> BenchResults:
-    """The same with everything chosen: the positions, the text and the meter."""
+    """The same, with positions, text and meter already chosen."""
     progress("opening the model", 0.0)
     with pinned(config.cpus):
         before = read_conditions(system_root)
@@ -218,12 +218,12 @@ def bench_positions_of(
 
 
 def _check_same_words(other: str | Path, file: ModelFile) -> None:
-    """Both get the same texts, so a word must be one word to both."""
+    """Both models get the same texts, so they must split them into the same words."""
     with open_model(other) as second:
         if second.tokenizer != file.tokenizer:
             raise RheostatError(
                 f"{other} reads text as {second.tokenizer!r}, {file.path} as {file.tokenizer!r}; "
-                "expected models of the same words: measure it in a run of its own"
+                "expected the same tokenizer: measure it in a separate run"
             )
 
 
@@ -238,7 +238,7 @@ def _energy_notice(source: EnergySource, plan: Plan, points: int) -> str | None:
     if short:
         return (
             f"energy will not be resolved: {' and '.join(short)}, but {meter}; "
-            f"expected at least {needed_s:g} s, or the option left out"
+            f"use at least {needed_s:g} s, or leave the option out"
         )
     if needed_s > SHORTEST_BLOCK_S:
         return f"energy takes about {expected_seconds(source, points, plan) / 60:.0f} min: {meter}"
@@ -303,7 +303,7 @@ def _part(
     cpus: Sequence[int] | None,
     meter: str,
 ) -> BenchPart:
-    """What a results file says about one model."""
+    """The part of a results file about one model."""
     rows = tuple(_row(point, one.shape, config.precision) for point in benched)
     subject = BenchSubject(
         model=one.path.name,
@@ -343,7 +343,7 @@ def _row(one: BenchedPoint, shape: ModelShape, precision: Precision) -> BenchRow
 
 
 def fit_of(rows: Sequence[BenchRow]) -> Fit:
-    """r² of latency with FLOPs, and of energy if a meter has resolved every point."""
+    """r² of latency with FLOPs, and of energy if a meter resolved every point."""
     flops = [float(row.flops) for row in rows]
     energies = [row.measured_mj for row in rows if row.measured_mj is not None]
     measured = len(energies) == len(rows)
@@ -351,7 +351,7 @@ def fit_of(rows: Sequence[BenchRow]) -> Fit:
 
 
 def r_squared(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Pearson's, of three or more different x; None if it has no meaning."""
+    """Pearson's r²; None for fewer than three distinct x, or if it is undefined."""
     if len(set(xs)) < FEWEST_TO_FIT or len(set(ys)) < 2:
         return None
     return float(np.corrcoef(xs, ys)[0, 1] ** 2)

@@ -1,6 +1,6 @@
-"""The n-gram baseline on a corpus, measured as models are: quality, keystrokes saved, bytes and milliseconds.
+"""The n-gram baseline on a corpus, measured like a model: quality, keystrokes saved, bytes and milliseconds.
 
-Knows how the baseline stands in for a `Predictor`; the n-gram model itself is in `ngram`.
+Knows how the baseline replaces a `Predictor`; the n-gram model itself is in `ngram`.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ from rheostat.words.completion import Completion
 from rheostat.words.writing import Suggestion, Typed, as_context, compose, distinct, split_typed
 
 SPLITS = ("valid", "test")
-SAME_PERPLEXITY = 1e-4  # relative: kenlm reads seven digits, and rounds to 32 bits
+SAME_PERPLEXITY = 1e-4  # relative: kenlm reads seven digits and rounds to 32 bits
 
 Progress = Callable[[str, float], None]
 
 
 class NGramPredictor:
-    """Suggestions of an n-gram model, as a `Predictor` gives them."""
+    """Suggestions from an n-gram model, in the form that a `Predictor` gives."""
 
     def __init__(self, model: NGramModel, corpus: Corpus) -> None:
         self._model, self._corpus = model, corpus
         self._completion = Completion(corpus.vocabulary, corpus.tokenizer)
-        self._limit = 2 * model.order  # words that are read of a longer text, or half as many
+        self._limit = 2 * model.order  # the most words read from the end of a text; sometimes only half as many
 
     def suggest(self, text: str, k: int = 3) -> list[Suggestion]:
         """The k most probable words after a text of whole words."""
         return self._suggest(as_context(text, self._corpus.tokenizer, limit=self._limit), k)
 
     def complete(self, text: str, k: int = 3) -> list[Suggestion]:
-        """The same for a text as it stands before the cursor: its last word may be unfinished."""
+        """The same for the text before the cursor, whose last word can be unfinished."""
         return self._suggest(split_typed(text, self._corpus.tokenizer, self._limit), k)
 
     def _suggest(self, typed: Typed, k: int) -> list[Suggestion]:
         context, words = self._corpus.vocabulary.encode(typed.words), self._corpus.vocabulary.words
-        if typed.prefix:  # few words have it, and they may be improbable: the sorted lists do not help
+        if typed.prefix:  # few words match, and they can be improbable, so the sorted lists do not help
             scores = self._model.log_probabilities(context)
             ids, probabilities = self._completion.best(scores, typed.prefix, k + SPARE, attach=typed.attaches)
         else:
@@ -76,7 +76,7 @@ class NGramPredictor:
 
 @dataclass(frozen=True)
 class NGramConfig:
-    """typed_words: of the test text, for keystroke savings. check: whether kenlm is asked too."""
+    """typed_words: how many words of the test text to type. check: whether to compare with kenlm."""
 
     order: int = 5
     queries: int = 350
@@ -103,7 +103,7 @@ def measure_ngram(
     progress: Progress = lambda label, share: None,
     on_results: Callable[[NGramResults], None] = lambda results: None,
 ) -> NGramResults:
-    """Estimate an n-gram model on a corpus and measure it as models are measured.
+    """Estimate an n-gram model on a corpus and measure it like any other model.
 
     recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, "chat" or
     "talk"; the recipe's own corpus if left out. order: length of the longest n-grams. queries: timed ones. words: of
@@ -132,7 +132,7 @@ def measure_ngram(
 def measure_on_corpus(
     corpus: Corpus, text: Text, config: NGramConfig, progress: Progress = lambda label, share: None
 ) -> tuple[NGramModel, NGramResults]:
-    """Estimate a model on the training text and measure it. text: the test text, as it is typed."""
+    """Estimate a model on the training text and measure it. text: the test text as typed."""
     progress("counting n-grams", 0.0)
     model = estimate(corpus.splits["train"].ids, len(corpus.vocabulary), config.order)
     qualities = {}
@@ -142,7 +142,7 @@ def measure_on_corpus(
             progress(label, before + 0.35 * share)
 
         qualities[name] = ngram_quality(model, corpus.splits[name], show)
-    checked = _checked(model, corpus, qualities["test"].perplexity) if config.check else None
+    checked = _check_with_kenlm(model, corpus, qualities["test"].perplexity) if config.check else None
     predictor = NGramPredictor(model, corpus)
     latency = _latency(predictor, corpus, text, config)
     saved = keystroke_savings(predictor, text, config.typed_words, progress=lambda s: progress("typing", 0.8 + 0.2 * s))
@@ -167,7 +167,7 @@ def measure_on_corpus(
 
 
 def ngram_quality(model: NGramModel, split: Split, progress: Callable[[float], None] = lambda share: None) -> Quality:
-    """Perplexity and recall on a split, by the protocol of every model."""
+    """Perplexity and recall on a split, measured as for every model."""
     context: list[int] = []
     return stream_quality(model.read, context, stretch_size(model.vocabulary_size), split.ids, progress)
 
@@ -178,19 +178,19 @@ def _latency(predictor: NGramPredictor, corpus: Corpus, text: Text, config: NGra
     return latency_figures(turns)
 
 
-def _checked(model: NGramModel, corpus: Corpus, found: float) -> float:
+def _check_with_kenlm(model: NGramModel, corpus: Corpus, found: float) -> float:
     """kenlm's test perplexity, which must be the same."""
     theirs = kenlm_perplexity(model, corpus)
     if not math.isclose(theirs, found, rel_tol=SAME_PERPLEXITY):
         raise RheostatError(
-            f"the test perplexity is {found}; kenlm finds {theirs} with the same n-grams: one of the two is wrong, "
+            f"the test perplexity is {found}, but kenlm finds {theirs} with the same n-grams: one of them is wrong, "
             "so nothing was written"
         )
     return theirs
 
 
 def kenlm_perplexity(model: NGramModel, corpus: Corpus) -> float:
-    """Test perplexity as kenlm finds it: an independent reading of the same n-grams."""
+    """Test perplexity according to kenlm, as an independent check with the same n-grams."""
     try:
         import kenlm
     except ImportError:
@@ -204,7 +204,7 @@ def kenlm_perplexity(model: NGramModel, corpus: Corpus) -> float:
         settings.show_progress, settings.arpa_complain = False, kenlm.ARPALoadComplain.NONE
         other = kenlm.Model(str(path), settings)
     before, after = kenlm.State(), kenlm.State()
-    other.NullContextWrite(before)  # nothing stands before the first word, which is given
+    other.NullContextWrite(before)  # the first word is given and has no context
     loss = 0.0
     for place, word in enumerate(stream):
         score = other.BaseScore(before, word, after)

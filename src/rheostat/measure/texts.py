@@ -1,7 +1,7 @@
 """Text to measure with: the test text of a corpus, or a few dozen sentences that come with the package.
 
-Knows lines and how they are typed; nothing about models. A prepared corpus (Penn Treebank, WikiText) is already split
-into words; everything else is text as people write it.
+Knows lines and how they are typed; knows nothing of models. A prepared corpus (Penn Treebank, WikiText) is already
+split into words; everything else is text as people write it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SAMPLE = "sample"
 LINE_END = "\n"
 MESSAGE = 128  # pieces after which a new text starts, like a user's next message
 
-# How prepared words are written: parts that join the word before, parts that join the next, and WikiText's joints.
+# How prepared words are written: parts attached to the previous word or to the next one, and WikiText's joints.
 _JOIN_BEFORE = frozenset(
     ["n't", "'s", "'re", "'ve", "'ll", "'d", "'m", "'t", "'", ",", ".", ";", ":", "!", "?", ")", "%"]
 )
@@ -39,7 +39,7 @@ class Text:
     prepared: bool
 
     def pieces(self) -> list[str]:
-        """The words a model reads one by one, and line ends; what it would read as several words is left out."""
+        """The words that a model reads one by one, and line ends; what it would read as several words is dropped."""
         pieces: list[str] = []
         for line in self.lines:
             words = [word for word in self._words(line) if len(tokenize(word, self.tokenizer)) == 1]
@@ -78,10 +78,10 @@ def read_text(data: str | None, how: Tokenizer | CorpusConfig, words: int) -> Te
 
 
 def messages(pieces: list[str], openings: list[str]) -> Iterator[str]:
-    """An endless stream of texts, each one piece longer than the one before, until the next message starts.
+    """An endless stream of texts, each one piece longer than the last, until the next message starts.
 
-    A predictor answers at once about a text that it has read before. So every message starts with another word
-    (`openings`), or several: however often the pieces repeat, each text is new and costs reading one word.
+    A predictor answers at once for a text that it has already read. So every message starts with a different word, or
+    several (`openings`): however often the pieces repeat, each text is new and costs reading one word.
     """
     flow, number = cycle(pieces), 0
     while True:
@@ -93,7 +93,7 @@ def messages(pieces: list[str], openings: list[str]) -> Iterator[str]:
 
 
 def _opening(number: int, openings: list[str]) -> list[str]:
-    """The message number's digits as words, last digit first, so that the first word changes with every message."""
+    """The digits of the message number as words, last digit first, so that the first word always changes."""
     if len(openings) == 1:
         return openings * (1 + number % MESSAGE)
     digits = [openings[number % len(openings)]]

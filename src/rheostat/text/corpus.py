@@ -1,11 +1,11 @@
-"""Text as streams of ids: finding the splits of a corpus, reading, counting and encoding them.
+"""Text as streams of ids: finding the splits of a corpus, then reading, counting and encoding them.
 
 Knows text files, splits and word counts. Knows nothing of models, batches or training; `token_cache` knows the layout
 of the cache; `chat` and `mixture` write the corpora that have no text files of their own. It is not in `training/`
 because evaluation and benchmarks read corpora without torch.
 
-A corpus is never in memory as a whole: text is read in blocks, and ids are memory-mapped. Only the vocabulary is in
-memory and, while a training text is counted, all of its different words.
+A corpus is never held in memory: text is read in blocks, and ids are memory-mapped. Only the vocabulary is in memory
+and, while a training text is being counted, its distinct words.
 """
 
 from __future__ import annotations
@@ -86,9 +86,10 @@ class CorpusConfig:
 
 @dataclass(frozen=True)
 class Split:
-    """A split as ids, with `<eos>` after every line. words: tokens except `<eos>`; unknown: how many are `<unk>`.
+    """A split as ids, with `<eos>` after every line.
 
-    corpus: the name of the corpus. digest: of the bytes of the text.
+    words: number of tokens other than `<eos>`. unknown: number of `<unk>`. corpus: its name. digest: of the text's
+    bytes.
     """
 
     name: str
@@ -112,8 +113,8 @@ class Split:
 class Corpus:
     """Everything that training needs to know about a text.
 
-    source: names of the folder or files, without their paths, which would mean nothing on another machine.
-    counts: how often the words of the vocabulary occur, by id; empty if the vocabulary is that of a model.
+    source: names of the folder or files, without paths, which would mean nothing on another machine.
+    counts: how often each vocabulary word occurs, by id; empty if the vocabulary comes from a model.
     casing: the usual spelling of words not written in lower case.
     parts: of a mixture, those that were there.
     split_rule: how one file was divided into the splits; empty if they were given. divided_in: where its parts are.
@@ -158,8 +159,8 @@ def load_corpus(
 ) -> Corpus:
     """All three splits of a corpus: a folder, three files, one file (which is divided), "chat" or "talk".
 
-    The vocabulary is `vocabulary` (of a model that is trained further), else that of `vocabulary_file`, else that of
-    the training text; the limits of the config apply to the last two.
+    The vocabulary is `vocabulary` (from a model that is trained further) if given, else that of `vocabulary_file`, else
+    that of the training text. The limits of the config apply to the last two.
     """
     if vocabulary is not None and vocabulary_file is not None:
         raise CorpusError(f"found a model's vocabulary and {vocabulary_file}; expected one: leave the file out")
@@ -217,7 +218,7 @@ def load_split(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """One split in a model's vocabulary, to evaluate on; `source` may be one file, which then is that split."""
+    """One split in a model's vocabulary, for evaluation; if `source` is a single file, all of it is that split."""
     check_split_name(name)
     written = is_written_here(source, config)
     path = locate_splits(source, config, cache_directory)[name] if written else find_split(source, name)
@@ -300,7 +301,7 @@ def encode_split(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """A text as ids, read from the cache if it is there and complete."""
+    """A text as ids, read from the cache if complete there."""
     cache = open_cache(cache_directory)
     digest = hash_text(path, cache, progress)
     file = cache / f"{key(digest, tokenizer, vocabulary.to_bytes())}.ids"
@@ -321,7 +322,7 @@ def _encode(token_lists: Iterable[list[str]], vocabulary: Vocabulary) -> Iterato
 def read_casing(
     path: Path, vocabulary: Vocabulary, cache_directory: Path | None = None, progress: Progress | None = None
 ) -> dict[str, str]:
-    """The usual spelling of words in a raw text, read from the cache if it is there."""
+    """The usual spelling of words in a raw text, read from the cache if possible."""
     cache = open_cache(cache_directory)
     file = cache / f"{key(hash_text(path, cache, progress), 'words', vocabulary.to_bytes())}.casing.json"
     if (stored := load_json(file)) is not None:

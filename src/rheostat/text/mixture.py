@@ -194,7 +194,7 @@ def _conversations(lines: Iterable[str]) -> Iterator[Conversation]:
 
 
 def _thinned(lines: Iterable[str], part: Part, seed: int) -> Iterator[str]:
-    """The lines that are not blank, without most of those that have an overused word."""
+    """The lines that are not blank. Most lines with an overused word are dropped."""
     words = "|".join(map(re.escape, part.thin))
     overused = re.compile(rf"\b(?:{words})\b" if words else r"(?!)")
     limit = round(part.thin_to * 2**32)

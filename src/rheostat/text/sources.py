@@ -1,6 +1,6 @@
-"""Finding the texts of a corpus: which file is the training, the validation and the test text.
+"""Finding the texts of a corpus: which file holds the training, the validation and the test text.
 
-Knows the names of files and folders, not their contents.
+Knows the names of files and folders; knows nothing of their contents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EXPECTED_FILES = "one file each for train, valid and test, named like train.txt
 
 
 def find_splits(source: Source) -> dict[str, Path]:
-    """The train, valid and test text of a folder, or of three files in that order."""
+    """The train, valid and test text in a folder, or three files in that order."""
     if not isinstance(source, str | Path):
         return _three_files(source)
     folder = Path(source)
@@ -50,7 +50,7 @@ def is_one_file(source: Source) -> bool:
 
 
 def find_split(source: Source, name: str) -> Path:
-    """The text of one split; one file is taken whole."""
+    """The text of one split; a single file is used whole."""
     check_split_name(name)
     if not isinstance(source, str | Path):
         return _three_files(source)[name]
