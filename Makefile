@@ -1,18 +1,18 @@
 # make            this list
-# make demo       the main job on a fresh machine: an environment without torch, then the bundled model and its knob
-# make test       ruff, mypy --strict and all tests, with everything they need; what CI runs (alias: make check)
+# make demo       the bundled model and its knob, in a new environment without torch
+# make test       ruff, mypy --strict and all tests; installs what they need; what CI runs (alias: make check)
 # make lint       only ruff and mypy --strict
-# make test-light only the tests of the light half, in an environment without torch, with their coverage
+# make test-light only the tests of the light half, in an environment without torch, with coverage
 # make test-arm   the light half's tests on an emulated Cortex-A53 (docs/arm.md)
 # make web        the browser runtime for the keyboard page, from npm (docs/keyboard.md)
 # make benchmark  the measurements behind the figures in docs/ (long)
-# make reproduce  what is missing or stale in results/ and docs/results, from the corpora (very long; can be resumed)
-# make model      the bundled model, from its text (hours; can be resumed)
+# make reproduce  regenerate what is missing or stale in results/ and docs/results (very long; can be resumed)
+# make model      regenerate the bundled model from its text (hours; can be resumed)
 # make clean      remove environments and caches; results, models and runs stay
 #
-# reproduce and model run the steps of reproduce.toml (docs/reproduce.md). They take DRY=1 (only say what would be done),
-# ARGS=… (options of the runner), DATA=… and MODELS=… (where corpora and trained models are); reproduce also takes
-# STEP=… (only these steps, and what they need). Example: make reproduce STEP=ptb-l0 DRY=1
+# reproduce and model run the steps in reproduce.toml (docs/reproduce.md). They take DRY=1 (only show what would be done),
+# ARGS=… (options for the runner), DATA=… and MODELS=… (folders of corpora and trained models); reproduce also takes
+# STEP=… (only these steps and what they need). Example: make reproduce STEP=ptb-l0 DRY=1
 
 PYTHON ?= python3
 DATA ?= ../shared/data
@@ -36,7 +36,7 @@ demo: $(VENV)/demo.done
 web:
 	PYTHONPATH=src $(PYTHON) -m rheostat.keyboard.browser_runtime
 
-# Cheapest first, so that a slip is found at once.
+# Cheapest first, so that simple mistakes are found early.
 test: $(VENV)/test.done lint test-light test-browser
 	RHEOSTAT_DATA=$${RHEOSTAT_DATA:-$(DATA)} $(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
 
@@ -60,13 +60,13 @@ test-browser:
 	fi
 	@$(MAKE) --no-print-directory web || echo "make test: no browser runtime; the tests that need it are skipped"
 
-# In an environment that has never seen torch. The floor of the coverage is in pyproject.toml. From Python 3.12 on,
-# sys.monitoring measures it at almost no cost.
+# In an environment without torch. The coverage floor is in pyproject.toml. From Python 3.12 on, sys.monitoring measures
+# coverage at almost no cost.
 COVERAGE_CORE = $$($(LIGHT)/bin/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
 test-light: $(LIGHT)/test.done
 	COVERAGE_CORE=$(COVERAGE_CORE) $(LIGHT)/bin/python -m pytest -q $(SIDE_BY_SIDE) --cov --cov-report= tests/light
 
-# Without corpora: they belong to the heavy half, and reading them under emulation takes long.
+# Without corpora: they belong to the heavy half, and reading them under emulation takes too long.
 test-arm: $(LIGHT)/test.done
 	scripts/arm/prepare $(ARM) $(LIGHT)/bin/python
 	RHEOSTAT_DATA=$(ARM)/no-corpora nice $(ARM)/python -m pytest -q -p no:cacheprovider $(or $(TESTS),tests/light)
@@ -84,7 +84,7 @@ benchmark: $(VENV)/test.done
 	! command -v chromium >/dev/null || $(BIN)/python benchmarks/keyboard_picture.py -o docs/keyboard.png
 	$(BIN)/python benchmarks/page.py results -o docs/results/benchmarks.md
 
-# -f: patterns such as STEP='ptb-*' are the runner's, not the shell's.
+# -f: the runner expands patterns such as STEP='ptb-*', not the shell.
 RUN_STEPS = set -f; PYTHONPATH=$(CURDIR)/scripts $(BIN)/python -m reproduce --set data=$(DATA) --set models=$(MODELS) \
 	$(if $(DRY),--dry-run) $(ARGS)
 reproduce: $(VENV)/ngram.done
@@ -96,16 +96,16 @@ model: $(VENV)/test.done
 clean:
 	rm -rf $(VENV) $(LIGHT) $(ARM) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 
-# Without torch. The environment for the tests is the same folder with more in it; either may be made first.
 # Changed C sources compile the core again.
 CORE := $(wildcard src/rheostat/core/*.[ch]) src/rheostat/core/build.py hatch_build.py
 
+# Without torch. The environment for the tests is the same folder with more packages; either can be created first.
 $(VENV)/demo.done: pyproject.toml $(CORE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip $(PIP_INSTALL) -e '.[report,keyboard]'
 	touch $@
 
-# All extras in one call of pip, so that the pin of torch decides which build of it is installed.
+# All extras in one pip call, so that the pinned version of torch is the one installed.
 $(VENV)/test.done: pyproject.toml $(CORE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip $(PIP_INSTALL) -e '.[onnx,train,report,keyboard,chat,dev]'

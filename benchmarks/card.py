@@ -1,38 +1,51 @@
-"""The figures of the bundled model's card, from its file and from results files; none is typed by hand.
+"""The parts of a model's card that are not typed by hand: its figures, and the text that it was trained on.
 
 python benchmarks/card.py src/rheostat/bundled/chat.safetensors results/chat.json [results of baselines …]
+python benchmarks/card.py models/talk-base-fp16.safetensors results/talk-training.json
 
-Replaces what is between the two marks of the card beside the model file. Baselines are n-grams of the same text; their
-rows come below the model's.
+Replaces what is between the marks of the card beside the model file. Figures come from the model file and from results
+files: a sweep, whose n-gram baselines of the same text come below it, or the curve of a training run. A model that was
+trained on a corpus of several parts also needs the marks of the training text: its card must have the source, licence
+and attribution of each part.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from rheostat.measure.results import NGramResults, SweepResults, read_all
+from rheostat.measure.results import NGramResults, SweepResults, TrainingResults, read_all
+from rheostat.measure.results.files import Collection
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.origin import Origin
 from rheostat.report.document import Table, rows, table_markdown
+from rheostat.text.mixture import talk_parts
 
-BEGIN, END = "<!-- figures: written by benchmarks/card.py -->", "<!-- end of figures -->"
+FIGURES = ("<!-- figures: written by benchmarks/card.py -->", "<!-- end of figures -->")
+TRAINING_TEXT = ("<!-- training text: written by benchmarks/card.py -->", "<!-- end of training text -->")
+STATED = ("source", "licence", "attribution")
+
+
+class CardError(Exception):
+    """What a user can fix, in one line."""
 
 
 def facts(file: ModelFile) -> Table:
-    """What the file says of itself."""
+    """What the file says about itself."""
     description, shape = file.description, file.shape
     recipe, provenance = description.recipe, description.provenance
-    texts = provenance["corpus"]["splits"]
+    texts, smallest = provenance["corpus"]["splits"], recipe["train"]["graded"]
     cells = [
         ["file", f"{file.file_bytes / 1e6:.2f} MB, weights in {file.precision}"],
         ["shape", f"{shape.cell}, layers {', '.join(map(str, shape.hidden_sizes))}, embedding {shape.embedding_size}"],
         ["vocabulary", f"{shape.vocabulary_size:,} words"],
         ["parameters, FLOPs per query", f"{shape.parameters:,}, {shape.flops:,}"],
         ["text", ", ".join(f"{name} {split['tokens']:,} tokens" for name, split in texts.items())],
-        ["words of the test text that it does not know", f"{texts['test']['unknown_rate']:.1%}"],
+        ["unknown words in the test text", f"{texts['test']['unknown_rate']:.1%}"],
         ["seeds", f"text {recipe['corpus']['seed']}, training {recipe['train']['seed']}"],
-        ["graded down to", f"{recipe['train']['graded']:.0%} of the FLOPs"],
+        ["graded down to", f"{smallest:.0%} of the FLOPs" if smallest else "not graded: only whole, no knob"],
         ["last command", f"`{provenance['command']}`"],
         ["commit, date", f"{provenance['commit']}, {provenance['date']}"],
     ]
@@ -40,7 +53,7 @@ def facts(file: ModelFile) -> Table:
 
 
 def figures(sweep: SweepResults, ngrams: Sequence[NGramResults]) -> Table:
-    """Quality on the whole test text at every position, and of the n-grams."""
+    """Quality on the whole test text, at every knob position and for the n-grams."""
     measured = [
         (f"knob at {p.flops_fraction:.0%}", p.perplexity, p.recall_at_3, p.keystrokes_saved_share)
         for p in sweep.test_figures(sweep.criteria[0])
@@ -55,15 +68,76 @@ def figures(sweep: SweepResults, ngrams: Sequence[NGramResults]) -> Table:
     return Table(("", "test perplexity", "R@3", "keystrokes saved"), "lrrr", rows(cells))
 
 
-def section(file: ModelFile, sweep: SweepResults, ngrams: Sequence[NGramResults]) -> Iterator[str]:
+def training_figures(file: ModelFile, training: TrainingResults) -> Table:
+    """How far a run went, and what it reached."""
+    done, model = training.progress, training.model
+    passes = done.tokens / file.description.provenance["corpus"]["splits"]["train"]["tokens"]
+    ended = "finished" if done.finished else "not finished"
+    cells = [["trained", f"{done.step:,} steps, {done.seconds / 3600:.1f} hours, {ended}"]]
+    cells += [["tokens read", f"{done.tokens / 1e6:.1f} million, {passes:.2f} passes over the training text"]]
+    for name, quality in (("validation", model.valid), ("test", model.test)):
+        if quality:
+            cells += [[f"{name} text", f"perplexity {quality.perplexity:.1f}, R@3 {quality.recall_at_3:.1%}"]]
+    return Table(("", ""), "ll", rows(cells))
+
+
+def figure_section(file: ModelFile, found: Collection) -> Iterator[str]:
     yield table_markdown(facts(file))
-    yield table_markdown(figures(sweep, ngrams))
-    typed = sweep.subject.typed_words
-    yield (
-        f"On the test text of {sweep.subject.corpus}, in {sweep.precision}"
-        + (f"; keystrokes over its first {typed:,} words." if typed else ".")
-        + f" From {', '.join(f'`results/{one.path.name}`' for one in (sweep, *ngrams))}."
-    )
+    for training in found.trainings:
+        yield table_markdown(training_figures(file, training))
+        rounded = f"Measured on the weights before they were rounded to {file.precision}."
+        yield f"{rounded} From `results/{training.path.name}`."
+    for sweep in found.sweeps[:1]:
+        yield table_markdown(figures(sweep, found.ngrams))
+        typed = sweep.subject.typed_words
+        yield (
+            f"On the test text of {sweep.subject.corpus}, in {sweep.precision}"
+            + (f"; keystrokes over its first {typed:,} words." if typed else ".")
+            + f" From {', '.join(f'`results/{one.path.name}`' for one in (sweep, *found.ngrams))}."
+        )
+
+
+def training_parts(file: ModelFile) -> list[Mapping[str, Any]]:
+    """The parts of all texts that the weights were trained on, with what must be said about each.
+
+    Those of the last run, and of the runs whose weights it started from. A recipe of an earlier version, or one that
+    only names "talk", has no attributions: they are those of the recipe `talk`.
+    """
+    known = {part.name: {key: getattr(part, key) for key in STATED} for part in talk_parts()}
+    found: dict[str, Mapping[str, Any]] = {}
+    for recipe in (file.description.recipe, *recipes_of(file.origin)):
+        for part in recipe.get("corpus", {}).get("parts", ()):
+            stated = part if part.get("attribution") else {**part, **known.get(part["name"], {})}
+            if not (stated.get("attribution") and stated.get("licence")):
+                raise CardError(f"the part {part['name']} has no attribution or licence; add both to its recipe")
+            found.setdefault(part["name"], stated)
+    return list(found.values())
+
+
+def recipes_of(origin: Origin | None) -> Iterator[Mapping[str, Any]]:
+    while origin is not None:
+        if origin.recipe:
+            yield origin.recipe
+        origin = origin.before
+
+
+def text_section(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    cells = [
+        [part["name"], f"{part['weight']:g}", part["source"], part["licence"], part["attribution"]] for part in parts
+    ]
+    head = ("part", "weight", "source", "licence", "attribution")
+    yield table_markdown(Table(head, "lrlll", rows(cells)))
+    yield "The weight is how often one pass reads the part."
+
+
+def replaced(card: str, marks: tuple[str, str], paragraphs: Iterator[str]) -> str:
+    """The card with these paragraphs between the marks."""
+    begin, end = marks
+    before, _, rest = card.partition(begin)
+    _, mark, after = rest.partition(end)
+    if not mark:
+        raise CardError(f"the card lacks the marks {begin} and {end}; add them where the text belongs")
+    return before + "\n\n".join([begin, *paragraphs, end]) + after
 
 
 def main() -> None:
@@ -71,15 +145,16 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("results", type=Path, nargs="+")
     arguments = parser.parse_args()
-    card = arguments.model.with_suffix(".md")
-    before, _, rest = card.read_text(encoding="utf-8").partition(BEGIN)
-    _, mark, after = rest.partition(END)
-    if not mark:
-        parser.error(f"{card} lacks the marks {BEGIN} and {END}")
+    path = arguments.model.with_suffix(".md")
     found = read_all(arguments.results)
-    with open_model(arguments.model) as file:
-        parts = [BEGIN, *section(file, found.sweeps[0], found.ngrams), END]
-    card.write_text(before + "\n\n".join(parts) + after, encoding="utf-8")
+    try:
+        with open_model(arguments.model) as file:
+            card = replaced(path.read_text(encoding="utf-8"), FIGURES, figure_section(file, found))
+            if parts := training_parts(file):
+                card = replaced(card, TRAINING_TEXT, text_section(parts))
+    except CardError as error:
+        parser.error(f"{path}: {error}")
+    path.write_text(card, encoding="utf-8")
 
 
 if __name__ == "__main__":

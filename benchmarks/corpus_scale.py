@@ -1,9 +1,9 @@
 """Does memory grow with the corpus, and how long until the first batch?
 
-Makes a text of 1 million and one of 100 million tokens (words of a Zipf distribution), fills the token cache
-with each, then opens each from the cache in a fresh process and takes 20 batches [70, 40] as a trainer does.
-Prints a table; with `--json` one JSON object as the last line. Every stage runs in its own process, so that
-peak memory is per stage. What one stage writes is in the system's file cache for the next.
+Makes one text of 1 million and one of 100 million tokens (words from a Zipf distribution), fills the token cache with
+each, then opens each from the cache in a fresh process and takes 20 batches [70, 40] as a trainer does. Prints a table,
+and with `--json` one JSON object as the last line. Every stage runs in its own process, so peak memory is per stage.
+Files written by one stage are still in the system's file cache for the next.
 
     python benchmarks/corpus_scale.py --tokens 2000000 --json
 """
@@ -20,11 +20,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# numpy and rheostat are imported by the stages only: on Linux, the peak memory of a process includes that
-# of the process that started it.
+# Only the stages import numpy and rheostat: on Linux, the peak memory of a process includes that of the process that
+# started it.
 
 SMALL_TOKENS = 1_000_000
-WORDS_PER_LINE = 24  # and an <eos>
+WORDS_PER_LINE = 24  # plus an <eos>
 VOCABULARY_SIZE = 50_000
 BATCHES, STEPS, BATCH_SIZE = 20, 70, 40
 
@@ -90,7 +90,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
         )
 
 
-# --- the stages, each in a process of its own
+# --- the stages, each in its own process
 
 
 def make(folder: Path, tokens: int, started: float) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def make(folder: Path, tokens: int, started: float) -> dict[str, Any]:
 
 
 def zipf_text(lines: int, seed: int) -> Iterator[bytes]:
-    """Lines of words whose frequency is one over their rank, in pieces of up to 20,000 lines."""
+    """Lines of words whose frequency is 1 / rank, in pieces of up to 20,000 lines."""
     import numpy as np
 
     words = [f"w{rank:x}" for rank in range(VOCABULARY_SIZE - 2)]
@@ -118,7 +118,7 @@ def zipf_text(lines: int, seed: int) -> Iterator[bytes]:
 
 
 def encode(folder: Path, tokens: int, started: float) -> dict[str, Any]:
-    """The first start: count, build the vocabulary, fill the cache."""
+    """The first start: count words, build the vocabulary, fill the cache."""
     from rheostat.text.corpus import CorpusConfig, load_corpus
 
     corpus = load_corpus(folder, CorpusConfig("wikitext"), cache_directory=folder / "cache")
@@ -152,7 +152,7 @@ def open_and_take_batches(folder: Path, tokens: int, started: float) -> dict[str
 
 
 def peak_memory_mb() -> float:
-    """Largest resident memory of this process so far; touched pages of the memory map count as well."""
+    """Peak resident memory of this process so far; touched pages of the memory map count too."""
     import resource  # not on Windows
 
     unit = 1 if sys.platform == "darwin" else 1024

@@ -1,4 +1,4 @@
-"""How fast evaluation runs against the machine's fp32 matrix products, and what opening a model file costs.
+"""The speed of evaluation relative to the machine's fp32 matrix products, and the cost of opening a model file.
 
 python benchmarks/evaluation.py --model FILE --json -o results/benchmark-evaluation.json
 """
@@ -21,7 +21,7 @@ from rheostat.training.machine import keep_freed_memory
 
 
 def measure_opening(path: Path, repeats: int = 300) -> dict[str, float]:
-    """open_model against safe_open and its keys; and the resident memory that opening adds."""
+    """open_model against safe_open and its keys, and the resident memory that opening adds."""
 
     def ours() -> None:
         with open_model(path):
@@ -47,7 +47,7 @@ def measure_opening(path: Path, repeats: int = 300) -> dict[str, float]:
 
 
 def measure_evaluation(path: Path, repeats: int) -> dict[str, float]:
-    """Evaluation of a text against the same FLOPs as plain products of the model's largest layer."""
+    """Evaluation on a text, against the same FLOPs as plain products of the model's largest layer."""
     keep_freed_memory()
     with open_model(path) as file:
         shape, model = file.shape, PointEvaluator(file).model(full_point(file.shape))

@@ -1,12 +1,12 @@
-"""The keyboard's server with 200 typists at once, compared with its rate on an endpoint that does nothing.
+"""The keyboard server with 200 concurrent typists, compared with its rate on an endpoint that does nothing.
 
     python benchmarks/keyboard_load.py --model FILE --json -o results/benchmark-keyboard.json
 
-The server is one process, `rheostat keyboard`; the typists are this process, over real HTTP with one connection each.
-Every typist writes its own texts letter by letter, at one of three positions of the knob, and asks again as soon as it
-is answered. Three kinds of requests are interleaved, so load affects them all equally: typing; the same requests to an
-endpoint that drops them; and requests without a body. Every answer is compared with that of a predictor here that never
-saw another typist's text.
+The server is one process, `rheostat keyboard`. The typists run in this process and use real HTTP with one connection
+each. Every typist writes its own texts letter by letter, at one of three knob positions, and sends the next request as
+soon as it has the answer. Three kinds of requests are interleaved, so load affects them all equally: typing; the same
+requests to an endpoint that drops them; and requests without a body. Every answer is compared with that of a local
+predictor that has never seen another typist's text.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from rheostat.text.vocabulary import Vocabulary
 
 KNOBS = (1.0, 0.6, 0.3)
 WORDS_OF_A_TEXT = 12
-COMMON = 500  # words that texts are made of: those that a vocabulary lists first
+COMMON = 500  # texts are made of this many words: the first of a vocabulary
 PATIENCE_S = 60
 TARGETS = {
     "suggest_over_empty": "at least 0.5",
@@ -50,7 +50,7 @@ Answer = tuple[int, bytes]
 
 
 class Connection:
-    """One typist's connection: a request at a time, kept alive."""
+    """One typist's connection, kept alive, with one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> None:
         self._reader, self._writer = reader, writer
@@ -83,23 +83,23 @@ async def connections(port: int, count: int) -> AsyncIterator[list[Connection]]:
 
 @dataclass
 class Typist:
-    """Writes one text after another. answered: what was asked, and what came back."""
+    """Writes one text after another. answered: every request with its answer."""
 
     words: tuple[str, ...]
     knob: float
     random: random.Random
-    answered: list[tuple[str, bytes]] = field(default_factory=list)  # read when the clock has stopped
+    answered: list[tuple[str, bytes]] = field(default_factory=list)  # checked after the clock has stopped
     lost: int = 0
 
     def texts(self, by_words: bool = False) -> Iterator[str]:
-        """All that stands before the cursor, key by key, or word by word."""
+        """The text before the cursor, key by key or word by word."""
         while True:
             text = " ".join(self.random.choices(self.words, k=WORDS_OF_A_TEXT)) + " "
             lengths = range(1, len(text) + 1)
             yield from (text[:length] for length in lengths if not by_words or text[length - 1] == " ")
 
     async def write(self, connection: Connection, end: float, by_words: bool = False) -> int:
-        """Type until the time is over; how many keys were answered."""
+        """Type until the time is over; returns how many keys were answered."""
         count = 0
         for text in self.texts(by_words):
             if time.perf_counter() > end:
@@ -113,7 +113,7 @@ class Typist:
         return count
 
     async def write_in_vain(self, connection: Connection, end: float) -> int:
-        """The same requests to an endpoint that drops them: what the server does without a model."""
+        """Send the same requests to an endpoint that drops them: the server's work without a model."""
         count = 0
         for text in self.texts():
             if time.perf_counter() > end:
@@ -133,7 +133,7 @@ async def ask_for_nothing(connection: Connection, end: float) -> int:
 
 
 async def rate(asking: Sequence[Callable[[float], Awaitable[int]]], seconds: float) -> float:
-    """Answers a second of all that ask at once."""
+    """Answers per second, for all typists together."""
     start = time.perf_counter()
     counts = await asyncio.gather(*(ask(start + seconds) for ask in asking))
     return sum(counts) / (time.perf_counter() - start)
@@ -151,7 +151,7 @@ async def run(
             "empty": [partial(typist.write_in_vain, connection) for typist, connection in pairs],
             "get": [partial(ask_for_nothing, connection) for connection in open_connections],
         }
-        # What is remembered of texts is bounded; words alone reach the bounds sooner.
+        # The server's memory of texts is limited; typing word by word reaches the limit sooner.
         await rate([partial(ask, by_words=True) for ask in asking["suggest"]], warm_up)
         for _ in range(turns):
             for name, ask in asking.items():
@@ -184,7 +184,7 @@ def server(model: Path) -> Iterator[tuple[int, psutil.Process]]:
 
 
 def count_wrong(model: Path, typists: list[Typist]) -> int:
-    """Answers that differ from those of a predictor that serves one position, and one text after another."""
+    """The number of answers that differ from those of a predictor that handles one position and one text at a time."""
     wrong = 0
     for knob in KNOBS:
         predictor = Predictor(model, knob, threads=1)
@@ -207,8 +207,8 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--model", type=Path, required=True, help="a model file with a ranking")
     parser.add_argument("--typists", type=int, default=200)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each turn")
-    parser.add_argument("--warm-up", type=float, default=20.0, help="seconds of typing before anything is measured")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of each turn")
+    parser.add_argument("--warm-up", type=float, default=20.0, help="seconds of typing before measuring")
     arguments: argparse.Namespace = parser.parse_args()
     predictor = Predictor(arguments.model, threads=1)  # as the server opens it
     typists = make_typists(arguments.typists, predictor.vocabulary)

@@ -1,4 +1,4 @@
-"""docs/keyboard.png: the page as it stands, in Chromium, with the bundled model at half of its compute.
+"""Makes docs/keyboard.png: a screenshot of the page in Chromium, with the bundled model at half of its compute.
 
     python benchmarks/keyboard_picture.py -o docs/keyboard.png
 
@@ -16,8 +16,12 @@ import sys
 
 from playwright.sync_api import expect, sync_playwright
 
-TYPED = {"Hey! How are you doing to": "today", "?I wou": "would", "like to ": ""}  # and what is then taken
-SETTLED_MS = 15_000  # the time of a query is then measured again, with the browser at rest
+TYPED = {
+    "Hey! How are you doing to": "today",
+    "?I wou": "would",
+    "like to ": "",
+}  # typed text: the suggestion accepted after it
+SETTLED_MS = 15_000  # until the time of a query has been measured again with the browser idle
 SIZE = {"width": 1120, "height": 800}
 
 
@@ -37,7 +41,7 @@ def find_address(server: subprocess.Popen[str]) -> str:
     for line in server.stdout or ():
         if found := re.search(r"http://[\w.:]+", line):
             return found[0]
-    raise SystemExit("the server ended before it said where it is")
+    raise SystemExit("the server ended before it printed its address")
 
 
 def take(address: str, path: str) -> None:

@@ -1,8 +1,9 @@
-"""A step of gate, update and graded training against a step of full training, in one run.
+"""Steps of gate, update and graded training compared with a step of full training, in one run.
 
-All of ptb-qrnn's size on the same batch (40 × 70), by the trainer's own step, with the regularisation of the `ptb-fast`
-recipe. Frozen weights get no gradient, so that gates and updates must cost clearly less than training the weights.
-Graded training is measured with either teacher: the full width as it learns, and the model that the run started from.
+All use a model of ptb-qrnn's size, the same batch (40 × 70), the trainer's own step and the regularization of the
+`ptb-fast` recipe. Frozen weights get no gradient, so gates and updates must cost clearly less than training all
+weights. Graded training is measured with both teachers: the full width as it learns, and the model that the run started
+from.
 
     python benchmarks/learning.py --json -o results/benchmark-learning.json
 """
@@ -36,7 +37,7 @@ KNOB = 0.8
 
 
 def make_steps(folder: Path) -> dict[str, Step]:
-    """The step of every kind of training, each with a model of its own."""
+    """A step of every kind of training, each with its own model."""
     regularization, valid = read_fast_recipe().regularization, make_ids()[:100]
     torch.manual_seed(1)
     shape = ModelConfig().shape(VOCABULARY)
@@ -54,7 +55,7 @@ def make_steps(folder: Path) -> dict[str, Step]:
         return LanguageModel.from_weights(shape, file.weights())
 
     def write(*_: object) -> None:
-        """Results of a benchmark are thrown away."""
+        """Discard the result: a benchmark does not need it."""
 
     tasks = {
         "weights": WeightTask(fresh(), regularization, valid, write),

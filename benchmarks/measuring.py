@@ -17,14 +17,14 @@ from rheostat.measure.results import BenchmarkResults, Provenance, results_json,
 def interleaved_seconds(
     functions: Mapping[str, Callable[[], object]], repeats: int, quiet: bool = False
 ) -> dict[str, float]:
-    """Median seconds of each function; they are interleaved, so load affects them all equally."""
+    """Median seconds of each function. They are interleaved, so load affects them all equally."""
     return {name: statistics.median(values) for name, values in interleaved(functions, repeats, quiet).items()}
 
 
 def interleaved(
     functions: Mapping[str, Callable[[], object]], repeats: int, quiet: bool = False
 ) -> dict[str, list[float]]:
-    """Seconds of every turn of each function. The first turn of each is a warm-up."""
+    """Seconds of every turn of each function; each function warms up for one turn first."""
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for turn in range(repeats + 1):
         for name, function in functions.items():
@@ -47,7 +47,7 @@ def make_parser(documentation: str | None) -> argparse.ArgumentParser:
 
 
 def hand_over(name: str, figures: Mapping[str, Any], arguments: argparse.Namespace) -> None:
-    """Write and print the results of a benchmark, as the options say."""
+    """Write and print the results of a benchmark, according to the options."""
     results = BenchmarkResults(Provenance.of_this_process(), name, figures)
     if arguments.out:
         write_results(Path(arguments.out), results)

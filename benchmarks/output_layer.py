@@ -1,13 +1,13 @@
-"""The output layer of an adaptive softmax, in one run: all of it against the lazy exact top three, fp32 and int8.
+"""The output layer of an adaptive softmax, in one run: computed whole against the lazy exact top three, fp32 and int8.
 
     python benchmarks/output_layer.py --model FILE --data DIR --json -o results/benchmark-output-layer.json
 
-Every word of a split is a query: the lazy output layer chooses the three best of all words. First the times: for one
-query in forty, evenly spread, the lazy output layer and the whole one (the same graph with every cluster opened) answer
-one after the other, and alternate in going first. Their answers must agree bit by bit. The lazy one also chooses among
-the words that a keyboard may suggest. Ratios are of means, since few queries may take most of the time. Then all
-answers of the lazy one are compared bit by bit with the three best of the whole softmax, computed for many queries at
-once. Finally, whole processes: memory at int8, and the first suggestion.
+Every word of a split is a query: the lazy output layer chooses the three best of all words. First come the times. For
+one query in forty, evenly spread, the lazy output layer and the whole one (the same graph with every cluster opened)
+both answer, in alternating order. Their answers must be bit-identical. The lazy one also chooses among the words
+that a keyboard may suggest. Ratios are of means, since a few queries can take most of the time. Then all lazy answers
+are compared, bit by bit, with the three best of the whole softmax, computed for many queries at once. Finally, whole
+processes are measured: memory in int8, and the first suggestion.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Kind:
     opened: list[tuple[int, ...]] = field(default_factory=list)
 
     def ask(self, session: Session, hidden: NDArray[np.float32], allowed: NDArray[np.bool_]) -> list[bytes]:
-        """One query; the words and probabilities, bit by bit."""
+        """One query; returns the words and probabilities as bytes."""
         feeds = {"hidden": hidden, "k": np.array([K]), "allowed": allowed.view(np.uint8)}
         start = time.perf_counter()
         words, probabilities, opened = session.run(ANSWER, feeds)
@@ -68,7 +68,7 @@ class Kind:
         return [words.tobytes(), probabilities.tobytes()]
 
     def work(self, shape: ModelShape) -> dict[str, Any]:
-        """What was executed, to compare with the static count."""
+        """The FLOPs executed, to compare with the static count."""
         flops = [executed_flops(shape, opened) for opened in self.opened]
         clusters = Counter(sum(opened) for opened in self.opened)
         return {
@@ -108,14 +108,14 @@ class OutputLayers:
         self._exp = onnxruntime.InferenceSession(model.SerializeToString())
 
     def hidden(self, ids: NDArray[np.integer]) -> NDArray[np.float32]:
-        """The inputs of the output layer, for every query of a text [T, D]."""
+        """The inputs of the output layer for every query of a text [T, D]."""
         state, rows = self.engine.initial_state(), np.empty((len(ids), self.shape.output_size), np.float32)
         for chunk in chunks(len(ids)):
             rows[chunk], state = self.engine.hidden(state, np.array(ids[chunk], np.int64))
         return rows
 
     def seconds_to_read(self, token: int) -> float:
-        """Of the layers, for one token; the time does not depend on the state."""
+        """Seconds that the layers take for one token; the time does not depend on the state."""
         names = [f"state.{name}" for name in state_sizes(self.shape)]
         feeds = {"token": np.array([token]), **dict(zip(names, self.engine.initial_state(), strict=True))}
         start = time.perf_counter()
@@ -123,7 +123,7 @@ class OutputLayers:
         return time.perf_counter() - start
 
     def answers(self, hidden: NDArray[np.float32]) -> list[list[bytes]]:
-        """The K best words of the whole softmax and their probabilities, bit by bit, for each query [T, D]."""
+        """The K best words of the whole softmax and their probabilities, as bytes, for each query [T, D]."""
         head, *tails = (self.engine.cluster(cluster, hidden) for cluster in range(len(self.shape.clusters)))
         first = self.shape.softmax_splits[0]
         parts = [head[:, :first]]
@@ -136,7 +136,7 @@ class OutputLayers:
         scores = np.concatenate(parts)
         some = parts[0] if len(parts[0]) >= K else scores
         threshold = np.partition(some, -K)[-K]  # the best K of all are no worse than the best K of the head
-        words = np.flatnonzero(scores >= threshold)  # in the order of their ids, so that of equals the first is first
+        words = np.flatnonzero(scores >= threshold)  # in order of id, so that ties go to the lower id
         words = words[np.argsort(-scores[words], kind="stable")][:K]
         return [words.tobytes(), self._exp.run(None, {"x": scores[words]})[0].tobytes()]
 
@@ -184,7 +184,7 @@ def measure_times(
 
 
 def compare(layers: OutputLayers, rows: NDArray[np.float32], precision: Precision) -> dict[str, Any]:
-    """Every answer of the lazy output layer against the whole softmax."""
+    """Compare every answer of the lazy output layer with the whole softmax."""
     lazy, differing = Kind(), 0
     for number, chunk in enumerate(chunks(len(rows))):
         if number % LINE_CHUNKS == 0:

@@ -1,4 +1,4 @@
-"""docs/results/benchmarks.md from the benchmark results: every figure, with its target if it has one.
+"""Writes docs/results/benchmarks.md from the benchmark results: every figure, with its target if it has one.
 
 python benchmarks/page.py results -o docs/results/benchmarks.md
 """
@@ -176,7 +176,7 @@ def rows_of(results: Results) -> Iterator[Row]:
             return curve_rows(results)
         case SweepResults():
             return quality_rows(results)
-    raise SystemExit(f"{results.path} is of the kind {results.kind}, which has no rows here")
+    raise SystemExit(f"{results.path} has the kind {results.kind}, which has no rows here")
 
 
 def main() -> None:

@@ -1,10 +1,10 @@
-"""ONNX Runtime at full size, in one run: a query against torch, fp32 and the memory; the knob; memory; the first word.
+"""ONNX Runtime at full size, in one run: a query against torch, fp32 and memory bandwidth; the knob; memory; start-up.
 
     python benchmarks/runtime.py --model FILE --json -o results/benchmark-runtime.json
 
-A query is one step of an engine: one more word read, the three best next words found. The sides of a comparison are
-interleaved, so load affects them all equally, and medians are taken. With --steps, that many words of random text are
-read in one process, to check that memory stays flat and the state stays right.
+A query is one step of an engine: it reads one more word and finds the three best next words. The sides of a comparison
+are interleaved, so load affects them all equally, and medians are taken. With --steps, that many words of random text
+are read in one process, to check that memory stays flat and the state stays correct.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from rheostat.runtime.predictor import Predictor
 
 ENGINE: EngineName = "onnx"  # of everything here that predicts words
 KNOBS = [round(0.1 * tenth, 1) for tenth in range(1, 11)]
-QUERIES = 20  # a turn of the interleaving
-KNOB_QUERIES = 4  # the same for positions of the knob
-KNOB_ROUNDS = 2  # times the repeats: ten positions on a line need more turns than the two sides of a ratio
+QUERIES = 20  # per interleaved turn
+KNOB_QUERIES = 4  # the same for knob positions
+KNOB_ROUNDS = 2  # times the repeats: a line through ten positions needs more turns than a ratio of two sides
 TEXT = "the company said it expects to report a loss for the third quarter"
 TARGETS = {
     "torch_over_int8": "at least 5",
@@ -111,7 +111,7 @@ def make_torch_queries(file: ModelFile, threads: int, queries: int = QUERIES) ->
 
 
 def make_read(size_bytes: int, threads: int, repeats: int = QUERIES) -> Callable[[], None]:
-    """Read this number of bytes once with several threads, as fast as NumPy adds: the lower bound of a query."""
+    """Read this many bytes once with several threads, as fast as NumPy can add: the lower bound for a query."""
     parts = np.array_split(np.ones(size_bytes // 8, np.int64), threads)
     pool = ThreadPoolExecutor(threads)
 
@@ -146,15 +146,15 @@ def measure_queries(file: ModelFile, threads: int, repeats: int) -> dict[str, An
 
 
 def product_bytes(engine: GraphEngine) -> int:
-    """Bytes of the int8 matrices that one query multiplies with: half as many as its FLOPs."""
+    """Bytes of the int8 matrices that one query multiplies: half as many as its FLOPs."""
     return engine.shape.flops // 2
 
 
 def measure_knob(file: ModelFile, threads: int, repeats: int) -> dict[str, Any]:
     """Ten positions of the knob, interleaved; the main figures are from turns of KNOB_QUERIES queries.
 
-    Between the turns of a position, the weights of the others pass through the processor's cache, as other programs do
-    between a typist's words. The longer a turn, the smaller this effect, and it is smaller for small points.
+    Between the turns of a position, the weights of the others fill the processor's cache, as other programs' data does
+    between a typist's words. The effect is smaller for longer turns and for small points.
     """
     engines = {f"{knob:g}": make_engine(file, "int8", knob, threads) for knob in KNOBS}
     flops = np.array([engine.shape.flops for engine in engines.values()], float)
@@ -193,7 +193,7 @@ def measure_turning(path: Path, threads: int, repeats: int) -> dict[str, Any]:
     return {
         "visited_turn_over_query": statistics.median(visited) / query,
         "new_turn_over_query": statistics.median(new) / query,
-        "first_turn_over_query": new[0] / query,  # with the weights read again from the file, and kept from now on
+        "first_turn_over_query": new[0] / query,  # this turn reads the weights from the file again and keeps them
         "new_turn_ms": 1000 * statistics.median(new),
     }
 
@@ -225,7 +225,7 @@ def measure_processes(path: Path, threads: int, repeats: int) -> dict[str, Any]:
     """Whole processes: from nothing to the first suggestion, and what stays in memory."""
     arguments = [str(path), str(threads), TEXT, ENGINE]
     with tempfile.TemporaryDirectory() as folder:
-        # All modules compiled, as those of installed packages are: the first turn does it.
+        # Modules must be compiled, as those of installed packages are: the first turn does this.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
 
         def start(script: str) -> Callable[[], str]:
@@ -252,7 +252,7 @@ def int8_bytes(file: ModelFile) -> dict[str, int]:
 
 
 def measure_endurance(path: Path, steps: int, knob: float) -> dict[str, Any]:
-    """Many words of random text in one process, with words deleted now and then; nothing is timed, one thread does."""
+    """Read many words of random text in one process, sometimes deleting words. Not timed, so one thread is enough."""
     predictor = Predictor(path, knob, threads=1, history_bytes=8 << 20, engine=ENGINE)
     random = np.random.default_rng(3)
     words = predictor.vocabulary.words

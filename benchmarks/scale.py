@@ -1,4 +1,4 @@
-"""WikiText-103 across processes: one against two as measured, and what eight GPUs would do, computed.
+"""WikiText-103 across processes: one and two processes measured, eight GPUs computed.
 
 Measured: tokens per second of the `wikitext103` recipe's trainer with one process and with two (`torchrun`, DDP),
 interleaved. Computed: tokens per second, bytes exchanged per step and hours per epoch on GPUs, from the shape, the word
@@ -37,8 +37,8 @@ from rheostat.training.configuration import TrainingRecipe
 
 TRAINING_TOKENS = 103_227_021  # of WikiText-103
 VOCABULARY_SIZE = 267_735
-UPDATE_BYTES = 40  # a weight: clipping reads and writes its gradient, Adam reads four numbers and writes three
-FEW_TEXTS = 8  # for each GPU: about the recipe's batch, shared out
+UPDATE_BYTES = 40  # per weight: clipping reads and writes its gradient, Adam reads four numbers and writes three
+FEW_TEXTS = 8  # per GPU: about the recipe's batch, divided among them
 GPU_GB = (8, 12, 16, 24, 48, 80)
 SMALL_TEXTS, SMALL_LENGTH = 10, 70  # of the runs whose speed is compared
 SMALL_BATCHES = (f"train.batch_size={SMALL_TEXTS}", f"train.sequence_length={SMALL_LENGTH}")
@@ -46,14 +46,14 @@ SMALL_BATCHES = (f"train.batch_size={SMALL_TEXTS}", f"train.sequence_length={SMA
 
 @dataclass(frozen=True)
 class Machine:
-    """What is assumed of a computer with GPUs."""
+    """What is assumed about a computer with GPUs."""
 
     name: str
     gpus: int
     peak: float  # FLOPs per second of one GPU in bf16, without sparsity
     utilization: float  # share of the peak that products of this shape reach
     memory: float  # bytes per second that a GPU reads or writes
-    bandwidth: float  # bytes per second that each GPU can send while it receives as many
+    bandwidth: float  # bytes per second that each GPU can send while receiving as many
 
 
 MACHINES = (
@@ -65,7 +65,7 @@ MACHINES = (
 
 @dataclass(frozen=True)
 class Projection:
-    """A step on one machine, with as many texts for each GPU."""
+    """A step on one machine, with this many texts per GPU."""
 
     machine: str
     gpus: int
@@ -80,7 +80,7 @@ class Projection:
 
 
 def training_flops_per_token(shape: ModelShape, counts: Sequence[int]) -> float:
-    """Forward, and twice as much backward; a cluster of the output layer is opened for its own words only."""
+    """The forward pass, and twice as much for the backward pass. A cluster is opened only for its own words."""
     total, parts = sum(counts), flops_by_part(shape)
     splits = (*shape.softmax_splits, shape.vocabulary_size)
     rows = splits[0] + len(shape.softmax_splits) + 0.0
@@ -91,11 +91,11 @@ def training_flops_per_token(shape: ModelShape, counts: Sequence[int]) -> float:
 
 
 def project(shape: ModelShape, per_token: float, machine: Machine, texts: int, length: int) -> Projection:
-    """Without overlap. DDP sends during the backward pass, so the truth is between this and the larger of the two."""
+    """Without overlap. DDP sends during the backward pass, so the truth lies between this and the larger of the two."""
     flops = per_token * texts * length
     compute = flops / (machine.peak * machine.utilization)
     update = UPDATE_BYTES * shape.parameters / machine.memory
-    exchanged = 2 * (machine.gpus - 1) / machine.gpus * 4 * shape.parameters  # a ring: each part goes round twice
+    exchanged = 2 * (machine.gpus - 1) / machine.gpus * 4 * shape.parameters  # a ring: each part goes around twice
     exchange = exchanged / machine.bandwidth if machine.bandwidth else 0.0
     speed = machine.gpus * texts * length / (compute + update + exchange)
     return Projection(
@@ -119,7 +119,7 @@ class Measured:
 
 
 def measure(processes: int, arguments: argparse.Namespace, changes: Sequence[str], lines: int) -> Measured:
-    """A run that is stopped after some log lines of ten steps each; if there are several, the first is a warm-up."""
+    """Measure a run, stopped after some log lines of ten steps each. If there are several, the first is a warm-up."""
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, *(launch if processes > 1 else []), "-m", "rheostat", "train", "wikitext103"]
@@ -130,7 +130,7 @@ def measure(processes: int, arguments: argparse.Namespace, changes: Sequence[str
         try:
             while len(speeds := read_speeds(Path(folder, "run", "log.jsonl"))) < lines:
                 if process.poll() is not None:
-                    raise SystemExit(f"training ended by itself with {process.returncode}")
+                    raise SystemExit(f"training ended early with code {process.returncode}")
                 peak = max(peak, resident_bytes(process))
                 time.sleep(0.2)
         finally:
@@ -139,7 +139,7 @@ def measure(processes: int, arguments: argparse.Namespace, changes: Sequence[str
 
 
 def kill(process: psutil.Popen) -> None:
-    """With all that it started: torchrun's workers have sessions of their own, which a signal to a group misses."""
+    """Kill a process and its children: torchrun's workers have their own sessions, so a group signal misses them."""
     for each in (*process.children(recursive=True), process):
         with suppress(psutil.Error):
             each.kill()
@@ -147,7 +147,7 @@ def kill(process: psutil.Popen) -> None:
 
 
 def dense_update_seconds(shape: ModelShape, threads: int) -> float:
-    """Of clipping and an Adam step on as many numbers as the embedding has: what is dense whatever a batch holds."""
+    """Seconds for clipping and an Adam step on the embedding, whose gradient is dense for every batch."""
     torch.set_num_threads(threads)
     embedding = torch.zeros(shape.vocabulary_size, shape.embedding_size, requires_grad=True)
     embedding.grad = torch.ones_like(embedding)
@@ -169,7 +169,7 @@ def resident_bytes(process: psutil.Process) -> int:
 
 
 def read_speeds(log: Path) -> list[float]:
-    """Tokens a second, as the run has logged them so far."""
+    """Tokens per second, as logged by the run so far."""
     if not log.exists():
         return []
     whole = log.read_text().rpartition("\n")[0]
@@ -177,7 +177,7 @@ def read_speeds(log: Path) -> list[float]:
 
 
 def read_counts(path: Path, special_counts: Mapping[str, int]) -> list[int]:
-    """Of the words, most frequent first as their ids are. special_counts: of those that the file leaves out."""
+    """Word counts in order of id, most frequent first. special_counts: for special tokens that the file lacks."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return sorted([*(int(line.rsplit(" ", 1)[1]) for line in lines), *special_counts.values()], reverse=True)
 
@@ -338,17 +338,17 @@ def main() -> None:
     parser.set_defaults(repeats=2)
     parser.add_argument("--data", help="a folder with WikiText-103, or part of it")
     parser.add_argument("--vocabulary", help="its words with their counts")
-    parser.add_argument("--lines", type=int, default=2, help="of the log, of ten steps each, that count")
+    parser.add_argument("--lines", type=int, default=2, help="how many log lines, of ten steps each, to count")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--page", type=Path, help="write the page here")
-    parser.add_argument("--results", type=Path, help="of an earlier run: measure nothing, write the page from it")
+    parser.add_argument("--results", type=Path, help="results of an earlier run: only write the page from them")
     arguments = parser.parse_args()
     recipe = fill(TrainingRecipe, read_recipe("wikitext103", []))
     shape = recipe.model.shape(VOCABULARY_SIZE)
     if arguments.results:
         results = read_results(arguments.results)
         if not isinstance(results, BenchmarkResults):
-            parser.error(f"{arguments.results} is of the kind {results.kind}; expected a benchmark")
+            parser.error(f"{arguments.results} has the kind {results.kind}; expected a benchmark")
         figures = dict(results.figures)
     elif arguments.data and arguments.vocabulary:
         figures = measure_all(arguments, recipe, shape)

@@ -1,8 +1,8 @@
-"""A full training step of ptb-qrnn (batch 40 × 70) against the time of its matrix products alone, in one run.
+"""A full training step of ptb-qrnn (batch 40 × 70) compared with its matrix products alone, in one run.
 
-Also against the textbook per-step loop and an AWD-LSTM of the same size; and the peak memory of a step. The step is the
-trainer's own, with the regularisation and optimizer of the `ptb-fast` recipe. What is compared is interleaved, and
-medians are taken, so that a busy machine slows both sides alike.
+It is also compared with the textbook per-step loop and with an AWD-LSTM of the same size, and its peak memory is
+measured. The step is the trainer's own, with the regularization and optimizer of the `ptb-fast` recipe. The sides are
+interleaved and medians are taken, so load affects them equally.
 
     python benchmarks/training.py --json -o results/benchmark-training.json
 """
@@ -71,7 +71,7 @@ def make_step(task: Task, folder: Path) -> Step:
 
 
 def make_weight_step(model: ModelConfig, precision: str, folder: Path) -> tuple[Step, LanguageModel]:
-    """A step that trains all weights, and the model that it trains."""
+    """A step that trains all weights, and its model."""
     torch.manual_seed(1)
     network = LanguageModel(model.shape(VOCABULARY))
     regularization = read_fast_recipe().regularization
@@ -99,7 +99,7 @@ def make_products(shape: ModelShape, dtype: torch.dtype) -> Callable[[], None]:
 
 
 def textbook(step: Callable[[], None], network: LanguageModel) -> Callable[[], None]:
-    """The same step with the textbook loop in place of the pooling kernel."""
+    """The same step with the textbook loop instead of the pooling kernel."""
 
     def run() -> None:
         for layer in network.layers:
@@ -114,7 +114,7 @@ def textbook(step: Callable[[], None], network: LanguageModel) -> Callable[[], N
 
 
 def bf16_refusal() -> str | None:
-    """Why bf16 is not measured here: products that fail, or that are emulated and take minutes; None if it is."""
+    """Why bf16 is not measured (products fail, or are emulated and take minutes); None if it is measured."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         usable_precision("bf16", torch.device("cpu"))
@@ -150,7 +150,7 @@ def measure(repeats: int, folder: Path) -> dict[str, Any]:
 
 
 def peak_memory_mb(folder: Path) -> float:
-    """Of a process that makes three full-size steps and nothing else."""
+    """Peak memory of a process that makes three full-size steps and nothing else."""
     step, _ = make_weight_step(ModelConfig(), "fp32", folder / "memory")
     for _ in range(3):
         step()

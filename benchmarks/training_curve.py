@@ -1,4 +1,4 @@
-"""The curve of a training run as a results file: every log line, the model's quality, and its recipe.
+"""Writes the curve of a training run as a results file: every log line, the model's quality, and its recipe.
 
 python benchmarks/training_curve.py runs/ptb-fast --data DIR -o results/ptb-fast.json
 """
@@ -14,7 +14,7 @@ from rheostat.measure.results import Provenance, QualityFigures, TrainingResults
 from rheostat.measure.results.benchmark import TrainingLine, TrainingOutcome, TrainingProgress, ValidationLine
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
-from rheostat.tables import from_json, to_json
+from rheostat.tables import fill, from_json, to_json
 from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.machine import keep_freed_memory
@@ -22,7 +22,7 @@ from rheostat.training.run_folder import RunFolder
 
 
 def curve(folder: RunFolder) -> dict[str, list[dict[str, Any]]]:
-    """Log lines by event, with the event's name taken out."""
+    """Log lines by event, without the event's name."""
     lines: dict[str, list[dict[str, Any]]] = {}
     for line in folder.log.read_text().splitlines():
         entry = json.loads(line)
@@ -33,14 +33,15 @@ def curve(folder: RunFolder) -> dict[str, list[dict[str, Any]]]:
 def test_quality(folder: RunFolder, data: str) -> QualityFigures:
     keep_freed_memory()
     with open_model(folder.model) as file:
-        text = load_split(data, "test", CorpusConfig(tokenizer=file.tokenizer), file.vocabulary)
+        config = fill(CorpusConfig, file.description.recipe["corpus"], "corpus")
+        text = load_split(data, "test", config, file.vocabulary)
         return QualityFigures.of(PointEvaluator(file).quality(full_point(file.shape), text.ids))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", type=Path, help="the folder of a run")
-    parser.add_argument("--data", help="measure the model on the test text of this corpus too")
+    parser.add_argument("--data", help="also measure the model on the test text of this corpus")
     parser.add_argument("-o", "--out", type=Path, required=True)
     arguments = parser.parse_args()
     folder = RunFolder(arguments.run)

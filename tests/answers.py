@@ -1,7 +1,7 @@
-"""A small model with everything, the same on every machine, and what is asked of it there.
+"""A small model that uses every feature, and questions to ask it on every machine.
 
-All of it comes from whole numbers alone: no random generator, no logarithm, nothing that two processors or two releases
-of a library could do differently. What was answered on one machine can so be expected of every other.
+The model is made from whole numbers only: no random generator, no logarithm, nothing that two processors or two
+releases of a library could compute differently. So every machine should give the same answers.
 """
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 
 RECORDED = GOLDEN / "answers.json"
 
-# Windows, softmax splits, and widths that fill no whole vector register and no whole block of 4-bit weights.
+# Windows, softmax splits, and widths that are no multiple of a vector register or of a block of 4-bit weights.
 SHAPE = ModelShape(122, 40, (70, 65, 40), (2, 1, 2), (40, 80))
 LEARNED = "gates-and-updates"  # a stored point
-LENGTHS = (3, 8, 70)  # of texts in words; the last is longer than what is stepped through instead of replayed
+LENGTHS = (3, 8, 70)  # of texts, in words; the last is long enough to be replayed instead of stepped through
 K = 3
 
-# How far a log-probability may be from the recorded one. In few bits an activation may be rounded the other way, which
-# is a whole step of its scale. ONNX Runtime rounds activations for 4-bit weights only where the processor has dot
-# products (a Cortex-A53 has none), so that there machines really differ, and words of nearly the same probability may
-# change places.
+# How far a log-probability may be from the recorded one. With few bits, an activation can be rounded the other way, a
+# whole step of its scale. ONNX Runtime rounds activations for 4-bit weights only if the processor has dot products
+# (a Cortex-A53 has none), so with 4 bits machines really differ, and words of nearly the same probability can swap.
 TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "int8": 0.02, "int4": 0.15}
 SAME_SUGGESTIONS: tuple[Precision, ...] = ("fp32", "int8")
 
@@ -57,7 +56,7 @@ class Answer:
 
 
 def questions(length: int) -> Iterator[Question]:
-    """No end of them, each with another text of that many words."""
+    """An endless series, each with another text of that many words."""
     words = _words()
     for start in itertools.count(length):
         chosen = _scattered((length + 1,), start, len(words)).astype(int).tolist()
@@ -86,7 +85,7 @@ def write_everything(path: Path) -> Path:
     """A model with windows, softmax splits, casing, a ranking, and a point with gates and updates."""
     sizes = SHAPE.tensor_shapes()
     weights = {name: _signed(size, seed) for seed, (name, size) in enumerate(sizes.items())}
-    weights["embedding.weight"] *= 4  # so that some words are far more probable than others
+    weights["embedding.weight"] *= 4  # makes some words far more probable than others
     write_file(
         path,
         shape=SHAPE,

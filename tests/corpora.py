@@ -1,4 +1,4 @@
-"""Where the tests find real corpora. None of them is in the repository: without them, their tests skip."""
+"""Where the tests find real corpora. None is in the repository; without them, their tests are skipped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def data_folder(name: str) -> Path:
-    """A corpus below `$RHEOSTAT_DATA`, ../shared/data unless set; skips the test where it is absent."""
+    """A corpus in `$RHEOSTAT_DATA` (by default ../shared/data); skips the test if it is missing."""
     data = ROOT / os.environ.get("RHEOSTAT_DATA", "../shared/data")
     if not (data / name).is_dir():
         pytest.skip(f"no folder {name} in {data}; RHEOSTAT_DATA names the folder of the corpora")

@@ -37,7 +37,7 @@ TINY: dict[Cell, ModelShape] = {
 
 
 def shared_model(name: str = "ptb-qrnn.safetensors") -> Path:
-    """A file below `$RHEOSTAT_MODELS`, ../shared/models unless set; skips the test where it is absent."""
+    """A file in `$RHEOSTAT_MODELS` (by default ../shared/models); skips the test if it is missing."""
     models = ROOT / os.environ.get("RHEOSTAT_MODELS", "../shared/models")
     if not (models / name).is_file():
         pytest.skip(f"no {name} in {models}; RHEOSTAT_MODELS names the folder of the shared models")
@@ -49,7 +49,7 @@ def make_vocabulary(size: int) -> Vocabulary:
 
 
 def make_weights(shape: ModelShape, seed: int = 0, dtype: Any = np.float32) -> dict[str, NDArray[Any]]:
-    """Weights in steps of 1/64 below 1/2 in absolute value: every precision but int8 holds them exactly."""
+    """Weights in steps of 1/64 below 1/2 in absolute value: every precision except int8 stores them exactly."""
     random = np.random.default_rng(seed)
     return {name: (random.integers(-31, 32, size) / 64).astype(dtype) for name, size in shape.tensor_shapes().items()}
 
@@ -65,7 +65,7 @@ def write_file(path: Path, **everything: Any) -> None:
 
 
 def make_golden(path: Path, precision: Precision, version: int = 1) -> None:
-    """A model with everything that a file can hold, from arithmetic alone: the same bytes on every machine."""
+    """A model with everything that a file can hold, from plain arithmetic: the same bytes on every machine."""
     shape = TINY["qrnn"]
     keep = tuple(np.arange(0, size, 2, dtype=np.int32) for size in shape.hidden_sizes)
     widths = [len(kept) for kept in keep]
@@ -98,7 +98,7 @@ def make_golden(path: Path, precision: Precision, version: int = 1) -> None:
 
 
 def golden_origins() -> tuple[Origin, Origin, Origin]:
-    """Of the weights, of a ranking that knows little, and of a point with the ranking's behind it."""
+    """Origins of the weights, of a ranking with few facts, and of a point that links to the ranking's."""
     recipe = {"train": {"epochs": 2, "rates": [0.1, 30]}}
     trained = Origin(
         "rheostat train ptb",
@@ -117,7 +117,7 @@ def golden_origins() -> tuple[Origin, Origin, Origin]:
 
 
 def _steps(size: tuple[int, ...], stride: int) -> NDArray[np.float32]:
-    """Multiples of 1/8 from -1 to 1 that go round and round."""
+    """Multiples of 1/8 from -1 to 1, repeating."""
     count = int(np.prod(size))
     return ((np.arange(count) * stride % 17 - 8) / 8).astype(np.float32).reshape(size)
 

@@ -1,4 +1,4 @@
-"""Pictures for the tests: the figure that a function draws, in place of its file."""
+"""Figures for the tests: the figure that a function draws, instead of its file."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch, draw: Callable[..., None], *subject: 
 
 
 def legend_lines(figure: Any) -> list[Any]:
-    """What the legend of the first panel names."""
+    """The labels in the legend of the first panel."""
     handles: list[Any] = figure.axes[0].get_legend_handles_labels()[0]
     return handles

@@ -1,4 +1,4 @@
-"""Results files for the tests: small ones, in the form that the program writes."""
+"""Small results files for the tests, in the form that the program writes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The runner of reproduce.toml: makes what is stale among results, models and reports, and nothing else."""
+"""The runner for reproduce.toml: regenerates stale results, models and reports, and nothing else."""

@@ -37,13 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="reproduce",
-        description="Make results, models and reports that are missing or stale, as reproduce.toml says.",
+        description="Regenerate missing or stale results, models and reports, as defined in reproduce.toml.",
     )
     parser.add_argument(
         "names",
         nargs="*",
         metavar="STEP",
-        help=f"a step, a pattern such as 'ptb-*', or a goal, with all that it needs; default: {DEFAULT_GOAL}",
+        help=f"a step, a pattern such as 'ptb-*', or a goal, with everything it needs; default: {DEFAULT_GOAL}",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be done and why; run nothing")
     parser.add_argument("--json", action="store_true", help="print the plan as JSON; run nothing")
@@ -51,7 +51,12 @@ def _parser() -> argparse.ArgumentParser:
         "--again", action="store_true", help="run the named steps even if they are up to date, to measure again"
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="PLACE=FOLDER", dest="places", help="where a place is; repeatable"
+        "--set",
+        action="append",
+        default=[],
+        metavar="PLACE=FOLDER",
+        dest="places",
+        help="the folder of a place; may be repeated",
     )
     parser.add_argument("--file", type=Path, default=ROOT / "reproduce.toml", help="the steps; default: %(default)s")
     return parser
@@ -85,7 +90,7 @@ def _places(settings: Sequence[str]) -> dict[str, str]:
 
 
 class Lines:
-    """One line per step. On a terminal the line of the running step shows the time and what it last said."""
+    """One line per step. On a terminal, the line of the running step shows the time and its latest output."""
 
     def __init__(self, out: TextIO, steps: Sequence[Step]) -> None:
         self._out, self._live = out, out.isatty()

@@ -1,10 +1,10 @@
 """Which steps are stale, and why. Reads files and records; runs and writes nothing.
 
-A step is up to date if its outputs are those that it wrote, its command is the one it was run with, and its inputs have
-the digests they had then. So a step that was run again with the same result leaves the steps after it up to date.
+A step is up to date if its outputs, its command and the digests of its inputs are unchanged since it last ran. So a
+step that runs again with the same result leaves later steps up to date.
 
-A step without a record, whose outputs are there, is trusted (adopted) if nothing before it was made here. Times of a
-machine are never adopted.
+A step whose outputs exist without a record is trusted (adopted) if no earlier step ran on this machine. Measured times
+are never adopted.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ class Status(StrEnum):
     FRESH = "up to date"
     ADOPT = "adopted"
     RUN = "run"
-    MAYBE = "maybe"  # depends on the result of a step before it
+    MAYBE = "maybe"  # depends on the result of an earlier step
     SKIP = "skipped"
-    BLOCKED = "blocked"  # a step before it failed, or is blocked itself
+    BLOCKED = "blocked"  # an earlier step failed or is blocked
 
 
 @dataclass(frozen=True)
 class Judgement:
     status: Status
     reason: str = ""
-    resume: bool = False  # an unfinished run of the same step may be continued
+    resume: bool = False  # an unfinished run of the same step can be resumed
 
 
 PENDING = (Status.RUN, Status.MAYBE)
 
 
 class Judge:
-    """Judges steps one by one, given what was found for those before them."""
+    """Judges steps one by one, given the judgements of earlier steps."""
 
     def __init__(self, workflow: Workflow, state: State, again: frozenset[str] = frozenset()) -> None:
-        """again: steps that are to run even if they are up to date."""
+        """again: steps to run even if they are up to date."""
         self.workflow, self.state, self.again = workflow, state, again
 
     def plan(self, steps: Sequence[Step]) -> dict[str, Judgement]:
-        """All judgements before anything runs."""
+        """The judgements of all steps before anything runs."""
         found: dict[str, Judgement] = {}
         for step in steps:
             found[step.name] = self.judge(step, found)
         return found
 
     def judge(self, step: Step, found: Mapping[str, Judgement]) -> Judgement:
-        """found: of the steps before it; a step that has run by now is up to date."""
+        """found: the judgements of earlier steps; a step that has run counts as up to date."""
         if missing := self._missing_need(step):
             return Judgement(Status.SKIP, f"no {missing}")
         hard = {name: found[name] for name in self.workflow.before[step.name]}
@@ -95,18 +95,18 @@ class Judge:
         return Judgement(Status.RUN, "its last run did not finish", resume=same)
 
     def _judge_without_record(self, step: Step, waiting: Sequence[str]) -> Judgement:
-        """The outputs are there, but nobody knows what they were made of."""
+        """The outputs exist, but it is not known what they were made from."""
         unmade = self._unmade(step, waiting)
         if step.measures:
             return Judgement(Status.RUN, "not yet measured on this machine", resume=unmade)
         if not unmade:
-            return Judgement(Status.RUN, f"{step.outputs[0]} was not made from the inputs that are here")
+            return Judgement(Status.RUN, f"{step.outputs[0]} was not made from the current inputs")
         if step.writes_in_place:
             return Judgement(Status.RUN, f"{step.outputs[0]} may be unfinished", resume=True)
-        return Judgement(Status.ADOPT, "its outputs were there already")
+        return Judgement(Status.ADOPT, "its outputs already exist")
 
     def _unmade(self, step: Step, waiting: Sequence[str]) -> bool:
-        """Whether nothing before a step was made here, so that its files may well belong together."""
+        """Whether no earlier step ran on this machine, so that the files probably belong together."""
         earlier = (*self.workflow.before[step.name], *self.workflow.before_if_asked[step.name])
         made = [name for name in earlier if name in self.state.done and not self.state.done[name].adopted]
         return not waiting and not made
@@ -125,12 +125,12 @@ class Judge:
         made = [path for name in self.workflow.before[step.name] for path in self.workflow.steps[name].outputs]
         for path in step.inputs:
             if not any(overlaps(path, output) for output in made) and not self.workflow.path(path).exists():
-                raise ReproduceError(f"step '{step.name}' reads {path}, which is not there and which no step makes")
+                raise ReproduceError(f"step '{step.name}' reads {path}, which does not exist and which no step makes")
 
     # What a record is compared with
 
     def command(self, step: Step) -> list[list[str]]:
-        """The commands of a step as they are recorded: with the optional inputs that exist, places in braces."""
+        """The commands of a step as recorded: with the optional inputs that exist, and places in braces."""
         return [list(self.expand(step, command)) for command in step.commands]
 
     def expand(self, step: Step, command: Sequence[str]) -> list[str]:

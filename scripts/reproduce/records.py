@@ -1,4 +1,4 @@
-"""What is known of steps that ran: digests of files, and a record per step in a state file. Decides nothing."""
+"""What is known about past runs: digests of files, and one record per step in a state file. Decides nothing."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from reproduce.steps import ReproduceError
 
 STATE_VERSION = 1
 BLOCK_BYTES = 1 << 20
-SETTLED_SECONDS = 2.0  # a file that is younger may change again without its time changing
+SETTLED_SECONDS = 2.0  # a file modified more recently could change again without a new time stamp
 
-Digests = dict[str, str | None]  # by path as the workflow names it; None: not there
+Digests = dict[str, str | None]  # by path as the workflow names it; None: missing
 
 
 @dataclass
 class Record:
-    """A step that succeeded, or one that was started: what it was asked for and what it read."""
+    """A step that succeeded or was started: its command and its inputs."""
 
     command: list[list[str]]
     inputs: Digests
     outputs: Digests = field(default_factory=dict)
     date: str = ""
     seconds: float = 0.0
-    adopted: bool = False  # not made here: the outputs were there before, and nothing spoke against them
+    adopted: bool = False  # not run on this machine: the outputs already existed and were trusted
 
 
 class DigestCache:
-    """Digests of files and folders. A file is read again only if its size or its time has changed."""
+    """Digests of files and folders. A file is read again only if its size or modification time has changed."""
 
     def __init__(self, known: dict[str, list[Any]] | None = None) -> None:
         self.known = known or {}
 
     def of(self, path: Path) -> str | None:
-        """None if there is nothing. A folder: of its files with their names, without hidden and compiled ones."""
+        """None if missing. For a folder: of its files and their names, without hidden and compiled files."""
         if path.is_dir():
             return self._of_folder(path)
         return self._of_file(path) if path.is_file() else None
@@ -72,7 +72,7 @@ def _digest_bytes(file: Path) -> str:
 
 
 class State:
-    """The state file. `done`: steps that succeeded. `started`: steps that began and have not succeeded since."""
+    """The state file. `done`: steps that succeeded. `started`: steps that started and have not succeeded since."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -82,7 +82,7 @@ class State:
         self.digests = DigestCache(contents.get("digests"))
 
     def begin(self, name: str, record: Record) -> None:
-        """From here on the step's outputs are not to be trusted, until it succeeds."""
+        """Record that a step starts: until it succeeds, its outputs are not trusted."""
         self.done.pop(name, None)
         self.started[name] = record
         self.save()
@@ -93,7 +93,7 @@ class State:
         self.save()
 
     def save(self) -> None:
-        """Replace the file, all or nothing."""
+        """Replace the file atomically."""
         contents = {
             "version": STATE_VERSION,
             "done": {name: asdict(record) for name, record in self.done.items()},
@@ -120,7 +120,7 @@ def _read(file: Path) -> dict[str, Any]:
         return {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReproduceError(
-            f"{file} cannot be read ({error}); delete it, and steps are judged by the files that are there"
+            f"{file} cannot be read ({error}); delete it, and steps are judged by the files that exist"
         ) from None
     return dict(contents)
 

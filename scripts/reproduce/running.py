@@ -1,6 +1,6 @@
-"""Running the steps that are stale, one by one. Each writes a log; the state file is written before and after each.
+"""Runs the stale steps one by one. Each writes a log; the state file is written before and after each.
 
-A step that was killed, or whose runner was killed, has no record as done: it runs again, or resumes if it can.
+A step that was killed, or whose runner was killed, is not recorded as done: it runs again, or resumes if it can.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StepFailedError(Exception):
 
 @dataclass
 class Summary:
-    """Names of the steps by what happened to them; for skipped and blocked steps with the reason."""
+    """Names of the steps by outcome; skipped and blocked steps with the reason."""
 
     made: list[str] = field(default_factory=list)
     fresh: list[str] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Runner:
         self.workflow, self.state = judge.workflow, judge.state
 
     def run(self, steps: Sequence[Step]) -> Summary:
-        """Make what is stale. A failed step stops only the steps that depend on it."""
+        """Run what is stale. A failed step stops only the steps that depend on it."""
         summary, found, begun = Summary(), dict[str, Judgement](), time.monotonic()
         with _lock(self.folder) as lock:
             for step in steps:
@@ -75,7 +75,7 @@ class Runner:
         return summary
 
     def _settle(self, step: Step, found: Mapping[str, Judgement], summary: Summary, lock: int) -> Judgement:
-        """Do what a step asks for; the judgement that steps after it go by."""
+        """Carry out a judgement; returns the new judgement, which later steps use."""
         judgement = self.judge.judge(step, found)
         if judgement.status is Status.RUN:
             return self._make(step, judgement, summary, lock)
@@ -129,7 +129,7 @@ class Runner:
                 outputs=outputs,
                 date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
                 seconds=round(time.monotonic() - begun, 1),
-                # It found its outputs finished, so what was made of them before is as good as it was.
+                # Its outputs were already finished, so results made from them are still valid.
                 adopted=resume and unrecorded and not step.measures and outputs == before,
             ),
         )
@@ -166,8 +166,8 @@ class Runner:
         log.write(f"$ {' '.join(command)}\n".encode())
         log.flush()
         words = [*PROGRAMS.get(command[0], (command[0],)), *command[1:]]
-        # A group of its own: Ctrl-C reaches it once, from here. The lock is inherited, so that a command that outlives
-        # a killed runner keeps the next one from starting.
+        # In its own process group, so that Ctrl-C reaches it only once, from here. It inherits the lock, so a command
+        # that outlives a killed runner keeps the next runner from starting.
         try:
             process = subprocess.Popen(
                 words,
@@ -226,7 +226,7 @@ def _ending(code: int) -> str:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Let a command save its work as after Ctrl-C; end it if that takes too long."""
+    """Let a command save its work as after Ctrl-C; kill it if that takes too long."""
     for sign, patience in ((signal.SIGINT, GRACE_SECONDS), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, sign)
@@ -237,13 +237,13 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[int]:
-    """Only one runner at a time, counting commands that a killed runner left behind."""
+    """Allow only one runner at a time, including commands that a killed runner left behind."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ReproduceError(
-                f"another run holds {file.name}, or a command that it started is still working; wait for it, or end it"
+                f"another run holds {file.name}, or a command that it started is still running; wait for it, or end it"
             ) from None
         yield file.fileno()

@@ -1,18 +1,18 @@
-"""Reading reproduce.toml: steps, goals and places, checked before anything runs. Knows no state and runs nothing.
+"""Reading reproduce.toml: steps, goals and places, checked before anything runs. Runs nothing; knows nothing of state.
 
-[places]     folders outside the project, such as the corpora: {data}. Only their contents matter, not where they are.
+[places]     folders outside the project, such as the corpora: {data}. Only their contents matter, not their paths.
 [variables]  text that several commands share: {knobs}
 [goals]      names for lists of steps; patterns such as "ptb-*" are allowed
 [steps.NAME] command     one command or a list; `rheostat` and `python` are those that run this program. No shell.
              outputs     the files that the step writes
              inputs      files and folders of the project that it reads
-             optional    inputs that are used if they exist; {optional} in the command becomes those that do.
-                         They come first if they are to be made too, but the step does not ask for them.
-             needs       what comes from outside: {data}/ptb, or module:NAME. If it is missing, the step is skipped.
+             optional    inputs that are used if they exist; {optional} in the command is replaced by these. If they
+                         are being made too, they are made first, but the step does not require them.
+             needs       requirements from outside: {data}/ptb, or module:NAME. If one is missing, the step is skipped.
              measures    true if outputs hold times of this machine: files that came with the clone do not count
-             partial     what an unfinished run leaves: removed before the step starts from the beginning
-             resume      true if the same command continues an unfinished run, or the command that does
-             checkpoint  the file without which `resume` has nothing to continue
+             partial     files that an unfinished run leaves, removed before the step starts from the beginning
+             resume      true if the same command resumes an unfinished run; otherwise the command that does
+             checkpoint  the file that `resume` continues from
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KEYS = {"command", "resume", "checkpoint", "measures", *LISTS}
 
 
 class ReproduceError(Exception):
-    """What a user can mend: one line that says what was found, what was expected and what to do."""
+    """An error that the user can fix: one line that says what was found, what was expected and what to do."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Step:
     commands: tuple[Command, ...]
     outputs: tuple[str, ...]
     inputs: tuple[str, ...] = ()
-    optional: tuple[str, ...] = ()  # as they stand in the command: a path, or --option=path
+    optional: tuple[str, ...] = ()  # as written in the command: a path, or --option=path
     needs: tuple[str, ...] = ()
     partial: tuple[str, ...] = ()
     resumable: bool = False
-    resume: Command | None = None  # in place of the first command; None: the command itself continues
+    resume: Command | None = None  # replaces the first command; None: the same command resumes
     checkpoint: str | None = None
     measures: bool = False
 
@@ -61,31 +61,31 @@ class Step:
 
     @property
     def writes_in_place(self) -> bool:
-        """Whether an unfinished run may look like an output."""
+        """Whether an unfinished run could look like an output."""
         return any(overlaps(output, partial) for output in self.outputs for partial in self.partial)
 
 
 @dataclass(frozen=True)
 class Workflow:
-    """All steps, in an order in which each comes after what it reads."""
+    """All steps, ordered so that each comes after the steps whose outputs it reads."""
 
     root: Path
     steps: Mapping[str, Step]
     goals: Mapping[str, tuple[str, ...]]
     places: Mapping[str, str]
     before: Mapping[str, tuple[str, ...]]  # the steps that make a step's inputs
-    before_if_asked: Mapping[str, tuple[str, ...]]  # those that make its optional inputs
+    before_if_asked: Mapping[str, tuple[str, ...]]  # the steps that make its optional inputs
 
     def path(self, name: str) -> Path:
         """Where a file or folder of the workflow is."""
         return self.root / self.fill(name)
 
     def fill(self, word: str) -> str:
-        """A word of a command with its places."""
+        """A word of a command with its places filled in."""
         return PLACEHOLDER.sub(lambda found: self.places[found[1]], word)
 
     def chosen(self, names: Sequence[str]) -> list[Step]:
-        """The named steps, goals or patterns, and all that they need, in order."""
+        """The named steps, goals or patterns, and everything they need, in order."""
         wanted: set[str] = set()
         waiting = [step for name in names or [DEFAULT_GOAL] for step in self.named(name)]
         while waiting:
@@ -104,7 +104,7 @@ class Workflow:
 
 
 def read_workflow(file: Path, places: Mapping[str, str] | None = None) -> Workflow:
-    """The steps of a file. places: folders to use instead of those that the file names."""
+    """The steps in a file. places: folders to use instead of those named in the file."""
     try:
         contents = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -165,7 +165,7 @@ def _read_step(name: str, table: Mapping[str, Any], variables: Mapping[str, str]
 
 
 def _words(command: str, variables: Mapping[str, str], places: set[str], where: str) -> Command:
-    """A command in words. Variables may be several words; a place is part of one, whatever its name holds."""
+    """A command as words. A variable can be several words; a place is always part of one, even with spaces."""
     text = PLACEHOLDER.sub(lambda found: variables.get(found[1], found[0]), command)
     try:
         words = tuple(shlex.split(text))
@@ -180,19 +180,19 @@ def _words(command: str, variables: Mapping[str, str], places: set[str], where: 
 def _check_placeholders(text: str, known: set[str], where: str) -> None:
     for name in PLACEHOLDER.findall(text):
         if name not in known:
-            raise ReproduceError(f"{where}: nothing is called {{{name}}}{nearest(name, known)}")
+            raise ReproduceError(f"{where}: unknown name {{{name}}}{nearest(name, known)}")
 
 
 # Which step comes before which
 
 
 def path_of(entry: str) -> str:
-    """The path of an optional input, which may stand in the command as --option=path."""
+    """The path of an optional input, which can be written as --option=path."""
     return entry.partition("=")[2] if entry.startswith("-") else entry
 
 
 def overlaps(one: str, other: str) -> bool:
-    """Whether two paths are the same, or one is a folder that the other is in."""
+    """Whether two paths are the same, or one is a folder that contains the other."""
     first, second = PurePosixPath(one).parts, PurePosixPath(other).parts
     shorter = min(len(first), len(second))
     return first[:shorter] == second[:shorter]
@@ -212,12 +212,12 @@ def _makers(steps: Iterable[Step]) -> dict[str, str]:
 def _made_by(paths: Iterable[str], makers: Mapping[str, str], reader: str) -> tuple[str, ...]:
     found = [maker for path in paths for output, maker in makers.items() if overlaps(path, output)]
     if reader in found:
-        raise ReproduceError(f"step '{reader}' reads what it writes itself; take it out of its inputs")
+        raise ReproduceError(f"step '{reader}' reads its own output; remove it from its inputs")
     return tuple(dict.fromkeys(found))
 
 
 def _ordered(before: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names with each after those before it, otherwise as they stand in the file."""
+    """Names ordered so that each comes after the steps it needs, otherwise as in the file."""
     order: dict[str, None] = {}
 
     def visit(name: str, path: tuple[str, ...]) -> None:
@@ -238,7 +238,7 @@ def _ordered(before: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint, if something known is spelled much like this."""
+    """A hint if a known name is similar."""
     found = difflib.get_close_matches(name, list(known), 1)
     return f", did you mean '{found[0]}'?" if found else ""
 

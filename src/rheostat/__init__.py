@@ -3,9 +3,9 @@
     predictor = rheostat.load("model.safetensors", knob=0.6)
     predictor.suggest("see you at the")
 
-One trained model file serves any operating point from 100 % down to about 10 % of its compute, chosen at inference
-time. Everything a command does is one call from here; docs/api.md documents every name. Importing this module is
-fast and needs no torch: what it offers is imported when it is first used.
+One trained model file runs at any share of its compute, from 100 % down to about 10 %; you choose the share at
+inference time. Everything a command does is one call from here; docs/api.md documents every name. Importing this module
+is fast and does not need torch: each name is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rheostat.measure.bench import bench
     from rheostat.measure.evaluation import evaluate
     from rheostat.measure.ngram_baseline import measure_ngram
+    from rheostat.measure.packing import pack
     from rheostat.measure.sweep import sweep
     from rheostat.model.file import ModelFile, open_model
     from rheostat.model.operating_point import OperatingPoint
@@ -80,6 +81,7 @@ __all__ = [
     "load",
     "measure_ngram",
     "open_model",
+    "pack",
     "rank",
     "recover",
     "replay_day",
@@ -91,7 +93,7 @@ __all__ = [
     "write_report",
 ]
 
-# Where each name is defined; imported when it is first used.
+# The module that defines each name.
 _WHERE = {
     "Battery": "rheostat.governor.battery",
     "Governor": "rheostat.governor.governor",
@@ -108,6 +110,7 @@ _WHERE = {
     "load": "rheostat.runtime.predictor",
     "measure_ngram": "rheostat.measure.ngram_baseline",
     "open_model": "rheostat.model.file",
+    "pack": "rheostat.measure.packing",
     "rank": "rheostat.pruning.steps",
     "recover": "rheostat.pruning.steps",
     "replay_day": "rheostat.report.govern",

@@ -1,4 +1,4 @@
-"""Files that survive a power cut. Knows names and bytes, not what they mean."""
+"""Writing files that survive a power cut. Knows names and bytes, not what they mean."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _KINDS = {
 
 @contextlib.contextmanager
 def replacing(path: Path, *, alone: bool = False, mode: int | None = None) -> Iterator[BinaryIO]:
-    """A file that replaces `path` when the block ends. If the block fails, the old file stays as it was.
+    """A file that replaces `path` when the block ends. If the block fails, the old file is left unchanged.
 
     Only a regular file is ever replaced; anything else (see `obstacle`) is an OSError.
     alone: no other process writes this file, so a half-written one left by a crash is overwritten.
-    mode: permissions. By default those of the file that is replaced, or the usual ones of a new file.
+    mode: permissions; by default those of the old file, or the usual ones if the file is new.
     """
     target = Path(os.path.realpath(path))
     if found := obstacle(target):
@@ -48,10 +48,10 @@ def replacing(path: Path, *, alone: bool = False, mode: int | None = None) -> It
 
 
 def obstacle(path: Path) -> str | None:
-    """What is in the way of a file to be written, such as "a folder" or "a device"; None if nothing is.
+    """What prevents a file from being written here, such as "a folder" or "a device"; None if nothing does.
 
-    A regular file is no obstacle, since it can be replaced. Links are followed. Commands ask this before they start
-    work, so that no hour of training ends at a path that cannot be written.
+    A regular file is no obstacle, since it can be replaced. Links are followed. Commands check this before they start
+    work, so that hours of training are not lost to a path that cannot be written.
     """
     try:
         mode = path.stat().st_mode
@@ -61,7 +61,7 @@ def obstacle(path: Path) -> str | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk, so that a new name lasts. Does nothing where folders cannot be opened."""
+    """Flush a folder's entries to disk, so that new names survive a crash. Does nothing if folders cannot be opened."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,13 +1,13 @@
 """The errors of the package, as one tree.
 
-    RheostatError                everything a caller may want to catch; the command line prints it in one line
+    RheostatError                any error a user can cause; the command line prints it in one line
     ├── CorpusError              text that cannot be used: missing split, empty file, not UTF-8, …
     ├── RecipeError              a recipe or a policy with an unknown key, a wrong type or an impossible value
-    ├── ModelFileError           a model file that is damaged, foreign or from a newer version
+    ├── ModelFileError           a model file that is damaged, of another kind or of a newer version
     ├── OperatingPointError      a knob position or a point that the model cannot serve
     ├── CheckpointError          a run that cannot be resumed
     ├── ExportError              a folder that an export cannot be written to
-    ├── PrecisionError           a precision that the runtime does not have
+    ├── PrecisionError           a precision that the runtime does not support
     ├── UserWordsError           a word that cannot be learned, or a file of words that cannot be used
     ├── MeterError               a meter that is unknown, missing, or stopped in the middle of a run
     └── MissingExtraError        an optional library is not installed; the message names the extra
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 
 class RheostatError(Exception):
-    """Base of all errors that a user of this package can cause."""
+    """Base class of every error that a user of this package can cause."""
 
 
 class CorpusError(RheostatError):
@@ -41,15 +41,15 @@ class OperatingPointError(RheostatError):
 
 
 class CheckpointError(RheostatError):
-    """A run directory that cannot be resumed."""
+    """A run that cannot be resumed."""
 
 
 class ExportError(RheostatError):
-    """A folder that cannot be written."""
+    """A folder that an export cannot be written to."""
 
 
 class PrecisionError(RheostatError):
-    """A precision that the runtime does not have."""
+    """A precision that the runtime does not support."""
 
 
 class UserWordsError(RheostatError):

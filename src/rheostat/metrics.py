@@ -1,8 +1,8 @@
-"""Perplexity and recall: what a quality figure means.
+"""Perplexity and recall: the definition of both.
 
-A split is one stream of tokens with an `<eos>` per line; the state starts at zero and is carried through; the first
-token is given and every following one is predicted once. Owns that loop (`read_stream`) and the counting; the models
-are given as functions. Keystrokes are counted in `measure.typing_simulator`.
+A split is one stream of tokens with an `<eos>` per line. The state starts at zero and is carried through. The first
+token is given, and every later one is predicted once. This module owns that loop (`read_stream`) and the counting;
+models are passed in as functions. Keystrokes are counted in `measure.typing_simulator`.
 """
 
 from __future__ import annotations
@@ -36,17 +36,18 @@ def read_stream(
     predict: Callable[[State, NDArray[np.int64], NDArray[np.int64]], State],
     progress: Callable[[float], None] | None = None,
 ) -> None:
-    """Have every token of a stream but the first predicted, in stretches of `size` tokens.
+    """Call `predict` for every token of a stream but the first, in stretches of `size` tokens.
 
-    predict: takes the state, the tokens of a stretch and those that follow them; returns the next state. It is carried
-    from stretch to stretch, so that their size changes nothing. progress is told the share done.
+    predict: takes the state, a stretch of tokens and the token after each of them; returns the next state. The state is
+    carried from stretch to stretch, so their size does not affect the result. progress: called with the share done.
     """
     if len(ids) < 2:
         raise CorpusError(
-            f"a text of {len(ids)} token has nothing to predict; expected at least two tokens: give more text"
+            f"found a text with {len(ids)} token(s), which leaves nothing to predict; expected at least two tokens: "
+            "give more text"
         )
     for first in range(0, len(ids) - 1, size):
-        # The slice of a memory-mapped corpus is copied here: one stretch, never the whole split.
+        # Copies one stretch of a memory-mapped corpus, never the whole split.
         stretch = np.array(ids[first : first + size + 1], np.int64)
         state = predict(state, stretch[:-1], stretch[1:])
         if progress:
@@ -57,8 +58,8 @@ def read_stream(
 class Quality:
     """How well a model predicts a text."""
 
-    loss: float  # mean negative log-likelihood of a token, in nats
-    recall: dict[int, float]  # k -> share of tokens among the k largest logits, special tokens included
+    loss: float  # mean negative log-likelihood per token, in nats
+    recall: dict[int, float]  # k -> share of tokens that were among the k largest logits, special tokens included
     predictions: int
 
     @property
@@ -70,28 +71,28 @@ class Quality:
         return {"perplexity": self.perplexity, **recall, "tokens": self.predictions}
 
 
-def _never(tail: int, rows: Any) -> Any:
+def _no_tails(tail: int, rows: Any) -> Any:
     raise AssertionError("a plain softmax has no tail clusters")
 
 
 @dataclass(frozen=True)
 class Scores:
-    """log p of the words after each of T tokens, as numpy arrays or torch tensors.
+    """log p of the words after each of T tokens, as NumPy arrays or torch tensors.
 
-    head: [T, V]; of an adaptive softmax [T, H + C], the words before the first split and then each tail cluster.
-    open_tail: log p of the words of a tail cluster, for the tokens that a mask [T] marks.
+    head: [T, V]; for an adaptive softmax [T, H + C]: the words before the first split, then one entry per tail cluster.
+    open_tail: log p of the words in a tail cluster, for the tokens selected by a mask [T].
     """
 
     head: Any
     splits: tuple[int, ...] = ()
-    open_tail: Callable[[int, Any], Any] = _never
+    open_tail: Callable[[int, Any], Any] = _no_tails
 
     @property
     def head_size(self) -> int:
         return self.splits[0] if self.splits else int(self.head.shape[1])
 
     def places(self, targets: Any) -> tuple[Any, Any]:
-        """For each target: its tail, counted from 1, or 0 for the head; and log p of the target, or of its tail."""
+        """For each target: its tail (counted from 1; 0 is the head), and log p of the target or of its tail."""
         home = 0 * targets
         for first in self.splits:
             home = home + (targets >= first)
@@ -115,14 +116,14 @@ class QualityCount:
         self.hits = dict.fromkeys(RECALL_AT, 0)
 
     def add(self, scores: Scores, targets: Any) -> None:
-        """Count the predictions of the tokens [T] that followed.
+        """Count the predictions of these target tokens [T].
 
-        A tail cluster is opened for targets in it, and for others whose rank it can change: it must be more probable
-        than the target, and too few words may be known to rank above the target to rule it out already.
+        A tail cluster is opened for the targets in it, and for other targets whose rank it can still change: the
+        cluster is more probable than the target, and fewer than the largest k words are known to rank above the target.
         """
         home, own = scores.places(targets)
         own, above, tails = own + 0, 0 * targets, scores.head[:, scores.head_size :]
-        for tail, first in enumerate(scores.splits):  # the target's own tail first: that may be enough
+        for tail, first in enumerate(scores.splits):  # the target's own tail first: that can be enough
             inside = home == tail + 1
             if inside.any():
                 words = scores.open_tail(tail, inside)

@@ -1,4 +1,4 @@
-"""Where a result comes from: what this process knows about itself, for results files, model files and origins."""
+"""Where a result comes from: command, version, date and machine, for results files, model files and origins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def provenance() -> dict[str, Any]:
 
 
 def new_origin() -> Origin:
-    """The origin of something that this process makes: command, version and date. Its maker adds what else it knows."""
+    """A new origin with this process's command, version and date. The caller adds what else is known."""
     return Origin(command=command_line(), version=rheostat.__version__, date=_now())
 
 
@@ -37,7 +37,7 @@ def _now() -> str:
 
 
 def command_line() -> str:
-    """The command as a person would type it: with the program's name, not the path it is installed under."""
+    """The command as a person would type it, with the program's name instead of its installed path."""
     program = Path(sys.argv[0]).name if sys.argv else ""
     return shlex.join(["rheostat" if program in ("__main__.py", "rheostat") else program, *sys.argv[1:]])
 

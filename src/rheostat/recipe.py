@@ -1,8 +1,8 @@
-"""Recipes: every choice of a run, as a TOML file.
+"""Recipes: all settings of a run, as a TOML file.
 
-Each table fills the frozen dataclass of its stage (`[corpus]`, `[model]`, `[train]`, `[regularization]`) through
+Each table (`[corpus]`, `[model]`, `[train]`, `[regularization]`) fills the frozen dataclass of its stage through
 `tables.fill`; `--set table.key=value` changes one value. The resolved recipe is stored in the checkpoint and in the
-model file. Knows where recipes are and how to read them; what a value means is checked by its stage.
+model file. Knows where recipes are and how to read them; each stage checks its own values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rheostat.tables import suggestion
 
 
 def recipe_names(stage: str = "train") -> list[str]:
-    """The recipes that come with the package, for training or another stage."""
+    """Names of the recipes that come with the package, for training or another stage."""
     folder = resources.files("rheostat.recipes") / stage
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
@@ -27,7 +27,7 @@ def recipe_names(stage: str = "train") -> list[str]:
 def read_recipe(
     recipe: str | Path | Mapping[str, Any], changes: Sequence[str] = (), stage: str = "train"
 ) -> dict[str, Any]:
-    """The tables of a recipe, given by name, by path or as tables, with `table.key=value` changes applied."""
+    """The tables of a recipe, which can be a name, a path or tables, with `table.key=value` changes applied."""
     tables = copy.deepcopy(dict(recipe)) if isinstance(recipe, Mapping) else _parse(str(recipe), stage)
     for change in changes:
         _apply_change(tables, change)
@@ -55,7 +55,7 @@ def _recipe_text(name_or_path: str, stage: str) -> tuple[str, str]:
         raise RecipeError(f"cannot read the recipe {path}: {error}") from None
     raise RecipeError(
         f"no recipe '{name_or_path}'{suggestion(name_or_path, names)}; expected one of {', '.join(names)}, "
-        "or the path of a .toml file"
+        "or the path to a .toml file"
     )
 
 
@@ -63,11 +63,11 @@ def _apply_change(tables: dict[str, Any], change: str) -> None:
     key, equals, value = change.partition("=")
     table, dot, name = key.strip().partition(".")
     if not (equals and dot and name):
-        raise RecipeError(f"--set got '{change}'; expected table.key=value, for instance train.epochs=2")
+        raise RecipeError(f"--set got '{change}'; expected table.key=value, for example train.epochs=2")
     try:
         parsed = tomllib.loads(f"value = {value.strip()}")["value"]
     except tomllib.TOMLDecodeError:
         parsed = value.strip()  # a bare word is a string: --set train.optimizer=adam
     if not isinstance(tables.setdefault(table, {}), dict):
-        raise RecipeError(f"--set {change}: '{table}' is not a table of the recipe")
+        raise RecipeError(f"--set {change}: '{table}' is not a table in the recipe")
     tables[table][name] = parsed

@@ -1,8 +1,8 @@
-"""Plain tables into frozen dataclasses, and back: TOML recipes and policies, JSON of files, results and requests.
+"""Frozen dataclasses from plain tables and back: TOML recipes and policies; JSON in files, results and requests.
 
-Every value is checked against its field's type annotation; lists become tuples. An unknown key is an error that
-suggests the nearest one, unless the caller ignores them. Knows types; what a value means is checked by the dataclass
-itself, which raises ValueError.
+Every value is checked against its field's type annotation, and lists become tuples. An unknown key is an error that
+suggests the nearest known one, unless the caller ignores unknown keys. Knows types; the dataclass itself checks what
+its values mean, and raises ValueError.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RECIPE = "the recipe"
 
 
 def fill(config: type[T], tables: Mapping[str, Any], where: str = RECIPE) -> T:
-    """An instance of a (nested) dataclass from TOML tables; every mistake is a RecipeError. where: what they are."""
+    """A (nested) dataclass from TOML tables; every mistake is a RecipeError. where: what messages call the tables."""
     return _Filler(RecipeError).fill(config, tables, where)
 
 
@@ -35,9 +35,10 @@ def from_json(
     error: type[RheostatError] = RheostatError,
     ignore_unknown: bool = False,
 ) -> T:
-    """An instance of a (nested) dataclass from a JSON object, in which null means None or the field's default.
+    """A (nested) dataclass from a JSON object, in which null means None or the field's default.
 
-    Numbers must be finite. error: what is raised. ignore_unknown: skip keys of later versions instead of refusing them.
+    Numbers must be finite. error: the class to raise. ignore_unknown: skip keys of later versions instead of refusing
+    them.
     """
     filler = _Filler(error, ignore_unknown, null_is_absent=True)
     if not isinstance(fields, Mapping):
@@ -46,7 +47,7 @@ def from_json(
 
 
 def to_json(value: Any) -> Any:
-    """Plain JSON values of a dataclass, or of what its fields hold."""
+    """A dataclass, or the value of one of its fields, as plain JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
         return {item.name: to_json(getattr(value, item.name)) for item in _stored(type(value))}
     if isinstance(value, Mapping):
@@ -57,7 +58,7 @@ def to_json(value: Any) -> Any:
 
 
 def not_stored(default: Any) -> Any:
-    """A dataclass field that exists in memory only: `to_json` leaves it out, and reading does not expect it."""
+    """A dataclass field that exists only in memory: `to_json` leaves it out, and reading does not expect it."""
     return field(default=default, compare=False, repr=False, metadata={"stored": False})
 
 
@@ -67,7 +68,7 @@ def _stored(kind: Any) -> list[Field[Any]]:
 
 @dataclass(frozen=True)
 class _Filler:
-    """Fills dataclasses one way: what it raises, and what it lets pass."""
+    """Fills dataclasses, with a choice of which error it raises and what it tolerates."""
 
     error: type[RheostatError]
     ignore_unknown: bool = False
@@ -132,7 +133,7 @@ class _Filler:
         return self._convert_scalar(value, hint, where)
 
     def _convert_union(self, value: Any, members: Sequence[Any], where: str) -> Any:
-        """The first member that fits; of dataclasses with a `kind`, the one of the value's kind."""
+        """The value as the first union member that fits; dataclasses with a `kind` are matched by it."""
         members = [member for member in members if member is not type(None)]
         if isinstance(value, Mapping) and "kind" in value:
             members = [member for member in members if value["kind"] in _kinds(member)] or members
@@ -155,7 +156,7 @@ class _Filler:
             except OverflowError:
                 digits = len(str(value))
                 raise self.error(f"{where} is a number of {digits} digits; expected a smaller one") from None
-        # bool is a subclass of int; a recipe that says `epochs = true` is a mistake all the same
+        # bool is a subclass of int, but `epochs = true` in a recipe is still a mistake
         if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
             raise self.problem(where, value, KINDS.get(hint, hint.__name__))
         if self.null_is_absent and isinstance(value, float) and not math.isfinite(value):
@@ -173,7 +174,7 @@ def _kinds(member: Any) -> tuple[Any, ...]:
 
 
 def suggestion(found: str, known: Iterable[str]) -> str:
-    """In brackets, the name that was probably meant; empty if none is near."""
+    """The hint " (did you mean '…'?)" with the nearest known name; empty if none is near."""
     import difflib  # here, because reading a model file does not need it
 
     nearest = difflib.get_close_matches(found, list(known), n=1)

@@ -1,4 +1,4 @@
-"""A real server with a small model, and pages of a real browser; tests are skipped where one of them is missing."""
+"""A real server with a small model, and a real browser; tests are skipped if one of them is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keyboard_process import PATIENCE_S, Server, write_small
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
 
-# Everything that would talk to the network or need a display stays off; the sandbox needs a user other than root.
+# Turn off everything that uses the network or needs a display; the sandbox needs a user other than root.
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -57,7 +57,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_page(browser: Browser, server: Server) -> Iterator[Any]:
-    """Opens the page; whatever a test does, the console stays free of errors unless it says otherwise."""
+    """Open the page. The console must stay free of errors, unless a test says otherwise."""
     errors: list[str] = []
     contexts: list[BrowserContext] = []
 

@@ -48,7 +48,7 @@ def free_port() -> int:
 
 
 class Server:
-    """`rheostat keyboard` in a process of its own; it can be stopped and started again at the same address."""
+    """`rheostat keyboard` in a separate process; it can be stopped and started again at the same address."""
 
     def __init__(self, model: Path) -> None:
         self.model, self.port = model, free_port()

@@ -1,9 +1,9 @@
-"""Writes writing_cases.json: texts, and what rheostat.words.writing makes of them.
+"""Write writing_cases.json: texts, and the answers of rheostat.words.writing.
 
     python tests/browser/make_writing_cases.py
 
-The page has the same rules in JavaScript, for a browser without a server. The Python modules are the definition; this
-file is what both are held to: `test_writing_cases.py` by Python and by Node.js, and the browser tests in a browser.
+The page has the same rules in JavaScript, for a browser without a server. The Python modules are the definition. Both
+are tested with this file: by `test_writing_cases.py` in Python and in Node.js, and by the browser tests in a browser.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ def typed_case(text: str, tokenizer: str) -> dict[str, Any]:
 
 
 def _suggestion(word: str, text: str, tokenizer: str) -> list[Any]:
-    """[what is shown, how much it replaces, the end of the text with it]"""
+    """[the word shown, how many characters it replaces, the end of the text with it]"""
     suggestion = compose(word, 0.5, split_typed(text, tokenizer), CASING, tokenizer=tokenizer)
     return [suggestion.word, suggestion.replaces, suggestion.insert_into(text)[-END:]]
 
 
 def mixed_texts(count: int, seed: int = 1) -> list[str]:
-    """Pieces of the texts in all orders: rules meet where nobody thought of it."""
+    """Pieces of the texts in all orders, to test combinations of rules."""
     choice = random.Random(seed)
     pieces = [text[:12] for text in TEXTS if text]
     return ["".join(choice.choices(pieces, k=choice.randint(2, 6))) for _ in range(count)]
 
 
 def long_text() -> str:
-    """More words than are read, so that where reading begins matters."""
+    """More words than are read, so it matters where reading starts."""
     return " ".join(f"word{number % 97}" for number in range(1500)) + " an"
 
 

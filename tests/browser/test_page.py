@@ -51,7 +51,7 @@ def expect_suggestions(page: Page, wanted: list[str]) -> None:
 
 
 def drag(page: Page, target: str, *places: tuple[float, float]) -> None:
-    """With the mouse, over places that are shares of an element's width and height."""
+    """Drag with the mouse over places, given as shares of an element's width and height."""
     box = page.locator(target).bounding_box()
     assert box
     points = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in places]
@@ -85,9 +85,7 @@ def test_suggestions_follow_every_key(open_page: OpenPage, predictor: Predictor)
         expect_suggestions(page, words(predictor, typed))
 
 
-def test_a_suggestion_that_is_tapped_takes_the_place_of_what_was_typed(
-    open_page: OpenPage, predictor: Predictor
-) -> None:
+def test_tapping_a_suggestion_replaces_the_typed_letters(open_page: OpenPage, predictor: Predictor) -> None:
     page = open_page()
     page.keyboard.type("how are y")
     first = words(predictor, "how are y")[0]
@@ -99,7 +97,7 @@ def test_a_suggestion_that_is_tapped_takes_the_place_of_what_was_typed(
     expect(page.locator("#figure-saved-note")).to_have_text(f"{needed - 10} of {needed}")
 
 
-def test_a_suggestion_is_taken_by_its_key_and_its_space_gives_way_to_a_sign(
+def test_a_shortcut_inserts_a_suggestion_and_a_sign_replaces_its_space(
     open_page: OpenPage, predictor: Predictor
 ) -> None:
     page = open_page()
@@ -112,7 +110,9 @@ def test_a_suggestion_is_taken_by_its_key_and_its_space_gives_way_to_a_sign(
     expect(page.locator("#text")).to_have_value(f"{second}! ")
 
 
-def test_a_suggestion_inside_a_text_leaves_the_rest_alone(open_page: OpenPage, predictor: Predictor) -> None:
+def test_a_suggestion_in_the_middle_of_a_text_leaves_the_rest_unchanged(
+    open_page: OpenPage, predictor: Predictor
+) -> None:
     page = open_page()
     page.keyboard.type("how  you")
     for _ in " you":
@@ -123,7 +123,7 @@ def test_a_suggestion_inside_a_text_leaves_the_rest_alone(open_page: OpenPage, p
     expect(page.locator("#text")).to_have_value(f"how {words(predictor, 'how ar')[0]} you")
 
 
-def test_the_keys_on_the_screen_write(open_page: OpenPage) -> None:
+def test_the_on_screen_keys_type(open_page: OpenPage) -> None:
     page = open_page()
     for name in ("H", "i", "Space", "Comma", "Delete", "Numbers and signs", "7", "Letters", "Shift", "X"):
         page.locator("#keys").get_by_role("button", name=name, exact=True).click()
@@ -131,7 +131,7 @@ def test_the_keys_on_the_screen_write(open_page: OpenPage) -> None:
     expect(page.locator("#text")).to_be_focused()
 
 
-def test_fingers_write_without_the_keyboard_of_the_system(open_page: OpenPage) -> None:
+def test_touch_typing_does_not_open_the_system_keyboard(open_page: OpenPage) -> None:
     page = open_page(has_touch=True, is_mobile=True, viewport={"width": 375, "height": 812})
     for key in "Yes":
         page.locator("#keys").get_by_role("button", name=key, exact=True).tap()
@@ -170,10 +170,10 @@ def test_everything_has_a_name_for_a_screen_reader(open_page: OpenPage) -> None:
     expect(page.get_by_role("status")).to_contain_text("Suggestions: ")
 
 
-# Answers that come late
+# Late answers
 
 
-def test_an_answer_that_was_overtaken_is_dropped(open_page: OpenPage, predictor: Predictor) -> None:
+def test_an_outdated_answer_is_dropped(open_page: OpenPage, predictor: Predictor) -> None:
     page = open_page(service_workers="block")
     late: list[Route] = []
 
@@ -195,7 +195,7 @@ def test_an_answer_that_was_overtaken_is_dropped(open_page: OpenPage, predictor:
     expect_suggestions(page, words(predictor, "how are "))
 
 
-def test_words_of_an_older_text_cannot_be_taken(open_page: OpenPage, predictor: Predictor) -> None:
+def test_suggestions_for_an_older_text_cannot_be_inserted(open_page: OpenPage, predictor: Predictor) -> None:
     page = open_page(service_workers="block")
     page.keyboard.type("how")
     expect_suggestions(page, words(predictor, "how"))
@@ -209,7 +209,7 @@ def test_words_of_an_older_text_cannot_be_taken(open_page: OpenPage, predictor: 
 # The knob and the battery
 
 
-def test_the_knob_turns_by_keys(open_page: OpenPage, predictor: Predictor) -> None:
+def test_the_knob_turns_with_the_keyboard(open_page: OpenPage, predictor: Predictor) -> None:
     page = open_page()
     page.keyboard.type("how are ")
     knob = page.get_by_role("slider", name="Knob")
@@ -233,7 +233,7 @@ def test_the_knob_turns_by_keys(open_page: OpenPage, predictor: Predictor) -> No
     expect(page.locator("#figure-flops-note")).to_have_text(f"{100 * predictor.flops_fraction:.1f} % of all")
 
 
-def test_the_knob_turns_by_mouse_and_stops_at_its_ends(open_page: OpenPage, predictor: Predictor) -> None:
+def test_the_knob_turns_with_the_mouse_and_stops_at_its_ends(open_page: OpenPage, predictor: Predictor) -> None:
     page = open_page()
     page.keyboard.type("how are ")
     knob = page.get_by_role("slider", name="Knob")
@@ -245,7 +245,7 @@ def test_the_knob_turns_by_mouse_and_stops_at_its_ends(open_page: OpenPage, pred
     expect(knob).to_have_attribute("aria-valuenow", "100")
 
 
-def test_a_battery_that_is_dragged_down_turns_the_knob(open_page: OpenPage) -> None:
+def test_dragging_the_battery_down_turns_the_knob(open_page: OpenPage) -> None:
     page = open_page()
     knob = page.get_by_role("slider", name="Knob")
     drag(page, "#battery", (0.95, 0.5), (0.6, 0.5), (0.2, 0.5))
@@ -257,7 +257,7 @@ def test_a_battery_that_is_dragged_down_turns_the_knob(open_page: OpenPage) -> N
     expect(page.locator("#reason")).to_contain_text("Charging")
 
 
-def test_turning_the_knob_by_hand_ends_the_governor(open_page: OpenPage) -> None:
+def test_turning_the_knob_by_hand_switches_the_governor_off(open_page: OpenPage) -> None:
     page = open_page()
     page.get_by_role("slider", name="Battery").focus()
     for _ in range(6):
@@ -273,7 +273,7 @@ def test_turning_the_knob_by_hand_ends_the_governor(open_page: OpenPage) -> None
 # The model in the browser
 
 
-def test_the_rules_of_writing_are_the_same_in_the_browser(open_page: OpenPage) -> None:
+def test_the_writing_rules_are_the_same_in_the_browser(open_page: OpenPage) -> None:
     page = open_page()
     check = (Path(__file__).parent / "check_writing.mjs").read_text(encoding="utf-8")
     function = check.partition("export ")[2].partition("\nif (")[0]
@@ -306,7 +306,7 @@ def test_the_browser_suggests_what_the_server_suggests(open_page: OpenPage, pred
 
 @contextmanager
 def served_page(model: Path, open_page: OpenPage) -> Iterator[tuple[Server, Page]]:
-    """A page with its service worker at work, and a server of its own that may stop while the page stays."""
+    """A page whose service worker is running, with its own server that can be stopped."""
     server = Server(model)
     server.start()
     try:
@@ -336,7 +336,7 @@ def test_the_browser_needs_no_server_once_it_has_the_model(
 
 
 def wait_for(page: Page, expression: str, wanted: object, argument: object = None) -> None:
-    """Ask the page until it answers what is wanted: what a service worker has kept shows in no element to expect."""
+    """Ask the page until it gives the wanted answer: no element shows what a service worker has cached."""
     found: object = None
     for _ in range(300):
         found = page.evaluate(expression, argument)
@@ -358,7 +358,7 @@ KEPT_POSITIONS = """caches.keys()
 
 
 def keep_position(page: Page, percent: int, kept: set[int]) -> None:
-    """Have the service worker keep a position, and wait until these are what it has."""
+    """Let the service worker cache a position, and wait until it has exactly these."""
     address = f"/api/export/{percent}/position.json"
     page.evaluate(
         "(address) => navigator.serviceWorker.ready.then(({ active }) => active.postMessage({ keep: [address] }))",
@@ -371,7 +371,7 @@ def wait_for_positions(page: Page, wanted: set[int]) -> None:
     wait_for(page, KEPT_POSITIONS, sorted(wanted))
 
 
-def test_the_last_eight_positions_used_are_kept_and_go_with_their_model(
+def test_the_last_eight_positions_are_cached_until_the_model_changes(
     model: Path, tmp_path: Path, open_page: OpenPage
 ) -> None:
     with served_page(model, open_page) as (server, page):
@@ -379,7 +379,7 @@ def test_the_last_eight_positions_used_are_kept_and_go_with_their_model(
         for number, percent in enumerate(first):
             keep_position(page, percent, set(first[: number + 1]))
         keep_position(page, 100, set(first))
-        keep_position(page, 80, {*first, 80} - {90})  # 100 % was kept before 90 %, and used after it
+        keep_position(page, 80, {*first, 80} - {90})  # 100 % was cached before 90 %, and used after it
         server.stop()
         server.model = write_small(tmp_path / "other.safetensors")
         server.start()
@@ -401,10 +401,10 @@ def test_without_the_browser_runtime_the_page_says_how_to_get_it(open_page: Open
     expect(page.get_by_label("This computer")).to_be_checked()
 
 
-# A server that goes, and windows of all sizes
+# A server that stops, and windows of all sizes
 
 
-def test_a_server_that_stops_and_comes_back(model: Path, open_page: OpenPage, predictor: Predictor) -> None:
+def test_the_page_recovers_when_the_server_comes_back(model: Path, open_page: OpenPage, predictor: Predictor) -> None:
     server = Server(model)
     server.start()
     try:
@@ -435,7 +435,7 @@ def test_the_page_fits_every_width(open_page: OpenPage) -> None:
         assert outside == []
 
 
-def test_light_and_dark_are_two_looks(open_page: OpenPage) -> None:
+def test_light_and_dark_themes_differ(open_page: OpenPage) -> None:
     page = open_page()
     colours = []
     for scheme in ("light", "dark"):

@@ -1,4 +1,4 @@
-"""The rules of writing in Python, which are the definition, and in the page's JavaScript give the same answers."""
+"""The writing rules give the same answers in Python, which defines them, and in the page's JavaScript."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 STATIC = HERE.parents[1] / "src" / "rheostat" / "keyboard" / "static"
 
 
-def test_the_cases_are_what_python_makes_of_their_texts() -> None:
+def test_the_cases_are_up_to_date_with_python() -> None:
     assert json.loads(PATH.read_text(encoding="utf-8")) == json.loads(json.dumps(make_cases()))
 
 

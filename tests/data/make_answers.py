@@ -1,9 +1,9 @@
-"""Records what the model of tests/answers.py answers on this machine, for every other to be compared with.
+"""Record the answers of the model in tests/answers.py on this machine, to compare other machines with.
 
 PYTHONPATH=src python tests/data/make_answers.py
 
-Where suggestions are to be the same, texts are taken for which the best words are farther apart than machines may be:
-which of two equally probable words comes first is chance, and says nothing.
+If suggestions must be the same, only texts are used whose best words are farther apart than the tolerance: the order of
+two equally probable words means nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Record what fastai's own QRNN layer answers, as `fastai_qrnn.npz` beside this file.
+"""Record the outputs of fastai's own QRNN layer in `fastai_qrnn.npz` beside this file.
 
-fastai 1.0.61 carries a QRNN, and most of the package does not run on a current torch. Only its module
-`fastai/text/models/qrnn.py` is loaded here; the names that file imports from the rest of fastai are stood in
-for by torch and the standard library. Nothing of fastai is kept in this repository, only its answers. To run
-it again, in an environment that is thrown away:
+fastai 1.0.61 has a QRNN, but most of the package does not run on a current torch. Only its module
+`fastai/text/models/qrnn.py` is loaded here; the names that it imports from the rest of fastai are
+replaced by torch and the standard library. This repository contains nothing of fastai, only its outputs. To run
+it again, in a temporary environment:
 
     python -m venv /tmp/fastai
     /tmp/fastai/bin/pip install torch==2.13.0 numpy setuptools
@@ -16,7 +16,7 @@ newest input first; the state is the cell [B, m], and the last input is kept ins
 Per window w (1 and 2) the file holds `w.weight` [3m, w·D] and `w.bias` [3m]; per window and start (`zero`: no
 state given, `given`: the cell `initial_cell` [B, m]) it holds `w.start.hidden` [calls, T, B, m] and
 `w.start.cell` [calls, B, m]. All of them read the same `inputs` [calls, T, B, D], one call after the other
-with the state carried on.
+with the state carried over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes the golden model files again. Only for a new format version: what is here must stay readable forever.
+"""Write the golden model files again. Only for a new format version: old files must stay readable forever.
 
 PYTHONPATH=src python tests/data/make_golden_models.py
 """

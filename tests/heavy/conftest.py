@@ -1,4 +1,4 @@
-"""A small real corpus and recipe for runs that end in seconds."""
+"""A small corpus and recipe for runs that take seconds."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NAMES, VERBS, THINGS = ("ann", "bob", "eve"), ("sees", "hides", "paints"), ("boa
 
 
 def sentence(random: np.random.Generator) -> str:
-    """Predictable enough to be learned: the thing follows from the verb most of the time."""
+    """Predictable enough to learn: most of the time, the thing follows from the verb."""
     verb = int(random.integers(len(VERBS)))
     thing = verb if random.random() < 0.8 else int(random.integers(len(THINGS)))
     return f"{NAMES[random.integers(len(NAMES))]} {VERBS[verb]} the {THINGS[thing]} ."
@@ -49,7 +49,7 @@ def sentence(random: np.random.Generator) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A token cache of the tests' own, for the processes they start too."""
+    """A token cache only for the tests and the processes they start."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RHEOSTAT_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield

@@ -1,4 +1,4 @@
-"""Everything that makes operating points, on a model with an adaptive softmax: commands first, then both engines."""
+"""Every way to make operating points, on a model with an adaptive softmax: the commands, then both engines."""
 
 from __future__ import annotations
 

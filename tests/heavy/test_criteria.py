@@ -1,9 +1,10 @@
-"""Criteria against their definitions, and what cutting by them does to a model that can be understood."""
+"""Criteria against their definitions, and what cutting by them does to a small model."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,6 +44,11 @@ def ids(monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
     return np.random.default_rng(4).integers(0, 17, 81, dtype=np.int32)
 
 
+def test_a_seed_that_no_generator_takes_is_an_error_in_one_line(model: LanguageModel) -> None:
+    with pytest.raises(OperatingPointError, match=r"the seed is 10000.*expected a whole number of at most 64 bits"):
+        score(Subject(model, seed=10**26), "random")
+
+
 def test_random_is_a_permutation_that_follows_its_seed(model: LanguageModel) -> None:
     first, again, other = (score(Subject(model, seed=seed), "random") for seed in (1, 1, 2))
     assert [sorted(scores) for scores in first.scores] == [list(range(9)), list(range(6))]
@@ -68,7 +74,7 @@ def test_mean_activation_is_the_mean_of_h_over_one_pass(model: LanguageModel, id
 
 
 def test_taylor_is_the_mean_of_h_times_its_gradient(model: LanguageModel, ids: np.ndarray) -> None:
-    whole = Subject(model, ids[:16])  # one batch of seven steps, so that nothing is truncated
+    whole = Subject(model, ids[:16])  # one batch of seven steps, so nothing is truncated
     scores = score(whole, "taylor").scores
     columns = torch.from_numpy(ids[:16].reshape(2, 8).T.astype(np.int64))
     outputs = model(columns[:-1], model.initial_state(2))
@@ -93,7 +99,7 @@ def test_a_dead_filter_comes_last(model: LanguageModel, ids: np.ndarray, name: s
     assert ranking.order(0)[-1] == 4
 
 
-def test_a_share_of_the_text_reads_its_beginning(model: LanguageModel, ids: np.ndarray) -> None:
+def test_a_share_of_the_text_is_its_beginning(model: LanguageModel, ids: np.ndarray) -> None:
     part = score(Subject(model, ids, share=0.5), "mean-activation").scores
     beginning = score(Subject(model, ids[:40]), "mean-activation").scores
     assert all(np.array_equal(a, b) for a, b in zip(part, beginning, strict=True))
@@ -110,7 +116,7 @@ def test_adding_a_criterion_is_one_function(model: LanguageModel, monkeypatch: p
 
 
 @pytest.mark.parametrize("name", ["taylor", "l0"])
-def test_a_name_that_is_taken_cannot_be_registered(name: str) -> None:
+def test_a_taken_name_cannot_be_registered(name: str) -> None:
     before = dict(CRITERIA)
     with pytest.raises(OperatingPointError, match=f"a criterion named '{name}' is already registered by (taylor|the)"):
         criterion(name)(lambda subject: [])
@@ -129,7 +135,7 @@ def test_a_name_that_is_taken_cannot_be_registered(name: str) -> None:
         ([torch.full((9,), float("nan")), torch.zeros(6)], "a score that is not finite"),
     ],
 )
-def test_wrong_scores_are_one_line_that_names_the_criterion(
+def test_wrong_scores_are_an_error_that_names_the_criterion(
     model: LanguageModel, monkeypatch: pytest.MonkeyPatch, returned: object, found: str
 ) -> None:
     monkeypatch.setitem(CRITERIA, "mine", lambda subject: returned)
@@ -174,7 +180,7 @@ def test_a_search_without_a_budget_is_refused(model: LanguageModel) -> None:
         search_allocation(score(Subject(model), "random"), SHAPE, [0.5], lambda point: 0.0, budget=1)
 
 
-def test_json_tells_the_ranking_that_was_stored(tmp_path: Path) -> None:
+def test_json_names_the_stored_ranking(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.safetensors")
     told = json.loads(rheostat("prune", path, "--criterion", "random", "--seed", 7, "-o", path, "--json"))
     filters = list(TINY["qrnn"].hidden_sizes)
@@ -197,16 +203,16 @@ def test_several_criteria_are_one_command_and_one_output(tmp_path: Path) -> None
             rheostat("prune", path, "--criterion", "random", *options, "-o", out)
 
 
-def test_random_alone_is_not_what_the_knob_uses_and_prune_says_so(tmp_path: Path) -> None:
+def test_the_knob_does_not_use_random_by_default_and_prune_says_so(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.safetensors", rankings=[], points=[], default_ranking=None)
     printed = rheostat("prune", path, "--criterion", "random", "-o", path)
-    assert "the knob uses no ranking: 'random' is for comparison." in printed
+    assert "the knob uses no ranking, because 'random' is only for comparison." in printed
     assert printed.endswith("--ranking random, or rheostat pack --default-ranking random\n")
     told = json.loads(rheostat("prune", path, "--criterion", "random", "-o", path, "--json"))
     assert told["default_ranking"] is None
 
 
-def test_ranking_from_python_writes_only_when_it_is_told_where(tmp_path: Path) -> None:
+def test_ranking_from_python_writes_only_if_out_is_given(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.safetensors", rankings=[], points=[], default_ranking=None)
     before, told = path.read_bytes(), []
     found = steps.rank(path, ["filter-norm", "random"], seed=3, progress=lambda *what: told.append(what))
@@ -218,7 +224,16 @@ def test_ranking_from_python_writes_only_when_it_is_told_where(tmp_path: Path) -
         np.testing.assert_array_equal(file.ranking("norm").scores[0], found.rankings[0].scores[0])
 
 
-def test_an_unknown_criterion_names_all_that_there_are(tmp_path: Path) -> None:
+@pytest.mark.parametrize("knob", ["0.8", True, [0.8, "x"], 0, 7, float("nan")], ids=str)
+def test_learning_refuses_a_wrong_knob_before_it_reads_anything(tmp_path: Path, knob: Any) -> None:
+    for step in (steps.learn_point, steps.recover):
+        with pytest.raises(OperatingPointError, match=r"expected a .*share of the FLOPs"):
+            step(tmp_path / "absent", data="nowhere", out=tmp_path / "out", knob=knob)
+    with pytest.raises(OperatingPointError, match="expected positive numbers"):
+        steps.learn_point(tmp_path / "absent", data="nowhere", out=tmp_path / "out", strength="x")  # type: ignore[arg-type]
+
+
+def test_an_unknown_criterion_error_lists_all_criteria(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.safetensors")
     with pytest.raises(OperatingPointError, match=r"no criterion 'nope'; expected one of random, .*, l0$"):
         rheostat("prune", path, "--criterion", "nope", "-o", path)

@@ -47,7 +47,7 @@ def batch(steps: int = 5, texts: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
     return ids[:-1], ids[1:]
 
 
-def test_graded_points_are_prefixes_that_nest_and_never_cost_more_than_asked() -> None:
+def test_graded_points_are_nested_prefixes_within_the_knob() -> None:
     ranking = graded_ranking(SHAPE, (1.0,) * (len(SHAPE.hidden_sizes) - 1) + (0.1,))
     before = full_point(SHAPE).widths
     for share in np.linspace(1, 0.3, 30):
@@ -78,9 +78,9 @@ def test_the_loss_of_prefixes_reaches_only_the_weights_they_use() -> None:
     inputs, targets = batch()
     state = loss.model.initial_state(inputs.shape[1])
     outputs = loss.model(inputs, state)
-    beside = loss.beside(inputs, targets, state, outputs)
-    assert beside is not None
-    beside.backward()
+    extra = loss.extra_loss(inputs, targets, state, outputs)
+    assert extra is not None
+    extra.backward()
     point, _ = loss.prefix(0.5)
     width, whole = point.widths[0], SHAPE.hidden_sizes[0]
     gradient = loss.model.layers[0].weight.grad.reshape(3, whole, -1)
@@ -92,24 +92,24 @@ def test_at_full_width_a_prefix_that_only_imitates_has_no_loss() -> None:
     loss = GradedLoss(make_model(), graded_ranking(SHAPE), 1.0, GradedConfig(), NO_REGULARIZATION)
     inputs, targets = batch()
     state = loss.model.initial_state(inputs.shape[1])
-    beside = loss.beside(inputs, targets, state, loss.model(inputs, state))
-    assert beside is not None
-    assert abs(float(beside.detach())) < 1e-6
+    extra = loss.extra_loss(inputs, targets, state, loss.model(inputs, state))
+    assert extra is not None
+    assert abs(float(extra.detach())) < 1e-6
 
 
-def test_texts_are_dealt_out_to_all_widths_and_each_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_distributed_over_all_widths_and_each_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     dealt: list[tuple[slice, float]] = []
     monkeypatch.setattr(graded, "deal", lambda shares, texts: dealt.extend(deal(shares, texts)) or dealt)
     loss, (inputs, targets) = make_loss(widths=3), batch(texts=7)
     state = loss.model.initial_state(7)
-    loss.beside(inputs, targets, state, loss.model(inputs, state))
+    loss.extra_loss(inputs, targets, state, loss.model(inputs, state))
     shares = [share for _, share in dealt]
     assert shares[0] == 0.5  # the sandwich's lower slice
     assert len(set(shares)) == 3 and all(0.5 <= share < 1 for share in shares)
     assert sorted(text for texts, _ in dealt for text in range(7)[texts]) == list(range(7))
 
 
-def test_in_time_every_share_reads_every_text() -> None:
+def test_over_time_every_share_reads_every_text() -> None:
     torch.manual_seed(1)
     shares = [1.0, 0.5, 0.7]
     read: dict[float, set[int]] = {share: set() for share in shares}
@@ -121,7 +121,7 @@ def test_in_time_every_share_reads_every_text() -> None:
     assert all(texts == set(range(7)) for texts in read.values())
 
 
-def test_a_full_width_that_imitates_the_model_it_starts_from_has_no_loss_and_leaves_its_teacher_alone() -> None:
+def test_imitating_the_starting_model_at_full_width_has_no_loss_and_does_not_change_the_teacher() -> None:
     config = GradedConfig(teacher="start", widths=1)
     loss = GradedLoss(make_model(), graded_ranking(SHAPE), 1.0, config, NO_REGULARIZATION)
     inputs, targets = batch()
@@ -157,9 +157,7 @@ def test_the_result_is_anchored_to_the_start_and_training_continues_with_what_it
         GradedConfig(anchor=0.5)
 
 
-def test_a_run_that_starts_from_nothing_has_no_start_to_learn_from(
-    recipe_file: Path, corpus_folder: Path, tmp_path: Path
-) -> None:
+def test_a_run_without_a_starting_model_has_no_teacher(recipe_file: Path, corpus_folder: Path, tmp_path: Path) -> None:
     changes = ["--set", "train.graded=0.4", "--set", "graded.teacher=start"]
     with pytest.raises(RecipeError, match="needs --from"):
         rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *changes)
@@ -171,10 +169,10 @@ def test_a_run_that_starts_from_nothing_has_no_start_to_learn_from(
         (["regularization.activation=2.0"], "regularization.activation is 2, which has no effect"),
         (["regularization.temporal_activation=1.0"], "regularization.temporal_activation is 1, which has no effect"),
         (["graded.weight=0.5"], "graded.weight is 0.5, which has no effect"),
-        (["train.batch_size=2"], "2 texts of a batch for 3 widths"),
+        (["train.batch_size=2"], "2 texts per batch for 3 widths"),
     ],
 )
-def test_what_a_taught_run_cannot_do_is_refused(
+def test_options_that_a_taught_run_cannot_use_are_refused(
     recipe_file: Path, corpus_folder: Path, tmp_path: Path, changes: list[str], expected: str
 ) -> None:
     start = write_tiny(tmp_path / "start.safetensors")
@@ -185,7 +183,7 @@ def test_what_a_taught_run_cannot_do_is_refused(
         rheostat("train", recipe_file, "--data", corpus_folder, "--from", start, "-o", tmp_path / "run", *options)
 
 
-def test_a_ranking_that_the_start_does_not_have_is_an_error_also_where_it_has_none(
+def test_a_ranking_missing_from_the_starting_model_is_an_error(
     recipe_file: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:
     start = write_tiny(tmp_path / "start.safetensors", rankings=[], points=[], default_ranking=None)
@@ -202,7 +200,7 @@ def test_prefix_state_has_the_shape_that_the_prefix_expects() -> None:
     assert [[t.shape for t in layer] for layer in state] == [[t.shape for t in layer] for layer in expected]
 
 
-def test_reordering_filters_leaves_the_outputs_as_they_were() -> None:
+def test_reordering_filters_does_not_change_the_outputs() -> None:
     model, ids = make_model(), np.arange(40) % SHAPE.vocabulary_size
     ranking = graded_ranking(SHAPE)
     backwards = type(ranking)("back", "x", tuple(-scores for scores in ranking.scores))
@@ -228,7 +226,7 @@ def test_a_graded_run_gives_a_continuous_knob_and_starts_from_a_ranked_model(
         origin = file.description.provenance
         assert origin["run"]["valid_over_shares"] == [1.0, 0.7, 0.4]
         assert origin["asked"] == {"data": [str(corpus_folder)], "from": str(ranked)}
-        assert "model" not in file.description.recipe  # it had no effect: the shape is that of `ranked`
+        assert "model" not in file.description.recipe  # it has no effect: the shape is that of `ranked`
         assert select(file.ranking(), file.shape, 0.5).flops_fraction <= 0.5
     found = rheostat("evaluate", second / "model.safetensors", "--data", corpus_folder, "--knob", "0.5", "--json")
     assert '"flops_fraction": 0.' in found

@@ -66,7 +66,7 @@ def test_closed_forms_agree_with_sampling(log_alpha: float) -> None:
     assert float((gates > 0).double().mean()) == pytest.approx(expected, abs=0.004)
 
 
-def test_the_test_time_gate_is_near_the_mean_of_samples_and_shut_or_open_where_most_of_them_are() -> None:
+def test_the_test_time_gate_is_near_the_mean_of_samples_and_closed_or_open_like_most_of_them() -> None:
     log_alpha = torch.linspace(-6, 6, 25, dtype=torch.float64)
     noise = torch.rand(100_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     samples, gates = l0.sample_gates(log_alpha[:, None], noise), l0.test_time_gates(log_alpha)
@@ -74,7 +74,7 @@ def test_the_test_time_gate_is_near_the_mean_of_samples_and_shut_or_open_where_m
     for end in (0, 1):
         assert int((gates == end).sum()) > 5
         assert ((samples == end).double().mean(1)[gates == end] > 0.6).all()
-    # β only widens the noise: without it, the gate is that of the noise's middle, where β has scaled log α away
+    # β only widens the noise: without noise, the gate is that of the median, where β has no effect
     middle = torch.full_like(log_alpha, 0.5)
     torch.testing.assert_close(gates, l0.sample_gates(l0.BETA * log_alpha, middle))
 
@@ -107,7 +107,7 @@ def test_gates_are_learned_and_chosen_on_an_accelerator() -> None:
     assert loss.is_chosen and len(loss.keep()) == 2
 
 
-def test_in_the_end_the_choice_stands_and_the_gates_are_those_that_are_stored() -> None:
+def test_at_the_end_the_choice_is_fixed_and_its_gates_are_stored() -> None:
     torch.manual_seed(0)
     shape = ModelShape(9, 4, (12, 4), (2, 1))
     loss = l0.GateLoss(LanguageModel(shape), l0.GateConfig(knob=0.7, polish=0.3), RegularizationConfig(), 10, "fp32")
@@ -175,7 +175,9 @@ def test_a_zero_start_begins_exactly_at_the_weights() -> None:
     assert torch.equal(model(ids, state, adjustment=module.adjustment()).raw, model(ids, state).raw)
 
 
-def test_gates_meet_the_knob_and_leave_the_weights_alone(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+def test_gates_meet_the_knob_and_do_not_change_the_weights(
+    model_path: Path, corpus_folder: Path, tmp_path: Path
+) -> None:
     out, steps = tmp_path / "l0.safetensors", ["--set", "train.steps=80", "--set", "train.batch_size=4"]
     knobs = ["--knob", "0.8", "--knob", "0.5"]
     others = tmp_path / "l0.safetensors.run" / "knob-0.3"  # an unfinished run of another command
@@ -186,12 +188,15 @@ def test_gates_meet_the_knob_and_leave_the_weights_alone(model_path: Path, corpu
     points = json.loads(answer)["points"]
     assert [point["name"] for point in points] == ["l0-0.8", "l0-0.5"]
     for point, knob in zip(points, (0.8, 0.5), strict=True):
-        # one filter of so small a model costs more than the hundredth that a real one is held to
+        # in such a small model, one filter costs more than the tolerance of one hundredth
         assert knob - 0.05 < point["flops_fraction"] <= knob
     assert weight_bytes(out) == weight_bytes(model_path)
     assert list((tmp_path / "l0.safetensors.run").iterdir()) == [others]
     found = perplexity(out, corpus_folder, "--knob", "0.8", "--criterion", "l0")["point"]
-    assert found in ("l0-0.8", "gates-0.8-0.8")  # the stored point if it is near enough, else the gates as a ranking
+    assert found in (
+        "l0-0.8",
+        "gates-0.8-0.8",
+    )  # the stored point if it is close enough, otherwise the gates as a ranking
 
 
 def test_a_stronger_penalty_closes_more_gates(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
@@ -212,7 +217,7 @@ def test_a_strength_of_zero_is_refused(model_path: Path, corpus_folder: Path, tm
         )
 
 
-def test_an_update_wins_quality_back_and_costs_its_bytes(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+def test_an_update_recovers_quality_and_costs_its_bytes(model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "recovered.safetensors"
     arguments = ["--knob", "0.5", "--criterion", "filter-norm", "--data", corpus_folder, "-o", out]
     schedule = ["--set", "train.steps=150", "--set", "train.batch_size=4"]
@@ -231,10 +236,10 @@ def test_an_update_wins_quality_back_and_costs_its_bytes(model_path: Path, corpu
     assert after["perplexity"] < before["perplexity"]
 
 
-def test_a_taught_update_wins_quality_back_and_resumes_after_a_stop(
+def test_a_distilled_update_recovers_quality_and_resumes_after_a_stop(
     model_path: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:
-    """The teacher's state travels in the checkpoint behind the model's own."""
+    """The checkpoint also has the teacher's state."""
     bare = perplexity(model_path, corpus_folder, "--ranking", "filter-norm", "--knob", "0.5")
     options = [
         "--recipe",
@@ -300,7 +305,7 @@ def test_points_are_learned_from_python_on_one_file(model_path: Path, corpus_fol
 
 
 def test_a_run_deletes_only_what_a_run_writes(model_path: Path, tmp_path: Path) -> None:
-    """A folder that happens to have the name of the run's folder: its files stay, before and after the run."""
+    """If a folder happens to have the name of the run's folder, its files stay."""
     folder, texts = tmp_path / "run", Texts(IDS, IDS)
     (folder / "tensorboard").mkdir(parents=True)
     for mine in ("notes.txt", "tensorboard/notes.txt"):
@@ -348,20 +353,20 @@ TABLES = {"train": {"steps": 2, "batch_size": 2, "sequence_length": 10, "optimiz
 
 
 def other_model(file: ModelFile, path: Path) -> ModelFile:
-    """One of the same shape and words, with other weights."""
+    """A model of the same shape and vocabulary, with other weights."""
     weights = {name: 0.9 * weight for name, weight in file.weights().items()}
     write_file(path, shape=file.shape, vocabulary=file.vocabulary, weights=weights, text=file.description.text)
     return open_model(path)
 
 
 def other_point(point: OperatingPoint) -> OperatingPoint:
-    """One of the same name and widths, with other filters."""
+    """A point of the same name and widths, with other filters."""
     sizes = [max(kept) + 1 for kept in point.keep]
     keep = tuple(np.sort(size - 1 - kept).astype(np.int32) for size, kept in zip(sizes, point.keep, strict=True))
     return replace(point, keep=keep)
 
 
-def test_a_run_asked_for_differently_is_not_resumed(model_path: Path, tmp_path: Path) -> None:
+def test_a_run_with_other_settings_is_not_resumed(model_path: Path, tmp_path: Path) -> None:
     recovery, gates, texts = tmp_path / "recovery", tmp_path / "gates", Texts(IDS, IDS)
     longer = {"train": {**TABLES["train"], "steps": 3}}
     with open_model(model_path) as file, other_model(file, tmp_path / "other.safetensors") as other:
@@ -375,7 +380,7 @@ def test_a_run_asked_for_differently_is_not_resumed(model_path: Path, tmp_path: 
             "text": lambda: learn_gates(file, TABLES, Texts(IDS, IDS[:300]), gates, Silence()),
             "filters": lambda: learn_update(file, other_point(point), TABLES, texts, recovery, Silence()),
         }.items():
-            with pytest.raises(CheckpointError, match=f"asked for differently, with another {what}; remove it"):
+            with pytest.raises(CheckpointError, match=f"holds a different run, with another {what}; remove it"):
                 call()
 
 

@@ -1,4 +1,4 @@
-"""Averaging, its trigger, rates and batches: the parts of the loop, each against its definition."""
+"""Averaging, its trigger, rates and batches, each against its definition."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_rate_drops_after_the_named_epochs() -> None:
     assert [rate_at(config, 0.5, epoch) for epoch in (0, 11, 12, 13)] == pytest.approx([1, 1, 0.1, 0.1])
 
 
-def test_lengths_follow_merity_and_depend_on_the_step_alone() -> None:
+def test_lengths_follow_merity_and_depend_only_on_the_step() -> None:
     config = TrainConfig(sequence_length=70, seed=3)
     lengths = np.array([draw_length(config, step) for step in range(4000)])
     assert 0.03 < (lengths < 50).mean() < 0.07
@@ -127,7 +127,7 @@ def test_a_machine_that_refuses_bf16_trains_in_fp32_and_says_so(monkeypatch: pyt
     [("bf16", 0.5, "bf16"), ("bf16", 6.0, "fp32"), ("bf16-always", 6.0, "bf16"), ("fp32", 0.5, "fp32")],
 )
 @pytest.mark.filterwarnings("ignore::rheostat.errors.RheostatWarning")
-def test_bf16_is_used_where_it_is_faster(
+def test_bf16_is_used_if_it_is_faster(
     monkeypatch: pytest.MonkeyPatch, wanted: str, slowdown: float, expected: str
 ) -> None:
     seconds = {torch.bfloat16: slowdown, torch.float32: 1.0}
@@ -150,6 +150,7 @@ def test_a_machine_whose_lstm_refuses_bf16_trains_lstms_in_fp32(monkeypatch: pyt
     ("table", "key", "value"),
     [
         ("train", "steps", -1),
+        ("train", "minutes", -0.5),
         ("train", "seed", -3),
         ("train", "weight_decay", -1.0),
         ("train", "clip", -0.1),

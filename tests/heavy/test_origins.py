@@ -1,4 +1,4 @@
-"""Every command records how what it makes came about, and no command loses what another recorded."""
+"""Every command records the origin of what it makes, and no command loses the origins of others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def trained(corpus_folder: Path, recipe_file: Path, tmp_path_factory: pytest.Tem
 
 @pytest.fixture(scope="module")
 def ranked(trained: Path, corpus_folder: Path) -> Path:
-    """With a ranking that read no text, one that did, and searched points."""
+    """A model with a ranking that read no text, one that did, and searched points."""
     path = trained.with_name("ranked.safetensors")
     rheostat("prune", trained, "--criterion", "filter-norm", "--data", corpus_folder, "-o", path)
     searching = ("--search", "--knob", 0.8, "--budget", 10, "--search-tokens", 50)
@@ -49,7 +49,7 @@ def check_process(origin: Origin) -> None:
     assert origin.command and origin.version and origin.date
 
 
-def test_trained_weights_say_how_they_came_about(trained: Path, corpus_folder: Path) -> None:
+def test_trained_weights_record_how_they_were_made(trained: Path, corpus_folder: Path) -> None:
     with open_model(trained) as file:
         origin, run = file.origin, file.description.provenance["run"]
     check_process(origin)
@@ -83,7 +83,7 @@ def test_a_graded_ranking_links_to_the_one_it_was_ordered_by(
         assert after.origin.before == before.origin
 
 
-def test_a_ranking_says_what_it_read(ranked: Path, trained: Path, corpus_folder: Path) -> None:
+def test_a_ranking_records_what_it_read(ranked: Path, trained: Path, corpus_folder: Path) -> None:
     with open_model(ranked) as file:
         norm, activation = file.ranking("filter-norm").origin, file.ranking("mean-activation").origin
         tokens = load_split(str(corpus_folder), "train", CorpusConfig("words"), file.vocabulary).tokens
@@ -97,7 +97,7 @@ def test_a_ranking_says_what_it_read(ranked: Path, trained: Path, corpus_folder:
     assert activation.tokens_read and 0.8 * tokens < activation.tokens_read <= tokens
 
 
-def test_a_random_ranking_says_its_seed(trained: Path, tmp_path: Path) -> None:
+def test_a_random_ranking_records_its_seed(trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "random.safetensors"
     rheostat("prune", trained, "--criterion", "random", "--seed", 7, "-o", out)
     with open_model(out) as file:
@@ -115,7 +115,7 @@ def test_a_searched_point_links_to_its_ranking(ranked: Path, corpus_folder: Path
     assert origin.tokens_read and origin.tokens_read % 50 == 0 and origin.tokens_read >= 10 * 50 / 2
 
 
-def test_learned_points_say_how_they_were_learned(ranked: Path, corpus_folder: Path, tmp_path: Path) -> None:
+def test_learned_points_record_how_they_were_learned(ranked: Path, corpus_folder: Path, tmp_path: Path) -> None:
     gated, recovered = tmp_path / "gated.safetensors", tmp_path / "recovered.safetensors"
     rheostat("prune", ranked, "--criterion", "l0", "--knob", 0.8, "--data", corpus_folder, "-o", gated, *SHORT)
     with open_model(gated) as file:
@@ -161,7 +161,7 @@ def test_pack_keeps_origins_and_inspect_shows_them(ranked: Path, tmp_path: Path)
         assert text in shown
 
 
-def test_a_resumed_run_says_what_started_it(
+def test_a_resumed_run_records_the_command_that_started_it(
     corpus_folder: Path, recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "run"

@@ -25,7 +25,7 @@ def test_weight_drop_keeps_the_mean_and_drops_the_share(probability: float) -> N
     kept = dropped != 0
     assert kept.float().mean().item() == pytest.approx(1 - probability, abs=0.005)
     torch.testing.assert_close(dropped[kept], torch.full((int(kept.sum()),), 1 / (1 - probability)))
-    # neither rows nor columns nor diagonals share their fate
+    # neither rows nor columns nor diagonals are dropped together
     for matrix in (kept.float(), kept.float().T):
         assert matrix.mean(0).std().item() < 2 * (probability * (1 - probability) / len(matrix)) ** 0.5
 
@@ -52,7 +52,7 @@ def test_locked_dropout_drops_the_same_features_at_every_step() -> None:
     assert not torch.equal(dropped[:, 0], dropped[:, 1])
 
 
-def test_looking_words_up_gives_their_rows_a_gradient_and_no_others() -> None:
+def test_only_rows_of_looked_up_words_get_a_gradient() -> None:
     embedding = torch.ones(100_000, 6, requires_grad=True)
     embed(torch.tensor([[7, 3], [99_999, 7]]), embedding, 0.4, sparse=True).sum().backward()
     assert embedding.grad is not None and embedding.grad.is_sparse

@@ -1,4 +1,4 @@
-"""Other clusters for a trained output layer: fewer words opened, nearly the same distribution, all else untouched."""
+"""Other clusters for a trained output layer: fewer words opened, nearly the same distribution, nothing else changed."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def test_within_a_cluster_nothing_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["full", "l0-0.5"])
-def test_a_sample_says_of_the_old_clusters_what_their_rows_say(tmp_path: Path, name: str) -> None:
-    """Masses, normaliser, kept filters and gates all have to be right for it."""
+def test_a_sample_agrees_with_the_rows_of_the_old_clusters(tmp_path: Path, name: str) -> None:
+    """This needs masses, normaliser, kept filters and gates to be right."""
     with open_model(write_skewed(tmp_path / "source.safetensors")) as file:
         point = full_point(SHAPE) if name == "full" else file.point(name)
         assert name == "full" or point.gate(1) is not None
@@ -99,8 +99,8 @@ def test_a_sample_says_of_the_old_clusters_what_their_rows_say(tmp_path: Path, n
     np.testing.assert_allclose(np.exp(sample.log_masses((20, 40), places)).sum(axis=1), 1, atol=1e-5)
 
 
-def test_a_point_serves_its_place_on_the_knob_as_before(tmp_path: Path) -> None:
-    """More clusters are a few FLOPs more; a point that lies at the knob must not be lost for them."""
+def test_a_point_still_serves_its_knob_position(tmp_path: Path) -> None:
+    """More clusters cost a few more FLOPs; a point must not miss its knob position because of them."""
     shape = ModelShape(3000, 12, (8, 12), (2, 1), (1000, 2000))
     source, out = write_skewed(tmp_path / "source.safetensors", shape), tmp_path / "out.safetensors"
     with open_model(source) as file:
@@ -115,10 +115,10 @@ def test_a_point_serves_its_place_on_the_knob_as_before(tmp_path: Path) -> None:
         assert choose(file, knob).digest == point.digest
 
 
-def test_where_nothing_is_gained_nothing_is_written(tmp_path: Path) -> None:
+def test_nothing_is_written_if_nothing_is_gained(tmp_path: Path) -> None:
     source, out = write_skewed(tmp_path / "source.safetensors", replace(SHAPE, softmax_splits=())), tmp_path / "out"
     with pytest.raises(OperatingPointError, match="no other clusters make a query cheaper"):
-        resplit(source, out, None)  # to ask costs more than all of sixty words
+        resplit(source, out, None)  # checking costs more than all sixty words
     assert not out.exists()
 
 
@@ -144,7 +144,7 @@ def test_a_cluster_of_equal_words_is_fitted_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-def test_all_else_keeps_its_bytes(tmp_path: Path, precision: Precision) -> None:
+def test_everything_else_keeps_its_bytes(tmp_path: Path, precision: Precision) -> None:
     written = write_skewed(tmp_path / "written.safetensors")
     source, out = tmp_path / "source.safetensors", tmp_path / "out.safetensors"
     with open_model(written) as file:
@@ -162,7 +162,7 @@ def test_all_else_keeps_its_bytes(tmp_path: Path, precision: Precision) -> None:
 
 
 def test_fewer_words_are_opened(tmp_path: Path) -> None:
-    """Asking is dear beside clusters of a few words, so that the number of clusters is given."""
+    """Checking is expensive compared with clusters of a few words, so the number of clusters is set."""
     source = write_skewed(tmp_path / "source.safetensors")
     before, after = resplit(source, tmp_path / "out.safetensors", 8).multiplications
     assert after < before <= SHAPE.output_size * (SHAPE.vocabulary_size + 2)
@@ -170,7 +170,7 @@ def test_fewer_words_are_opened(tmp_path: Path) -> None:
 
 def test_clusters_can_only_be_split_further(tmp_path: Path) -> None:
     source = write_skewed(tmp_path / "source.safetensors")
-    with pytest.raises(OperatingPointError, match="this output layer has 2: expected 3 to 16"):
+    with pytest.raises(OperatingPointError, match="--tails is 2, but this output layer already has 2: expected 3"):
         resplit(source, tmp_path / "out.safetensors", 2)
 
 

@@ -1,4 +1,4 @@
-"""The folder of a run: what it refuses, and a disk that is full."""
+"""The run folder: what it refuses, and a full disk."""
 
 from __future__ import annotations
 

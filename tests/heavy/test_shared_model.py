@@ -1,4 +1,4 @@
-"""The full-size reference model on Penn Treebank: the figures of its README, to the digits given there."""
+"""The full-size reference model on Penn Treebank has the figures in its README."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rheostat.training.machine import keep_freed_memory
 
 
 @pytest.mark.parametrize("split", ["valid", "test"])
-def test_the_shared_model_has_the_perplexity_and_recall_it_is_said_to_have(split: str) -> None:
+def test_the_shared_model_has_its_published_perplexity_and_recall(split: str) -> None:
     model, folder = shared_model(), data_folder("ptb")
     stated = (model.parent / "README.md").read_text(encoding="utf-8")
     figures = dict(re.findall(rf"^{split}_(\w+): ([\d.]+)$", stated, re.MULTILINE))

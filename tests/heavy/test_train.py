@@ -1,4 +1,4 @@
-"""Training runs as a user meets them: started, killed, resumed, distributed, and what they leave behind."""
+"""Training runs from a user's view: started, killed, resumed, distributed, and what they leave behind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,8 +22,14 @@ pytest.importorskip("torch")
 from commands import rheostat, stop_at
 from models import TINY, make_weights, write_tiny
 from rheostat.cli import app, main
-from rheostat.errors import CheckpointError, RheostatError
+from rheostat.errors import CheckpointError, RecipeError, RheostatError, RheostatWarning
 from rheostat.model.file import open_model
+from rheostat.recipe import read_recipe
+from rheostat.tables import fill
+from rheostat.text.corpus import CorpusConfig
+from rheostat.text.mixture import mix
+from rheostat.text.token_cache import hash_text, open_cache
+from rheostat.training import trainer
 from rheostat.training.run import resume, train
 from rheostat.training.trainer import SILENT
 
@@ -57,7 +65,7 @@ def test_a_run_learns_and_leaves_a_model(corpus_folder: Path, recipe_file: Path,
     out = tmp_path / "run"
     answer = rheostat("train", recipe_file, "--data", corpus_folder, "-o", out, "--json")
     figures = json.loads(answer)
-    # 3 names, 3 verbs, mostly one thing a verb: far below the 14 words of the vocabulary
+    # 3 names, 3 verbs, usually one thing per verb: far below the 14 words of the vocabulary
     assert figures["valid_perplexity"] < 4 and figures["epochs"] == 2
     with open_model(out / "model.safetensors") as file:
         assert file.tokenizer == "words"
@@ -94,6 +102,61 @@ class Watching(type(SILENT)):  # type: ignore[misc]
         self.told.append(text)
 
 
+def test_minutes_end_a_run_with_its_cycle_complete(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = count()  # a second passes whenever it is read, so the test does not depend on the machine
+    monkeypatch.setattr(trainer, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+    changes = ["train.minutes=10", "train.epochs=1", "train.schedule=one-cycle", "train.random_length=false"]
+    result = train(recipe_file, data=corpus_folder, out=tmp_path / "run", changes=changes)
+    steps, seconds = log(tmp_path / "run", "train"), log(tmp_path / "run", "valid")[-1]["seconds"]
+    assert 600 <= seconds < 610 and result.epochs > 1  # `epochs` does not end it
+    peak = max(entry["rate"] for entry in steps)
+    assert steps[0]["rate"] < peak / 2 and steps[-1]["rate"] < peak / 20
+
+
+def test_steps_and_minutes_together_are_refused(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="steps and minutes are both given"):
+        train(recipe_file, data=corpus_folder, out=tmp_path / "run", changes=["train.steps=5", "train.minutes=1"])
+
+
+def test_a_model_of_a_mixture_records_its_parts(
+    recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "talk"
+    folder.mkdir()
+    talks = ["\n".join(f"talk {number} has line {line}" for line in range(8)) for number in range(80)]
+    (folder / "dialogue.txt").write_text("\n\n".join(talks) + "\n")
+    (folder / "sentences.txt").write_text("".join(f"This is sentence {number}.\n" for number in range(400)))
+    dialogue = {"name": "dialogue", "file": "dialogue.txt", "weight": 2.0, "licence": "CC0 1.0"}
+    sentences = {"name": "sentences", "file": "sentences.txt", "conversations": False, "weight": 0.5}
+    tables = read_recipe(recipe_file, ["train.epochs=1", "corpus.tokenizer=words"])
+    tables["corpus"]["parts"] = [dialogue, sentences]
+    result = train(tables, data=folder, out=tmp_path / "run")
+    with open_model(result.model) as file:
+        origin, corpus = file.origin, file.description.provenance["corpus"]
+    assert (origin.corpus, corpus["name"]) == ("talk", "talk")
+    assert corpus["parts"] == {"dialogue": 2.0, "sentences": 0.5}
+    config = fill(CorpusConfig, tables["corpus"])
+    texts = mix(config.parts, folder, config.seed)
+    assert origin.corpus_digest == hash_text(texts.paths["train"], open_cache(), None)
+    assert origin.recipe and [part["weight"] for part in origin.recipe["corpus"]["parts"]] == [2.0, 0.5]
+    assert origin.recipe["corpus"]["parts"][0]["licence"] == "CC0 1.0"
+
+    # Continued from fp16 on what is left of the text: the record says which part was missing.
+    rheostat("pack", result.model, "--precision", "fp16", "-o", tmp_path / "packed.safetensors")
+    (folder / "sentences.txt").unlink()
+    monkeypatch.setenv("RHEOSTAT_DATA", str(tmp_path))
+    with pytest.warns(RheostatWarning, match=r"talk lacks sentences\.txt; the corpus is only dialogue"):
+        after = train(tables, data="talk", from_model=tmp_path / "packed.safetensors", out=tmp_path / "after")
+    with open_model(after.model) as file:
+        origin, corpus = file.origin, file.description.provenance["corpus"]
+    assert (origin.corpus, corpus["parts"]) == ("talk", {"dialogue": 2.0})
+    assert origin.recipe and [part["name"] for part in origin.recipe["corpus"]["parts"]] == ["dialogue"]
+    assert origin.before and origin.before.recipe
+    assert [part["name"] for part in origin.before.recipe["corpus"]["parts"]] == ["dialogue", "sentences"]
+
+
 def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(
     corpus_folder: Path, recipe_file: Path, tmp_path: Path
 ) -> None:
@@ -117,7 +180,7 @@ def test_killed_at_any_moment_and_resumed_ends_with_the_same_weights(
 
 
 def wait_for_step(process: subprocess.Popen[bytes], folder: Path, step: int) -> None:
-    """Until the checkpoint of this step, or a later one, has been written; a little more lands amid the next step."""
+    """Wait for the checkpoint of this step or a later one; a little longer ends up in the middle of the next step."""
     import torch
 
     for _ in range(2000):
@@ -136,7 +199,7 @@ def wait_for_step(process: subprocess.Popen[bytes], folder: Path, step: int) -> 
 def whole_and_resumed(
     corpus_folder: Path, recipe_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, Path]:
-    """A run without a break, and the same run stopped right after its first validation and resumed."""
+    """An uninterrupted run, and the same run stopped right after its first validation and resumed."""
     folder = tmp_path_factory.mktemp("runs")
     whole, broken = folder / "whole", folder / "broken"
     command = ("train", recipe_file, "--data", corpus_folder, "--set", "train.checkpoint_minutes=60")
@@ -167,7 +230,7 @@ def test_tensorboard_keeps_the_validation_that_a_run_was_stopped_after(whole_and
         assert [event.step for event in events.Scalars("valid/loss")] == [e["step"] for e in log(folder, "valid")]
 
 
-def test_the_model_of_a_resumed_run_says_what_it_was_made_of(
+def test_the_model_of_a_resumed_run_records_what_it_was_made_from(
     whole_and_resumed: tuple[Path, Path], corpus_folder: Path
 ) -> None:
     for folder in whole_and_resumed:
@@ -175,9 +238,7 @@ def test_the_model_of_a_resumed_run_says_what_it_was_made_of(
             assert file.description.provenance["asked"] == {"data": [str(corpus_folder)]}
 
 
-def test_a_resumed_run_wants_the_words_that_it_began_with(
-    corpus_folder: Path, recipe_file: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_run_needs_its_original_vocabulary(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     data, out = shutil.copytree(corpus_folder, tmp_path / "text"), tmp_path / "run"
     stop_at(2, "train", recipe_file, "--data", data, "-o", out, "--set", "train.steps=4")
     text = (data / "train.txt").read_text()
@@ -192,9 +253,7 @@ def test_a_resumed_run_wants_the_words_that_it_began_with(
     rheostat("train", "--resume", "-o", out)
 
 
-def test_a_resumed_run_wants_the_weights_that_it_began_with(
-    corpus_folder: Path, recipe_file: Path, tmp_path: Path
-) -> None:
+def test_a_resumed_run_needs_its_original_weights(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     start, out = write_tiny(tmp_path / "start.safetensors"), tmp_path / "run"
     stop_at(2, "train", recipe_file, "--data", corpus_folder, "--from", start, "-o", out, "--set", "train.steps=4")
     write_tiny(start, weights=make_weights(TINY["qrnn"], seed=1))
@@ -276,7 +335,7 @@ def test_baselines_train_in_the_same_trainer(
 
 
 @pytest.mark.filterwarnings("ignore::rheostat.errors.RheostatWarning")
-def test_an_lstm_trains_also_where_its_kernel_lacks_the_precision(
+def test_an_lstm_trains_even_if_its_kernel_lacks_the_precision(
     corpus_folder: Path, recipe_file: Path, tmp_path: Path
 ) -> None:
     changes = ["model.cell=lstm", "model.windows=[]", "train.precision=bf16-always", "train.steps=2"]
@@ -330,7 +389,7 @@ def test_three_files_are_a_corpus_too(corpus_folder: Path, recipe_file: Path, tm
         assert file.description.provenance["corpus"]["source"] == "train.txt, valid.txt, test.txt"
 
 
-def test_a_folder_with_a_run_is_not_written_over(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+def test_a_folder_with_a_run_is_not_overwritten(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
     arguments = ("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=2")
     rheostat(*arguments)
     before = weights(tmp_path / "run")
@@ -358,7 +417,7 @@ def test_a_folder_with_a_run_is_not_written_over(corpus_folder: Path, recipe_fil
         (["{recipe}", "--data", "{data}", "--from", "{tmp}/absent"], "absent"),
     ],
 )
-def test_a_careless_call_gets_one_clear_line(
+def test_a_wrong_call_gets_one_clear_line(
     corpus_folder: Path,
     recipe_file: Path,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""`import rheostat` shows everything, and what is handed in wrong is an error in one line."""
+"""`import rheostat` shows everything, and wrong arguments are errors in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import rheostat
-from models import write_words
+from models import GOLDEN, write_words
 from rheostat import errors
 from rheostat.errors import MissingExtraError, RheostatError, UserWordsError
 from rheostat.model.shape import ModelShape
@@ -144,7 +144,7 @@ def test_closing_one_of_two_predictors_leaves_the_other_open(model: Path) -> Non
         second.suggest("the")
 
 
-def test_a_turn_in_the_background_does_not_reopen_what_was_closed(model: Path) -> None:
+def test_a_turn_in_the_background_does_not_reopen_a_closed_predictor(model: Path) -> None:
     predictor = rheostat.load(model)
     predictor.turn(0.7, wait=False)
     predictor.close()
@@ -172,6 +172,8 @@ WRONG: dict[str, Callable[[rheostat.Predictor], object]] = {
     "turn(inf)": lambda predictor: predictor.turn(INFINITE),
     "turn(True)": lambda predictor: predictor.turn(True),
     "turn(0)": lambda predictor: predictor.turn(0),
+    "turn(a huge number)": lambda predictor: predictor.turn(10**400),
+    "turn(latency_ms=a huge number)": lambda predictor: predictor.turn(latency_ms=10**400),
     "turn()": lambda predictor: predictor.turn(),
     "turn(point=5)": lambda predictor: predictor.turn(point=5),  # type: ignore[arg-type]
     'turn(latency_ms="1")': lambda predictor: predictor.turn(latency_ms="1"),  # type: ignore[arg-type]
@@ -190,6 +192,10 @@ WRONG: dict[str, Callable[[rheostat.Predictor], object]] = {
     "forget(5)": lambda predictor: predictor.forget(5),  # type: ignore[arg-type]
     'query_ms("9")': lambda predictor: predictor.query_ms("9"),  # type: ignore[arg-type]
     "observe(None)": lambda predictor: rheostat.Governor(predictor).observe(None),  # type: ignore[arg-type]
+    'Policy("x")': lambda predictor: rheostat.Policy(charging_knob="x"),  # type: ignore[arg-type]
+    "Policy(True)": lambda predictor: rheostat.Policy(dwell_s=True),
+    "Policy(7)": lambda predictor: rheostat.Policy(smallest_knob=7),
+    "Policy(when=[])": lambda predictor: rheostat.Policy(when=["x"]),  # type: ignore[arg-type]
     "Governor(policy=5)": lambda predictor: rheostat.Governor(predictor, 5),  # type: ignore[arg-type]
 }
 
@@ -233,11 +239,93 @@ def test_load_refuses_wrong_arguments_in_one_line(model: Path, arguments: dict[s
     assert "expected" in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_string_of_hidden_words_is_told_both_ways_out(model: Path) -> None:
+def test_a_string_of_hidden_words_is_an_error_with_both_remedies(model: Path) -> None:
     with pytest.raises(UserWordsError, match=r'Path\("changes.txt"\).*or \["word", …\]'):
         rheostat.load(model, hidden_words="bother")
 
 
-def test_open_model_refuses_what_is_no_path() -> None:
+def test_open_model_refuses_anything_but_a_path() -> None:
     with pytest.raises(RheostatError, match="the model is 5; expected a path"):
         rheostat.open_model(5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("knob", ["0.8", None, True, [0.8], NAN, 10**400, 0, 7], ids=lambda knob: f"{knob!r:.10}")
+@pytest.mark.parametrize("call", ["evaluate", "export", "sweep", "bench"])
+def test_every_call_refuses_a_wrong_knob_in_one_line(model: Path, tmp_path: Path, call: str, knob: Any) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the boat\n")
+    calls: dict[str, Callable[[], object]] = {
+        "evaluate": lambda: rheostat.evaluate(model, data=text, knob=knob),
+        "export": lambda: rheostat.export(model, tmp_path / "out", knob=knob),
+        "sweep": lambda: rheostat.sweep(model, data=text, knobs=[knob], out=tmp_path / "sweep.json"),
+        "bench": lambda: rheostat.bench(model, knobs=[knob], queries=2, meter="none", memory=False),
+    }
+    with pytest.raises(RheostatError, match=r"expected a .*share of the FLOPs") as caught:
+        calls[call]()
+    assert "\n" not in str(caught.value) and not (tmp_path / "sweep.json").exists()
+
+
+@pytest.mark.parametrize("call", ["knobs", "criteria", "splits", "bench"])
+def test_one_value_where_several_are_expected_is_an_error_in_one_line(model: Path, tmp_path: Path, call: str) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("the boat\n")
+    out = tmp_path / "sweep.json"
+    calls: dict[str, Callable[[], object]] = {
+        "knobs": lambda: rheostat.sweep(model, data=text, knobs=0.8, out=out),  # type: ignore[arg-type]
+        "criteria": lambda: rheostat.sweep(model, data=text, criteria="random", out=out),
+        "splits": lambda: rheostat.sweep(model, data=text, splits="test", out=out),
+        "bench": lambda: rheostat.bench(model, knobs=0.8, meter="none"),  # type: ignore[arg-type]
+    }
+    with pytest.raises(RheostatError, match=r"expected a list: \["):
+        calls[call]()
+
+
+def test_paths_may_be_strings(model: Path, tmp_path: Path) -> None:
+    text, out = tmp_path / "text.txt", str(tmp_path / "sweep.json")
+    text.write_text("the boat\n")
+    assert rheostat.sweep(str(model), data=str(text), knobs=[], out=out).path == Path(out)
+    bench = rheostat.bench(model, knobs=[1.0], queries=2, warm_up=0, meter="none", memory=False, out=out + "2")
+    assert Path(out + "2").is_file() and len(bench.rows) == 1
+    day = tmp_path / "day.csv"
+    day.write_text("time_s,level,charging,queries\n0,1,0,1\n60,0.5,0,1\n")
+    assert rheostat.replay_day(str(day)).results.behaviours
+    with pytest.raises(RheostatError, match="expected a list of results files"):
+        rheostat.write_report(out, out=str(tmp_path / "report"))
+
+
+def test_a_number_of_queries_that_no_memory_holds_is_refused_before_the_model_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(RheostatError, match=r"queries is 1000.*; expected a whole number from 2 to 10,000,000"):
+        rheostat.bench(tmp_path / "absent", queries=10**26, meter="none")
+
+
+# Packing
+
+
+def test_pack_is_one_call_and_returns_the_summary(tmp_path: Path) -> None:
+    golden, out = GOLDEN / "golden-fp32.safetensors", tmp_path / "packed.safetensors"
+    summary = rheostat.pack(golden, out, precision="int8", default_ranking="random-0", points=["plain"])
+    with rheostat.open_model(out) as file:
+        assert summary == rheostat.summarize(file)
+    assert summary["precision"] == "int8" and summary["default_ranking"] == "random-0"
+    assert [point["name"] for point in summary["points"]] == ["plain"]
+    assert rheostat.pack(golden, out, points=[])["points"] == []
+    assert rheostat.pack(golden, out, drop_points=["plain"])["points"] != []
+    rheostat.pack(golden, out)
+    assert out.read_bytes() == golden.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"points": "plain"}, "points is the string 'plain'; expected a list of names"),
+        ({"drop_rankings": "norm"}, "drop_rankings is the string 'norm'"),
+        ({"points": ["plan"]}, "found no point 'plan'; the file has: .*plain"),
+        ({"precision": "float32"}, "precision 'float32'.*one of fp32, fp16, int8"),
+    ],
+)
+def test_pack_refuses_wrong_arguments_and_writes_nothing(
+    tmp_path: Path, arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(RheostatError, match=message):
+        rheostat.pack(GOLDEN / "golden-fp32.safetensors", tmp_path / "out.safetensors", **arguments)
+    assert not list(tmp_path.iterdir())

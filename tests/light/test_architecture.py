@@ -1,4 +1,4 @@
-"""Which part may import which, and the light half without torch."""
+"""Which module may import which, and the light half without torch."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from models import write_tiny
 PACKAGE = Path(rheostat.__file__).parent
 HEAVY_LIBRARIES = {"torch", "lightning_fabric", "numba", "tensorboard"}
 
-# What a part may import beside itself: the direction of the data, from the command line down to the errors. Several
-# modules of the part use each of these; what one or two modules alone need stands in ONE_MODULE.
+# What a part may import besides itself, from the command line down to the errors. Several modules of the part use each
+# of these; what only one or two modules need is in ONE_MODULE.
 MAY_IMPORT: dict[str, str] = {
     "__init__": "errors governor measure model pruning report runtime training words",
     "__main__": "cli",
@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, str] = {
 }
 # What a single module may import beyond that.
 ONE_MODULE: dict[str, str] = {
+    "text.mixture": "recipe tables",
     "text.token_cache": "durable",
     "model.container": "durable",
     "model.file": "bundled",
@@ -64,6 +65,7 @@ ONE_MODULE: dict[str, str] = {
     "report.figures.day": "governor",
     "report.govern": "governor",
     "report.published": "tables",
+    "keyboard.facts": "measure tables",
     "keyboard.governing": "tables",
     "keyboard.page_tables": "text",
     "training.run": "provenance recipe tables",
@@ -78,9 +80,10 @@ ONE_MODULE: dict[str, str] = {
     "cli.suggest": "words",
     "cli.typing_screen": "words",
 }
-# Inside a package a module may import those named before it.
+# Inside a package, a module may import the ones before it.
 INSIDE: dict[str, str] = {
-    "text": "clitics token_cache vocabulary chat sources single_file tokenizers casing reading counts corpus",
+    "text": "clitics token_cache vocabulary chat held_out sources mixture single_file tokenizers casing reading"
+    " counts corpus",
     "model": "clusters container digest flops names origin precision shape description operating_point contents cut"
     " file summary widths writer knob ordered",
     "core": "build binding",
@@ -92,7 +95,7 @@ INSIDE: dict[str, str] = {
     " meters.estimate meters.series meters.student meters.meter meters.counter meters.sampler meters.power_trace"
     " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
     " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
-    " results.files results evaluation sweep latency bench ngram_baseline",
+    " results.files results packing evaluation sweep latency bench ngram_baseline",
     "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
     " figures.style figures.costs figures.weights govern claims paper_tables sweep_page summary cost_sections sections"
     " writer demo",
@@ -112,7 +115,7 @@ def modules() -> list[Path]:
 
 
 def dotted(path: Path) -> str:
-    """The name of a module below the package: "model.cut"; a package goes by its own name."""
+    """The name of a module in the package, like "model.cut"; a sub-package has its own name."""
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
@@ -136,7 +139,7 @@ def imports(tree: ast.AST) -> Iterator[str]:
 
 
 def top_level(tree: ast.Module) -> ast.Module:
-    """The statements that run on import: neither functions nor what is only for type checkers."""
+    """The statements that run on import: no functions, and nothing only for type checkers."""
 
     def runs(node: ast.stmt) -> bool:
         typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
@@ -146,7 +149,7 @@ def top_level(tree: ast.Module) -> ast.Module:
 
 
 def imported_modules(module: str) -> set[str]:
-    """The modules of the package that one imports, by their dotted names."""
+    """The modules of the package that a module imports, by their dotted names."""
     found = set()
     for name in imports(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
         root, _, inside = name.partition(".")
@@ -202,10 +205,10 @@ def test_onnx_runtime_is_imported_only_where_its_telemetry_is_turned_off(path: P
 
 
 def test_onnx_runtime_leaves_no_file_in_the_home_folder(tmp_path: Path) -> None:
-    """Its wheels since 1.29 put a device id and a database of events there, as soon as they are imported."""
+    """Since 1.29, its wheels put a device id and a database of events there when they are imported."""
     home = tmp_path / "home"
     home.mkdir()
-    # It reports nothing on a build server: the test has to look like somebody's own machine.
+    # It reports nothing on a build server, so the test must look like a user's machine.
     hidden = {"CI", "GITHUB_ACTIONS", "TF_BUILD", "ORT_DISABLE_TELEMETRY"}
     folders = {"HOME": home, "USERPROFILE": home, "XDG_CACHE_HOME": home / "cache", "XDG_DATA_HOME": home / "data"}
     environment = {name: value for name, value in os.environ.items() if name not in hidden}
@@ -246,7 +249,7 @@ def test_importing_rheostat_imports_nothing_heavy() -> None:
 
 
 def test_a_first_suggestion_imports_nothing_that_it_does_not_need(tmp_path: Path) -> None:
-    """Each of these takes longer to import than a suggestion takes, and megabytes."""
+    """Importing any of these takes longer than a suggestion, and megabytes."""
     script = """
 import sys, rheostat
 rheostat.load(sys.argv[1], threads=1).suggest("the")

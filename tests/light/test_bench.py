@@ -1,4 +1,4 @@
-"""Measuring queries: what is asked, how it is laid out, what is recorded of the machine, and the command."""
+"""Measuring queries: the texts, the layout of a run, what is recorded about the machine, and the command."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def sample(tokenizer: Tokenizer = "words") -> Text:
     return read_text(None, tokenizer, 100)
 
 
-# What is asked
+# The texts
 
 
 @pytest.mark.parametrize("tokenizer", ["words", "ptb", "wikitext"])
@@ -76,7 +76,7 @@ def test_a_prepared_text_is_read_word_by_word(tmp_path: Path) -> None:
     assert read[:10] == [END_OF_LINE, "a", "no", "it", "was", "n't", "black", "monday", END_OF_LINE, "mr."]
 
 
-def test_no_text_begins_like_one_that_was_read() -> None:
+def test_no_two_texts_begin_the_same_way() -> None:
     texts = list(islice(messages(["we", "see", "\n"], ["a", "b"]), 10 * MESSAGE))
     assert len({text.rstrip(" ") for text in texts}) > 0.98 * len(texts)  # with two opening words only
 
@@ -97,11 +97,11 @@ def test_a_text_without_words_is_an_error(tmp_path: Path, model: Path) -> None:
     (tmp_path / "test.txt").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(CorpusError, match="expected text in UTF-8"):
         read_text(str(tmp_path), "words", 10)
-    with pytest.raises(CorpusError, match="no words for this model"):
+    with pytest.raises(CorpusError, match="no words that this model can read"):
         bench_positions_of(model, KNOBS, Text("signs", "ptb", ("! ?",), prepared=True), QUICK, NOTHING)
 
 
-# How it is laid out
+# The layout of a run
 
 
 @pytest.mark.parametrize("queries", [2, 5, 9, 10, 350, 1234, 99_999])
@@ -110,7 +110,7 @@ def test_turns_are_even_and_add_up(queries: int) -> None:
     assert sum(sizes) == queries and max(sizes) - min(sizes) <= 1 and 2 <= len(sizes) <= 100
 
 
-def test_points_take_turns(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_are_interleaved(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
     type_queries = Typist.type
     monkeypatch.setattr(Typist, "type", lambda self, n: order.append(self.position.label) or type_queries(self, n))
@@ -118,7 +118,7 @@ def test_points_take_turns(model: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert order == ["1", "0.7", "1", "0.7", "0.7", "1"]  # warm-up, then two turns
 
 
-def test_models_beside_it_take_turns_with_its_points(
+def test_models_beside_it_are_interleaved_with_its_points(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order: list[str] = []
@@ -165,7 +165,7 @@ def test_r_squared_needs_three_different_points() -> None:
 # What is recorded
 
 
-def test_results_say_what_was_measured(model: Path) -> None:
+def test_results_record_what_was_measured(model: Path) -> None:
     contents = bench_positions_of(model, KNOBS, sample(), QUICK, NOTHING)
     assert contents.kind == "bench" and contents.provenance.machine.processor
     subject = contents.subject
@@ -176,7 +176,7 @@ def test_results_say_what_was_measured(model: Path) -> None:
         assert 0 < low <= row.latency_ms <= high and row.latency_ms <= row.p95_ms
         assert row.queries == 20 and row.flops == round(row.flops_fraction * SHAPE.flops)
         assert position.knob is not None and row.flops_fraction <= position.knob
-        assert row.bytes_read == row.flops // 2  # one byte a weight, two FLOPs
+        assert row.bytes_read == row.flops // 2  # one byte per weight, two FLOPs
         assert (row.executed_flops.mean, row.executed_flops.worst) == (row.flops, row.flops)  # a plain softmax
     assert [row.ranking for row in contents.rows] == [None, "random", "random"]
     assert [row.served_by for row in contents.rows][:2] == ["whole model", "ranking random"]
@@ -239,7 +239,7 @@ def test_clusters_that_stay_closed_are_neither_read_nor_estimated(tmp_path: Path
     assert row.energy_mj == pytest.approx(1e3 * (executed * 1e-12 + row.bytes_read * 1e-9))
 
 
-def test_memory_is_that_of_a_process_of_its_own(model: Path) -> None:
+def test_memory_is_measured_in_a_separate_process(model: Path) -> None:
     memory = resident_memory(model, 0.7, None, "int8", 1, ["the boat"])
     assert memory is not None and 10e6 < memory.resident_bytes < 1e9
     assert memory.model_bytes < memory.resident_bytes
@@ -247,7 +247,7 @@ def test_memory_is_that_of_a_process_of_its_own(model: Path) -> None:
 
 
 class SteadyMeter(CounterMeter):
-    """Five watts, whatever happens, by a clock that moves a millisecond whenever it is looked at."""
+    """Always five watts, by a clock that moves a millisecond whenever it is read."""
 
     name = "steady"
     covers = "everything"
@@ -280,11 +280,11 @@ def test_energy_is_measured_over_real_queries(model: Path) -> None:
         energy = row.energy
         assert (energy.meter, energy.covers, energy.blocks) == ("steady", "everything", 2)
         assert energy.gross_mj == pytest.approx(5e3 * energy.seconds / energy.queries)
-        assert row.energy_mj == pytest.approx(0, abs=1e-6)  # nothing above idling
+        assert row.energy_mj == pytest.approx(0, abs=1e-6)  # nothing above idle
 
 
 @pytest.mark.parametrize("resolved", [True, False])
-def test_energy_has_a_fit_only_where_every_point_is_resolved(
+def test_energy_has_a_fit_only_if_every_point_is_resolved(
     model: Path, resolved: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     energies = [EnergyPerQuery("steady", "everything", value, resolved=True) for value in (3.5, 2.0, 1.0)]
@@ -330,26 +330,26 @@ def fake_machine(root: Path) -> None:
     write(root / "class" / "thermal" / "thermal_zone1" / "temp", "N/A")
 
 
-def test_a_machine_that_tells_is_recorded(tmp_path: Path) -> None:
+def test_the_state_of_the_machine_is_recorded(tmp_path: Path) -> None:
     fake_machine(tmp_path)
     found = read_conditions(tmp_path)
     assert (found.governors, found.frequencies_mhz, found.throttle_events) == (("ondemand",), (600, 1500), 7)
     assert found.temperatures_c == {"cpu-thermal/thermal_zone0": 61.25} and found.slowed_down is None
 
 
-def test_a_machine_that_tells_nothing_is_not_guessed_at(tmp_path: Path) -> None:
+def test_an_unknown_state_of_the_machine_is_not_guessed(tmp_path: Path) -> None:
     found = read_conditions(tmp_path)
     assert (found.governors, found.frequencies_mhz, found.temperatures_c) == ((), None, {})
     assert (found.throttle_events, found.slowed_down, was_throttled(found, found)) == (None, None, None)
 
 
-def test_processor_sensors_stand_in_for_thermal_zones(tmp_path: Path) -> None:
+def test_processor_sensors_replace_missing_thermal_zones(tmp_path: Path) -> None:
     write(tmp_path / "class" / "hwmon" / "hwmon2" / "name", "k10temp")
     write(tmp_path / "class" / "hwmon" / "hwmon2" / "temp1_input", 48_000)
     assert read_conditions(tmp_path).temperatures_c == {"k10temp/temp1": 48.0}
 
 
-def test_throttling_is_seen_in_what_is_counted(tmp_path: Path) -> None:
+def test_throttling_is_detected_from_its_counters(tmp_path: Path) -> None:
     fake_machine(tmp_path)
     before = read_conditions(tmp_path)
     assert was_throttled(before, before) is False
@@ -358,7 +358,7 @@ def test_throttling_is_seen_in_what_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("bits", "slowed"), [("0", False), ("50000", False), ("4", True), ("50005", True)])
-def test_a_raspberry_pi_says_whether_it_is_held_back_now(bits: str, slowed: bool, tmp_path: Path) -> None:
+def test_a_raspberry_pi_reports_throttling(bits: str, slowed: bool, tmp_path: Path) -> None:
     write(tmp_path / machine.RASPBERRY_PI, bits)
     assert read_conditions(tmp_path).slowed_down is slowed
 
@@ -388,7 +388,7 @@ def test_pinning_lasts_as_long_as_the_measurement(model: Path) -> None:
     subject = contents.subject
     assert (subject.cpus, subject.pinned, subject.threads) == ((cpu,), True, 1)
     assert os.sched_getaffinity(0) == allowed
-    with pytest.raises(RheostatError, match=r"--pin names CPU 4711; this program may use"), pinned([4711]):
+    with pytest.raises(RheostatError, match=r"--pin names CPU 4711; this program can use"), pinned([4711]):
         pass
 
 
@@ -424,14 +424,14 @@ def test_the_command_prints_json_and_writes_the_same(model: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_what_was_measured_is_shown_even_if_it_cannot_be_written(
+def test_results_are_shown_even_if_they_cannot_be_written(
     flags: list[str], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench_module, "resident_memory", lambda *_: None)
     (tmp_path / "file").write_text("")
     options = ["--queries", "2", "--warm-up", "0", "--meter", "none", "--threads", "1", *flags]
     answer = CliRunner().invoke(app, ["bench", str(model), *options, "-o", str(tmp_path / "file" / "bench.json")])
-    assert isinstance(answer.exception, RheostatError) and "what it held is intact" in str(answer.exception)
+    assert isinstance(answer.exception, RheostatError) and "the old file is intact" in str(answer.exception)
     assert json.loads(answer.stdout)["rows"] if flags else "100.0%" in answer.stdout
 
 
@@ -452,16 +452,16 @@ def test_the_command_chooses_the_engine(model: Path, monkeypatch: pytest.MonkeyP
     assert CliRunner().invoke(app, ["bench", str(model), "--engine", "torch"]).exit_code == 2
 
 
-def test_stored_points_are_measured_where_there_is_no_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_points_are_measured_if_there_is_no_ranking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_module, "resident_memory", lambda *_: None)
     path = write_tiny(tmp_path / "m.safetensors", default_ranking=None, rankings=[])
     rows = json.loads(run(path, "--queries", 2, "--meter", "none", "--json"))["rows"]
     assert [row["label"] for row in rows] == ["1", "l0-0.5", "second"]
 
 
-def test_models_of_other_words_are_not_measured_beside_it(model: Path, tmp_path: Path) -> None:
+def test_models_with_another_tokenizer_are_not_measured_beside_it(model: Path, tmp_path: Path) -> None:
     other = write_tiny(tmp_path / "other.safetensors", "lstm", text={"tokenizer": "ptb"})
-    with pytest.raises(RheostatError, match="expected models of the same words"):
+    with pytest.raises(RheostatError, match="expected the same tokenizer"):
         run(model, "--beside", other, "--queries", 2)
 
 
@@ -472,7 +472,7 @@ def test_meters_are_listed_without_a_model() -> None:
 
 
 def said_before_the_run(model: Path, trace: Path, monkeypatch: pytest.MonkeyPatch, *options: object) -> str:
-    """What stderr has of a bench that ends as it begins."""
+    """The stderr of a bench that stops before its first query."""
 
     def end(*_: object, **__: object) -> None:
         raise RheostatError("it begins")
@@ -484,24 +484,26 @@ def said_before_the_run(model: Path, trace: Path, monkeypatch: pytest.MonkeyPatc
     return answer.stderr.strip()
 
 
-def test_blocks_too_short_for_the_meter_are_told_before_the_run(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = POWER / "steps.csv"  # ten readings a second
+def test_blocks_too_short_for_the_meter_are_reported_before_the_run(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trace = POWER / "steps.csv"  # ten readings per second
     said = said_before_the_run(model, trace, monkeypatch, "--block-seconds", 1, "--idle-seconds", 1.05)
     assert said == (
         "energy will not be resolved: --block-seconds 1 and --idle-seconds 1.05, but the meter trace has a new reading "
-        "every 0.1 s; expected at least 1.1 s, or the option left out"
+        "every 0.1 s; use at least 1.1 s, or leave the option out"
     )
     assert said_before_the_run(model, trace, monkeypatch, "--block-seconds", 1.1) == ""
     assert said_before_the_run(model, trace, monkeypatch) == ""
 
 
-def test_a_slow_meter_says_before_the_run_how_long_it_takes(
+def test_the_duration_with_a_slow_meter_is_reported_before_the_run(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = tmp_path / "slow.csv"
     trace.write_text("time,power_w\n1,2.0\n2,2.1\n3,2.0\n")
     said = said_before_the_run(model, trace, monkeypatch)
-    # four points, ten blocks of eleven seconds with guards of three each; idle twice as long as one
+    # four points of ten blocks, each eleven seconds plus guards of three; and two idle windows of the same length
     assert said == "energy takes about 10 min: the meter trace has a new reading every 1 s"
 
 
@@ -509,13 +511,13 @@ def test_a_slow_meter_says_before_the_run_how_long_it_takes(
     ("arguments", "error", "message"),
     [
         (["MODEL", "--point", "absent"], OperatingPointError, "absent"),
-        (["MODEL", "--knob", "7"], OperatingPointError, "a knob at 7"),
+        (["MODEL", "--knob", "7"], OperatingPointError, "the knob is set to 7"),
         (["MODEL", "--meter", "rappl"], RheostatError, "did you mean rapl"),
         (["MODEL", "--pin", "x"], RheostatError, "--pin is 'x'"),
         (["MODEL", "--data", "absent"], CorpusError, "absent"),
     ],
 )
-def test_a_careless_call_is_told_what_was_expected(
+def test_a_wrong_call_gets_an_error_with_what_was_expected(
     arguments: list[str], error: type[Exception], message: str, model: Path
 ) -> None:
     with pytest.raises(error, match=message):
@@ -525,7 +527,7 @@ def test_a_careless_call_is_told_what_was_expected(
 def test_results_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = read_results(write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0)]))
-    with pytest.raises(RheostatError, match="what it held is intact"):
+    with pytest.raises(RheostatError, match="the old file is intact"):
         write_results(tmp_path / "file" / "bench.json", found)
 
 

@@ -1,4 +1,4 @@
-"""The page of benchmarks: every file on record has its rows, even one without the latest figures."""
+"""The benchmarks page: every results file has its rows, even one without the latest figures."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def page_of(results: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return out.read_text(encoding="utf-8")
 
 
-def test_everything_on_record_has_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_results_file_has_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page_of(ROOT / "results", tmp_path / "page.md", monkeypatch)
     recorded = [path.name for path in (ROOT / "results").glob("benchmark-*.json")]
     assert recorded and all(f"`{name}`" in text for name in recorded)
@@ -34,7 +34,9 @@ def test_the_page_says_what_ran_on_onnx_runtime(tmp_path: Path, monkeypatch: pyt
     assert f"{note} `benchmark-learning.json`." in page_of(tmp_path, tmp_path / "page.md", monkeypatch)
 
 
-def test_a_file_that_lacks_a_later_figure_is_shown_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_without_the_latest_figures_is_shown_without_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     contents = json.loads((ROOT / "results" / "benchmark-runtime.json").read_text(encoding="utf-8"))
     shown = "queries per position before the next has its turn"
     assert shown in page_of(ROOT / "results", tmp_path / "page.md", monkeypatch)

@@ -50,7 +50,7 @@ def swap_offsets(header: JsonObject) -> None:
 
 
 def shorten(name: str) -> Callable[[Path], None]:
-    """Take the last item off a one-dimensional tensor, so that the file stays in order."""
+    """Remove the last item of a one-dimensional tensor; the rest of the file stays valid."""
 
     def change(path: Path) -> None:
         header, description, data = parts_of(path)
@@ -98,7 +98,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         in_bytes(lambda b: b[:-1]),
         "bytes of tensors; expected .* by the header; the file was cut short",
     ),
-    "one byte long": (in_bytes(lambda b: b + b"x"), "1 bytes behind the last tensor; expected none"),
+    "one byte long": (in_bytes(lambda b: b + b"x"), "1 bytes after the last tensor; expected none"),
     "another format": (in_bytes(lambda b: b"\x02" + bytes(7) + b"PK" + b), r"starts with b'PK'; expected '\{'"),
     "a huge header": (in_bytes(lambda b: b"\xff" * 8 + b), "a header length of 18446744073709551615"),
     "not UTF-8": (in_bytes(lambda b: b[:20] + b"\xff" + b[21:]), "a header that is not UTF-8"),
@@ -108,10 +108,10 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "NaN in the header": (lambda p: write_raw(p, b'{"a":NaN}'), "NaN is not a JSON number"),
     "digits": (lambda p: write_raw(p, b'{"a":' + b"9" * 10_000 + b"}"), "Exceeds the limit"),
     "half a character": (lambda p: write_raw(p, b'{"\\ud800":1}'), "surrogates not allowed"),
-    "doubled name": (lambda p: write_raw(p, b'{"a":1,"b":2,"a":3}'), "the key 'a' is there twice in the header"),
+    "doubled name": (lambda p: write_raw(p, b'{"a":1,"b":2,"a":3}'), "the key 'a' twice in the header"),
     "doubled key": (
         lambda p: write_raw(p, b'{"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}}'),
-        "'dtype' is there twice in tensor 'a'",
+        "'dtype' twice in tensor 'a'",
     ),
     "no metadata": (in_bytes(lambda b: (2).to_bytes(8, "little") + b"{}"), "no 'rheostat' in the metadata"),
     "metadata a list": (lambda p: write_raw(p, b'{"__metadata__":[]}'), r"found \[\] for __metadata__"),
@@ -132,11 +132,11 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "entry with a key too many": (entry_of("output.bias", more=1), "the keys .*'more'.* for tensor 'output.bias'"),
     "wrong size": (entry_of("output.bias", shape=[12]), "44 bytes for tensor 'output.bias'; expected 48"),
     "overlap": (in_header(swap_offsets), "'output.bias' at offset .*, which overlaps the one before"),
-    "gap": (in_header(lambda h: h.pop("layers.1.bias")), "which leaves a gap to the one before"),
+    "gap": (in_header(lambda h: h.pop("layers.1.bias")), "which leaves a gap after the one before"),
     "description not JSON": (raw_description("{"), "a description that is not proper JSON"),
     "description a list": (raw_description("[]"), r"found \[\] for the description"),
     "description nested": (raw_description("[" * 50_000), "a description nested too deeply to read"),
-    "description doubled": (raw_description('{"a":1,"a":2}'), "the key 'a' is there twice.*description|description"),
+    "description doubled": (raw_description('{"a":1,"a":2}'), "the key 'a' twice.*description|description"),
     "NaN in the description": (raw_description('{"format_version":1,"recipe":{"a":NaN}}'), "NaN is not a JSON"),
     "no version": (in_description(lambda d: d.pop("format_version")), "format_version None; expected 1"),
     "new version": (set_key("format_version", 3), "format_version 3; expected 1 to 2; the file is newer"),
@@ -161,9 +161,9 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         raw_description('{"format_version":1,"recipe":{"a":' + "[" * 100 + "]" * 100 + "}}"),
         "a description nested too deeply; expected at most 64",
     ),
-    "infinite recipe": (raw_description('{"format_version":1,"recipe":{"a":1e999}}'), "a number too large"),
+    "infinite recipe": (raw_description('{"format_version":1,"recipe":{"a":1e999}}'), "a number that is too large"),
     "missing tensor": (relabel("layers.1.bias", "layers.1.basi"), "no tensor layers.1.bias"),
-    "strange tensor": (relabel("casing", "decoder"), "tensor 'decoder', which the description does not call for"),
+    "strange tensor": (relabel("casing", "decoder"), "tensor 'decoder', which the description does not mention"),
     "wrongly shaped tensor": (entry_of("layers.1.weight", shape=[5, 18]), r"layers.1.weight of shape \[5, 18\]"),
     "weights in integers": (entry_of("layers.0.weight", dtype="I32"), "layers.0.weight stored as I32"),
     "no vocabulary": (relabel("vocabulary", "vocabulari"), "no tensor vocabulary"),
@@ -179,7 +179,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "criterion a list": (set_key("rankings", [{"name": "other", "criterion": []}]), r"criterion \[\] of other"),
     "point name": (set_point("name", "a\nb"), r"the name 'a\\nb' in points"),
     "preferred a number": (set_point("preferred", 1), "preferred 1 of point l0-0.5"),
-    "a share that is not the point's": (set_point("flops_fraction", 0.9), "flops_fraction 0.9 .*which its widths"),
+    "another share": (set_point("flops_fraction", 0.9), "flops_fraction 0.9 .*counted from its widths"),
     "an endless share": (set_point("flops_fraction", 10**400), "flops_fraction 1000"),
     "no keep": (relabel("points.second.keep.2", "points.second.kept.2"), "no tensor points.second.keep.2"),
     "gates of another width": (shorten("points.l0-0.5.gate.1"), r"gate.1 of shape \[2\]; expected \[3\]"),
@@ -190,7 +190,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_file_is_named_when_it_is_opened(tmp_path: Path, name: str) -> None:
+def test_a_broken_file_is_an_error_when_it_is_opened(tmp_path: Path, name: str) -> None:
     change, message = BROKEN[name]
     path = write_tiny(tmp_path / "broken", casing={"word3": "Word3"})
     change(path)
@@ -216,7 +216,7 @@ WRONG_VALUES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG_VALUES)
-def test_a_wrong_value_is_named_when_it_is_used(tmp_path: Path, name: str) -> None:
+def test_a_wrong_value_is_an_error_when_it_is_used(tmp_path: Path, name: str) -> None:
     change, message = WRONG_VALUES[name]
     vocabulary = Vocabulary(("<unk>", "<eos>", "longer", *(f"word{index}" for index in range(3, 11))))
     path = write_tiny(tmp_path / "broken", casing={"word3": "Word3"}, vocabulary=vocabulary)
@@ -250,7 +250,7 @@ def test_int8_without_its_scale_is_named(tmp_path: Path) -> None:
         open_model(path)
 
 
-def test_a_scale_beside_floats_is_a_stranger(tmp_path: Path) -> None:
+def test_a_scale_beside_floats_is_an_error(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "broken", casing={"word3": "Word3"})
     relabel("casing", "layers.0.weight.scale")(path)
     with pytest.raises(ModelFileError, match=r"tensor 'layers\.0\.weight\.scale', which the description does not"):
@@ -268,7 +268,7 @@ def test_no_two_broken_files_say_the_same(tmp_path: Path) -> None:
         messages[str(caught.value)] = name
 
 
-def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="found no such file or directory; expected a model file"):
         open_model(tmp_path / "missing")
     with pytest.raises(ModelFileError, match="found a folder or a device"):

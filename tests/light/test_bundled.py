@@ -1,4 +1,4 @@
-"""What comes with the package: the default model by its name, its card, its text, and all of it in the wheel."""
+"""What the package contains: the default model by its name, its card, its text, and all of it in the wheel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LARGEST_BYTES = 10_000_000
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of bundled models with a small one in it, from another place."""
+    """A folder of bundled models that contains a small one."""
     folder, elsewhere = tmp_path / "models", tmp_path / "elsewhere"
     folder.mkdir()
     elsewhere.mkdir()
@@ -51,7 +51,7 @@ def test_without_a_path_the_bundled_model_is_loaded(folder: Path) -> None:
     assert open_model().path == open_model("chat").path == folder / "chat.safetensors"
 
 
-def test_the_name_means_the_same_wherever_it_is_asked_for(folder: Path) -> None:
+def test_the_name_means_the_same_in_every_folder(folder: Path) -> None:
     Path("chat").mkdir()
     write_tiny(Path("other.safetensors"))
     assert model_path() == model_path("chat") == model_path(Path("chat")) == folder / "chat.safetensors"
@@ -60,7 +60,7 @@ def test_the_name_means_the_same_wherever_it_is_asked_for(folder: Path) -> None:
     assert model_path("sub/chat") == Path("sub/chat")
 
 
-def test_commands_use_it_where_no_model_is_named(folder: Path) -> None:
+def test_commands_use_it_if_no_model_is_named(folder: Path) -> None:
     assert json.loads(run("inspect", "--json"))["path"] == str(folder / "chat.safetensors")
     assert run("suggest", "word3", "-k", "2").count("\n") == 2
     Path("test.txt").write_text("word3 word4 word5\n" * 3)
@@ -94,7 +94,7 @@ def test_it_is_small_int8_and_turns_from_100_to_15_percent(default_model: Path) 
     assert len(curve) > 5 and all(point["keystrokes_saved_share"] > 0 for point in curve)
 
 
-def test_it_says_how_its_weights_came_about_as_far_as_that_was_recorded(default_model: Path) -> None:
+def test_its_origin_has_what_was_recorded_and_nothing_else(default_model: Path) -> None:
     with open_model(default_model) as file:
         shape, origin = file.shape, file.origin
         assert file.weights_digest() == "7b537388acb872c3", "those that results/chat.json was measured with"
@@ -109,7 +109,7 @@ def test_it_says_how_its_weights_came_about_as_far_as_that_was_recorded(default_
     }
 
 
-def test_it_suggests_words_and_none_that_are_hidden(default_model: Path) -> None:
+def test_it_suggests_words_but_no_hidden_ones(default_model: Path) -> None:
     predictor = rheostat.load(default_model)
     hidden = read_hidden_words()
     for text in ("how are", "see you at the", "what the", "you are such a"):
@@ -124,7 +124,7 @@ def test_its_card_has_its_figures(default_model: Path) -> None:
     assert f"| {whole['perplexity']:.1f} | {whole['recall_at_3']:.1%} |" in card
 
 
-def test_the_held_out_text_is_of_the_test_split_alone() -> None:
+def test_the_held_out_text_is_only_from_the_test_split() -> None:
     pytest.importorskip("chitchat_dataset", reason="chitchat-dataset is not installed: rheostat[chat]")
     lines = HELD_OUT_TEXT.read_text(encoding="utf-8").splitlines()
     assert sum(len(line.split()) for line in lines) > 3000
@@ -135,7 +135,7 @@ def test_the_held_out_text_is_of_the_test_split_alone() -> None:
     assert not long & train
 
 
-def test_the_held_out_text_has_no_hidden_word_and_nobodys_address() -> None:
+def test_the_held_out_text_has_no_hidden_words_and_no_addresses() -> None:
     text = HELD_OUT_TEXT.read_text(encoding="utf-8").lower()
     assert not read_hidden_words() & set(text.split()) and "@" not in text
 

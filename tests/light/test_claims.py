@@ -63,7 +63,7 @@ def test_without_results_nothing_is_judged() -> None:
     assert {one.verdict for one in judgements} == {"not measured"}
 
 
-def test_random_beats_those_it_is_better_than_at_every_share(judged: Judged) -> None:
+def test_random_beats_the_criteria_it_is_better_than_at_every_share(judged: Judged) -> None:
     rows = [
         *(ranked("random", 0.9, 76.2), ranked("filter-norm", 0.9, 78.6), ranked("mean-activation", 0.9, 75.9)),
         *(ranked("random", 0.8, 82.0), ranked("filter-norm", 0.8, 87.6), ranked("mean-activation", 0.8, 84.0)),
@@ -75,12 +75,12 @@ def test_random_beats_those_it_is_better_than_at_every_share(judged: Judged) -> 
     assert found.facts[-1].text == "wikitext103: not measured"
 
 
-def test_what_the_papers_figure_leaves_out_decides_nothing(judged: Judged) -> None:
+def test_points_beyond_the_papers_cut_off_decide_nothing(judged: Judged) -> None:
     rows = [ranked(name, 0.5, 150.0) for name in ("random", "filter-norm", "mean-activation")]
     assert judged("random-beats-norm-and-activation", rows).verdict == "not measured"
 
 
-def test_what_it_leaves_out_is_a_multiple_of_our_own_full_model(tmp_path: Path) -> None:
+def test_the_cut_off_is_scaled_to_our_full_model(tmp_path: Path) -> None:
     rows = [full(449.3), ranked("random", 0.7, 720.7), ranked("filter-norm", 0.7, 620.3)]
     sweep = write_sweep(tmp_path / "sweep.json", rows)
     facts = judge(CLAIMS["random-beats-norm-and-activation"], gather(read_all([sweep]))).facts
@@ -118,11 +118,11 @@ def test_energy_that_the_meter_did_not_resolve_decides_nothing(judged: Judged) -
     assert signs(judged("headline", L0, bench)) == [True, None]
 
 
-def test_a_learned_point_goes_before_what_its_gates_cut_as_a_ranking(judged: Judged) -> None:
+def test_a_learned_point_takes_precedence_over_the_ranking_of_its_gates(judged: Judged) -> None:
     assert "70.00 → 81.00" in judged("headline", [ranked("l0", 0.6, 99.0), *L0]).facts[0].text
 
 
-def test_updates_are_judged_by_what_they_win_back(judged: Judged) -> None:
+def test_updates_are_judged_by_what_they_recover(judged: Judged) -> None:
     rows = [
         *recovered("random", 0.8, 82.0, 77.0),
         *recovered("filter-norm", 0.8, 88.0, 80.0),
@@ -149,13 +149,13 @@ def test_recall_may_fall_less_and_order_otherwise(judged: Judged) -> None:
     assert signs(judged("perplexity-does-not-decide-recall", rows)) == [False, False]
 
 
-def test_cut_offs_are_asked_of_every_row_of_the_table(judged: Judged) -> None:
+def test_cut_offs_apply_to_every_row_of_the_table(judged: Judged) -> None:
     rows = [ranked(name, 0.8, value) for name, value in (("l0", 74.0), ("random", 76.0), ("filter-norm", 101.0))]
     assert signs(judged("table-cut-off", rows)) == [True, None, False, False, None]
     assert signs(judged("figure-cut-off", rows)) == [True, None, True, False, None, None]
 
 
-def test_the_full_model_is_compared_with_baselines_of_our_own(tmp_path: Path) -> None:
+def test_the_full_model_is_compared_with_our_baselines(tmp_path: Path) -> None:
     ours = write_sweep(tmp_path / "ours.json", [full(), ranked("random", 0.8, 80.0)])
     claim = CLAIMS["qrnn-matches-lstm"]
     assert judge(claim, gather(read_all([ours]))).verdict == "not measured"
@@ -179,7 +179,7 @@ def test_filters_dropped_by_a_ranking_stay_dropped(kept: KeptFilters) -> None:
     assert kept.dropped("l0", 0.8) is None
 
 
-def test_what_criteria_drop_is_compared_in_a_model_of_that_corpus(kept: KeptFilters, tmp_path: Path) -> None:
+def test_dropped_filters_are_compared_in_a_model_of_that_corpus(kept: KeptFilters, tmp_path: Path) -> None:
     claim = CLAIMS["criteria-drop-different-filters"]
     other = write_sweep(tmp_path / "sweep.json", [full(), ranked("random", 0.8, 80.0)])
     assert "no --model" in judge(claim, gather(read_all([other]), kept)).facts[0].text

@@ -1,4 +1,4 @@
-"""The command line as its users meet it, without torch."""
+"""The command line from a user's view, without torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models import GOLDEN
 from rheostat.cli import app, main
 from rheostat.cli.console import print_json
 
-LONG_NAME = "x" * 300  # longer than any file system has them
+LONG_NAME = "x" * 300  # longer than any file system allows
 COMMANDS = sorted(get_command(app).commands)  # type: ignore[attr-defined]
 
 
@@ -36,7 +36,24 @@ def test_every_help_ends_with_an_example(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, command, "--help") == 0
-    assert f"Example: rheostat {command}" in " ".join(capsys.readouterr().out.split())
+    shown = capsys.readouterr().out
+    # On one line, so it can be copied.
+    assert [line for line in shown.splitlines() if line.strip() == _example_of(command)], shown
+
+
+def _example_of(command: str) -> str:
+    lines = (get_command(app).commands[command].callback.__doc__ or "").strip().splitlines()  # type: ignore[attr-defined]
+    assert lines[-1].strip().startswith(f"Example: rheostat {command} ")
+    return str(lines[-1].strip())
+
+
+def test_every_command_has_a_summary_that_fits_on_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "--help") == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {command} " in shown for command in COMMANDS)
+    assert "..." not in shown.partition("Commands:")[2]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +81,7 @@ def test_every_help_ends_with_an_example(
         (["resplit", "m", "--data", "d", "-o", "."], "found a folder"),
     ],
 )
-def test_a_careless_call_gets_one_line_and_exit_code_1(
+def test_a_wrong_call_gets_one_line_and_exit_code_1(
     arguments: list[str], expected: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(monkeypatch, *arguments) == 1
@@ -74,7 +91,7 @@ def test_a_careless_call_gets_one_line_and_exit_code_1(
 
 
 @pytest.mark.parametrize("flags", [[], ["--debug"]])
-def test_what_the_system_has_against_a_file_is_one_line_too(
+def test_a_system_error_is_one_line_too(
     flags: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def forbidden(*_: object) -> None:
@@ -104,7 +121,7 @@ def test_json_is_in_ascii_whatever_was_typed(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == '{"text": "caf\\u00e9, and half a character: \\udce9"}\n'
 
 
-def test_ctrl_c_is_answered_with_one_word(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_prints_stopped(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""The clitic rules have one owner, which the tokenizers, the typed text and the page follow."""
+"""The clitic rules are defined once; the tokenizers, typed text and the page follow them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rheostat.words.writing import split_typed
 
 
 @pytest.mark.parametrize("clitic", PTB_CLITICS)
-def test_a_clitic_is_a_token_of_its_own_and_attaches(clitic: str) -> None:
+def test_a_clitic_is_a_separate_token_and_attaches(clitic: str) -> None:
     word = f"could{clitic}"
     assert tokenize(word, "ptb") == ["could", clitic]
     assert ptb_clitic(word) == clitic and attaches(clitic, "ptb")
@@ -18,7 +18,7 @@ def test_a_clitic_is_a_token_of_its_own_and_attaches(clitic: str) -> None:
 
 
 @pytest.mark.parametrize("stem", sorted(NEGATED))
-def test_behind_a_negated_verb_the_negation_is_being_typed(stem: str) -> None:
+def test_after_a_negated_verb_the_negation_is_being_typed(stem: str) -> None:
     typed = split_typed(f"they {stem}n'", "ptb")
     assert typed.prefix == "n'" and typed.attaches and typed.words[-1] == stem
 

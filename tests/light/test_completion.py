@@ -22,7 +22,7 @@ WORDS = st.text(st.sampled_from("abAB'’éÉßσςİ1-.@\\"), min_size=1, max_s
 
 
 class WordCompletion(Completion):
-    """The completion of a vocabulary of these words, which it shows."""
+    """The completion of a vocabulary of these words; returns words instead of ids."""
 
     def __init__(self, words: tuple[str, ...], tokenizer: str) -> None:
         self.vocabulary = Vocabulary((UNKNOWN, END_OF_LINE, *words))
@@ -55,7 +55,7 @@ def test_typographic_apostrophes_are_straight_ones() -> None:
     assert found(completion("don't", "dont"), "don’") == {"don't"}
 
 
-def test_what_no_keyboard_would_insert_is_never_suggested() -> None:
+def test_tokens_that_nobody_would_type_are_never_suggested() -> None:
     own = completion(NUMBER, "a", ",", "...", "🙂")
     assert found(own, "") == {"a"}
     assert found(completion("N", "n", "mgm\\/ua", "\\*", "$", tokenizer="ptb"), "") == {"n"}
@@ -73,7 +73,7 @@ def test_excluded_words_are_never_suggested() -> None:
     ("tokenizer", "parts", "alone"),
     [("ptb", {"n't", "'s"}, {"'80s", "no"}), ("wikitext", {"'t", "'Brien"}, {"'80s", "no"})],
 )
-def test_parts_of_words_come_only_behind_words(tokenizer: str, parts: set[str], alone: set[str]) -> None:
+def test_parts_of_words_come_only_after_words(tokenizer: str, parts: set[str], alone: set[str]) -> None:
     own = completion(*sorted(parts | alone), tokenizer=tokenizer)
     assert found(own, "") == alone
     assert found(own, "", attach=True) == alone | parts
@@ -83,7 +83,7 @@ def test_parts_of_words_come_only_behind_words(tokenizer: str, parts: set[str], 
 
 @unhurried
 @given(st.lists(WORDS, unique=True), WORDS, st.sampled_from(["words", "ptb", "wikitext"]), st.booleans())
-def test_prefixes_find_what_a_search_through_all_words_finds(
+def test_prefixes_find_the_same_words_as_a_full_search(
     words: list[str], prefix: str, tokenizer: str, attach: bool
 ) -> None:
     own = completion(*words, tokenizer=tokenizer)
@@ -115,7 +115,7 @@ def test_the_best_words_are_those_of_a_full_sort(words: list[str], prefix: str |
 
 @pytest.mark.parametrize("known", [1.0, 0.5, 0.002, 0.0])
 @pytest.mark.parametrize("k", [1, 3, 8, 40, 5000])
-def test_of_many_words_too_with_most_of_them_unknown(known: float, k: int) -> None:
+def test_the_best_words_are_right_even_if_most_are_unknown(known: float, k: int) -> None:
     words = ["".join(letters) for letters in product("abcdefghijklmn", repeat=3)]
     own, generator = completion(*words), np.random.default_rng(k)
     for _ in range(5):
@@ -144,7 +144,7 @@ def test_a_prefix_of_a_million_letters_matches_nothing() -> None:
 
 
 def test_typing_a_suggestion_gives_the_word_back() -> None:
-    """Otherwise a model would read something else than what it suggested."""
+    """Otherwise a model would read something other than what it suggested."""
     with open_model(shared_model()) as file:
         own, words = Completion(file.vocabulary, file.tokenizer), file.vocabulary.words
     suggested = [words[place] for place in own.ids_with_prefix("")]

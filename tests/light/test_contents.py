@@ -1,4 +1,4 @@
-"""Edits of a model file's contents: what an edit names changes, everything else stays to the byte."""
+"""Edits of a model file's contents change only what they name; everything else keeps its bytes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_points_are_ordered_and_dropped(contents: Contents) -> None:
     assert names(keep_points(contents, [])) == (both, [], "random-3")
     assert names(drop_points(contents, ["l0-0.5"])) == (both, ["second"], "random-3")
     for edit in (keep_points, drop_points):
-        with pytest.raises(OperatingPointError, match=r"no point 'x' was found; the model has: l0-0\.5, second"):
+        with pytest.raises(OperatingPointError, match=r"found no point 'x'; the model has: l0-0\.5, second"):
             edit(contents, ["x"])
 
 
@@ -113,15 +113,15 @@ def test_rankings_are_dropped_and_the_default_is_set(contents: Contents) -> None
     assert names(drop_rankings(contents, ["other"])) == (["random-3"], points, "random-3")
     assert names(drop_rankings(other, ["random-3"])) == (["other"], points, "other")
     assert names(drop_rankings(contents, ["random-3", "other"])) == ([], points, None)
-    with pytest.raises(OperatingPointError, match="'random-3' is the default and is to be dropped"):
+    with pytest.raises(OperatingPointError, match="'random-3' is the default and cannot be dropped"):
         drop_rankings(contents, ["random-3"])
-    with pytest.raises(OperatingPointError, match="no ranking 'l0' was found; the model has: random-3, other"):
+    with pytest.raises(OperatingPointError, match="found no ranking 'l0'; the model has: random-3, other"):
         drop_rankings(contents, ["l0"])
     with pytest.raises(OperatingPointError, match="no ranking 'l0'"):
         set_default_ranking(contents, "l0")
 
 
-def test_what_is_added_replaces_its_namesake_or_comes_last(contents: Contents) -> None:
+def test_an_added_point_replaces_one_of_the_same_name_or_comes_last(contents: Contents) -> None:
     shape = TINY["qrnn"]
     added = add_rankings(contents, [make_ranking(shape, 8, "other"), make_ranking(shape, 9, "new")])
     added = add_points(added, [replace(make_point(shape, "second"), gates=None), make_point(shape, "third")])
@@ -139,7 +139,7 @@ def test_the_first_ranking_added_becomes_the_default_unless_it_is_random(content
     assert add_rankings(contents, [norm]).default_ranking == "random-3", "a default that was chosen stays"
 
 
-def test_a_knob_with_random_rankings_alone_says_how_to_use_them(contents: Contents, tmp_path: Path) -> None:
+def test_a_knob_with_only_random_rankings_says_how_to_use_them(contents: Contents, tmp_path: Path) -> None:
     bare, path = drop_rankings(contents, ["random-3", "other"]), tmp_path / "random.safetensors"
     random = add_rankings(keep_points(bare, []), [make_ranking(TINY["qrnn"], 0, "random-0")])
     write_model(path, random)
@@ -164,7 +164,7 @@ def test_replaced_weights_are_stored_as_the_others_and_the_others_keep_their_byt
             assert array is int8.weights[name]
 
 
-def test_weights_that_a_new_shape_needs_have_to_be_given(contents: Contents) -> None:
+def test_all_weights_of_a_new_shape_are_required(contents: Contents) -> None:
     shape = replace(contents.shape, softmax_splits=(4,))
     with pytest.raises(ModelFileError, match=r"no weights clusters\.weight"):
         replace_weights(contents, shape, {})

@@ -1,4 +1,4 @@
-"""From text files to ids: splits, lines, vocabularies, and a cache that may be lost or broken at any time."""
+"""From text files to ids: splits, lines, vocabularies, and a cache that can be lost or damaged at any time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rheostat.text.chat import clean_message, split_conversations
 from rheostat.text.corpus import CorpusConfig, encode_split, load_corpus, load_split, load_training_split
 from rheostat.text.counts import count_words, read_vocabulary_with_counts, select_words
 from rheostat.text.reading import read_tokens
-from rheostat.text.sources import find_split, find_splits, split_names
+from rheostat.text.sources import find_split, find_splits
 from rheostat.text.token_cache import default_cache_directory
 from rheostat.text.tokenizers import tokenize
 from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
@@ -110,18 +110,11 @@ def test_three_files_are_train_valid_test(tmp_path: Path) -> None:
     assert find_split(files, "test") == files[2]
 
 
-def test_a_single_file_is_the_split_that_was_asked_for(tmp_path: Path) -> None:
+def test_a_single_file_is_used_for_one_split(tmp_path: Path) -> None:
     file = write(tmp_path / "letters.txt", "a\n")
     assert find_split(file, "test") == file
     with pytest.raises(CorpusError, match=r"letters.txt is one file; expected a folder with one file each"):
         find_splits(file)
-
-
-def test_what_splits_a_source_has(tmp_path: Path) -> None:
-    file = write(tmp_path / "text" / "valid.txt", "a\n")
-    assert split_names(file) == split_names(str(file)) == ("test",)
-    assert split_names(tmp_path / "text") == ("valid",)
-    assert split_names("chat") == split_names([file, file, file]) == ("train", "valid", "test")
 
 
 def numbered(lines: int) -> str:
@@ -199,7 +192,7 @@ def test_a_missing_split_names_folder_and_files(tmp_path: Path) -> None:
         find_splits(tmp_path)
     assert find_split(tmp_path, "train").name == "train.txt"
     with pytest.raises(CorpusError, match=r"no texts for the split test.* Rename the files\.$"):
-        find_split(tmp_path, "test")  # a command that wants one split cannot be given three files
+        find_split(tmp_path, "test")  # a command that needs one split cannot take three files
 
 
 def test_two_candidates_for_a_split_are_an_error(tmp_path: Path) -> None:
@@ -210,8 +203,11 @@ def test_two_candidates_for_a_split_are_an_error(tmp_path: Path) -> None:
 
 
 def test_impossible_sources_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="does not exist"):
+    with pytest.raises(CorpusError, match="absent does not exist; expected a text file, or a folder with"):
         find_splits(tmp_path / "absent")
+    if sys.platform != "win32":
+        with pytest.raises(CorpusError, match="null is a device or a pipe; expected a text file"):
+            find_split(Path("/dev/null"), "test")
     with pytest.raises(CorpusError, match="got 2 files"):
         find_splits([tmp_path, tmp_path])
     with pytest.raises(CorpusError, match="is not a file"):
@@ -220,24 +216,24 @@ def test_impossible_sources_are_errors(tmp_path: Path) -> None:
         find_split(tmp_path, "dev")
 
 
-def test_what_cannot_be_looked_for_is_an_error_with_the_systems_reason(tmp_path: Path) -> None:
+def test_an_impossible_path_is_an_error_with_the_systems_reason(tmp_path: Path) -> None:
     impossible = tmp_path / ("x" * 300)
     for find in (find_splits, lambda source: find_split(source, "test"), lambda source: find_splits([source] * 3)):
         with pytest.raises(CorpusError, match=r"cannot be read \(.*too long\)"):
             find(impossible)
 
 
-def test_a_folder_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(_: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "iterdir", forbidden)  # permissions do not hold back root
+    monkeypatch.setattr(Path, "iterdir", forbidden)  # permissions do not stop root
     with pytest.raises(CorpusError, match=r"cannot be read \(Permission denied\)"):
         find_splits(tmp_path)
 
 
 @pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="a file that opens and cannot be read is a Linux thing")
-def test_a_text_that_cannot_be_read_is_an_error(cache: Path) -> None:
+def test_an_unreadable_text_is_an_error(cache: Path) -> None:
     with pytest.raises(CorpusError, match="cannot be read"):
         list(read_tokens(Path("/proc/self/mem"), "ptb"))
     with pytest.raises(CorpusError, match="cannot be read"):
@@ -314,7 +310,7 @@ def test_a_special_token_in_raw_text_is_an_error_with_file_and_line(tmp_path: Pa
     path = write(tmp_path / "raw.txt", f"a\n\nb {token} c\n")
     with pytest.raises(CorpusError, match=rf"raw.txt, line 3: found {token} as a word of raw text"):
         list(read_tokens(path, "words"))
-    assert lines_of(write(path, f"a{token} <{token}>\n"), "words")  # it takes a word to be suspicious
+    assert lines_of(write(path, f"a{token} <{token}>\n"), "words")  # only a whole word is suspicious
     assert lines_of(write(path, f"a {UNKNOWN} b\n"), "ptb") == [f"a {UNKNOWN} b <eos>"]
 
 
@@ -331,7 +327,7 @@ def test_words_are_sorted_by_count_then_alphabet() -> None:
     assert tuple(select_words(counts)) == ("c", END_OF_LINE, UNKNOWN, "a", "b", "z")
 
 
-def test_what_is_cut_off_counts_as_unknown() -> None:
+def test_words_cut_off_count_as_unknown() -> None:
     counts = {"a": 9, "b": 5, "c": 4, "d": 4, END_OF_LINE: 6, NUMBER: 1}
     assert tuple(select_words(counts)) == ("a", END_OF_LINE, "b", "c", "d", NUMBER, UNKNOWN)
     assert tuple(select_words(counts, vocabulary_size=5)) == ("a", UNKNOWN, END_OF_LINE, "b", NUMBER)
@@ -389,7 +385,7 @@ def test_special_counts_come_from_the_file_then_the_recipe_then_the_text(tmp_pat
         ("the 5\n\ncat 1\n", "line 2: found no word and count"),
         ("a b 5\n", "line 1: found no word and count"),
         (f"the {'9' * 5000}\n", "line 1: found no word and count"),
-        ("the 5\nthe 4\n", "line 2: found a word for the second time"),
+        ("the 5\nthe 4\n", "line 2: found a repeated word"),
         ("", "line 1: found no word and count"),
     ],
 )
@@ -403,7 +399,7 @@ def test_bad_lines_of_a_vocabulary_file_are_errors_with_file_and_line(
 
 def test_a_vocabulary_file_of_another_corpus_is_an_error(tmp_path: Path) -> None:
     path = write(tmp_path / "counts.txt", "the 5\n")
-    with pytest.raises(CorpusError, match="has no word of the training text"):
+    with pytest.raises(CorpusError, match="shares no word with the training text"):
         read_vocabulary_with_counts(path, {}, lambda: {"le": 5, END_OF_LINE: 1})
     with pytest.raises(CorpusError, match="has no count of <eos> and <unk>"):
         read_vocabulary_with_counts(path)
@@ -434,7 +430,7 @@ def test_a_corpus_of_prepared_text(tmp_path: Path, cache: Path) -> None:
     }
 
 
-def test_a_summary_names_its_source_but_not_where_it_lies(
+def test_a_summary_has_the_name_of_its_source_but_not_the_path(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = three_texts(tmp_path / "tiny", "a b\n")
@@ -472,7 +468,7 @@ def test_a_model_keeps_its_own_vocabulary(tmp_path: Path, cache: Path) -> None:
 
 def test_one_split_is_loaded_alone(tmp_path: Path, cache: Path) -> None:
     vocabulary = Vocabulary(("b", UNKNOWN, END_OF_LINE))
-    folder = three_texts(tmp_path / "text", "")  # the empty training text is not looked at
+    folder = three_texts(tmp_path / "text", "")  # the empty training text is not read
     split = load_split(folder, "valid", CorpusConfig("ptb"), vocabulary, cache_directory=cache)
     assert (split.name, split.ids.tolist(), split.unknown_rate) == ("valid", [1, 0, 2], 0.5)
     single = load_split(folder / "test.txt", "test", CorpusConfig("ptb"), vocabulary, cache_directory=cache)
@@ -487,7 +483,7 @@ def test_limits_apply_to_a_vocabulary_file_too(tmp_path: Path, cache: Path) -> N
     assert corpus.vocabulary.words == ("a", UNKNOWN, "b", END_OF_LINE)
 
 
-def test_progress_is_told_in_fractions(tmp_path: Path, cache: Path) -> None:
+def test_progress_is_reported_as_a_share(tmp_path: Path, cache: Path) -> None:
     told: list[tuple[str, float]] = []
     folder = three_texts(tmp_path / "text", "a b\n" * 5)
     load_corpus(folder, CorpusConfig(), cache_directory=cache, progress=lambda *what: told.append(what))
@@ -558,7 +554,7 @@ def test_a_damaged_cache_is_rebuilt(tmp_path: Path, cache: Path, damage: object,
     assert again.casing == {"i": "I"}
 
 
-def test_a_memory_of_hashes_with_nonsense_in_it_does_no_harm(tmp_path: Path, cache: Path) -> None:
+def test_a_corrupt_hash_file_does_no_harm(tmp_path: Path, cache: Path) -> None:
     folder = three_texts(tmp_path / "text", "a b\n")
     for nonsense in (5, [], [4, 5], [4, 5, 6], "x", None):
         entries = {str((folder / name).resolve()): nonsense for name in ("train.txt", "valid.txt")}
@@ -658,7 +654,7 @@ def test_published_figures_of_wikitext_103_with_its_vocabulary_file(cache: Path)
     training = count_words(folder / "wiki.train.tokens", "wikitext", cache)
     estimated = read_vocabulary_with_counts(file, {}, lambda: training)
     assert sum({**estimated, **config.special_counts}.values()) == 103_227_021
-    # The part is a fair sample: what it says of <eos> and <unk> puts them in the same places.
+    # The part is a fair sample: its counts put <eos> and <unk> in the same places.
     for word, count in config.special_counts.items():
         place = corpus.vocabulary.index[word]
         above, below = (estimated[corpus.vocabulary.words[place + step]] for step in (-1, 1))
@@ -668,7 +664,7 @@ def test_published_figures_of_wikitext_103_with_its_vocabulary_file(cache: Path)
 # --- the chat corpus
 
 
-def test_conversations_are_split_once_and_for_all() -> None:
+def test_the_split_of_conversations_never_changes() -> None:
     conversations = {f"talk {number}": [f"message {number}"] for number in range(200)}
     texts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     for split, messages in split_conversations(conversations, seed=1):
@@ -716,8 +712,12 @@ def test_chat_is_raw_text(cache: Path) -> None:
 @pytest.fixture
 def small_chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A package with the name and the form of chitchat-dataset: 40 conversations and an empty one."""
-    turns = [[[{"text": "So I say"}, {"text": "word\n" * (count + 1)}], [{"text": " "}]] for count in range(40)]
-    talks = {f"talk {number}": {"messages": messages} for number, messages in enumerate([*turns, []])}
+    by = {"sender": "a"}
+    turns = [
+        [[{"text": "So I say", **by}, {"text": "word\n" * (count + 1), **by}], [{"text": " ", **by}]]
+        for count in range(40)
+    ]
+    talks = {f"talk {number}": {"start": "2018", "messages": turn} for number, turn in enumerate([*turns, []])}
     package = write(tmp_path / "packages" / "chitchat_dataset" / "__init__.py", "")
     write(package.parent / "dataset.json", json.dumps(talks))
     spec = importlib.util.spec_from_file_location("chitchat_dataset", package)
@@ -736,7 +736,7 @@ def test_a_message_of_the_chat_corpus_is_a_line(cache: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_chat")
-def test_the_chat_texts_are_written_once_and_again_if_they_are_not_whole(cache: Path) -> None:
+def test_the_chat_texts_are_written_once_and_again_if_incomplete(cache: Path) -> None:
     config = CorpusConfig(conversations=20)
     corpus = load_corpus("chat", config, cache_directory=cache)
     [folder] = cache.glob("chat-*")

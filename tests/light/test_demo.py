@@ -38,7 +38,7 @@ WORDS = (
     "now",
 )
 SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
-KNOBS = (1.0, 0.6, 0.3, 0.001)  # the last one is less than any model can be cut to
+KNOBS = (1.0, 0.6, 0.3, 0.001)  # the last one is below what any model can be cut to
 CAN_DRAW = all(importlib.util.find_spec(name) for name in ("matplotlib", "jinja2"))
 
 
@@ -58,7 +58,7 @@ def run(*arguments: str) -> str:
     return result.stdout
 
 
-def test_it_shows_the_table_writes_the_report_and_says_what_is_next(arguments: list[str], tmp_path: Path) -> None:
+def test_it_shows_the_table_writes_the_report_and_suggests_next_steps(arguments: list[str], tmp_path: Path) -> None:
     printed = run(*arguments)
     assert "\x1b" not in printed and max(map(len, printed.splitlines())) <= 80 + len(str(tmp_path))
     for wanted in ("100%", "60%", "30%", "perplexity", "not measured", f"{STARTS[0]} …", "rheostat keyboard"):
@@ -87,12 +87,12 @@ def test_json_holds_quality_cost_and_suggestions_of_every_position(
     assert all(Path(name).is_file() for name in answer["files"])
 
 
-def test_a_position_is_measured_as_the_stored_point_that_it_serves(
+def test_a_position_is_measured_at_the_stored_point_it_uses(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo_module.Demo, "report", lambda demo: ())
     other = select(make_ranking(SHAPE, 9), SHAPE, 0.598)
-    keep = (other.keep[0], other.keep[1], other.keep[2][:-1])  # widths that the ranking does not have there
+    keep = (other.keep[0], other.keep[1], other.keep[2][:-1])  # widths that the ranking would not give
     share = SHAPE.flops_fraction([len(kept) for kept in keep])
     monkeypatch.setattr(demo_module, "KNOBS", (1.0, share + 0.001, 0.3))
     stored = replace(other, name="learned", criterion="l0", keep=keep, flops_fraction=share)

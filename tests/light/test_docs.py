@@ -1,4 +1,4 @@
-"""What the README and docs/ show is what the program does."""
+"""The README and docs/ are true of the program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def commands() -> list[tuple[str, str]]:
-    """Every `rheostat …` of every shell block."""
+    """Every `rheostat …` command of every shell block."""
     found = []
     for page in PAGES:
         text = "\n".join(blocks(page, "sh")).replace("\\\n", " ")
@@ -46,7 +46,7 @@ def test_every_command_shown_can_be_called_like_that(page: str, command: str) ->
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_and_options_named_in_passing_exist(page: Path) -> None:
+def test_commands_and_options_mentioned_in_text_exist(page: Path) -> None:
     for name, arguments in re.findall(r"`rheostat ([a-z]+)([^`\n]*)`", page.read_text(encoding="utf-8")):
         assert name in COMMANDS.commands, f"{page.name}: no command {name}"  # type: ignore[attr-defined]
         known = {option for item in COMMANDS.commands[name].params for option in item.opts}  # type: ignore[attr-defined]
@@ -122,7 +122,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """Names that links may use for the headings of a page, made as GitHub makes them."""
+    """The anchors of the headings of a page, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -139,7 +139,7 @@ MODULE = rf"`((?:{ROOMS})/[\w/]+(?:\.\w+)?)"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_modules_named_in_passing_exist(page: Path) -> None:
+def test_modules_mentioned_in_text_exist(page: Path) -> None:
     for name in re.findall(MODULE, page.read_text(encoding="utf-8")):
         module = PACKAGE / name.partition(".")[0]
         found = (PACKAGE / name).exists() or module.is_dir() or module.with_suffix(".py").exists()

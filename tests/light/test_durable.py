@@ -1,4 +1,4 @@
-"""Files are there as a whole or as they were."""
+"""A file is either replaced completely or left as it was."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rheostat.model.writer import check_target, write_model
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_a_block_that_fails_leaves_what_was_there_and_nothing_else(tmp_path: Path, alone: bool) -> None:
+def test_a_failed_block_leaves_the_old_file_and_nothing_else(tmp_path: Path, alone: bool) -> None:
     path = tmp_path / "file"
     for before in (None, b"before"):
         if before:
@@ -29,7 +29,7 @@ def test_a_block_that_fails_leaves_what_was_there_and_nothing_else(tmp_path: Pat
         assert [found.read_bytes() for found in tmp_path.iterdir()] == ([before] if before else [])
 
 
-def test_one_who_writes_alone_clears_away_what_a_crash_left(tmp_path: Path) -> None:
+def test_a_sole_writer_removes_what_a_crash_left_behind(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with replacing(path, alone=True) as file:
         (half_written,) = tmp_path.iterdir()
@@ -46,7 +46,7 @@ def make_folder(path: Path) -> None:
 
 
 def make_socket(path: Path) -> None:
-    # A socket's path must be short, and that of a test's folder may not be.
+    # A socket's path must be short; the path of a test's folder may be too long.
     here = Path.cwd()
     os.chdir(path.parent)
     with socket.socket(socket.AF_UNIX) as listener:
@@ -75,7 +75,7 @@ def test_nothing_but_a_regular_file_is_replaced(tmp_path: Path, kind: str) -> No
 
 
 def test_a_device_is_refused_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that the system calls a device: replacing a real one would break the machine that runs the test."""
+    """With a file that looks like a device: replacing a real one would break the machine that runs the test."""
     device, model = tmp_path / "null", write_tiny(tmp_path / "tiny.safetensors")
     device.write_bytes(b"of a device")
     look = os.stat

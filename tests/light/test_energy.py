@@ -1,4 +1,4 @@
-"""Energy per query: windows, idle subtracted, intervals, and what is said when a meter cannot tell."""
+"""Energy per query: windows, subtracted idle, intervals, and what is reported when a meter fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rheostat.measure.meters.series import EnergySeries, PowerSeries, WindowEner
 from rheostat.measure.meters.student import confidence_interval, quantile
 
 POWER = Path(__file__).parents[1] / "data" / "power"
-# 2 W for 10.3 s, 5 W until 25.8 s, then 2.4 W, up and down by 0.01; ten readings a second from a second before
+# 2 W for 10.3 s, 5 W until 25.8 s, then 2.4 W, up and down by 0.01; ten readings per second, starting a second earlier
 STEPS = POWER / "steps.csv"
 STEPS_ENERGY = POWER / "steps-energy.csv"  # the same as counted energy, with ISO time stamps of another time zone
 STEPS_BEGIN = 1_700_000_000.0
@@ -36,7 +36,7 @@ PLAN = Plan(idle_seconds=10.0, blocks=5, block_seconds=2.0, minimum_samples=10)
 
 
 class Time:
-    """A clock that moves only when something happens, and the power of a device meanwhile."""
+    """A clock that moves only when something happens, and the power of a device over that time."""
 
     def __init__(self, now: float = STEPS_BEGIN, idle_w: float = 2.0) -> None:
         self.moment, self.idle_w, self.energy_j = now, idle_w, 0.0
@@ -60,14 +60,14 @@ class Time:
 
 
 class ExactCounter(CounterMeter):
-    """Counts the device's energy without error, as it was when the count moved last: at every full period."""
+    """Counts the device's energy exactly, but updates the count only once per period."""
 
     name = "exact"
     covers = "everything"
     period_s = 0.001
 
     def __init__(self, time: Time, dies_after: int | None = None, moves_every_s: float | None = None) -> None:
-        """moves_every_s: if not at every full period."""
+        """moves_every_s: how often the count is updated, if not once per period."""
         self._time, self.clock, self._left = time, time.clock, dies_after
         self._moves_every_s = moves_every_s
 
@@ -89,9 +89,9 @@ class ExactCounter(CounterMeter):
 
 
 class LaggingSampler(Meter):
-    """Once a second the mean power of the second before, by a device that was busy up to the run.
+    """The mean power of the last second, once per second, of a device that was busy until the run.
 
-    stamped_s: how much earlier than it came a reading is stamped. shown_s: how often it is taken until the next one.
+    stamped_s: how much earlier the time stamp of a reading is. shown_s: how often it is read again until the next one.
     """
 
     name = "lagging"
@@ -157,7 +157,7 @@ def test_counted_energy_is_the_difference_of_two_counts() -> None:
     assert EnergySeries([0, 1, 2], [100, 103, 109]).reading(0.5, 2).energy_j == pytest.approx(7.5)
 
 
-def test_a_repeated_value_is_no_new_reading_where_only_changes_count() -> None:
+def test_a_repeated_value_is_not_a_reading_if_only_changes_count() -> None:
     series = PowerSeries(range(7), [1, 1, 1, 2, 2, 1, 1], only_changes_count=True)
     reading = series.reading(0, 6)
     assert (reading.samples, reading.largest_gap_s) == (2, 3)
@@ -187,7 +187,7 @@ def test_the_interval_of_three_values() -> None:
 def test_a_recorded_trace_gives_its_known_energy(path: Path) -> None:
     time = Time()
     result = measure_energy(trace_of(path, time), time.work(), PLAN)
-    # idle (2 + 2.4) / 2 = 2.2 W; work 5 W; 20 queries a second
+    # idle (2 + 2.4) / 2 = 2.2 W; work 5 W; 20 queries per second
     assert result.resolved, result.reason
     assert result.energy_mj == pytest.approx(1e3 * (5 - 2.2) / 20, rel=1e-3)
     assert result.gross_mj == pytest.approx(1e3 * 5 / 20, rel=1e-3)
@@ -226,7 +226,7 @@ def test_a_trace_that_is_still_written_is_waited_for(tmp_path: Path) -> None:
 
 
 def polled(path: Path, rows_a_second: int) -> Path:
-    """A plug that has a new value once a second, as a logger writes it that asks more often."""
+    """The file of a logger that polls more often than the plug has a new value, which is once per second."""
     rows = range(-5 * rows_a_second, 60 * rows_a_second)
     second = [row // rows_a_second for row in rows]
     watts = [(5.0 if 10 <= at < 26 else 2.0) + 0.1 * (at % 2) for at in second]
@@ -244,7 +244,7 @@ def test_a_trace_that_repeats_a_reading_has_no_more_of_them(tmp_path: Path) -> N
     assert "2 readings in a window of 2 s, 10 are needed" in (result.reason or "")
 
 
-def test_a_trace_that_has_stood_still_so_far_has_the_period_of_its_rows(tmp_path: Path) -> None:
+def test_the_period_of_a_trace_without_changes_is_that_of_its_rows(tmp_path: Path) -> None:
     path = tmp_path / "still.csv"
     path.write_text("time,power_w\n1,2\n1.5,2\n2,2\n")
     assert TraceMeter(path).period_s == 0.5
@@ -290,7 +290,7 @@ def test_a_missing_trace_is_a_reason(tmp_path: Path) -> None:
     assert "No such file" in (TraceMeter(tmp_path / "none.csv").available() or "")
 
 
-# Laying out a run
+# The layout of a run
 
 
 def test_idle_power_is_subtracted() -> None:
@@ -313,22 +313,22 @@ def drifting(after_w: float, watts: float) -> EnergyPerQuery:
     return measure_energy(ExactCounter(time), Work(work), PLAN)
 
 
-def test_work_that_is_less_than_the_drift_of_idle_is_not_resolved() -> None:
+def test_work_below_the_idle_drift_is_not_resolved() -> None:
     result = drifting(after_w=8.0, watts=6.0)
-    # 20 queries a second at 1 W above the mean of 2 and 8 W, which may be 3 W off
+    # 20 queries per second at 1 W above the mean of 2 and 8 W, which can be 3 W off
     assert (result.energy_mj, result.idle_uncertainty_mj) == pytest.approx((50, 150), rel=1e-2)
     assert result.interval_mj == pytest.approx((-100, 200), rel=1e-2) and not result.resolved
     assert "not above zero" in (result.reason or "") and "2 W before and 8 W after" in (result.reason or "")
     assert str(result) == "50 ± 150 mJ (not resolved)"
 
 
-def test_idle_that_drifts_little_widens_the_interval_of_what_is_resolved() -> None:
+def test_a_small_idle_drift_widens_the_interval() -> None:
     result = drifting(after_w=2.2, watts=6.0)
     assert result.energy_mj == pytest.approx(195, rel=1e-3) and result.resolved
     assert result.interval_mj == pytest.approx((190, 200), rel=1e-3)
 
 
-def test_several_works_take_turns_and_share_idle() -> None:
+def test_several_loads_are_interleaved_and_share_idle() -> None:
     time, order = Time(), []
 
     def noted(name: str, watts: float) -> Work:
@@ -341,12 +341,12 @@ def test_several_works_take_turns_and_share_idle() -> None:
         return Work(note)
 
     results = measure_energies(ExactCounter(time), [noted("a", 5.0), noted("b", 4.0)], PLAN)
-    assert order == ["a", "b"] + ["a", "b", "b", "a"] * 2 + ["a", "b"]  # the first turn is warm-up
+    assert order == ["a", "b"] + ["a", "b", "b", "a"] * 2 + ["a", "b"]  # the first round is warm-up
     assert [result.energy_mj for result in results] == [pytest.approx(600), pytest.approx(400)]
 
 
 @pytest.mark.parametrize(("stamped_s", "shown_s"), [(0.0, 1.0), (0.5, 1.0), (0.0, 0.1)], ids=["late", "early", "shown"])
-def test_a_slow_meter_does_not_carry_one_work_into_another(stamped_s: float, shown_s: float) -> None:
+def test_a_slow_meter_does_not_mix_two_loads(stamped_s: float, shown_s: float) -> None:
     time = Time(now=0.0, idle_w=2.0)
     works = [time.work(seconds=0.37, queries=1, watts=watts) for watts in (10.0, 3.0, 6.0)]
     results = measure_energies(LaggingSampler(time, stamped_s, shown_s), works, Plan())
@@ -361,7 +361,7 @@ def test_a_counter_needs_no_guard_between_blocks() -> None:
     results = measure_energies(ExactCounter(time), works, PLAN)
     assert [result.energy_mj for result in results] == pytest.approx([1600, 200])
     worked = sum(result.seconds for result in results)
-    assert time.moment - STEPS_BEGIN == pytest.approx(2 * 10 + worked + 2 * 2.0, abs=0.1)  # but for the warm-up
+    assert time.moment - STEPS_BEGIN == pytest.approx(2 * 10 + worked + 2 * 2.0, abs=0.1)  # except for the warm-up
 
 
 def test_the_interval_comes_from_the_spread_of_the_blocks() -> None:
@@ -383,7 +383,7 @@ def test_a_slow_meter_makes_the_run_last_longer() -> None:
 
 
 @pytest.mark.parametrize("points", [1, 12])
-def test_by_default_a_slow_meter_has_its_time_however_many_points_there_are(points: int) -> None:
+def test_by_default_a_slow_meter_gets_enough_time_for_any_number_of_points(points: int) -> None:
     time = Time(now=0.0)
     works = [time.work(seconds=0.37, queries=1) for _ in range(points)]
     meter = LaggingSampler(time)
@@ -392,7 +392,7 @@ def test_by_default_a_slow_meter_has_its_time_however_many_points_there_are(poin
     assert time.moment == pytest.approx(expected_seconds(meter, points, Plan()), rel=0.1)
 
 
-def test_blocks_that_were_asked_for_too_short_are_not_resolved() -> None:
+def test_blocks_set_too_short_are_not_resolved() -> None:
     time = Time()
     meter = ExactCounter(time)
     meter.period_s = 1.0
@@ -402,21 +402,21 @@ def test_blocks_that_were_asked_for_too_short_are_not_resolved() -> None:
     assert str(result).endswith("(not resolved)")
 
 
-def test_blocks_last_as_long_as_was_asked_for_however_many_points_there_are() -> None:
+def test_blocks_last_as_long_as_set_for_any_number_of_points() -> None:
     time = Time()
     plan = Plan(20.0, blocks=2, block_seconds=60.0)
     results = measure_energies(ExactCounter(time), [time.work(seconds=1.0) for _ in range(3)], plan)
     assert [result.seconds for result in results] == [pytest.approx(120)] * 3
 
 
-def test_a_counter_that_moves_less_often_than_it_should_is_not_resolved() -> None:
+def test_a_counter_that_changes_too_rarely_is_not_resolved() -> None:
     time = Time()
     slow = ExactCounter(time, moves_every_s=1.0)
     result = measure_energy(slow, time.work(seconds=0.05), PLAN)
     assert not result.resolved and "readings in a window of" in (result.reason or "")
 
 
-def test_a_counter_that_never_moves_is_not_measured_and_never_zero() -> None:
+def test_a_counter_that_never_changes_is_not_measured_rather_than_zero() -> None:
     class Stuck(ExactCounter):
         def _read(self) -> float:
             return 12.5
@@ -427,7 +427,7 @@ def test_a_counter_that_never_moves_is_not_measured_and_never_zero() -> None:
     assert "all the same (12.5): the meter answers, but its value does not change" in (result.reason or "")
 
 
-def test_a_trace_of_one_and_the_same_power_is_not_measured(tmp_path: Path) -> None:
+def test_a_trace_of_constant_power_is_not_measured(tmp_path: Path) -> None:
     path = tmp_path / "flat.csv"
     path.write_text("time,power_w\n" + "".join(f"{STEPS_BEGIN - 1 + i},0\n" for i in range(120)))
     time = Time()
@@ -438,7 +438,7 @@ def test_a_trace_of_one_and_the_same_power_is_not_measured(tmp_path: Path) -> No
 def test_work_that_does_not_stand_out_from_idle_is_not_resolved() -> None:
     time = Time()
     result = measure_energy(ExactCounter(time), time.work(watts=2.0), PLAN)
-    assert not result.resolved and "cannot be told from idling" in (result.reason or "")
+    assert not result.resolved and "cannot be told from idle" in (result.reason or "")
 
 
 def test_readings_with_a_long_gap_are_not_resolved(tmp_path: Path) -> None:
@@ -450,14 +450,14 @@ def test_readings_with_a_long_gap_are_not_resolved(tmp_path: Path) -> None:
     assert not result.resolved and "no reading for 0.9 s in a window of 2 s" in (result.reason or "")
 
 
-def test_a_meter_that_dies_is_not_measured_and_never_zero() -> None:
+def test_a_meter_that_dies_is_not_measured_rather_than_zero() -> None:
     time = Time()
     result = measure_energy(ExactCounter(time, dies_after=5), time.work(), PLAN)
     assert result.energy_mj is None and "the counter file is gone" in (result.reason or "")
     assert (str(result), result.as_json()["energy_mj"]) == ("not measured", None)
 
 
-def test_an_error_of_the_work_is_the_works() -> None:
+def test_an_error_in_the_measured_work_is_raised() -> None:
     def run() -> int:
         raise ZeroDivisionError
 
@@ -478,7 +478,7 @@ def test_without_a_meter_nothing_runs_and_nothing_is_measured() -> None:
     assert result.energy_mj is None and (str(result), result.reason) == ("not measured", "rapl: no package")
 
 
-def test_an_estimate_is_the_stated_sum_and_says_what_it_is() -> None:
+def test_an_estimate_is_the_documented_sum_and_is_labelled() -> None:
     work = Work(lambda: 1 // 0, flops=48e6, bytes_read=24e6)
     result = measure_energy(Estimate(joules_per_flop=1e-12, joules_per_byte=100e-12), work)
     assert result.energy_mj == pytest.approx(0.048 + 2.4)

@@ -57,7 +57,7 @@ def initial_state(manifest: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def step_through(folder: Path, manifest: dict[str, Any], allowed: np.ndarray) -> tuple[list[np.ndarray], list[Any]]:
-    """(The best words after the last one, and their probabilities; the state)."""
+    """The best words after the last one with their probabilities, and the state."""
     session, state = open_graph(folder, manifest, "step"), initial_state(manifest)
     names = ["top_words", "top_probabilities"]
     for token in IDS:
@@ -139,7 +139,7 @@ def test_words_and_spellings_are_those_of_the_model(tmp_path: Path) -> None:
     assert manifest["casing"] == {"file": "casing.txt", "words": 1}
 
 
-def test_a_model_without_spellings_has_no_file_of_them(tmp_path: Path) -> None:
+def test_a_model_without_spellings_has_no_casing_file(tmp_path: Path) -> None:
     assert export_tiny(tmp_path)["casing"] is None
     assert not (tmp_path / "out" / "casing.txt").exists()
 
@@ -153,9 +153,9 @@ def test_exported_graphs_pass_the_checker(tmp_path: Path, precision: Precision) 
         assert {entry.domain for entry in model.opset_import} == {"", "com.microsoft"}
 
 
-def test_no_input_has_a_type_that_an_application_cannot_make(tmp_path: Path) -> None:
+def test_every_input_type_can_be_created_in_an_application(tmp_path: Path) -> None:
     types = {port["type"] for graph in export_tiny(tmp_path)["graphs"].values() for port in graph["inputs"]}
-    assert types == {"int64", "uint8", "float32"}  # ONNX Runtime for iOS has no truth values
+    assert types == {"int64", "uint8", "float32"}  # no bool, which ONNX Runtime for iOS lacks
 
 
 # The folder
@@ -170,13 +170,13 @@ def test_an_earlier_export_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"model", "model.safetensors", "out"}
 
 
-def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+def test_an_empty_folder_is_used(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     export_tiny(tmp_path)
     assert (tmp_path / "out" / "step.onnx").exists()
 
 
-def test_a_folder_in_a_folder_that_is_not_there_yet_is_made(tmp_path: Path) -> None:
+def test_missing_parent_folders_are_created(tmp_path: Path) -> None:
     with open_model(write_tiny(tmp_path / "model")) as file:
         write_export(file, full_point(file.shape), tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b" / "manifest.json").exists()
@@ -185,7 +185,7 @@ def test_a_folder_in_a_folder_that_is_not_there_yet_is_made(tmp_path: Path) -> N
 def test_something_else_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("precious")
-    with pytest.raises(ExportError, match="has files in it that are not an earlier export"):
+    with pytest.raises(ExportError, match="contains files that are not an earlier export"):
         export_tiny(tmp_path)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["thesis.tex"]
 
@@ -193,7 +193,7 @@ def test_something_else_is_not_overwritten(tmp_path: Path) -> None:
 def test_an_earlier_export_with_other_files_in_it_is_not_overwritten(tmp_path: Path) -> None:
     export_tiny(tmp_path)
     (tmp_path / "out" / "notes.txt").write_text("precious")
-    with pytest.raises(ExportError, match=r"'notes\.txt' in it, which is not part of an export"):
+    with pytest.raises(ExportError, match=r"contains 'notes\.txt', which is not part of an export"):
         export_tiny(tmp_path)
     assert (tmp_path / "out" / "notes.txt").read_text() == "precious"
 
@@ -213,7 +213,7 @@ def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "precious"
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_place_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with open_model(write_tiny(tmp_path / "model")) as file, pytest.raises(ExportError, match="could not be written"):
         write_export(file, full_point(file.shape), tmp_path / "file" / "out")
@@ -257,7 +257,7 @@ def test_command_prints_the_manifest(tmp_path: Path) -> None:
     assert printed["operating_point"]["name"] == "second" and printed["precision"] == "fp32"
 
 
-def test_an_unknown_precision_is_refused_with_those_that_exist(tmp_path: Path) -> None:
+def test_an_unknown_precision_is_refused_with_a_list_of_the_known_ones(tmp_path: Path) -> None:
     model, out = write_tiny(tmp_path / "model"), tmp_path / "out"
     with pytest.raises(PrecisionError, match="expected one of fp32, int8, int4"):
         rheostat.export(model, out, precision="int2")  # type: ignore[arg-type]
@@ -266,7 +266,7 @@ def test_an_unknown_precision_is_refused_with_those_that_exist(tmp_path: Path) -
     assert not out.exists()
 
 
-def test_one_call_exports_as_the_command_does(tmp_path: Path) -> None:
+def test_one_call_exports_like_the_command(tmp_path: Path) -> None:
     model = write_tiny(tmp_path / "model")
     manifest = rheostat.export(model, tmp_path / "one", 0.8, precision="fp32")
     printed = json.loads(run(str(model), "--knob", "0.8", "--precision", "fp32", "-o", str(tmp_path / "two"), "--json"))
@@ -274,7 +274,7 @@ def test_one_call_exports_as_the_command_does(tmp_path: Path) -> None:
     assert (tmp_path / "one" / "step.onnx").read_bytes() == (tmp_path / "two" / "step.onnx").read_bytes()
 
 
-def test_errors_are_of_the_one_tree() -> None:
+def test_errors_are_rheostat_errors() -> None:
     assert issubclass(ExportError, RheostatError)
 
 

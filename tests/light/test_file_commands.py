@@ -43,7 +43,7 @@ def test_inspect_shows_everything_in_tables() -> None:
         assert word in shown
 
 
-def test_inspect_prints_no_character_that_steers_the_terminal(tmp_path: Path) -> None:
+def test_inspect_prints_no_control_characters(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "model", provenance={"corpus": "\x1b[31mred\x07\x9b [bold]x[/bold]\n"})
     shown = run("inspect", str(path))
     assert "\\x1b[31mred\\x07\\x9b [bold]x[/bold]\\n" in shown
@@ -94,7 +94,7 @@ def test_pack_reports_the_file_that_it_wrote_even_under_a_bundled_name(
     assert summary["file_bytes"] == Path("chat").stat().st_size == Path(MODEL).stat().st_size
 
 
-def test_pack_names_the_precisions_there_are(tmp_path: Path) -> None:
+def test_pack_lists_the_precisions(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["pack", MODEL, "-o", str(tmp_path / "out"), "--precision", "float32"])
     assert answer.exit_code == 2
     assert "'fp32', 'fp16', 'int8'" in answer.output

@@ -51,7 +51,7 @@ def test_json_is_one_line_with_the_papers_cost() -> None:
     assert 0 < summary["energy_saved"] < 1
 
 
-def test_a_given_cost_is_used_and_said_to_be_given() -> None:
+def test_a_given_cost_is_used_and_labelled() -> None:
     assert "2 ms (given) and 1 mJ (given)" in run("--trace", DAY, "--latency-ms", "2", "--energy-mj", "1")
     full = totals("--latency-ms", "2", "--energy-mj", "1")["always full"]
     assert full["p95_latency_ms"] == 2
@@ -87,20 +87,20 @@ def test_files_are_written(tmp_path: Path) -> None:
 
 def test_the_picture_names_its_units(tmp_path: Path) -> None:
     matplotlib = pytest.importorskip("matplotlib")
-    with matplotlib.rc_context({"svg.fonttype": "none"}):  # letters as letters, not as outlines
+    with matplotlib.rc_context({"svg.fonttype": "none"}):  # text as text, not as outlines
         run("--trace", DAY, "-o", str(tmp_path))
     picture = (tmp_path / "govern.svg").read_text(encoding="utf-8")
     for word in ("knob (% of FLOPs)", "latency (ms/query)", "energy so far (J)", "time (h)", "ESTIMATE"):
         assert word in picture
 
 
-def test_a_folder_that_cannot_be_made_is_said_to_be(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RheostatError, match=r"cannot write .*what it held is intact"):
+    with pytest.raises(RheostatError, match=r"cannot write .*the old file is intact"):
         run("--trace", DAY, "-o", str(tmp_path / "file"))
 
 
-def test_a_policy_that_does_not_exist_names_those_that_do() -> None:
+def test_an_unknown_policy_error_lists_the_known_ones() -> None:
     with pytest.raises(RheostatError, match="no-such: no such policy; expected default"):
         run("--trace", DAY, "--policy", "no-such")
 

@@ -1,4 +1,4 @@
-"""The governor: what a policy decides, that it does not flap, and a recorded day under it."""
+"""The governor: what a policy decides, that it does not flap, and replaying a recorded day."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POLICY = Policy(when=STEPS, hysteresis=0.05, dwell_s=60)
 
 
 class Knob:
-    """Something with a knob; remembers how it was turned."""
+    """Something with a knob, which records how it was turned."""
 
     def __init__(self, knob: float = 1.0) -> None:
         self.knob = knob
@@ -78,15 +78,15 @@ def test_the_first_level_within_the_hysteresis_counts_as_above() -> None:
     assert knobs(follow(POLICY, discharge([0.52]))) == [1.0]
 
 
-def test_the_charger_turns_up_at_once_but_once_a_dwell() -> None:
+def test_the_charger_turns_up_at_once_but_only_once_per_dwell() -> None:
     seconds_and_charging = [(0, False), (70, True), (80, False), (125, False), (140, True), (194, True), (195, True)]
     decisions = follow(POLICY, [Situation(time, Battery(0.1, charging)) for time, charging in seconds_and_charging])
-    # Down at 0, up at 70; then gone for less than a dwell.
+    # Down at 0, up at 70; then unplugged for less than a dwell.
     assert knobs(decisions) == [0.4, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
     assert knobs(follow(POLICY, [Situation(0, Battery(0.1, False)), Situation(59, Battery(0.1, True))])) == [0.4, 0.4]
 
 
-def test_a_charger_gone_for_a_dwell_is_gone() -> None:
+def test_a_charger_gone_for_a_dwell_counts_as_unplugged() -> None:
     readings = [Situation(0, Battery(0.1, True)), *(Situation(t, Battery(0.1, False)) for t in (59, 60))]
     assert knobs(follow(POLICY, readings)) == [1.0, 1.0, 0.4]
 
@@ -106,7 +106,7 @@ def test_no_battery_means_plugged_in() -> None:
     assert follow(policy, [Situation(0, PLUGGED_IN)])[0].knob == 0.9
 
 
-def test_an_unknown_level_changes_nothing_and_an_unknown_charger_is_none() -> None:
+def test_an_unknown_level_changes_nothing_and_an_unknown_charger_counts_as_unplugged() -> None:
     readings = [
         Situation(0, Battery(0.3, None)),
         Situation(100, Battery(None, None)),
@@ -150,7 +150,7 @@ LATENCY = Policy(dwell_s=5, latency_p95_ms=100, latency_recovery_s=30, smallest_
 
 
 def run_device(policy: Policy, latency_ms: Callable[[float, float], float], seconds: int) -> list[tuple[float, float]]:
-    """A device on the mains that answers four queries a second: (second, knob) of every turn."""
+    """A plugged-in device that answers four queries per second: (second, knob) of every turn."""
     now, knob = [0.0], Knob()
     governor = Governor(knob, policy, battery=lambda: PLUGGED_IN, clock=lambda: now[0])
     turns = []
@@ -179,16 +179,16 @@ def test_a_busy_device_settles_and_recovers() -> None:
     assert min(waits) >= LATENCY.latency_recovery_s
 
 
-def test_a_latency_that_jumps_between_two_notches_is_tried_less_and_less() -> None:
-    """A model that fits a cache up to 60 %: head-room below, far too slow above. No margin can foresee that."""
+def test_a_raise_that_keeps_failing_is_tried_less_and_less() -> None:
+    """A model that fits into the cache up to 60 %: fast below, far too slow above. No margin can foresee that."""
     turns = run_device(LATENCY, lambda _, knob: 30 * knob if knob <= 0.6 else 300, 4 * 3600)
     hours = [[second for second, _ in turns if hour * 3600 <= second < (hour + 1) * 3600] for hour in range(4)]
     assert {knob for _, knob in turns[4:]} == {0.6, 0.7}
-    assert len(hours[0]) < 24 and len(hours[3]) <= 8  # 200 an hour if every head-room were taken at once
+    assert len(hours[0]) < 24 and len(hours[3]) <= 8  # 200 per hour without the growing wait
 
 
-def test_a_raise_that_held_is_not_blamed_for_the_next_slow_time() -> None:
-    """Ten slow minutes every hour: each time the knob comes back as soon as the first time."""
+def test_a_raise_that_lasted_does_not_delay_the_next_one() -> None:
+    """Ten slow minutes every hour: the knob recovers as fast each time as the first time."""
 
     def latency_ms(second: float, knob: float) -> float:
         return knob * (105 if second % 3600 < 600 else 80)
@@ -204,7 +204,7 @@ def test_a_target_out_of_reach_ends_at_the_smallest_knob() -> None:
     assert turns[-1][1] == 0.2 and len(turns) == 8
 
 
-def test_the_knob_rises_only_where_a_margin_is_left() -> None:
+def test_the_knob_rises_only_if_a_margin_is_left() -> None:
     policy = replace(LATENCY, latency_margin=0.2)
     lowered = follow(policy, [Situation(0, PLUGGED_IN, 150.0)])[-1]
     assert lowered.knob == 0.9
@@ -228,7 +228,7 @@ def test_latency_and_battery_take_the_smaller_knob() -> None:
     assert follow(policy, [*slow, Situation(200, Battery(0.1, False), 50.0)])[-1].knob == 0.4
 
 
-def test_the_window_speaks_only_when_full_and_fresh() -> None:
+def test_the_window_counts_only_when_full_and_fresh() -> None:
     window = LatencyWindow(20)
     for value in range(19):
         window.add(0.0, value)
@@ -416,7 +416,7 @@ def test_a_broken_policy_names_file_and_key_in_one_line(tmp_path: Path, text: st
     assert str(error.value).startswith(str(path)) and "\n" not in str(error.value)
 
 
-def test_a_policy_that_cannot_be_read_is_said_to_be(tmp_path: Path) -> None:
+def test_an_unreadable_policy_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     for name, message in (("none.toml", "no such policy; expected default"), ("bytes.toml", "cannot read the policy")):
         with pytest.raises(RecipeError, match=message):
@@ -444,7 +444,7 @@ def day(name: str, policy: Policy | None = None) -> Comparison:
     return compare(read_trace(TRACES / f"{name}.csv"), policy or read_policy(), COST)
 
 
-def test_the_traces_are_what_their_script_makes(tmp_path: Path) -> None:
+def test_the_traces_are_up_to_date_with_their_script(tmp_path: Path) -> None:
     script = runpy.run_path(str(TRACES / "make_traces.py"))
     script["write"].__globals__["FOLDER"] = tmp_path
     for name in DAYS:
@@ -472,7 +472,7 @@ def test_a_flapping_battery_turns_the_knob_a_handful_of_times() -> None:
     levels = [row.battery.level or 0.0 for row in comparison.trace.rows]
     crossings = sum((a < 0.5) != (b < 0.5) for a, b in itertools.pairwise(levels))
     plugs = sum(a.battery.charging != b.battery.charging for a, b in itertools.pairwise(comparison.trace.rows))
-    assert crossings > 40 and plugs > 100  # the trace is what it claims to be
+    assert crossings > 40 and plugs > 100  # the trace really flaps
     assert comparison.replays[0].totals.turns <= 4
 
 
@@ -495,7 +495,7 @@ def test_a_day_spends_what_the_model_really_spends_at_a_knob() -> None:
     assert half.replays[1].totals.energy_j == pytest.approx(day("ordinary-day").replays[1].totals.energy_j / 2)
 
 
-def test_queries_are_served_at_the_knob_of_before_the_row(tmp_path: Path) -> None:
+def test_queries_are_served_at_the_knob_before_the_row(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("time_s,level,charging,queries\n0,0.6,0,0\n100,0.4,0,10\n200,0.4,0,10\n")
     comparison = compare(read_trace(path), POLICY, COST)
@@ -551,7 +551,7 @@ def test_a_broken_trace_names_file_and_line(tmp_path: Path, text: str, message: 
     assert str(path) in str(error.value)
 
 
-def test_a_trace_that_cannot_be_read_is_said_to_be(tmp_path: Path) -> None:
+def test_an_unreadable_trace_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00")
     for name in ("none.csv", "bytes.csv", "."):
         with pytest.raises(RheostatError, match="cannot read the trace"):

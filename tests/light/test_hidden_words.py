@@ -1,4 +1,4 @@
-"""Words that are held back: the package's list, and a user's changes to it."""
+"""Hidden words: the package's list, and a user's changes to it."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ def test_a_hidden_word_is_neither_suggested_nor_completed(model: Path) -> None:
     assert predictor.complete("the crap", k=9) == []
 
 
-def test_a_file_adds_words_to_the_list_and_takes_others_off(tmp_path: Path, model: Path) -> None:
+def test_a_file_adds_words_to_the_list_and_removes_others(tmp_path: Path, model: Path) -> None:
     path = changes(tmp_path, "\ufeff# mine\nCrab\n\n -crap \n")
     assert read_hidden_words(path) == (read_hidden_words() | {"crab"}) - {"crap"}
     found = rheostat.load(model, hidden_words=path).complete("the cra", k=9)
     assert {suggestion.word for suggestion in found} == {"crap", "crane"}
 
 
-def test_an_application_may_name_exactly_the_words(model: Path) -> None:
+def test_an_application_can_set_exactly_the_hidden_words(model: Path) -> None:
     assert read_hidden_words(["One", "two"]) == {"one", "two"} and read_hidden_words([]) == frozenset()
     assert "crap" in {s.word for s in rheostat.load(model, hidden_words=()).complete("the cra", k=9)}
 
 
 @pytest.mark.parametrize("text", ["two words", "-"])
-def test_a_line_that_is_no_word_is_named(tmp_path: Path, text: str) -> None:
+def test_a_line_that_is_not_a_word_is_an_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserWordsError, match="line 2 is not one word"):
         read_hidden_words(changes(tmp_path, f"good\n{text}\n"))
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(UserWordsError, match=r"absent\.txt cannot be read"):
         read_hidden_words(tmp_path / "absent.txt")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\xfa")

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from rheostat.runtime.history import ENTRY_BYTES, History, prefix_hashes
 
 unhurried = settings(deadline=None)
-TEXTS = st.lists(st.integers(0, 2), max_size=6)  # few tokens, so that texts share beginnings
+TEXTS = st.lists(st.integers(0, 2), max_size=6)  # few tokens, so texts share beginnings
 
 
-def test_nothing_has_been_read_of_a_new_text() -> None:
+def test_a_new_text_has_no_known_prefix() -> None:
     assert History[str]().longest([1, 2]) == (0, None)
     assert History[str]().longest([]) == (0, None)
 
@@ -54,7 +54,7 @@ def test_it_never_holds_more_than_its_limit(texts: list[list[int]], limit_bytes:
         assert history.size_bytes <= limit_bytes
 
 
-def test_texts_with_the_same_hash_are_told_apart() -> None:
+def test_texts_with_the_same_hash_are_distinguished() -> None:
     one, other = [0, 0, 0, 2557], [13003, 46612, 11271, 0]  # found by reducing the lattice of the hash's multipliers
     hashes = [prefix_hashes(np.array(ids, np.int32)) for ids in (one, other)]
     assert hashes[0][-1] == hashes[1][-1]
@@ -75,7 +75,7 @@ def test_a_text_put_again_takes_the_new_value_and_no_more_room() -> None:
     assert history.size_bytes == 50 + 8 + ENTRY_BYTES
 
 
-def test_what_is_larger_than_the_limit_is_not_kept() -> None:
+def test_a_state_larger_than_the_limit_is_not_kept() -> None:
     history = History[str](2000)
     history.put([1], "small", 100)
     history.put([2], "large", 5000)
@@ -97,7 +97,7 @@ def room_for(entries: int, length: int) -> int:
 
 
 def type_words(history: History[int], typist: int, words: int) -> int:
-    """Type a text word by word; how many words had to be read more than once."""
+    """Type a text word by word; return how many words had to be read more than once."""
     read_again = 0
     for count in range(1, words + 1):
         ids = [typist, *range(count)]

@@ -1,7 +1,7 @@
-"""Thousands of damaged files: each is read whole or refused with a ModelFileError.
+"""Thousands of damaged files: each is either read completely or refused with a ModelFileError.
 
-Never another exception, a hang, or memory out of proportion to the file. The damage is drawn from a seed, so that a
-failure can be repeated: the number in its message is the number of the file.
+Never another exception, a hang, or memory out of proportion to the file. The damage comes from a seed, so a failure can
+be repeated: its message has the number of the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rheostat.model.summary import summarize
 from rheostat.model.widths import select
 
 FILES_PER_KIND = 500
-SECONDS_PER_FILE = 1.0  # a thousand times what it takes: only a hang exceeds it
+SECONDS_PER_FILE = 1.0  # a thousand times the normal time: only a hang exceeds it
 BYTES_PER_FILE_BYTE = 100
 SPARE_BYTES = 1_000_000  # of the interpreter itself
 
@@ -75,7 +75,7 @@ def move_a_piece(chance: Random, content: bytes) -> bytes:
 
 # Damage to JSON that stays JSON, or nearly
 
-# Written into the text in place of a value, some of which no JSON value stands for.
+# Written into the text in place of a value; some of them are not JSON.
 VALUES = [
     *("null", "true", "false", "0", "1", "-1", "2", "3", "0.5", "1e999", "-1e999", "1e-999", "NaN", "Infinity"),
     *(
@@ -177,11 +177,11 @@ DAMAGE: list[Callable[[Random, bytes], bytes]] = [
 ]
 
 
-# What every file must stand
+# What is done with every file
 
 
 def use_all(file: ModelFile) -> None:
-    """Everything that can be asked of a file, cutting at its points and by its rankings included."""
+    """Use everything in a file, including cutting at its points and by its rankings."""
     json.dumps(summarize(file), allow_nan=False, ensure_ascii=False).encode()
     weights = file.weights()
     points, rankings = file.points(), file.rankings()
@@ -195,7 +195,7 @@ def use_all(file: ModelFile) -> None:
 
 
 def read(path: Path) -> bool:
-    """Whether the file was read whole; a ModelFileError is fine too, anything else is not."""
+    """Whether the file was read completely; a ModelFileError is fine too, anything else is not."""
     try:
         with open_model(path) as file:
             use_all(file)
@@ -267,7 +267,7 @@ def test_every_length_of_a_truncated_file_is_refused(originals: list[bytes], tmp
 
 @pytest.mark.parametrize("layers", [5_000])
 def test_a_header_of_many_layers_takes_linear_time(tmp_path: Path, layers: int) -> None:
-    """A few megabytes of header must not become a quadratic number of steps."""
+    """A header of a few megabytes must not take quadratic time."""
     description = {
         "format_version": 1,
         "shape": {

@@ -1,4 +1,4 @@
-"""The keyboard's API: what it answers, whom it refuses, and that clients do not see each other."""
+"""The keyboard's API: its answers, what it refuses, and that clients do not affect each other."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ pytest.importorskip("httpx2", reason="starlette's test client needs httpx2, of t
 from starlette.testclient import TestClient
 
 from models import make_ranking, make_vocabulary, make_weights, write_file, write_tiny
+from results_files import row, write_sweep
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.keyboard import browser_runtime, page_tables
 from rheostat.keyboard.exports import Exports
@@ -38,7 +39,7 @@ TEXT = "word3 word7 "
 
 
 def write_small(path: Path, **changes: Any) -> Path:
-    """A model whose vocabulary is word2 … word59, with a ranking to cut by."""
+    """A model with the words word2 … word59 and a ranking to cut by."""
     everything: dict[str, Any] = {
         "shape": SHAPE,
         "vocabulary": make_vocabulary(SHAPE.vocabulary_size),
@@ -99,7 +100,7 @@ def test_an_answer_says_what_a_query_costs(client: TestClient, service: Service)
     assert answer["point"] == "random-3-0.5"
 
 
-def test_the_knob_never_spends_more_than_asked(client: TestClient) -> None:
+def test_the_knob_never_spends_more_than_requested(client: TestClient) -> None:
     for percent in range(20, 101, 7):
         assert suggest(client, text="", knob=percent / 100)["flops_fraction"] <= percent / 100
     assert suggest(client, text="", knob=0.296)["knob"] == 0.29
@@ -120,7 +121,7 @@ def test_clients_with_their_own_texts_and_knobs_do_not_see_each_other(client: Te
         assert [entry["word"] for entry in answer["suggestions"]] == words
 
 
-def test_words_that_are_never_to_be_suggested_are_not(model: Path) -> None:
+def test_excluded_words_are_not_suggested(model: Path) -> None:
     positions = Positions(model, hidden_words=iter(["WORD5"]))
     words = {suggestion.word for suggestion in positions.open(100).complete("", 60)}
     assert "Word6" in words and "Word5" not in words
@@ -131,7 +132,7 @@ def test_words_that_are_never_to_be_suggested_are_not(model: Path) -> None:
     assert found and [found.contents[i] for i in (0, 1, place, place + 1)] == [0, 0, 0, 1]
 
 
-def test_a_limited_number_of_positions_is_kept_and_they_answer_alike(model: Path) -> None:
+def test_a_limited_number_of_positions_is_kept_and_answers_stay_the_same(model: Path) -> None:
     positions = Positions(model, limit_bytes=5 * HISTORY_BYTES // 2)
     before = positions.open(80).complete(TEXT, 3)
     for percent in (60, 50, 40):
@@ -158,7 +159,7 @@ def test_a_model_that_cannot_be_cut_has_a_knob_at_one_end(tmp_path: Path) -> Non
         positions.percent_of(0.5)
 
 
-def test_a_model_of_points_alone_is_served_down_to_the_smallest(tmp_path: Path) -> None:
+def test_a_model_with_only_points_is_served_down_to_the_smallest(tmp_path: Path) -> None:
     positions = Positions(write_tiny(tmp_path / "model", rankings=[], default_ranking=None))
     smallest = min(point.flops_fraction for point in positions.file.description.points)
     assert positions.smallest / 100 == approx(smallest, abs=0.01) and positions.smallest / 100 >= smallest
@@ -171,21 +172,21 @@ def test_a_model_of_points_alone_is_served_down_to_the_smallest(tmp_path: Path) 
     ("asked", "status", "message"),
     [
         ({}, 422, "there is no text"),
-        ({"text": 3}, 422, "there is no text"),
+        ({"text": 3}, 422, "there is no text; found 3"),
         ({"text": "x" * (LONGEST_TEXT + 1)}, 413, "expected at most"),
-        ({"text": "", "knob": "half"}, 422, "not a number"),
-        ({"text": "", "knob": True}, 422, "not a number"),
-        ({"text": "", "knob": 0}, 422, "expected one from"),
-        ({"text": "", "knob": 1.5}, 422, "expected one from"),
-        ({"text": "", "knob": 1e400}, 422, "expected one from"),
-        ({"text": "", "knob": 10**401}, 422, "expected one from"),
-        ({"text": "", "k": 0}, 422, "1 to 10"),
-        ({"text": "", "k": 11}, 422, "1 to 10"),
+        ({"text": "", "knob": "half"}, 422, "the knob is 'half'; expected a number"),
+        ({"text": "", "knob": True}, 422, "the knob is True; expected a number"),
+        ({"text": "", "knob": 0}, 422, "expected a share from"),
+        ({"text": "", "knob": 1.5}, 422, "expected a share from"),
+        ({"text": "", "knob": 1e400}, 422, "expected a share from"),
+        ({"text": "", "knob": 10**401}, 422, "expected a share from"),
+        ({"text": "", "k": 0}, 422, "k is 0; expected a whole number from 1 to 10"),
+        ({"text": "", "k": 11}, 422, "k is 11; expected"),
         ({"text": "", "k": 1.5}, 422, "1 to 10"),
         ([], 400, "not a JSON object"),
     ],
 )
-def test_a_careless_request_gets_one_line(client: TestClient, asked: Any, status: int, message: str) -> None:
+def test_a_wrong_request_gets_one_line(client: TestClient, asked: Any, status: int, message: str) -> None:
     answer = client.post("/api/suggest", content=json.dumps(asked), headers={"content-type": "application/json"})
     assert answer.status_code == status
     error = answer.json()["error"]
@@ -198,7 +199,7 @@ def test_half_a_character_is_refused(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 5000])
-def test_what_is_not_json_is_refused(client: TestClient, body: bytes) -> None:
+def test_a_body_that_is_not_json_is_refused(client: TestClient, body: bytes) -> None:
     answer = client.post("/api/suggest", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 400
 
@@ -218,7 +219,7 @@ def test_a_form_of_another_site_is_refused(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8017", "127.0.0.1.evil.example", "a@127.0.0.1", "", "[::1"]
 )
-def test_a_foreign_name_for_this_server_is_refused(client: TestClient, host: str) -> None:
+def test_an_unknown_host_name_is_refused(client: TestClient, host: str) -> None:
     assert client.get("/api/model", headers={"host": host}).status_code == 421
 
 
@@ -241,7 +242,7 @@ def test_its_own_page_is_answered(client: TestClient) -> None:
     assert client.post("/api/suggest", json={"text": ""}, headers=headers).status_code == 200
 
 
-def test_another_site_may_link_to_the_page_but_not_read_from_it(client: TestClient) -> None:
+def test_another_site_can_link_to_the_page_but_not_read_from_it(client: TestClient) -> None:
     assert client.get("/", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}).status_code == 200
     assert (
         client.get("/api/model", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}).status_code
@@ -249,7 +250,7 @@ def test_another_site_may_link_to_the_page_but_not_read_from_it(client: TestClie
     )
 
 
-def test_on_the_network_it_answers_to_numbers_and_to_names_it_was_given() -> None:
+def test_on_the_network_it_answers_to_addresses_and_allowed_names() -> None:
     hosts = Hosts("0.0.0.0", ["keyboard.example"])
     assert all(map(hosts.accepts, ["192.168.1.7:8017", "[fe80::1]:8017", "keyboard.example", "localhost"]))
     assert not any(map(hosts.accepts, ["evil.example", "192.168.1.7.evil.example"]))
@@ -257,7 +258,7 @@ def test_on_the_network_it_answers_to_numbers_and_to_names_it_was_given() -> Non
 
 
 @pytest.mark.parametrize("path", ["/", "/page.js", "/api/model", "/api/health", "/absent"])
-def test_every_answer_forbids_what_the_page_does_not_need(client: TestClient, path: str) -> None:
+def test_every_answer_has_the_security_headers(client: TestClient, path: str) -> None:
     headers = client.get(path).headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy and "script-src 'self' 'wasm-unsafe-eval'" in policy
@@ -295,25 +296,24 @@ def test_the_model_is_described(client: TestClient) -> None:
     assert facts["browser_runtime"] == browser_runtime.installed_version()
 
 
-def test_the_curve_is_what_the_file_says_of_itself(tmp_path: Path) -> None:
+def test_the_curve_comes_from_the_model_file(tmp_path: Path) -> None:
     curve = [{"flops_fraction": 1.0, "perplexity": 60.0}, {"knob": 0.5, "perplexity": 70}, {"perplexity": 3}, "x"]
     service = open_service(write_small(tmp_path / "model", provenance={"curve": curve}))
     assert service.curve == [{"flops_fraction": 0.5, "perplexity": 70}, {"flops_fraction": 1.0, "perplexity": 60.0}]
 
 
 def test_the_curve_comes_from_a_sweep_of_the_model(tmp_path: Path, model: Path) -> None:
-    row = {"label": "random-3", "split": "test", "allocation": "uniform", "flops_fraction": 0.501, "perplexity": 9.0}
-    rows = [row, row | {"label": "full", "flops_fraction": 1.0, "perplexity": 7.0}]
-    others = [row | {"label": "another", "perplexity": 1.0}, row | {"split": "valid", "perplexity": 2.0}]
-    path = tmp_path / "results.json"
-    path.write_text(json.dumps({"rows": rows + others}))
-    curve = open_service(model, results=path).curve
-    assert curve == [{"flops_fraction": 0.5, "perplexity": 9.0}, {"flops_fraction": 1.0, "perplexity": 7.0}]
+    others = [row("another", "taylor", 0.5, "test", 1.0), row("random-3", "random", 0.5, "valid", 2.0)]
+    for split in ("test", "text"):  # a sweep on a single file has rows of "text"
+        ours = [row("random-3", "random", 0.501, split, 9.0), row("full", "", 1.0, split, 7.0, flops_fraction=1.0)]
+        path = write_sweep(tmp_path / "results.json", ours + others)
+        curve = open_service(model, results=path).curve
+        assert curve == [{"flops_fraction": 0.5, "perplexity": 9.0}, {"flops_fraction": 1.0, "perplexity": 7.0}]
 
 
-def test_a_file_that_is_no_sweep_is_said_to_be_none(tmp_path: Path, model: Path) -> None:
+def test_a_file_that_is_not_a_sweep_is_an_error(tmp_path: Path, model: Path) -> None:
     (tmp_path / "results.json").write_text("[]")
-    with pytest.raises(RheostatError, match="rheostat sweep"):
+    with pytest.raises(RheostatError, match="expected a results file that rheostat wrote"):
         open_service(model, results=tmp_path / "results.json")
 
 
@@ -363,7 +363,7 @@ def test_the_governor_remembers_nothing_between_requests(client: TestClient) -> 
         {"level": 0.5, "previous": {"knob": 1, "unknown": 1}},
     ],
 )
-def test_a_battery_that_makes_no_sense_gets_one_line(client: TestClient, asked: Any) -> None:
+def test_an_impossible_battery_gets_one_line(client: TestClient, asked: Any) -> None:
     answer = client.post("/api/govern", json=asked)
     assert answer.status_code == 422 and "\n" not in answer.json()["error"]
 
@@ -395,7 +395,7 @@ def test_a_position_that_no_model_has_is_refused(client: TestClient, percent: st
     assert answer.status_code in (404, 422) and len(answer.json()["error"]) < 200
 
 
-def test_a_server_that_exports_nothing_makes_no_folder(
+def test_a_server_without_exports_creates_no_folder(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
@@ -406,7 +406,7 @@ def test_a_server_that_exports_nothing_makes_no_folder(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_exports_go_with_the_server(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exports_are_deleted_with_the_server(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     service = open_service(model)
     with TestClient(make_app(service), base_url=f"http://{HOST}") as client:
@@ -418,7 +418,7 @@ def test_the_exports_go_with_the_server(model: Path, tmp_path: Path, monkeypatch
 # The page
 
 
-def test_the_page_and_all_that_it_names_are_served(client: TestClient) -> None:
+def test_the_page_and_everything_it_references_are_served(client: TestClient) -> None:
     page = client.get("/")
     assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
     names = set(re.findall(r'(?:src|href)="([^"]+)"', page.text))
@@ -435,13 +435,13 @@ def test_the_service_worker_keeps_every_file_of_the_page(client: TestClient) -> 
     assert kept == files | {"./", "api/model"}
 
 
-def test_the_tables_of_the_page_are_those_of_python() -> None:
+def test_the_tables_of_the_page_are_up_to_date() -> None:
     remedy = "run: python -m rheostat.keyboard.page_tables"
     assert page_tables.PATH.read_text(encoding="utf-8") == page_tables.script(), remedy
 
 
 def test_the_scripts_repeat_no_table() -> None:
-    """What tables.js exports is imported from it: no other script defines a constant of that name."""
+    """No other script defines a constant that tables.js exports."""
     for script in STATIC.glob("*.js"):
         defined = set(re.findall(r"^(?:export )?const ([A-Z_]+) =", script.read_text(encoding="utf-8"), re.MULTILINE))
         assert script == page_tables.PATH or not defined & page_tables.tables().keys(), script.name
@@ -469,11 +469,11 @@ def test_a_port_that_is_taken_is_one_line(service: Service) -> None:
 
 def test_an_archive_with_other_contents_is_not_unpacked(tmp_path: Path) -> None:
     (tmp_path / "package.tgz").write_bytes(b"something else")
-    with pytest.raises(RheostatError, match="do not use it"):
+    with pytest.raises(RheostatError, match="do not use this file"):
         browser_runtime.check_integrity(tmp_path / "package.tgz")
 
 
-def test_half_a_runtime_is_none(tmp_path: Path) -> None:
+def test_a_partial_runtime_does_not_count(tmp_path: Path) -> None:
     (tmp_path / "VERSION").write_text("1.0\n")
     assert browser_runtime.installed_version(tmp_path) is None
     for name in browser_runtime.FILES:

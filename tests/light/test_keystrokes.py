@@ -1,4 +1,4 @@
-"""Keystroke savings: the simulated user counted by hand, and a real model under their fingers."""
+"""Keystroke savings: the simulated user, counted by hand, and the same with a real model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def nothing(text: str) -> list[str]:
 
 
 def completer(*words: str):  # type: ignore[no-untyped-def]
-    """Offers up to three words that begin with what is typed, in this order."""
+    """Offers up to three of these words that begin with the typed letters, in this order."""
 
     def suggest(text: str) -> list[str]:
         prefix = "" if text[-1:].isspace() else (text.split() or [""])[-1].strip('"')
@@ -51,7 +51,7 @@ def test_a_word_offered_at_once_takes_one_keystroke() -> None:
 
 
 def test_letters_are_typed_until_the_word_is_offered() -> None:
-    # "gate" is fourth: "g" leaves all four, "ga" too, "gat" is the only one.
+    # "gate" is fourth: "g" and "ga" still match all four, "gat" only one.
     count = simulate(["gate"], completer("game", "garden", "gala", "gate"))
     assert (count.typed, count.needed) == (4, 5)
 
@@ -66,7 +66,7 @@ def test_punctuation_is_typed_as_it_is_and_the_space_moves_behind_it() -> None:
     assert (count.typed, count.needed) == (1 + 1 + 2 + 3 + 5, 8 + 3 + 5)
 
 
-def test_a_line_end_is_a_keystroke_for_everybody() -> None:
+def test_a_line_end_is_a_keystroke_with_and_without_suggestions() -> None:
     seen: list[str] = []
     count = simulate(["game", "\n", "game"], lambda text: seen.append(text) or ["game"])  # type: ignore[func-returns-value]
     assert (count.typed, count.needed) == (3, 11) and seen == ["", "game\n"]
@@ -77,12 +77,12 @@ def test_capitals_and_apostrophes_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("word", ["<unk>", "1,000", "..."])
-def test_what_has_no_word_in_it_is_not_asked_for(word: str) -> None:
+def test_numbers_and_signs_are_typed_in_full(word: str) -> None:
     count = simulate([word], lambda text: 1 // 0)  # type: ignore[arg-type, return-value]
     assert count.typed == count.needed == len(word) + 1
 
 
-def test_suggestions_that_are_no_use_cost_nothing() -> None:
+def test_unused_suggestions_cost_nothing() -> None:
     words = ["we", "see", "the", "game", "in", "the", "garden"]
     assert simulate(words, lambda text: ["boat", "boats", "boating"]) == simulate(words, nothing)
 
@@ -91,7 +91,7 @@ def test_an_empty_text_saves_nothing() -> None:
     assert simulate([], nothing) == KeystrokeCount(0, 0) and KeystrokeCount(0, 0).saved_share == 0
 
 
-def test_keystrokes_saved_for_a_joule() -> None:
+def test_keystrokes_saved_per_joule() -> None:
     # 60 saved over 20 words of 5 mJ each: 0.1 J
     assert KeystrokeCount(typed=40, needed=100, words=20).saved_per_joule(5.0) == pytest.approx(600)
 
@@ -111,18 +111,18 @@ def test_a_model_saves_what_its_three_suggestions_are_worth(knob: float, predict
     text = Text("ours", "words", ("The boat sees the garden.", "Zebras don't!"), prepared=False)
     shares: list[float] = []
     count = keystroke_savings(predictor, text, 6, progress=shares.append)
-    # From the second letter on a word is alone with its beginning; "ga" has three, and so all are offered by "g".
+    # From the second letter on, a word is the only match; "ga" has three, so "g" offers all of them.
     longest = sum(map(len, ["Tb", "bb", "ss", "tt", "gg.", "Zebras "])) + 1
     assert count.words == 6 and 6 <= count.typed <= longest
     assert count.needed == len("The boat sees the garden.") + 1 + 1 + len("Zebras ") and shares[-1] == 1.0
 
 
-def test_all_words_of_the_text_are_typed_if_more_are_asked_for(predictor: Predictor) -> None:
+def test_all_words_of_the_text_are_typed_if_more_are_requested(predictor: Predictor) -> None:
     text = Text("ours", "words", ("the boat",), prepared=False)
     assert keystroke_savings(predictor, text, 100).words == 2
 
 
-def test_what_is_offered_is_the_whole_word_before_the_cursor(predictor: Predictor) -> None:
+def test_suggestions_are_whole_words_before_the_cursor(predictor: Predictor) -> None:
     assert offered(predictor, 'we "ga') == [word for word in offered(predictor, "we ga") if word in WORDS]
     assert "boat-garden" in offered(predictor, "boat-gar")
 
@@ -140,7 +140,7 @@ def test_prepared_text_is_typed_as_it_is_written(tokenizer: str, line: str, word
     assert read_text(str(tmp_path), tokenizer, 100).typed_words() == [*words, "\n"]  # type: ignore[arg-type]
 
 
-def test_evaluate_types_the_test_text_where_it_is_asked_to(tmp_path: Path) -> None:
+def test_evaluate_types_the_test_text_on_request(tmp_path: Path) -> None:
     model = write_tiny(tmp_path / "model.safetensors")
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.txt").write_text("word3 word4 word5\n" * 5)

@@ -1,4 +1,4 @@
-"""The lazy output layer of an adaptive softmax: fewer products, and the very same answers."""
+"""The lazy output layer of an adaptive softmax: fewer products, exactly the same answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sessions(tails: int, precision: Precision, seed: int) -> tuple[Session, Sess
     shape = shape_of(tails)
     weights = make_weights(shape, seed)
     weights["clusters.bias"] = weights["clusters.bias"] - 2  # as trained: a cluster is less probable than its words
-    weights["embedding.weight"][20:] = weights["embedding.weight"][:20]  # so that words of several clusters are equal
+    weights["embedding.weight"][20:] = weights["embedding.weight"][:20]  # makes words of several clusters equal
     prepared = prepare(weights, precision)
     lazy, whole = (
         Session(build_graph(prepared, shape, precision, "choose", every_cluster=every), prepared, 1)
@@ -97,8 +97,8 @@ def test_an_improbable_cluster_stays_closed_and_is_not_computed(precision: Preci
     np.testing.assert_array_equal(np.argsort(-known, kind="stable")[:3], step.words)
 
 
-def test_as_probable_as_the_worst_answer_is_not_enough() -> None:
-    """Of equals the first id wins, so that a cluster that could only tie is not opened."""
+def test_a_cluster_that_could_only_tie_stays_closed() -> None:
+    """Between equals the lower id wins, so a cluster that could only tie is not opened."""
     shape = ModelShape(6, 2, (2,), (1,), (3,))
     weights = {name: np.zeros(size, np.float32) for name, size in shape.tensor_shapes().items()}
     engine = GraphEngine.build(weights, shape, "fp32", 1)  # the words of the head and the cluster: a quarter each
@@ -107,7 +107,7 @@ def test_as_probable_as_the_worst_answer_is_not_enough() -> None:
     assert engine.step(engine.initial_state(), 0, k=4).words.tolist() == [0, 1, 2, 3]
 
 
-def test_what_was_looked_up_adds_up_to_all_words() -> None:
+def test_lookups_add_up_to_all_words() -> None:
     shape = shape_of(3)
     engine = GraphEngine.build(make_weights(shape), shape, "int8", 1)
     whole = engine.look_up(engine.read(engine.initial_state(), 5))
@@ -140,7 +140,7 @@ def test_threads_that_look_up_one_reading_agree() -> None:
 
 
 def test_weights_are_held_once() -> None:
-    """The branches of the graph have no constants of their own."""
+    """The branches of the graph have no constants."""
     shape = shape_of(3)
     graph = build_graph(prepare(make_weights(shape), "int8"), shape, "int8", "step").complete().graph
     branches = [attribute.g for node in graph.node if node.op_type == "If" for attribute in node.attribute]
@@ -152,7 +152,7 @@ def test_weights_are_held_once() -> None:
 WORDS = (UNKNOWN, END_OF_LINE, "the", "game", "i", "saw", "a", "Game", "gate", "garden", "Gary", "see", "go", "gain")
 
 
-def test_suggestions_do_not_depend_on_what_was_asked_before(tmp_path: Path) -> None:
+def test_suggestions_do_not_depend_on_earlier_queries(tmp_path: Path) -> None:
     shape = ModelShape(len(WORDS), 8, (6, 8), (2, 1), (5, 8, 11))
     model = write_words(tmp_path / "model.safetensors", WORDS, shape)
     asked = [("i saw the", ""), ("i saw the", "g"), ("i saw the", "ga"), ("", ""), ("", "g"), ("i saw", "s")]
@@ -166,7 +166,7 @@ def test_suggestions_do_not_depend_on_what_was_asked_before(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_at_a_cut_point_suggestions_are_those_of_all_words(tmp_path: Path, precision: Precision) -> None:
-    words = tuple(word for word in WORDS if word != "Game")  # none that capitals make alike
+    words = tuple(word for word in WORDS if word != "Game")  # none that look the same with capitals
     shape = ModelShape(len(words), 8, (12, 8), (2, 1), (5, 8, 11))
     model = write_words(tmp_path / "model.safetensors", words, shape, rankings=[make_ranking(shape, 3)])
     predictor, fresh = (rheostat.load(model, 0.7, precision=precision) for _ in range(2))
@@ -181,7 +181,7 @@ def test_at_a_cut_point_suggestions_are_those_of_all_words(tmp_path: Path, preci
         assert predictor.executed_flops(text, 3) <= predictor.point.cut_shape(shape).flops
 
 
-def test_a_taught_word_is_as_probable_as_an_unknown_one_of_a_closed_cluster(tmp_path: Path) -> None:
+def test_a_learned_word_is_as_probable_as_an_unknown_one_of_a_closed_cluster(tmp_path: Path) -> None:
     words = (*WORDS[1:], UNKNOWN)
     shape = ModelShape(len(words), 8, (6, 8), (2, 1), (5, 11))
     predictor = rheostat.load(write_words(tmp_path / "model.safetensors", words, shape))

@@ -52,10 +52,10 @@ def write(folder: Path, **files: object) -> Path:
 
 
 class Device:
-    """A device whose sensor shows one power at work and another while it rests. show: makes the sensor say watts.
+    """A device whose sensor shows one power at work and another when idle. show: sets the sensor to some watts.
 
-    Its clock moves in steps, and each step waits until the meter's thread has taken a sample of it. So the result is
-    exact however slow the machine is.
+    Its clock moves in steps, and each step waits until the meter's thread has sampled it. So the result is exact, even
+    on a slow machine.
     """
 
     def __init__(self, show: Callable[[float], None], step_s: float) -> None:
@@ -87,13 +87,13 @@ class Device:
 
     def _wait_for_a_sample(self) -> None:
         with self._looked:
-            # The end of the sample under way, then the beginning and the end of one that saw this step.
+            # The end of the current sample, then the start and the end of one that saw this step.
             wanted = self._looks + 3
             assert self._looked.wait_for(lambda: self._looks >= wanted, timeout=20), "the meter takes no samples"
 
 
 def measure_device(meter: SamplerMeter, show: Callable[[float], None]) -> EnergyPerQuery:
-    show(IDLE_W)  # some meters have a period only once their sensor is there
+    show(IDLE_W)  # some meters have a period only once their sensor exists
     device = Device(show, meter.period_s)
     meter.clock = device.clock
     return measure_energy(meter, Work(device.work), QUICK)
@@ -107,7 +107,7 @@ def check_net_power(result: EnergyPerQuery) -> None:
 
 @contextmanager
 def as_somebody_else() -> Iterator[None]:
-    """Root reads everything, so be nobody for a while."""
+    """Run as another user, because root can read everything."""
     if os.geteuid():
         yield
         return
@@ -161,8 +161,8 @@ def test_rapl_adds_packages_and_memory_and_survives_wrapping(range_uj: int, tmp_
 
 
 @linux_only
-def test_rapl_that_does_not_count_is_not_measured(tmp_path: Path) -> None:
-    rapl_tree(tmp_path)  # as in some virtual machines: the files are there, and stay as they are
+def test_rapl_counters_that_never_change_are_not_measured(tmp_path: Path) -> None:
+    rapl_tree(tmp_path)  # as in some virtual machines: the files exist and never change
     meter = RaplMeter(tmp_path)
     meter.clock = Clock(iter(range(10_000)).__next__, lambda seconds: None)
     result = measure_energy(meter, Work(lambda: 1), QUICK)
@@ -175,7 +175,7 @@ def test_rapl_without_counters_says_so(tmp_path: Path) -> None:
 
 
 @linux_only
-def test_rapl_that_may_not_be_read_says_what_to_do() -> None:
+def test_unreadable_rapl_says_what_to_do() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         root.chmod(0o755)
@@ -204,7 +204,7 @@ def test_rapl_that_vanishes_in_the_middle_is_not_measured(tmp_path: Path) -> Non
     assert result.energy_mj is None and "cannot be read" in (result.reason or "")
 
 
-# zeus, by something with ZeusMonitor's interface
+# zeus, with a stand-in for ZeusMonitor
 
 
 @dataclass
@@ -257,7 +257,7 @@ def zeus(monitor: Monitor, parts: Sequence[str] = ("soc", "cpu", "gpu")) -> Zeus
     ],
     ids=["Apple", "Jetson", "RAPL", "cards", "both"],
 )
-def test_zeus_adds_what_does_not_contain_each_other(monitor: Monitor, energy_j: float, covers: str) -> None:
+def test_zeus_adds_devices_that_do_not_overlap(monitor: Monitor, energy_j: float, covers: str) -> None:
     meter = zeus(monitor)
     assert meter.available() is None and meter.covers == covers
     with meter.recording() as recording:
@@ -265,7 +265,7 @@ def test_zeus_adds_what_does_not_contain_each_other(monitor: Monitor, energy_j: 
     assert recording.reading(begin, end).energy_j == pytest.approx(energy_j)
 
 
-def test_zeus_that_sees_only_a_graphics_card_is_not_chosen_for_queries_on_the_processor() -> None:
+def test_zeus_is_not_chosen_if_it_sees_only_a_graphics_card() -> None:
     assert "neither soc nor cpu" in (zeus(Monitor(gpu_energy=(7.0,)), PROCESSOR).available() or "")
 
 
@@ -278,7 +278,7 @@ def test_zeus_that_does_not_start_says_why() -> None:
     def broken() -> Any:
         raise OSError("no driver")
 
-    assert ZeusMeter(make_monitor=broken).available() == "zeus does not start here: OSError: no driver"
+    assert ZeusMeter(make_monitor=broken).available() == "zeus does not start on this machine: OSError: no driver"
 
 
 def test_zeus_that_is_not_installed_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,17 +318,17 @@ def test_the_only_sensor_of_a_board_is_measured(file: str, tmp_path: Path, monke
 
     def show(watts: float) -> None:
         write(chip, new=round(watts * 1e6))
-        (chip / "new").replace(chip / file)  # as the kernel does: never half a number
+        (chip / "new").replace(chip / file)  # atomically, as the kernel does
 
     result = measure_device(HwmonMeter((), tmp_path), show)
     check_net_power(result)
     assert (result.meter, result.covers) == ("hwmon", "ina226/power1")
-    # It is read fifty times a second and has a new value now and then: only that counts.
+    # It is read fifty times per second and rarely has a new value: only new values count.
     assert not result.resolved and "readings in a window" in (result.reason or "")
 
 
 @linux_only
-def test_a_sensor_that_states_its_interval_may_repeat_a_value(tmp_path: Path) -> None:
+def test_a_sensor_with_a_stated_interval_can_repeat_a_value(tmp_path: Path) -> None:
     chip = hwmon(tmp_path, 0, name="ina226", power1_input=1)
     assert HwmonMeter((), tmp_path).only_changes_count
     write(chip, update_interval=20)
@@ -349,7 +349,7 @@ def test_a_sensor_that_hangs_does_not_hang_the_run(tmp_path: Path) -> None:
 
     result = measure_energy(Hanging((), tmp_path), Work(lambda: 1), QUICK)
     wake.set()
-    assert result.energy_mj is None and "a reading has not come back for 0.1 s" in (result.reason or "")
+    assert result.energy_mj is None and "a reading has not finished after 0.1 s" in (result.reason or "")
 
 
 @linux_only
@@ -365,7 +365,7 @@ def test_among_several_sensors_the_user_chooses(tmp_path: Path) -> None:
 
 
 @linux_only
-def test_chips_of_one_name_are_told_apart_and_none_is_read_twice(tmp_path: Path) -> None:
+def test_chips_of_the_same_name_are_distinguished_and_none_is_read_twice(tmp_path: Path) -> None:
     hwmon(tmp_path, 3, name="ina226", power1_input=1_000_000)
     hwmon(tmp_path, 4, name="ina226", power1_input=2_000_000, power2_input=9_000_000)
     advised = "hwmon3/power1+hwmon4/power1+ina226/power2"
@@ -385,7 +385,7 @@ def test_a_sensor_that_states_its_interval_is_not_read_more_often(tmp_path: Path
 
 
 @linux_only
-def test_a_sensor_that_says_nonsense_is_not_available(tmp_path: Path) -> None:
+def test_a_sensor_with_nonsense_values_is_not_available(tmp_path: Path) -> None:
     hwmon(tmp_path, 0, name="ina", power1_input="N/A")
     assert "says 'N/A'; expected a whole number" in (HwmonMeter((), tmp_path).available() or "")
     assert "no power sensor" in (HwmonMeter((), tmp_path / "none").available() or "")
@@ -429,13 +429,13 @@ def test_a_discharging_battery_is_measured(tmp_path: Path) -> None:
     meter.period_s = 0.005  # type: ignore[misc]
     result = measure_device(meter, show)
     check_net_power(result)
-    # The value changes twice in all: a gauge that does not change tells nothing, however often it is read.
+    # The value changes only twice; reading it more often adds no readings.
     assert not result.resolved and "readings in a window" in (result.reason or "")
     assert result.covers == "the whole device, from BAT0"
 
 
 @linux_only
-def test_power_is_current_times_voltage_where_a_battery_says_only_these(tmp_path: Path) -> None:
+def test_power_is_current_times_voltage_if_a_battery_reports_only_these(tmp_path: Path) -> None:
     battery(tmp_path, current_now=-500_000, voltage_now=4_000_000)
     battery(tmp_path, "BAT1", status="Not charging", power_now=0)
     meter = BatteryMeter(tmp_path)
@@ -454,7 +454,7 @@ def test_power_is_current_times_voltage_where_a_battery_says_only_these(tmp_path
         ({"type": "UPS"}, "no battery under"),
     ],
 )
-def test_a_battery_that_cannot_tell_says_why(files: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_an_unusable_battery_says_why(files: dict[str, object], message: str, tmp_path: Path) -> None:
     battery(tmp_path, **files)
     assert message in (BatteryMeter(tmp_path).available() or "")
 
@@ -509,7 +509,7 @@ def test_the_pmic_is_measured_through_its_command(tmp_path: Path, monkeypatch: p
 
 
 @linux_only
-def test_an_older_raspberry_pi_says_that_it_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_raspberry_pi_has_no_pmic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_vcgencmd(tmp_path, monkeypatch, "echo 'error=1 error_msg=\"Command not registered\"'")
     reason = PmicMeter().available() or ""
     assert "Command not registered" in reason and "only a Raspberry Pi 5" in reason
@@ -524,7 +524,7 @@ def test_without_vcgencmd_there_is_no_pmic(tmp_path: Path, monkeypatch: pytest.M
 
 
 class Speaker(threading.Thread):
-    """Speaks the Watts Up's protocol at one end of a pseudo-terminal, faster than the real one."""
+    """Speaks the Watts Up's protocol on a pseudo-terminal, faster than the real meter."""
 
     period_s = 0.004
 
@@ -537,7 +537,7 @@ class Speaker(threading.Thread):
         tty.setraw(self._near)
         self.port = os.ttyname(self._near)
         self.watts, self.silent, self.heard = IDLE_W, False, b""
-        self.record: str | None = None  # what it says instead of a proper record
+        self.record: str | None = None  # what it sends instead of a proper record
         self._over = threading.Event()
 
     def show(self, watts: float) -> None:
@@ -663,7 +663,7 @@ def test_another_device_on_the_port_is_not_measured(speaker: Speaker) -> None:
 
 
 @linux_only
-def test_a_port_that_is_not_there_is_a_reason(speaker: Speaker) -> None:
+def test_a_missing_port_is_a_reason(speaker: Speaker) -> None:
     assert "there is no serial port /dev/none" in (WattsUpMeter("/dev/none").available() or "")
 
 
@@ -684,7 +684,7 @@ def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MeterOptions:
     return MeterOptions(system_root=tmp_path / "sys")
 
 
-def test_without_any_meter_auto_says_why_of_each(bare: MeterOptions) -> None:
+def test_without_any_meter_auto_explains_each(bare: MeterOptions) -> None:
     meter = find_meter("auto", bare)
     assert isinstance(meter, NoMeter)
     assert [name for name, _ in meter.reasons] == ["rapl", "zeus", "hwmon", "pmic", "battery"]
@@ -707,9 +707,7 @@ def test_auto_takes_the_first_that_is_available(bare: MeterOptions) -> None:
     assert dict(explain(bare))["rapl"] is None
 
 
-def test_auto_leaves_a_graphics_card_to_those_who_name_zeus(
-    bare: MeterOptions, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_graphics_card_is_measured_only_if_zeus_is_named(bare: MeterOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zeus", SimpleNamespace())
     monitor = SimpleNamespace(ZeusMonitor=lambda: Monitor(gpu_energy=(7.0,)))
     monkeypatch.setitem(sys.modules, "zeus.monitor", monitor)
@@ -717,7 +715,7 @@ def test_auto_leaves_a_graphics_card_to_those_who_name_zeus(
     assert find_meter("zeus", bare).name == "zeus"
 
 
-def test_an_estimate_is_made_only_when_asked_for(bare: MeterOptions) -> None:
+def test_an_estimate_is_made_only_on_request(bare: MeterOptions) -> None:
     assert isinstance(find_meter("estimate", bare), Estimate)
     assert not isinstance(find_meter("auto", bare), Estimate)
 
@@ -746,7 +744,7 @@ def test_none_is_no_meter() -> None:
         ("nothing:x", "there is no meter 'nothing'"),
     ],
 )
-def test_a_meter_that_cannot_be_had_is_an_error(name: str, message: str, bare: MeterOptions) -> None:
+def test_an_unavailable_meter_is_an_error(name: str, message: str, bare: MeterOptions) -> None:
     with pytest.raises(MeterError) as error:
         find_meter(name, bare)
     assert message in str(error.value)

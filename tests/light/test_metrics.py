@@ -14,7 +14,7 @@ from rheostat.metrics import Quality, QualityCount, Scores, perplexity
 
 def test_counts_of_blocks_add_up() -> None:
     count = QualityCount()
-    for targets in ([0, 2, 4, 7], [3, 3, 3, 0]):  # of words that are the less probable, the larger their number
+    for targets in ([0, 2, 4, 7], [3, 3, 3, 0]):  # words with larger numbers are less probable
         count.add(Scores(np.log(np.tile(0.5 ** np.arange(1, 9), (4, 1)))), np.array(targets))
     quality = count.quality()
     assert quality.perplexity == pytest.approx(2 ** (30 / 8))
@@ -35,7 +35,7 @@ def test_a_hopeless_loss_is_an_infinite_perplexity() -> None:
 
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([(5,), (1, 2), (3, 9, 20), (12, 13, 14, 25)]), st.floats(0.1, 20))
-def test_clusters_are_opened_only_where_they_count(seed: int, splits: tuple[int, ...], spread: float) -> None:
+def test_clusters_are_opened_only_if_they_matter(seed: int, splits: tuple[int, ...], spread: float) -> None:
     random, words, rows = np.random.default_rng(seed), 30, 12
 
     def log_softmax(width: int) -> np.ndarray:

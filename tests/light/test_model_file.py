@@ -1,4 +1,4 @@
-"""The model file: what is written is read, byte for byte; what is broken is named; what is old survives."""
+"""The model file: everything written is read back, bytes are stable, and old files stay readable."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_text_recipe_and_provenance_come_back(tmp_path: Path) -> None:
         assert file.vocabulary.words == make_vocabulary(11).words
 
 
-def test_what_a_file_leaves_out_is_empty(tmp_path: Path) -> None:
+def test_missing_keys_are_empty(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "m", text={}, rankings=[], points=[], default_ranking=None)
     _, description, _ = parts_of(path)
     assert set(description) == {"format_version", "cell", "shape"}
@@ -131,12 +131,12 @@ def test_halves_become_floats_to_the_bit() -> None:
     every = np.arange(2**16, dtype=np.uint16).view(np.float16)
     finite = every[np.isfinite(every)]
     assert widen(finite).tobytes() == finite.astype(np.float32).tobytes()
-    turned = finite[:1000].reshape(10, 100).T  # not in one piece
+    turned = finite[:1000].reshape(10, 100).T  # not contiguous
     np.testing.assert_array_equal(widen(turned), turned)
 
 
 @pytest.mark.parametrize("kind", [np.float16, np.float32])
-def test_what_is_not_finite_is_found(kind: type[np.floating[Any]]) -> None:
+def test_values_that_are_not_finite_are_found(kind: type[np.floating[Any]]) -> None:
     largest = np.finfo(kind).max
     fine = np.array([0, -0.0, 1, -1, largest, -largest, 6e-8, -6e-8], kind)
     assert all_finite(fine) and all_finite(fine[:0])
@@ -174,7 +174,7 @@ def test_golden_bytes_of_version_2(tmp_path: Path) -> None:
     assert parts_of(golden)[1]["format_version"] == 2
 
 
-def test_version_2_differs_from_version_1_by_its_origins_alone() -> None:
+def test_version_2_differs_from_version_1_only_by_its_origins() -> None:
     _, first, tensors = parts_of(GOLDEN / "golden-int8.safetensors")
     _, second, same_tensors = parts_of(GOLDEN / "golden-version-2.safetensors")
     assert same_tensors == tensors
@@ -273,7 +273,7 @@ def test_arrays_outlive_the_file_and_its_replacement(tiny: Path) -> None:
     np.testing.assert_array_equal(file.tensor("embedding.weight"), before["embedding.weight"])
     file.close()
     np.testing.assert_array_equal(bias, before["output.bias"])
-    with pytest.raises(ModelFileError, match="found it closed"):
+    with pytest.raises(ModelFileError, match="the model file is closed"):
         file.tensor("output.bias")
     file.close()
 
@@ -293,7 +293,7 @@ def test_a_file_cut_short_after_opening_is_an_error(tiny: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs Linux's list of mappings")
-def test_what_was_read_can_leave_the_memory(tiny: Path) -> None:
+def test_mapped_pages_can_be_released(tiny: Path) -> None:
     def is_mapped() -> bool:
         return str(tiny) in Path("/proc/self/maps").read_text()
 
@@ -314,18 +314,18 @@ def test_mapped_weights_cannot_be_written_to(tiny: Path) -> None:
         weight[0, 0] = 1
 
 
-def test_a_name_that_is_not_there_is_answered_with_those_that_are(tiny: Path) -> None:
+def test_an_unknown_name_is_an_error_that_lists_the_known_ones(tiny: Path) -> None:
     with open_model(tiny) as file:
-        with pytest.raises(OperatingPointError, match="no ranking 'l0' was found; it has: random-3, other"):
+        with pytest.raises(OperatingPointError, match="found no ranking 'l0'; the file has: random-3, other"):
             file.ranking("l0")
-        with pytest.raises(OperatingPointError, match=r"no point 'x' was found; it has: l0-0\.5, second"):
+        with pytest.raises(OperatingPointError, match=r"found no point 'x'; the file has: l0-0\.5, second"):
             file.point("x")
         with pytest.raises(ModelFileError, match="no weights named 'vocabulary'"):
             file.tensor("vocabulary")
 
 
 def test_opening_reads_no_weights() -> None:
-    """Resident memory of a process that opens the full-size file, before, after, and after using one tensor."""
+    """Resident memory of a process: before and after opening the full-size file, and after using one tensor."""
     path = shared_model()
     script = f"""
 import psutil

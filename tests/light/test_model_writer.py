@@ -1,4 +1,4 @@
-"""Writing a model file: what is wrong is named before anything is written, and the old file survives."""
+"""Writing a model file: errors come before anything is written, and the old file survives."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def refused_with_path(tmp_path: Path, message: str, **changes: Any) -> None:
     assert refused(tmp_path, message, **changes).startswith(f"{tmp_path / 'refused'}: ")
 
 
-def test_weights_that_make_no_model_are_named(tmp_path: Path) -> None:
+def test_wrong_weights_are_an_error(tmp_path: Path) -> None:
     shape = TINY["qrnn"]
     weights = make_weights(shape)
     bad = weights["layers.1.weight"].copy()
@@ -58,11 +58,11 @@ def test_weights_that_make_no_model_are_named(tmp_path: Path) -> None:
     refused(tmp_path, "weights decoder.weight; expected only", weights=weights | {"decoder.weight": bad})
     refused(tmp_path, r"of shape \[2, 2\]; expected \[18\]", weights=weights | {"layers.1.bias": np.zeros((2, 2))})
     refused(tmp_path, "no weights output.bias", weights={k: v for k, v in weights.items() if k != "output.bias"})
-    refused(tmp_path, "3 words; expected 11 by the shape", vocabulary=make_vocabulary(3))
+    refused(tmp_path, "a vocabulary of 3 words; expected 11 as in the shape", vocabulary=make_vocabulary(3))
     refused(tmp_path, "precision 'int4'; expected one of fp32, fp16, int8", precision="int4")
 
 
-def test_what_cannot_be_written_is_named_with_the_path(tmp_path: Path) -> None:
+def test_an_impossible_write_is_an_error_with_the_path(tmp_path: Path) -> None:
     shape = TINY["qrnn"]
     ranking = make_ranking(shape)
     refused_with_path(tmp_path, "tokenizer 'bpe'", text={"tokenizer": "bpe"})
@@ -82,7 +82,7 @@ def wrong_order(point: Any) -> Any:
     return replace(point, keep=(point.keep[0][::-1].copy(), *point.keep[1:]))
 
 
-def test_a_cut_model_is_no_model_file(tmp_path: Path) -> None:
+def test_a_cut_model_cannot_be_written(tmp_path: Path) -> None:
     shape = TINY["qrnn"]
     small, small_shape = cut(make_weights(shape), shape, make_point(shape))
     changes = {"shape": small_shape, "weights": small, "rankings": [], "points": [], "default_ranking": None}
@@ -90,14 +90,14 @@ def test_a_cut_model_is_no_model_file(tmp_path: Path) -> None:
 
 
 def test_only_qrnn_files_have_rankings_and_points(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="rankings or points of cell lstm"):
+    with pytest.raises(ModelFileError, match="rankings or points for cell lstm"):
         write_tiny(tmp_path / "m", "lstm", rankings=[make_ranking(TINY["lstm"])])
 
 
-def test_a_folder_or_a_missing_folder_is_no_place_to_write(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="found a folder; expected a regular file, or a name that is free; add"):
+def test_writing_to_a_folder_or_a_missing_folder_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="found a folder; expected a regular file or an unused name; add"):
         write_tiny(tmp_path)
-    with pytest.raises(ModelFileError, match=r"found no folder .*missing; expected one to write to; create it"):
+    with pytest.raises(ModelFileError, match=r"found no folder .*missing; expected an existing folder; create it"):
         write_tiny(tmp_path / "missing" / "model")
     with pytest.raises(ModelFileError, match="null"):
         write_tiny(tmp_path / "nul\0l")
@@ -112,7 +112,7 @@ def test_a_full_disk_leaves_the_old_file_intact(tiny: Path) -> None:
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
     try:
-        with pytest.raises(ModelFileError, match=r"cannot be written \(File too large\)"):
+        with pytest.raises(ModelFileError, match=r"an error while writing \(File too large\)"):
             write_tiny(tiny, weights=make_weights(TINY["qrnn"], seed=9))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -176,11 +176,11 @@ def test_a_version_1_file_has_no_origins_whatever_it_says(tiny: Path) -> None:
     [
         ("heaven", "found origin of the weights is 'heaven'; expected an object"),
         ({"steps": 1.5}, r"found origin of the weights\.steps is 1\.5; expected a whole number"),
-        ({"recipe": {"rate": 1e999}}, "a number too large"),
+        ({"recipe": {"rate": 1e999}}, "a number that is too large"),
         ({"before": {"date": 7}}, r"found origin of the weights\.before\.date is 7; expected a text"),
     ],
 )
-def test_what_is_no_origin_makes_no_model_file(tmp_path: Path, stored: Any, message: str) -> None:
+def test_an_invalid_origin_is_not_written(tmp_path: Path, stored: Any, message: str) -> None:
     path = tmp_path / "broken"
     path.write_bytes((GOLDEN / "golden-version-2.safetensors").read_bytes())
     rewrite(path, description=lambda d: d.update(origin=stored))

@@ -1,4 +1,4 @@
-"""Names and digests, which files and results store: each has one owner, and neither may ever change."""
+"""Names and digests are stored in model and results files, so they must never change."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_digests_never_change() -> None:
         assert [point.digest for point in file.points()] == ["430cc561e5666ed0", "49ffaf5a44212d7a"]
 
 
-def test_a_digest_tells_names_types_shapes_and_values_apart() -> None:
+def test_a_digest_distinguishes_names_types_shapes_and_values() -> None:
     ones = np.ones((2, 3), np.float32)
     different = [[ones], {"a": ones}, {"b": ones}, [ones.T], [ones.astype(np.float64)], [2 * ones], [ones, ones]]
     assert len({digest_of(arrays) for arrays in different}) == len(different)

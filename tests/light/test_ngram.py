@@ -1,4 +1,4 @@
-"""The n-gram baseline: against hand-computed figures, against kenlm, and as one more row of the report."""
+"""The n-gram baseline: against hand-computed figures, against kenlm, and in the report."""
 
 from __future__ import annotations
 
@@ -64,23 +64,23 @@ def model(corpus: Corpus) -> NGramModel:
 
 
 def test_bigrams_of_a_toy_text_are_those_computed_by_hand() -> None:
-    """The ring a a b: bigrams ba aa ab, each once, so that a is seen behind b and a, and b behind a; c never is.
+    """The ring a a b has the bigrams ba, aa and ab, once each: a follows b and a, b follows a, c never occurs.
 
-    Too few for discounts: 0.5 for what was counted once, 1 for twice.
+    Too few to estimate discounts: they are 0.5 for one occurrence and 1 for two.
     """
     toy = estimate(np.array([0, 0, 1]), 3, order=2)
     assert FALLBACK_DISCOUNTS[:2] == (0.5, 1.0)
-    # of 3 different bigrams, a ends 2 and b ends 1; 1.5 of 3 are taken away and shared out among 3 words
+    # of 3 different bigrams, a ends 2 and b ends 1; 1.5 of 3 are discounted and distributed over 3 words
     a, b, c = (2 - 1) / 3 + 0.5 / 3, (1 - 0.5) / 3 + 0.5 / 3, 0.5 / 3
     assert np.exp(toy.log_probabilities([])) == pytest.approx([a, b, c])
-    # after a: aa and ab once each, 0.5 taken from both, so half of it all is backed off
+    # after a: aa and ab once each, 0.5 discounted from both, so half is backed off
     assert np.exp(toy.log_probabilities([0])) == pytest.approx([0.25 + a / 2, 0.25 + b / 2, c / 2])
     # after b: ba once
     assert np.exp(toy.log_probabilities([0, 1])) == pytest.approx([0.5 + a / 2, b / 2, c / 2])
     assert np.exp(toy.log_probabilities([2])) == pytest.approx([a, b, c]), "c was never seen"
 
 
-def test_discounts_follow_from_how_many_were_counted_how_often() -> None:
+def test_discounts_follow_from_the_counts_of_counts() -> None:
     counts = np.repeat([1, 2, 3, 4], [6, 3, 2, 1])
     y = 6 / (6 + 2 * 3)
     assert discounts(counts) == pytest.approx((1 - 2 * y * 3 / 6, 2 - 3 * y * 2 / 3, 3 - 4 * y * 1 / 2))
@@ -124,17 +124,17 @@ def test_nothing_is_pruned(corpus: Corpus, model: NGramModel) -> None:
     ("ids", "order", "error", "message"),
     [([0, 1], 1, RheostatError, "expected 2 or more"), ([0, 1], 3, CorpusError, "2 tokens has no 3-gram")],
 )
-def test_what_cannot_be_estimated_is_said(ids: list[int], order: int, error: type[Exception], message: str) -> None:
+def test_a_model_that_cannot_be_estimated_is_an_error(
+    ids: list[int], order: int, error: type[Exception], message: str
+) -> None:
     with pytest.raises(error, match=message):
         estimate(np.array(ids), 2, order)
 
 
-# By the measures of every model
+# Measured like a model
 
 
-def test_a_stream_is_read_over_line_ends_and_every_token_but_the_first_is_predicted(
-    corpus: Corpus, model: NGramModel
-) -> None:
+def test_n_grams_cross_line_ends_and_every_token_but_the_first_is_predicted(corpus: Corpus, model: NGramModel) -> None:
     ids = np.asarray(corpus.splits["test"].ids).tolist()
     losses = [-model.log_probabilities(ids[:place])[ids[place]] for place in range(1, len(ids))]
     found = ngram_quality(model, corpus.splits["test"])
@@ -149,7 +149,7 @@ def test_kenlm_finds_the_same_perplexity(corpus: Corpus, model: NGramModel) -> N
     )
 
 
-def test_suggestions_are_words_that_a_keyboard_may_offer(corpus: Corpus, model: NGramModel) -> None:
+def test_suggestions_are_suggestible_words(corpus: Corpus, model: NGramModel) -> None:
     predictor = NGramPredictor(model, corpus)
     assert {one.word for one in predictor.suggest("ann sees the ", k=4)} == set(THINGS), "neither <unk> nor <eos>"
     assert [one.word for one in predictor.complete("ann sees the b")] == ["boats", "bob"]
@@ -183,7 +183,7 @@ def test_results_are_read_as_they_were_written(results: Path) -> None:
     assert found.name == "3-gram, modified Kneser–Ney" and found.kenlm_perplexity is None
 
 
-def test_the_report_has_a_row_and_a_line_for_it(results: Path, tmp_path: Path) -> None:
+def test_the_report_has_a_row_and_a_line_for_n_grams(results: Path, tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path / "ptb.json", [full(5.0)])
     evidence = gather(read_all([sweep, results]))
     on = evidence.on("ptb")
@@ -194,7 +194,7 @@ def test_the_report_has_a_row_and_a_line_for_it(results: Path, tmp_path: Path) -
     assert "Without a network: n-grams" in titles
 
 
-def test_it_is_drawn(results: Path, tmp_path: Path) -> None:
+def test_n_grams_are_drawn(results: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     sweep = write_sweep(tmp_path / "ptb.json", [full(5.0)])
     draw_costs(gather(read_all([sweep, results])).on("ptb"), tmp_path / "costs.svg")
@@ -211,7 +211,7 @@ def test_the_command_measures_and_writes(folder: Path, tmp_path: Path, monkeypat
     assert arpa.read_text().startswith("\\data\\\nngram 1=")
 
 
-def test_what_was_measured_is_shown_even_if_it_cannot_be_written(
+def test_results_are_shown_even_if_they_cannot_be_written(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RHEOSTAT_CACHE", str(tmp_path / "cache"))
@@ -221,6 +221,6 @@ def test_what_was_measured_is_shown_even_if_it_cannot_be_written(
     assert isinstance(answer.exception, RheostatError) and json.loads(answer.stdout)["rows"]
 
 
-def test_a_recipe_without_a_corpus_wants_one() -> None:
+def test_a_recipe_without_a_corpus_needs_data() -> None:
     with pytest.raises(RheostatError, match="no corpus"):
         CliRunner().invoke(app, ["ngram", "ptb"], catch_exceptions=False)

@@ -1,6 +1,6 @@
-"""The same answers on every processor: this one's against those recorded on x86 (tests/data/make_answers.py).
+"""The same answers on every processor: compares this one with answers recorded on x86 (tests/data/make_answers.py).
 
-`make test` runs it where it is; `make test-arm` on a Cortex-A53.
+`make test` runs this on your machine, `make test-arm` on an emulated Cortex-A53.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def recorded(precision: Precision, position: Position) -> list[dict[str, Any]]:
-    """What was answered there, one entry a text."""
+    """The recorded answers, one entry per text."""
     wanted = (precision, position)
     [answers] = [case["answers"] for case in RECORD["cases"] if (case["precision"], case["position"]) == wanted]
     assert isinstance(answers, list)
     return answers
 
 
-def test_there_is_an_answer_of_x86_to_every_question() -> None:
+def test_every_question_has_a_recorded_answer() -> None:
     assert RECORD["machine"]["processor"] == "x86_64"
     assert [(case["precision"], case["position"]) for case in RECORD["cases"]] == list(CASES)
 

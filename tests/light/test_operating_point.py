@@ -1,4 +1,4 @@
-"""Rankings, selection for a share of the FLOPs, and what a point must be. Cutting is in parity/test_cut.py."""
+"""Rankings, selecting a point for a share of the FLOPs, and checks of points. Cutting is in parity/test_cut.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rheostat.model.operating_point import FULL, OperatingPoint, Ranking, Update
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import select
 
-# Its FLOPs are proportional to its one width, so that every tenth of them can be had exactly.
+# Its FLOPs are proportional to its only width, so every tenth of them is possible exactly.
 LINEAR = ModelShape(20, 10, (10,), (1,))
 
 
@@ -32,19 +32,19 @@ def shapes(draw: st.DrawFn) -> ModelShape:
 
 
 def all_uniform_widths(shape: ModelShape) -> Iterator[tuple[int, ...]]:
-    """Widths of every keep fraction that makes a difference, by the definition."""
+    """The widths of every distinct keep fraction, from the definition."""
     fractions = {Fraction(kept, size) for size in shape.hidden_sizes for kept in range(size + 1)}
     for fraction in fractions:
         yield tuple(max(1, int(fraction * size)) for size in shape.hidden_sizes)
 
 
 @given(shapes(), st.integers(1, 100))
-def test_no_uniform_point_within_the_target_is_larger(shape: ModelShape, percent: int) -> None:
+def test_the_uniform_point_is_the_largest_within_the_target(shape: ModelShape, percent: int) -> None:
     limit = Fraction(percent, 100) * shape.flops
     affordable = [widths for widths in all_uniform_widths(shape) if shape.with_hidden_sizes(widths).flops <= limit]
     ranking = make_ranking(shape)
     if not affordable:
-        with pytest.raises(OperatingPointError, match="the smallest that this model can serve is"):
+        with pytest.raises(OperatingPointError, match="the smallest position of this model is"):
             select(ranking, shape, percent / 100)
         return
     point = select(ranking, shape, percent / 100)
@@ -80,7 +80,7 @@ def test_full_size_models_come_within_two_thousandths_of_the_target(shape: Model
 
 @pytest.mark.parametrize("tenths", range(1, 11))
 def test_a_share_means_its_decimal(tenths: int) -> None:
-    # 0.3, 0.6 and 0.7 are a little less than that in binary, which must not cost a filter.
+    # In binary, 0.3, 0.6 and 0.7 are slightly less, which must not cost a filter.
     assert select(make_ranking(LINEAR), LINEAR, tenths / 10).widths == (tenths,)
 
 
@@ -92,23 +92,23 @@ def test_asking_for_the_share_of_a_point_gives_that_point(shape: ModelShape, per
     assert select(ranking, shape, point.flops_fraction).widths == point.widths
 
 
-def test_everything_is_the_unpruned_model() -> None:
+def test_a_share_of_one_is_the_unpruned_model() -> None:
     point = select(make_ranking(PTB_QRNN), PTB_QRNN, 1.0)
     assert point.is_full(PTB_QRNN)
     assert point.flops_fraction == 1.0
 
 
-def test_the_smallest_share_that_an_error_names_can_be_had() -> None:
+def test_the_smallest_share_named_in_an_error_works() -> None:
     ranking = make_ranking(PTB_QRNN)
     with pytest.raises(OperatingPointError) as caught:
         select(ranking, PTB_QRNN, 1e-5)
-    (smallest,) = re.findall(r"can serve is ([\d.]+)", str(caught.value))
+    (smallest,) = re.findall(r"of this model is ([\d.]+)", str(caught.value))
     assert select(ranking, PTB_QRNN, float(smallest)).widths == (1, 1, 1, 1)
 
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.01, 80, float("nan"), float("inf")])
 def test_a_knob_out_of_range_is_refused(share: float) -> None:
-    with pytest.raises(OperatingPointError, match=r"expected a share of the FLOPs in \(0, 1\]: 80 % is 0\.8"):
+    with pytest.raises(OperatingPointError, match=r"expected a share of the FLOPs in \(0, 1\], such as 0\.8 for 80 %"):
         select(make_ranking(LINEAR), LINEAR, share)
 
 
@@ -133,7 +133,7 @@ def test_the_best_filters_are_kept_in_ascending_order() -> None:
     assert (point.name, point.criterion, point.preferred) == ("r-0.3", "c", False)
 
 
-def test_of_equal_scores_the_lower_index_comes_first() -> None:
+def test_between_equal_scores_the_lower_index_comes_first() -> None:
     ranking = Ranking("r", "c", (np.array([0.0, 1.0, -0.0, 1.0, 0.0], np.float32),))
     assert ranking.order(0).tolist() == [1, 3, 0, 2, 4]
 
@@ -143,7 +143,7 @@ def test_a_ranking_of_another_model_is_refused() -> None:
         select(make_ranking(LINEAR), PTB_QRNN, 0.5)
 
 
-def test_a_ranking_with_a_score_that_is_no_number_is_refused() -> None:
+def test_a_ranking_with_a_score_that_is_not_a_number_is_refused() -> None:
     ranking = Ranking("r", "c", (np.full(10, np.nan, np.float32),))
     with pytest.raises(OperatingPointError, match="not finite in layer 0"):
         select(ranking, LINEAR, 0.5)
@@ -164,7 +164,7 @@ def test_gates_of_one_and_no_gates_are_the_same() -> None:
     assert replace(full_point(shape), gates=ones).is_full(shape)
 
 
-def test_gates_on_a_whole_last_layer_make_an_output_layer_of_its_own() -> None:
+def test_gates_on_an_uncut_last_layer_make_a_separate_output_layer() -> None:
     shape = ModelShape(5, 2, (3, 2), (1, 1))
     gates = (None, np.array([0.5, 1.0], np.float32))
     gated = replace(full_point(shape), gates=gates).cut_shape(shape)
@@ -180,7 +180,7 @@ def keep_of(*indices: list[int]) -> Keep:
     return tuple(np.array(list_, np.int32) for list_ in indices)
 
 
-def test_what_is_wrong_with_a_point_is_named() -> None:
+def test_a_wrong_point_is_an_error_that_names_the_fault() -> None:
     shape = ModelShape(5, 2, (3, 2), (2, 1))
     good = OperatingPoint("p", "c", keep_of([0, 2], [1]), flops_fraction=0.5)
     good.check(shape)

@@ -1,4 +1,4 @@
-"""Origins: what is known survives JSON, what is not known is "not recorded"."""
+"""Origins: known fields survive JSON, unknown ones are "not recorded"."""
 
 from __future__ import annotations
 
@@ -55,28 +55,28 @@ def test_keys_of_later_versions_are_ignored() -> None:
         ({"before": {"seed": "x"}}, "origin.before.seed is 'x'; expected a whole number"),
     ],
 )
-def test_what_is_no_origin_is_named(stored: object, message: str) -> None:
+def test_an_invalid_origin_is_an_error(stored: object, message: str) -> None:
     with pytest.raises(RheostatError, match=message):
         Origin.from_json(stored)
     with pytest.raises(ModelFileError, match="origin of point a"):
         Origin.from_json(stored, "origin of point a", ModelFileError)
 
 
-def test_people_read_not_recorded_for_what_is_not_known() -> None:
+def test_unknown_fields_are_shown_as_not_recorded() -> None:
     assert set(UNKNOWN_ORIGIN.shown().values()) == {NOT_RECORDED}
     shown = TRAINED.shown()
     assert (shown["steps"], shown["tokens read"], shown["seed"]) == ("1,400", "3,802,440", "0")
     assert NOT_RECORDED not in shown.values()
 
 
-def test_what_is_known_to_be_absent_is_none() -> None:
+def test_fields_known_to_be_absent_are_shown_as_none() -> None:
     origin = Origin(made_from="", tokens_read=0, corpus="")
     assert origin.as_json() == {"made_from": "", "tokens_read": 0, "corpus": ""}
     shown = origin.shown()
     assert (shown["made from weights"], shown["tokens read"], shown["corpus"]) == ("none", "0", "none")
 
 
-def test_an_origin_links_to_that_of_what_it_was_made_from() -> None:
+def test_an_origin_links_to_the_origin_before_it() -> None:
     recovered = Origin(command="rheostat recover").after(TRAINED)
     assert recovered.before == TRAINED
     assert recovered.after(UNKNOWN_ORIGIN).before is None
@@ -97,7 +97,7 @@ def test_a_point_cut_by_a_ranking_has_its_origin() -> None:
     assert select(ranking, TINY["qrnn"], 0.6).origin is TRAINED
 
 
-def test_a_new_origin_says_what_the_process_knows_and_no_more() -> None:
+def test_a_new_origin_has_what_the_process_knows_and_no_more() -> None:
     origin = new_origin()
     assert origin.command and origin.version and origin.date
     assert set(origin.as_json()) == {"command", "version", "date"}

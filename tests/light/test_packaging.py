@@ -1,4 +1,4 @@
-"""What pyproject.toml and the Makefile promise: no dependency that nobody imports, no target that nobody hears of."""
+"""pyproject.toml and the Makefile: every dependency is imported, and `make` lists every target."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def packages(requirements: list[str]) -> list[str]:
 
 
 def imported_by(folder: Path) -> set[str]:
-    """Top-level names of all that the modules of a folder import, by name or by import_module("…")."""
+    """Top-level names of everything that the modules of a folder import, also by import_module("…")."""
     found = set()
     for path in folder.rglob("*.py"):
         text = path.read_text(encoding="utf-8")

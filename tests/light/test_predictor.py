@@ -1,4 +1,4 @@
-"""The predictor: suggestions, what is remembered, the knob, the user's words, and any text there may be."""
+"""The predictor: suggestions, cached states, the knob, the user's words, and all kinds of text."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-def test_suggestions_are_the_most_probable_words_that_a_keyboard_may_offer(model: Path) -> None:
+def test_suggestions_are_the_most_probable_suggestible_words(model: Path) -> None:
     predictor = rheostat.load(model, precision="fp32")
     log_probabilities = predictor.log_probabilities_after([END_OF_LINE, "i", "saw"])
     order = [WORDS[i] for i in np.argsort(-log_probabilities) if WORDS[i] not in NEVER_SUGGESTED]
@@ -93,7 +93,7 @@ def test_a_prefix_ranks_only_the_words_that_begin_with_it_exactly(model: Path) -
     assert words_of(predictor.complete("I saw the ga", k=9)) == expected
 
 
-def test_capitals_come_back(model: Path) -> None:
+def test_capitals_are_restored(model: Path) -> None:
     predictor = rheostat.load(model)
     assert words_of(predictor.suggest("the boat sees", prefix="par")) == ["Paris"]
     assert words_of(predictor.complete("I saw. Gar")) == ["Garden"]
@@ -134,7 +134,7 @@ def test_turning_the_knob_mid_sentence_equals_a_fresh_run(model: Path, precision
         assert [s.probability for s in found] == pytest.approx([s.probability for s in expected], rel=1e-4)
 
 
-def test_the_knob_never_spends_more_than_asked(model: Path) -> None:
+def test_the_knob_never_spends_more_than_requested(model: Path) -> None:
     predictor = rheostat.load(model)
     for knob in (1.0, 0.77, 0.5, 0.31):
         predictor.turn(knob)
@@ -175,11 +175,11 @@ def test_a_new_point_is_built_in_the_background_while_the_old_one_serves(
 
 
 @pytest.mark.parametrize("stored", ["fp32", "fp16", "int8"])
-def test_weights_are_held_beside_the_sessions_only_from_the_first_turn_on(tmp_path: Path, stored: Any) -> None:
+def test_weights_are_kept_only_from_the_first_turn_on(tmp_path: Path, stored: Any) -> None:
     shape = ModelShape(len(WORDS), 8, (600, 600, 8), (2, 1, 1))
     path = write_words(tmp_path / "wide.safetensors", WORDS, shape, precision=stored)
     in_int8 = sum(np.prod(size) for size in shape.tensor_shapes().values())
-    rheostat.load(path, engine="onnx").suggest("i saw the")  # what is made once for all predictors
+    rheostat.load(path, engine="onnx").suggest("i saw the")  # created once for all predictors
     tracemalloc.start()  # sees NumPy's arrays, and not what ONNX Runtime holds
     try:
         predictor = rheostat.load(path, engine="onnx")
@@ -200,7 +200,7 @@ def test_turning_the_knob_of_the_core_takes_no_memory(tmp_path: Path, stored: An
     shape = ModelShape(len(WORDS), 8, (600, 600, 8), (2, 1, 1))
     path = write_words(tmp_path / "wide.safetensors", WORDS, shape, precision=stored)
     in_int8 = sum(np.prod(size) for size in shape.tensor_shapes().values())
-    rheostat.load(path, 0.5).suggest("i saw the")  # what is made once for all predictors
+    rheostat.load(path, 0.5).suggest("i saw the")  # created once for all predictors
     tracemalloc.start()
     try:
         predictor = rheostat.load(path)
@@ -216,9 +216,9 @@ def test_turning_the_knob_of_the_core_takes_no_memory(tmp_path: Path, stored: An
     assert turned - loaded < in_int8 / 4  # states and answers; another copy of the weights would be more
 
 
-def test_a_predictor_that_is_let_go_is_gone_at_once(model: Path) -> None:
+def test_a_deleted_predictor_is_freed_at_once(model: Path) -> None:
     predictor = rheostat.load(model)
-    point = weakref.ref(predictor.point)  # held by the engine and by what is kept beside it
+    point = weakref.ref(predictor.point)  # held by the engine and its caches
     gc.disable()
     try:
         del predictor
@@ -227,9 +227,7 @@ def test_a_predictor_that_is_let_go_is_gone_at_once(model: Path) -> None:
         gc.enable()
 
 
-def test_a_turn_overrules_earlier_ones_that_are_still_in_the_background(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_turn_overrides_earlier_ones_still_in_the_background(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = rheostat.load(model, knob=0.4, engine="onnx")
     predictor.turn(1.0)
     may_build, builds, others = threading.Event(), [], set(threading.enumerate())
@@ -242,7 +240,7 @@ def test_a_turn_overrules_earlier_ones_that_are_still_in_the_background(
     monkeypatch.setattr("rheostat.runtime.onnx.weights.cut", slow)
     for knob in (0.9, 0.8, 0.7, 0.6, 0.5):
         predictor.turn(knob, wait=False)
-    predictor.turn(0.4)  # visited before, so that it need not wait for the others
+    predictor.turn(0.4)  # visited before, so it does not wait for the others
     may_build.set()
     for thread in set(threading.enumerate()) - others:
         thread.join(10)
@@ -263,17 +261,17 @@ def test_a_latency_is_met_by_the_largest_point_that_was_measured_to_fit(model: P
     predictor = rheostat.load(model)
     predictor.turn(latency_ms=1000)
     assert predictor.flops_fraction == 1
-    with pytest.raises(OperatingPointError, match="ms per query was asked for"):
+    with pytest.raises(OperatingPointError, match="ms per query was requested"):
         predictor.turn(latency_ms=1e-9)
 
 
-def test_a_latency_is_looked_for_at_every_step_of_the_knob(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_latency_is_searched_at_every_step_of_the_knob(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, tried, read = 0.0, [], CoreEngine.read
 
     def timed(self: CoreEngine, *arguments: Any) -> Any:
         nonlocal now_s
         share = self.shape.flops / SHAPE.flops
-        now_s += 0.001 if share <= 0.7 else 0.0010001  # hardly too slow: one step at a time
+        now_s += 0.001 if share <= 0.7 else 0.0010001  # barely too slow: one step at a time
         if share not in tried:
             tried.append(share)
         return read(self, *arguments)
@@ -289,7 +287,7 @@ def test_a_latency_is_looked_for_at_every_step_of_the_knob(model: Path, monkeypa
 
 @pytest.fixture
 def updated(model: Path, tmp_path: Path) -> tuple[Path, float, str]:
-    """The model with a stored update of what a position of the knob cuts, too far below it to be served there."""
+    """The model with a stored update for the cut of a knob position, but too far below the position to be used."""
     with open_model(model) as file:
         knob = next(knob for knob in np.arange(0.9, 0.3, -0.01) if knob - choose(file, knob).flops_fraction > 0.011)
         plain = choose(file, knob)
@@ -300,7 +298,7 @@ def updated(model: Path, tmp_path: Path) -> tuple[Path, float, str]:
         return path, float(knob), plain.name
 
 
-def test_a_stored_point_says_its_share_whoever_turned_to_it(updated: tuple[Path, float, str]) -> None:
+def test_a_stored_point_reports_its_own_share(updated: tuple[Path, float, str]) -> None:
     path, _, name = updated
     turned = rheostat.load(path)
     turned.turn(point=name)
@@ -315,7 +313,7 @@ def test_an_update_is_never_taken_for_the_plain_cut_of_the_same_name(updated: tu
     np.testing.assert_array_equal(predictor.log_probabilities_after(TEXT), fresh.log_probabilities_after(TEXT))
 
 
-def test_what_was_read_is_the_callers_own(model: Path) -> None:
+def test_log_probabilities_are_a_copy(model: Path) -> None:
     predictor = rheostat.load(model)
     words = list(predictor.vocabulary.words[2:5])
     before = predictor.log_probabilities_after(words).copy()
@@ -339,7 +337,7 @@ def test_the_cache_of_points_is_bounded_and_the_one_in_use_stays(
         assert bool(builds) == (knob not in kept)
 
 
-def test_threads_get_the_answers_they_would_get_alone(model: Path) -> None:
+def test_threads_get_the_same_answers_as_alone(model: Path) -> None:
     predictor = rheostat.load(model, knob=0.7)
     texts = [" ".join(TEXT[start:end]) for start in range(6) for end in range(start + 1, len(TEXT))]
     alone = {text: words_of(rheostat.load(model, knob=0.7).suggest(text)) for text in texts[::9]}
@@ -372,7 +370,7 @@ def test_learned_words_are_suggested_at_once_listed_and_forgotten(model: Path, t
     assert not again.complete("the rhe")
 
 
-def test_words_that_are_never_to_be_suggested_are_not(model: Path) -> None:
+def test_excluded_words_are_not_suggested(model: Path) -> None:
     predictor = rheostat.load(model, hidden_words=["game", "Gates"])
     assert set(words_of(predictor.suggest("i saw the", k=9, prefix="ga"))) == {"gate", "garden"}
 

@@ -1,4 +1,4 @@
-"""The one index of words by prefix: against a plain search."""
+"""The prefix index against a plain search."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_index_finds_what_a_search_finds(forms: list[str], prefix: str) -> N
     assert index.all.tolist() == list(range(len(forms)))
 
 
-def test_what_it_returns_cannot_be_changed() -> None:
+def test_the_returned_arrays_cannot_be_changed() -> None:
     index = PrefixIndex([("a", 0), ("b", 1)])
     with pytest.raises(ValueError, match="read-only"):
         index.with_prefix("a")[0] = 1

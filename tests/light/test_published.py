@@ -1,4 +1,4 @@
-"""The published figures agree with themselves and, where the paper is at hand, with every number in it."""
+"""The published figures are consistent and, if the paper is available, agree with every number in it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_pruned_rows_are_complete_and_cost_less_than_the_full_model() -> None:
 
 
 def test_tables_are_in_milliseconds_and_millijoules() -> None:
-    """A Raspberry Pi draws a watt or two above idle: the two columns of a row are of one size."""
+    """A Raspberry Pi draws a watt or two above idle, so the two columns of a row are of similar size."""
     for table in load_published().tables:
         for row in table.rows:
             if row.latency_ms is not None and row.energy_mj is not None:
@@ -110,7 +110,7 @@ def test_figures_given_twice_agree() -> None:
     assert below == {storage.model: storage.update_kb_below for storage in figures.storage}
 
 
-def test_models_have_one_window_a_layer_and_a_table() -> None:
+def test_models_have_one_window_per_layer_and_a_table() -> None:
     figures = load_published()
     for model in figures.setup.models:
         assert len(model.hidden_sizes) == len(model.windows)
@@ -123,7 +123,7 @@ def test_claims_have_their_own_names() -> None:
     assert all(claim.sentence.endswith(".") and claim.where for claim in claims)
 
 
-def test_other_sources_say_where_they_are_from() -> None:
+def test_other_sources_are_cited() -> None:
     figures = load_published()
     assert {source.id for source in figures.other_sources} == {"graded-training", "awd-lstm-lm"}
     assert all(source.source for source in figures.other_sources)
@@ -192,7 +192,7 @@ def row_at(table: PublishedTable, criterion: Any, flops_fraction: float) -> Publ
 
 
 def holds(check: checks.Check) -> bool:
-    """Whether the paper's tables say so. Only the kinds that tables can speak of."""
+    """Whether the paper's tables support a claim; only for kinds of claims that tables can answer."""
     figures = load_published()
     match check:
         case checks.Better():
@@ -252,7 +252,7 @@ def holds(check: checks.Check) -> bool:
     [claim for claim in load_published().claims if claim.own_tables != "silent"],
     ids=lambda claim: claim.id,
 )
-def test_own_tables_say_of_a_claim_what_the_file_says_they_do(claim: checks.Claim) -> None:
+def test_the_papers_tables_support_claims_as_the_file_says(claim: checks.Claim) -> None:
     assert claim.checks
     assert all(holds(check) for check in claim.checks) == (claim.own_tables == "confirm")
 
@@ -272,7 +272,7 @@ def latex() -> str:
 
 
 def printed_rows(latex: str, label: str) -> list[list[str]]:
-    """The cells of a table, markup taken off; a cell without a figure is empty."""
+    """The cells of a table without markup; a cell without a figure is empty."""
     (body,) = [
         table
         for table in re.findall(r"\\begin\{table\}.*?\\end\{table\}", latex, re.S)
@@ -323,7 +323,7 @@ def test_every_number_of_a_table_is_the_printed_one(latex: str, table: Published
     assert ours == printed
 
 
-def test_a_wrong_digit_in_a_table_would_be_seen(latex: str) -> None:
+def test_a_wrong_digit_in_a_table_is_detected(latex: str) -> None:
     table = load_published().table("ptb")
     changed = replace(table, rows=(replace(table.rows[0], test_perplexity=58.4), *table.rows[1:]))
     with pytest.raises(AssertionError):
@@ -441,7 +441,7 @@ def sentences_on_updates_and_meters(setup: checks.Setup) -> Iterator[str]:
 
 
 def sentences() -> list[str]:
-    """What the paper's prose must say if our transcription of its other figures is right."""
+    """What the paper's text must say if our transcription of its other figures is right."""
     figures = load_published()
     return [
         *sentences_on_results(figures),
@@ -459,19 +459,19 @@ def flat(text: str) -> str:
 
 
 @pytest.mark.parametrize("sentence", sentences())
-def test_the_prose_says_every_other_figure(latex: str, sentence: str) -> None:
+def test_every_other_figure_is_in_the_papers_text(latex: str, sentence: str) -> None:
     assert flat(sentence) in flat(latex)
 
 
 # ------------------------------------------------------------------------------------- what ours stand beside
 
 
-def test_a_folder_is_of_a_corpus_by_the_beginning_of_its_name() -> None:
+def test_a_corpus_is_recognised_by_the_start_of_the_folder_name() -> None:
     assert is_corpus("wikitext-103-part", "wikitext103") and is_corpus("WikiText-103", "wikitext-103")
     assert not is_corpus("wikitext-2", "wikitext103") and not is_corpus("chat", "ptb")
 
 
-def test_a_table_stands_beside_models_of_its_corpus_and_shape() -> None:
+def test_a_table_is_shown_beside_models_of_its_corpus_and_shape() -> None:
     figures = load_published()
     assert figures.flops("ptb-qrnn") == 47_990_000
     found = figures.table_beside("wikitext-103-part", "wt103-split.safetensors", 307_200_800)
@@ -481,7 +481,7 @@ def test_a_table_stands_beside_models_of_its_corpus_and_shape() -> None:
     assert figures.table_beside("ptb", "ptb-skip-lstm.safetensors", 47_914_656) is None  # its size, and another kind
 
 
-def test_a_row_stands_beside_the_same_share_of_its_criterion() -> None:
+def test_a_row_is_shown_beside_the_same_share_of_its_criterion() -> None:
     table = load_published().table("wikitext103")
     l0 = table.beside("l0", 0.7)
     assert l0 is not None and l0.flops_fraction == 0.69

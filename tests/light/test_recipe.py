@@ -1,4 +1,4 @@
-"""Recipes: reading, changing, and what is said about a mistake."""
+"""Recipes: reading, changing, and errors for mistakes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_tables_fill_dataclasses() -> None:
         ({"train": {"epochs": 0}}, "train: epochs must be at least 1"),
     ],
 )
-def test_a_mistake_is_named(tables: dict[str, object], message: str) -> None:
+def test_a_mistake_in_a_recipe_is_named(tables: dict[str, object], message: str) -> None:
     with pytest.raises(RecipeError) as error:
         fill(Outer, tables)
     assert message in str(error.value)
@@ -81,7 +81,7 @@ def test_an_unknown_recipe_suggests_the_nearest() -> None:
         read_recipe("wikitext")
 
 
-def test_a_damaged_recipe_names_the_place(tmp_path: Path) -> None:
+def test_invalid_toml_is_an_error_that_names_the_place(tmp_path: Path) -> None:
     path = tmp_path / "r.toml"
     path.write_text("[train\n")
     with pytest.raises(RecipeError, match="not valid TOML"):
@@ -97,13 +97,13 @@ def test_null_in_json_means_the_default() -> None:
     assert from_json(Outer, {"data": None, "train": {"epochs": 3, "rate": None}}, "run") == Outer("", Inner(3))
 
 
-def test_json_may_have_keys_of_later_versions_if_the_reader_says_so() -> None:
+def test_json_can_have_keys_of_later_versions_if_the_reader_allows_it() -> None:
     assert from_json(Outer, {"later": 1, "train": {"later": 2}}, "run", ignore_unknown=True) == Outer()
     with pytest.raises(RheostatError, match="run has an unknown key 'later'"):
         from_json(Outer, {"later": 1}, "run")
 
 
-def test_mistakes_in_json_are_named_with_the_error_that_was_asked_for() -> None:
+def test_mistakes_in_json_raise_the_requested_error() -> None:
     for wrong, message in (
         ([], r"run is \[\]; expected an object"),
         ({"train": {"rate": "x"}}, r"run\.train\.rate is 'x'; expected a number"),

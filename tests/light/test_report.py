@@ -1,4 +1,4 @@
-"""Reports from results files: every number in a table stands in the file."""
+"""Reports from results files: every number in a table is in the file."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def results_file(tmp_path: Path) -> Path:
     return write_sweep(tmp_path / "ptb.json", rows)
 
 
-def test_the_table_has_every_point_with_seeds_together(results_file: Path) -> None:
+def test_the_table_has_every_point_with_seeds_averaged(results_file: Path) -> None:
     lines = table(read_sweep(results_file)).splitlines()
     assert len(lines) == 2 + 4
     assert lines[2].startswith("| whole model | 100% |")
@@ -63,13 +63,13 @@ def test_the_table_has_every_point_with_seeds_together(results_file: Path) -> No
     assert "79.12" in searched
 
 
-def test_the_papers_figures_stand_beside_ours(results_file: Path) -> None:
+def test_the_papers_figures_are_shown_beside_ours(results_file: Path) -> None:
     lines = table(read_sweep(results_file)).splitlines()
     assert "| 66.0 | 42.9% |" in next(line for line in lines if line.startswith("| random"))
     assert lines[2].endswith("| 56.8 | 44.7% |")
 
 
-def test_the_papers_figures_stand_beside_no_model_of_another_shape(results_file: Path, tmp_path: Path) -> None:
+def test_the_papers_figures_are_not_shown_beside_models_of_another_shape(results_file: Path, tmp_path: Path) -> None:
     dense = write_sweep(tmp_path / "dense.json", [full()], "d.safetensors", DENSE_FLOPS)
     lstm = write_sweep(tmp_path / "lstm.json", [full()], "ptb-awd-lstm.safetensors")
     chat = write_sweep(tmp_path / "chat.json", [full(), ranked("random", 0.8, 80.0)], corpus="chat")
@@ -103,14 +103,14 @@ def test_the_picture_is_drawn(results_file: Path, tmp_path: Path, suffix: str) -
     assert path.stat().st_size > 10_000
 
 
-def test_a_sweep_of_the_whole_model_alone_has_no_picture(results_file: Path, tmp_path: Path) -> None:
+def test_a_sweep_of_only_the_whole_model_has_no_figure(results_file: Path, tmp_path: Path) -> None:
     alone = write_sweep(tmp_path / "alone.json", [full()])
     validated = write_sweep(tmp_path / "valid.json", [full(), row("random", "random", 0.8, "valid", 80.0)])
     assert [has_trade_off(read_sweep(path)) for path in (results_file, alone, validated)] == [True, False, False]
     assert "![" not in page(read_sweep(alone), None)
 
 
-def test_stored_points_are_named_by_their_criterion_and_look_like_no_other(
+def test_stored_points_are_named_by_their_criterion_and_have_their_own_marks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     searched = [
@@ -136,13 +136,13 @@ def test_points_that_would_hide_each_other_are_drawn_side_by_side() -> None:
     assert [perplexity for places in moved for _, perplexity in places] == [76.0, 80.0, 76.5, 95.0]
 
 
-def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_results_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_text("{}")
     with pytest.raises(RheostatError, match="has no kind"):
         read_sweep(path)
     write_bench(path, [bench_row(1.0, 2.0)])
-    with pytest.raises(RheostatError, match="is of the kind bench; expected a sweep"):
+    with pytest.raises(RheostatError, match="has the kind bench; expected a sweep"):
         read_sweep(path)
 
 
@@ -167,7 +167,7 @@ def comparison(results_file: Path, tmp_path: Path) -> CorpusComparison:
     return found
 
 
-def test_learned_points_are_set_beside_the_unpruned_model(comparison: CorpusComparison) -> None:
+def test_learned_points_are_compared_with_the_unpruned_model(comparison: CorpusComparison) -> None:
     assert comparison.reference.path.name == "ptb.json"
     shares = {(share.name, round(share.flops_fraction, 2)): share.perplexity for share in comparison.shares()}
     assert shares["l0-0.6", 0.6] == 80.0
@@ -176,14 +176,14 @@ def test_learned_points_are_set_beside_the_unpruned_model(comparison: CorpusComp
     assert [name for name, _ in shares].count("whole model") == 1
 
 
-def test_an_update_is_judged_by_the_share_it_won_back(comparison: CorpusComparison) -> None:
+def test_an_update_is_judged_by_the_share_it_recovered(comparison: CorpusComparison) -> None:
     (found,) = comparison.recoveries()
     assert found.won_back == pytest.approx((83.67 - 76.0) / (83.67 - 73.67))
     text = learned_page(comparison, "picture.png")
     assert "| random-1-0.8 | 80.0% | 1 | 72,428 | 83.67 | 76.00 | 77% | 53% |" in text
 
 
-def test_where_cutting_lost_nothing_nothing_can_be_won_back(tmp_path: Path) -> None:
+def test_an_update_recovers_nothing_if_cutting_lost_nothing(tmp_path: Path) -> None:
     rows = [full(70.0), ranked("random", 0.8, 80.0), *recovered("random", 0.8, 70.0, 69.0)]
     (comparison,) = compare([read_sweep(write_sweep(tmp_path / "ptb.json", rows))])
     (found,) = comparison.recoveries()
@@ -217,14 +217,14 @@ def test_a_graded_model_alone_is_its_own_reference(tmp_path: Path) -> None:
     assert comparison.full == 70.0
 
 
-def test_keystrokes_have_a_column_where_they_were_typed(tmp_path: Path, results_file: Path) -> None:
+def test_keystrokes_have_a_column_if_they_were_measured(tmp_path: Path, results_file: Path) -> None:
     rows = [row("full", "", 1.0, "test", 70.0, **typed(0.345, needed=1000)), row("graded", "graded", 0.5, "test", 79.0)]
     text = table(read_sweep(write_sweep(tmp_path / "g.json", rows)))
     assert "| 70.00 | 40.00% | 34.5% |" in text and "| 79.00 | 40.00% |  |" in text
     assert "keystrokes" not in table(read_sweep(results_file))
 
 
-def test_a_joule_saves_keystrokes_where_energy_was_measured_at_that_point(tmp_path: Path) -> None:
+def test_keystrokes_per_joule_need_energy_measured_at_that_point(tmp_path: Path) -> None:
     rows = [full(widths=[100], **typed(0.6)), ranked("graded", 0.5, 79.0, widths=[49], **typed(0.6))]
     sweep = read_sweep(write_sweep(tmp_path / "g.json", rows))
     costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0, 5.0), bench_row(0.5, 1.0, 3.0)])
@@ -244,7 +244,7 @@ def test_keystrokes_are_not_divided_by_the_joules_of_another_precision(tmp_path:
     assert found == [None, evidence.collection.benches[0]]
 
 
-# What the paper, other precisions and several files stand beside
+# The paper, other precisions and several files
 
 
 def test_pages_of_a_part_of_wikitext_103_have_the_papers_figures(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_pages_of_a_part_of_wikitext_103_have_the_papers_figures(tmp_path: Path)
     assert "| 90.00 | 80.00 | 33% | 26% |" in text and "| 99.00 | 75.00 | 62% | 56% |" in text
 
 
-def test_a_point_of_two_files_is_listed_once_however_threads_round(tmp_path: Path) -> None:
+def test_a_point_in_two_files_is_listed_once_even_if_rounded_differently(tmp_path: Path) -> None:
     searched = {"allocation": "stored"}
     one = [full(), row("taylor-searched-0.8", "taylor", 0.8, "test", 75.2861872, **searched)]
     two = [full(), row("taylor-searched-0.8", "taylor", 0.8, "test", 75.2861866, **searched)]
@@ -290,7 +290,7 @@ def test_no_two_families_share_a_colour_or_a_mark() -> None:
         assert len(set(looks)) == len(looks)
 
 
-def test_rows_that_would_be_labelled_alike_are_told_apart(tmp_path: Path) -> None:
+def test_rows_with_the_same_label_get_different_ones(tmp_path: Path) -> None:
     files = [
         write_sweep(tmp_path / "a.json", [full(), ranked("random", 0.8, 80.0), ranked("taylor", 0.8, 79.0)]),
         write_sweep(tmp_path / "b.json", [full(), ranked("random", 0.8, 81.0)]),

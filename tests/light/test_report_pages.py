@@ -1,4 +1,4 @@
-"""The whole report: the paper's tables in our numbers, pictures, and one page that needs nothing else."""
+"""The whole report: the paper's tables beside our numbers, figures, and one self-contained page."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def evidence(files: list[Path]) -> Evidence:
 # Reading
 
 
-def test_files_are_told_apart_by_their_kind(files: list[Path]) -> None:
+def test_files_are_distinguished_by_their_kind(files: list[Path]) -> None:
     found = read_all([*files, files[0]])
     assert [sweep.path.name for sweep in found.sweeps] == ["ptb.json", "ptb-learned.json"]
     assert [bench.path.name for bench in found.benches] == ["bench.json"]
@@ -148,14 +148,14 @@ def test_a_bench_is_read_as_it_was_written(model: Path, tmp_path: Path) -> None:
     [
         ("", "not JSON"),
         ("{", "not JSON"),
-        ("[1, 2]", "no JSON object"),
+        ("[1, 2]", "not a JSON object"),
         ("{}", "has no kind; expected"),
-        ('{"kind": "scale", "version": 1}', "is of the unknown kind 'scale'; expected"),
-        ('{"kind": ["sweep"], "version": 1}', "is of the unknown kind"),
+        ('{"kind": "scale", "version": 1}', "has the unknown kind 'scale'; expected"),
+        ('{"kind": ["sweep"], "version": 1}', "has the unknown kind"),
         ('{"kind": "sweep"}', "has the version None"),
         ('{"kind": "sweep", "version": 0}', "has the version 0"),
         ('{"kind": "sweep", "version": true}', "has the version True"),
-        ('{"kind": "sweep", "version": 2, "rows": []}', "is of version 2; this program reads .* up to 1: update"),
+        ('{"kind": "sweep", "version": 2, "rows": []}', "has version 2; this program reads .* up to 1: update"),
         ('{"kind": "govern", "version": 1}', "lacks 'provenance'"),
     ],
 )
@@ -202,12 +202,12 @@ def test_a_wrong_value_is_named_by_its_place(tmp_path: Path, place: list[Any], v
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.name)
-def test_every_committed_file_is_read_and_written_as_it_is(path: Path, tmp_path: Path) -> None:
+def test_every_committed_file_round_trips(path: Path, tmp_path: Path) -> None:
     write_results(tmp_path / path.name, read_results(path))
     assert (tmp_path / path.name).read_text(encoding="utf-8") == path.read_text(encoding="utf-8")
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(RheostatError, match=r"cannot read .*none\.json"):
         read_all([tmp_path / "none.json"])
 
@@ -224,7 +224,7 @@ def our_lines(evidence: Evidence, corpus: str = "ptb") -> dict[int, dict[str, st
     return {theirs.row: own for theirs, own in zip(published.rows, cells, strict=False)}
 
 
-def test_every_row_of_the_paper_stands_above_ours(evidence: Evidence) -> None:
+def test_every_row_of_the_paper_is_above_ours(evidence: Evidence) -> None:
     for published in load_published().tables:
         rows = paper_table(published, evidence.on(published.corpus)).rows
         assert [one.mark for one in rows] == ["published", "ours"] * len(published.rows)
@@ -243,13 +243,13 @@ def test_our_rows_come_from_sweeps_and_benches(evidence: Evidence) -> None:
     assert l0["ms/query"] == "≈ 1.25"  # the same share, other widths
 
 
-def test_what_we_have_not_measured_says_so(evidence: Evidence) -> None:
+def test_unmeasured_cells_say_so(evidence: Evidence) -> None:
     lines = our_lines(evidence)
     assert lines[8]["test perplexity"] == lines[1]["ms/query"] == NOT_MEASURED
     assert {one["test perplexity"] for one in our_lines(evidence, "wikitext103").values()} == {NOT_MEASURED}
 
 
-def test_an_estimate_is_called_one(tmp_path: Path) -> None:
+def test_an_estimate_is_labelled(tmp_path: Path) -> None:
     sweep = write_sweep(tmp_path / "s.json", [full(), ranked("random", 0.8, 80.0)])
     costs = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0, 10.0, energy={"estimate": True})])
     assert our_lines(gather(read_all([sweep, costs])))[3]["mJ/query"] == "10 (estimate)"
@@ -286,7 +286,7 @@ def test_a_trained_baseline_has_the_flops_of_its_sweep(tmp_path: Path) -> None:
     assert (cells["test perplexity"], cells["FLOPs"]) == ("75.00", "100.8%")
 
 
-def test_the_text_above_a_table_says_how_many_seeds_a_row_is_of(tmp_path: Path) -> None:
+def test_the_text_above_a_table_says_how_many_seeds_a_row_has(tmp_path: Path) -> None:
     seeds = [row(f"random-{seed}", "random", 0.8, "test", 80.0 + seed) for seed in (1, 2, 3)]
     rows = [full(), *seeds, ranked("filter-norm", 0.8, 85.0), *recovered("random", 0.8, 81.0, 76.0)]
     text = markdown(build_report(gather(read_all([write_sweep(tmp_path / "s.json", rows)]))))
@@ -294,18 +294,18 @@ def test_the_text_above_a_table_says_how_many_seeds_a_row_is_of(tmp_path: Path) 
     assert "Filter norm is the mean" not in text
 
 
-def test_wherever_updates_are_shown_the_text_says_where_their_training_is_listed(tmp_path: Path) -> None:
+def test_sections_with_updates_say_where_their_training_is_listed(tmp_path: Path) -> None:
     rows = [full(), ranked("random", 0.8, 81.0), ranked("taylor", 0.8, 80.0)]
     plain, updated = write_sweep(tmp_path / "s.json", rows), [full(), *recovered("random", 0.8, 81.0, 76.0)]
     learned = write_sweep(tmp_path / "l.json", updated)
-    assert "not like for like" not in markdown(build_report(gather(read_all([plain]))))
+    assert "comparable only if" not in markdown(build_report(gather(read_all([plain]))))
     evidence = gather(read_all([plain, learned]))
     sections = {section.title: section for section in build_report(evidence).sections}
     for title in ("The paper's table 1 in our numbers", "Learned operating points: ptb"):
         text = " ".join(block.text for block in sections[title].blocks if isinstance(block, Paragraph))
         assert "“How models were made”" in text and "recipe" not in text
     (comparison,) = learned_comparisons(evidence)
-    assert "not like for like" in learned_page(comparison, None) and "recipe" not in learned_page(comparison, None)
+    assert "comparable only if" in learned_page(comparison, None) and "recipe" not in learned_page(comparison, None)
     assert "How models were made" in sections
 
 
@@ -317,7 +317,7 @@ def test_a_point_has_the_cost_of_its_own_widths_in_any_bench_of_the_machine(tmp_
     assert our_lines(gather(read_all([sweep, ranked_costs, learned_costs])))[6]["ms/query"] == "1.5"
 
 
-def test_a_resplit_model_is_no_dense_baseline(tmp_path: Path) -> None:
+def test_a_resplit_model_is_not_a_dense_baseline(tmp_path: Path) -> None:
     split = tmp_path / "wt103-split.json"
     split.write_text((RESULTS / "wt103-split.json").read_text(encoding="utf-8"), encoding="utf-8")
     contents = json.loads(split.read_text(encoding="utf-8"))
@@ -349,10 +349,10 @@ def test_a_sweep_of_a_resplit_model_with_fewer_points_is_not_the_reference(tmp_p
 # Pictures
 
 
-def test_the_pareto_front_is_what_nothing_beats_in_both() -> None:
+def test_the_pareto_front_has_the_points_that_nothing_beats_in_both() -> None:
     points = [(1.0, 70.0), (0.8, 75.0), (0.8, 90.0), (0.6, 95.0), (0.7, 74.0)]
     assert pareto_front(points) == [(0.6, 95.0), (0.7, 74.0), (1.0, 70.0)]
-    assert pareto_front(points, largest=80.0) == [(0.7, 74.0), (1.0, 70.0)]  # no step up to what is not shown
+    assert pareto_front(points, largest=80.0) == [(0.7, 74.0), (1.0, 70.0)]  # no step up to a point that is not shown
 
 
 def test_a_line_is_fitted_by_least_squares() -> None:
@@ -376,7 +376,7 @@ def test_there_is_a_panel_for_every_cost_that_was_measured(evidence: Evidence, f
     assert len(panels(gather(read_all(files[:2])).on("ptb"))) == 1
 
 
-def test_energy_is_drawn_where_it_is_resolved_or_called_an_estimate(files: list[Path], tmp_path: Path) -> None:
+def test_energy_is_drawn_if_resolved_or_labelled_an_estimate(files: list[Path], tmp_path: Path) -> None:
     for energy, label in (({"resolved": False}, None), ({"estimate": True, "resolved": False}, "ESTIMATE")):
         costs = [bench_row(1.0, 2.0, 10.0, energy=energy), bench_row(0.8, 1.6, 8.0, energy=energy)]
         found = gather(read_all([*files[:2], write_bench(tmp_path / "b.json", costs)]))
@@ -384,12 +384,12 @@ def test_energy_is_drawn_where_it_is_resolved_or_called_an_estimate(files: list[
         assert ["ESTIMATE" in one for one in labels] == ([] if label is None else [True])
 
 
-def test_updated_points_are_a_family_of_their_own(evidence: Evidence) -> None:
+def test_updated_points_are_a_separate_family(evidence: Evidence) -> None:
     names = [family.name for family in families(evidence.on("ptb"))]
     assert names == ["filter-norm", "l0 with update", "random", "random with update"]
 
 
-def test_points_of_another_precision_are_a_family_of_their_own(files: list[Path], tmp_path: Path) -> None:
+def test_points_of_another_precision_are_a_separate_family(files: list[Path], tmp_path: Path) -> None:
     rows = [full(70.5), ranked("random", 0.8, 80.5)]
     int8 = write_sweep(tmp_path / "int8.json", rows, "m8", precision="int8")
     found = {family.name: family for family in families(gather(read_all([files[0], int8])).on("ptb"))}
@@ -414,7 +414,7 @@ def test_a_dense_model_has_the_cost_of_its_own_bench(tmp_path: Path) -> None:
     assert "cost from `a.json`, `b.json` (in int8" in text
 
 
-def test_an_update_is_seen_beside_the_others_at_its_share(
+def test_an_update_is_drawn_beside_the_others_at_its_share(
     evidence: Evidence, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     updates = [one for name in ("random", "filter-norm", "l0") for one in recovered(name, 0.8, 80.0, 76.0)]
@@ -444,7 +444,7 @@ def test_the_line_of_a_fit_has_units(evidence: Evidence, monkeypatch: pytest.Mon
     assert [label.split()[1:5:3] for label in labels] == [["ms", "ms"], ["mJ", "mJ"]]
 
 
-def test_the_weight_picture_says_what_is_across(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_weight_figure_labels_its_axis(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     figure = drawn(monkeypatch, draw_weights, read_kept_filters(model))
     assert "elements 1–75" in [axes.get_xlabel() for axes in figure.axes]
 
@@ -459,7 +459,7 @@ def test_a_day_says_that_its_energy_is_an_estimate_and_keeps_within_its_frames(
     figure = drawn(monkeypatch, draw_replay, replace(day.comparison, replays=replays, policy=policy))
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     assert sum(" J (estimate)" in label for label in labels) == 3 and "latency target: 230 ms" in labels
-    assert not figure.axes[1].texts  # no word across the curves
+    assert not figure.axes[1].texts  # no text over the curves
     assert figure.axes[1].get_ylim()[1] > 1.05 * 230
 
 
@@ -496,7 +496,7 @@ def test_cut_filters_are_blank_in_z_f_and_o(model: Path) -> None:
     np.testing.assert_array_equal(half[~np.isnan(half)], whole[~np.isnan(half)])
 
 
-def test_a_row_of_the_weight_picture_is_of_one_kind(tmp_path: Path) -> None:
+def test_a_row_of_the_weight_figure_has_one_kind_of_point(tmp_path: Path) -> None:
     shape = ModelShape(11, 40, (60, 40), (2, 1))
     taylor = replace(make_ranking(shape, 1, "taylor"), criterion="taylor")
     gates = replace(make_ranking(shape, 2, "gates-0.8"), criterion="l0")
@@ -507,7 +507,9 @@ def test_a_row_of_the_weight_picture_is_of_one_kind(tmp_path: Path) -> None:
     share = learned.flops_fraction
     points = read_kept_filters(path, WeightPicture("ptb-qrnn", 0, 4, 3, (1.0, share, 0.6))).points
     assert points["taylor", share].name != searched.name and ("taylor", 0.6) in points  # its ranking at every share
-    assert points["l0", share].name == learned.name and ("l0", 0.6) not in points  # gates are learned point by point
+    assert (
+        points["l0", share].name == learned.name and ("l0", 0.6) not in points
+    )  # gates are learned separately for each point
 
 
 def test_the_weight_picture_is_drawn(model: Path, tmp_path: Path) -> None:
@@ -516,7 +518,7 @@ def test_the_weight_picture_is_drawn(model: Path, tmp_path: Path) -> None:
     assert (tmp_path / "weights.png").stat().st_size > 10_000
 
 
-def test_a_model_that_nothing_cuts_has_no_weight_picture(tmp_path: Path) -> None:
+def test_a_model_without_rankings_or_points_has_no_weight_figure(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "bare.safetensors", rankings=[], points=[], default_ranking=None)
     with pytest.raises(RheostatError, match="rheostat prune"):
         read_kept_filters(path)
@@ -525,7 +527,7 @@ def test_a_model_that_nothing_cuts_has_no_weight_picture(tmp_path: Path) -> None
 # Pages
 
 
-def test_a_cell_can_hold_what_would_end_it() -> None:
+def test_a_cell_can_contain_a_bar() -> None:
     assert line(["a|b", "c\nd"]) == "| a\\|b | c<br>d |"
     table = Table(("x", "y"), "lr", (TableRow(("1", "2")),))
     assert table_markdown(table) == "| x | y |\n| --- | ---: |\n| 1 | 2 |"
@@ -548,15 +550,15 @@ def test_every_section_is_there_and_every_number_has_its_file(evidence: Evidence
     assert "A recorded trace (ordinary-day, 24 h), replayed" in text
 
 
-def test_what_the_machine_said_and_what_a_point_holds_stand_beside_its_times(tmp_path: Path) -> None:
+def test_machine_state_and_memory_are_shown_beside_the_times(tmp_path: Path) -> None:
     moment = SILENT | {"load_average": 3.3, "governors": ["performance"]}
     machine = {"before": moment, "after": {**moment, "load_average": 0.5}, "throttled": False}
     rows = [bench_row(1.0, 2.0, resident_bytes=94_600_000), bench_row(0.8, 1.5)]
     quiet = write_bench(tmp_path / "a.json", rows, machine=machine)
     silent = write_bench(tmp_path / "b.json", rows)
     text = markdown(build_report(gather(read_all([quiet, silent]))))
-    assert "load average 3.3 before and 0.5 after, CPU governor performance, clock not held down" in text
-    assert "load average not told, CPU governor not told, clock not told" in text
+    assert "load average 3.3 before and 0.5 after, CPU governor performance, clock not throttled" in text
+    assert "load average not reported, CPU governor not reported, clock not reported" in text
     assert "| 95 | 2 |" in text and "| not measured | 1.5 |" in text
 
 
@@ -607,7 +609,7 @@ def test_the_command_writes_every_page_and_picture(written: tuple[Path, str]) ->
             assert (out / target).is_file()
 
 
-def test_the_whole_model_alone_is_not_drawn(tmp_path: Path) -> None:
+def test_a_single_point_is_not_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     pytest.importorskip("jinja2")
     out = tmp_path / "out"
@@ -616,7 +618,7 @@ def test_the_whole_model_alone_is_not_drawn(tmp_path: Path) -> None:
     assert "![" not in (out / "alone.md").read_text(encoding="utf-8")
 
 
-def test_the_page_needs_nothing_but_itself(written: tuple[Path, str]) -> None:
+def test_the_page_is_self_contained(written: tuple[Path, str]) -> None:
     text = (written[0] / "report.html").read_text(encoding="utf-8")
     page = Page(text)
     assert page.open == [] and "script" not in page.tags

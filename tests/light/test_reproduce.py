@@ -1,4 +1,4 @@
-"""The runner of reproduce.toml: what is stale is made, what is not is left alone, and nothing half-made counts."""
+"""The runner of reproduce.toml: stale steps run, others do not, and unfinished output never counts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from reproduce.steps import MODULE, ReproduceError, Workflow, read_workflow
 
 ROOT = Path(__file__).parents[2]
 
-# The command of every step here: writes the words of its inputs and its own, and notes that it ran.
+# The command of every step here: writes the words of its inputs plus its own, and records that it ran.
 MAKE = """
 import os, pathlib, signal, sys
 name, out, *words = sys.argv[1:]
@@ -120,13 +120,13 @@ def plan_of(project: Project, capsys: pytest.CaptureFixture[str], *arguments: st
 # Staleness
 
 
-def test_everything_is_made_once_in_the_order_of_its_inputs(project: Project) -> None:
+def test_everything_is_built_once_in_dependency_order(project: Project) -> None:
     assert project.run() == ["first", "middle", "last", "other"]
     assert project.text("c.txt") == "WORDS VERY LOUD"
     assert project.run() == []
 
 
-def test_a_changed_input_remakes_what_depends_on_it_and_nothing_else(project: Project) -> None:
+def test_a_changed_input_rebuilds_what_depends_on_it_and_nothing_else(project: Project) -> None:
     project.run()
     project.touch("source.txt", "new words")
     assert project.run() == ["first", "middle", "last"]
@@ -138,16 +138,16 @@ def test_a_file_that_was_only_touched_is_no_change(project: Project) -> None:
     assert project.run() == []
 
 
-def test_an_input_of_the_same_size_that_changed_is_seen(project: Project) -> None:
+def test_a_changed_input_of_the_same_size_is_detected(project: Project) -> None:
     source = project.folder / "source.txt"
     os.utime(source, (1000, 1000))
-    project.run()  # old enough for its digest to be remembered by size and time
+    project.run()  # old enough for its digest to be cached by size and time
     project.touch("source.txt", "sword")
     os.utime(source, (1001, 1001))
     assert project.run() == ["first", "middle", "last"]
 
 
-def test_a_missing_output_is_made_again_and_steps_after_it_stay_if_it_is_the_same(project: Project) -> None:
+def test_a_missing_output_is_rebuilt_and_later_steps_stay_if_it_is_the_same(project: Project) -> None:
     project.run()
     project.remove("a.txt")
     assert project.run() == ["first"]  # the same bytes: early cut-off
@@ -159,14 +159,14 @@ def test_a_different_input_with_the_same_result_stops_at_that_step(project: Proj
     assert project.run() == ["first"]
 
 
-def test_an_output_that_somebody_changed_is_made_again(project: Project) -> None:
+def test_a_modified_output_is_rebuilt(project: Project) -> None:
     project.run()
     project.touch("b.txt", "edited")
     assert project.run() == ["middle"]
     assert project.text("b.txt") == "WORDS very loud"
 
 
-def test_a_changed_argument_remakes_its_step_and_those_after_it(project: Project) -> None:
+def test_a_changed_argument_rebuilds_its_step_and_later_ones(project: Project) -> None:
     project.run()
     project.write(CHAIN.replace("very loud", "rather quiet"))
     assert project.run() == ["middle", "last"]
@@ -200,7 +200,7 @@ def test_outputs_that_came_with_the_clone_are_adopted(project: Project, capsys: 
 def test_an_output_of_the_clone_is_not_adopted_after_its_input_was_made_here(project: Project) -> None:
     project.touch("c.txt", "from elsewhere")
     assert project.run("middle") == ["first", "middle"]
-    assert project.run("last") == ["last"]  # in another run: what is before it was made here
+    assert project.run("last") == ["last"]  # in another run: the step before it ran here
     assert project.text("c.txt") == "WORDS VERY LOUD"
 
 
@@ -244,7 +244,7 @@ def resumable(tmp_path: Path) -> Project:
 
 def test_a_killed_command_leaves_nothing_that_counts(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.touch("kill-middle")
-    assert project.run(expect=1) == ["first", "middle", "other"]  # last is blocked, other goes on
+    assert project.run(expect=1) == ["first", "middle", "other"]  # last is blocked, other continues
     assert project.text("b.txt") == "half"
     output = capsys.readouterr().out
     assert "failed: middle: killed by SIGKILL" in output
@@ -260,12 +260,12 @@ def test_a_step_that_failed_after_an_earlier_success_is_not_up_to_date(project: 
     project.touch("fail-first")
     assert project.run(expect=1) == ["first"]
     project.remove("fail-first")
-    project.touch("source.txt", "words")  # as in the first run, but the output is of the failed one
+    project.touch("source.txt", "words")  # as in the first run, but the output is from the failed one
     assert project.run() == ["first"]
     assert project.text("a.txt") == "WORDS"
 
 
-def test_the_last_words_of_a_failed_command_are_shown(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_lines_of_a_failed_command_are_shown(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     project.touch("fail-other")
     project.run("other", expect=1)
     output = capsys.readouterr().out
@@ -318,8 +318,8 @@ def test_a_killed_sweep_keeps_its_rows(resumable: Project) -> None:
     assert (resumable.folder / "rows" / "1").exists()
 
 
-def test_a_finished_training_without_a_record_is_only_looked_at(resumable: Project) -> None:
-    """It may be unfinished, so its own command is asked; if nothing changes, what was made of it stays."""
+def test_a_finished_training_run_without_a_record_is_only_checked(resumable: Project) -> None:
+    """It may be unfinished, so its command runs again; if nothing changes, later steps stay up to date."""
     resumable.run()
     resumable.touch("run/checkpoint")
     resumable.forget()
@@ -369,11 +369,11 @@ def test_a_killed_runner_records_nothing_and_its_command_keeps_others_out(
         runner.kill()
     command = int(slow.text("pid"))
     slow.run(expect=1)
-    assert "a command that it started is still working" in capsys.readouterr().err
+    assert "a command that it started is still running" in capsys.readouterr().err
     os.kill(command, signal.SIGKILL)
     slow.remove("wait")
     deadline = time.monotonic() + 30
-    while main(["--file", str(slow.folder / "reproduce.toml")]):  # until the system has closed the command's files
+    while main(["--file", str(slow.folder / "reproduce.toml")]):  # until the system has closed the files of the command
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert slow.text("slow.txt") == "whole"
@@ -390,7 +390,7 @@ def test_stopping_the_runner_lets_the_command_save_its_work(slow: Project, sign:
     assert "slow" in state.started and not state.done
 
 
-# Choosing and looking
+# Choosing steps, and dry runs
 
 
 def test_one_step_comes_with_what_it_needs(project: Project) -> None:
@@ -498,12 +498,12 @@ def test_steps_without_their_corpus_are_skipped_and_the_rest_runs(
     assert project.text("report.txt") == "X --option=small.txt"
 
 
-def test_a_report_is_remade_when_an_optional_input_appears(tmp_path: Path) -> None:
+def test_a_report_is_rebuilt_when_an_optional_input_appears(tmp_path: Path) -> None:
     project = Project(tmp_path, CORPORA)
     project.run()
     project.touch("corpora/large/words.txt", "many")
     corpora = f"data={tmp_path / 'corpora'}"
-    assert project.run("report", "--set", corpora) == []  # it does not ask for what it can do without
+    assert project.run("report", "--set", corpora) == []  # it does not request an optional input
     assert project.run("--set", corpora) == ["large", "after", "report"]
     assert project.text("report.txt") == "MANY X --option=small.txt"
 
@@ -549,14 +549,14 @@ def one_step(**fields: Any) -> str:
         (one_step(input=["b.txt"]), "step 'one': unknown 'input', did you mean 'inputs'?"),
         (one_step(command=None), "step 'one' has no command"),
         (one_step(command="echo 'open"), "cannot be split into words"),
-        (one_step(command="echo {date}"), "nothing is called {date}, did you mean 'data'?"),
-        (one_step(inputs=["{daat}/ptb"]), "nothing is called {daat}, did you mean 'data'?"),
+        (one_step(command="echo {date}"), "unknown name {date}, did you mean 'data'?"),
+        (one_step(inputs=["{daat}/ptb"]), "unknown name {daat}, did you mean 'data'?"),
         (one_step(outputs=[]), "step 'one' has no outputs"),
         (one_step(outputs="a.txt"), "outputs: expected a list of texts"),
         (one_step(outputs=["../a.txt"]), "expected a path inside the project"),
         (one_step(partial=["/tmp/a"]), "expected a path inside the project"),
-        (one_step(inputs=["a.txt"]), "reads what it writes itself"),
-        (one_step(inputs=["b.txt"]), "reads b.txt, which is not there and which no step makes"),
+        (one_step(inputs=["a.txt"]), "reads its own output"),
+        (one_step(inputs=["b.txt"]), "reads b.txt, which does not exist and which no step makes"),
         (one_step(resume="true"), "add checkpoint"),
         (one_step(measures="yes"), "measures true or false"),
         (
@@ -570,7 +570,7 @@ def one_step(**fields: Any) -> str:
         (one_step().replace("[goals]", '[goals]\none = ["*"]'), "the name of a goal and of a step"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_one_line(
+def test_an_invalid_steps_file_is_a_one_line_error(
     project: Project, capsys: pytest.CaptureFixture[str], steps: str, message: str
 ) -> None:
     assert message in problem(project, steps, capsys)
@@ -585,7 +585,7 @@ def test_an_unknown_place_names_the_nearest(project: Project, capsys: pytest.Cap
     assert "expected PLACE=FOLDER" in problem(project, CHAIN, capsys, "--set", "data")
 
 
-def test_again_wants_to_know_what(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_again_needs_a_step(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
     assert "name at least one" in problem(project, CHAIN, capsys, "--again")
 
 
@@ -609,7 +609,7 @@ def workflow() -> Workflow:
 
 
 def own_commands() -> list[tuple[str, list[str]]]:
-    """Every command of reproduce.toml, with places as they stand."""
+    """Every command of reproduce.toml, with its placeholders."""
     steps = read_workflow(ROOT / "reproduce.toml").steps.values()
     return [
         (step.name, [word for word in command if word != "{optional}"] + list(step.optional))
@@ -633,7 +633,7 @@ def test_every_command_of_the_project_can_be_called_like_that(step: str, words: 
 
 @pytest.mark.parametrize(("step", "words"), own_commands())
 def test_every_file_that_a_command_names_is_declared(step: str, words: list[str], workflow: Workflow) -> None:
-    """A file that no one declared would not be watched: a change in it would go unseen."""
+    """A change in an undeclared file would go unnoticed."""
     declared = workflow.steps[step]
     known = {*declared.inputs, *declared.outputs, *declared.needs, *declared.partial, *declared.optional_inputs}
     for word in words:
@@ -647,8 +647,10 @@ def test_every_file_that_a_command_names_is_declared(step: str, words: list[str]
 def test_the_goals_are_the_results_and_the_bundled_model(workflow: Workflow) -> None:
     reproduced = {step.name for step in workflow.chosen([])}
     bundled = {step.name for step in workflow.chosen(["model"])}
+    base = {step.name for step in workflow.chosen(["talk-model"])}
     assert reproduced & bundled == {"report"}
-    assert reproduced | bundled == set(workflow.steps)
+    assert base == {"talk", "talk-training", "talk-base", "talk-base-card"}
+    assert reproduced | bundled == set(workflow.steps) - base and not (reproduced | bundled) & base
 
 
 def test_the_report_comes_last_and_reads_only_results_that_are_made(workflow: Workflow) -> None:
@@ -668,8 +670,9 @@ def test_steps_that_train_can_resume_and_time_is_measured_where_it_is_claimed(wo
 def test_nothing_is_adopted_from_the_clone_before_its_model_is_there(workflow: Workflow, tmp_path: Path) -> None:
     if (ROOT / "runs").exists():
         pytest.skip("runs/ is there: not a fresh clone")
-    plan = Judge(workflow, State(tmp_path / "state.json")).plan(workflow.chosen([]))
-    needs = {need for step in workflow.steps.values() for need in step.needs if not need.startswith(MODULE)}
+    chosen = workflow.chosen([])
+    plan = Judge(workflow, State(tmp_path / "state.json")).plan(chosen)
+    needs = {need for step in chosen for need in step.needs if not need.startswith(MODULE)}
     assert needs == {"{data}/ptb", "{data}/wikitext-103-part", "{models}/ptb-qrnn.safetensors"}
     statuses = {judgement.status for name, judgement in plan.items() if name != "report"}
     assert statuses <= {Status.RUN, Status.SKIP}

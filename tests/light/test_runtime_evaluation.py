@@ -1,4 +1,4 @@
-"""Quality of a text on the runtime: the protocol, against plain arithmetic."""
+"""Perplexity and recall on the runtime, against plain arithmetic."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_points_of_a_file_are_measured_in_every_precision(tmp_path: Path, precis
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8", "int4"])
-def test_an_adaptive_softmax_is_counted_as_if_all_of_it_were_computed(precision: Any) -> None:
+def test_a_lazy_adaptive_softmax_has_the_same_quality_as_a_full_one(precision: Any) -> None:
     shape = TINY["qrnn"]
     engine = GraphEngine.build(make_weights(shape), shape, precision, 1)
     ids = np.random.default_rng(6).integers(0, shape.vocabulary_size, 300)

@@ -1,4 +1,4 @@
-"""Graphs and engines: forms that agree, states that are values, words that are allowed, products that fit."""
+"""Graphs and engines: all forms agree, states are values, only allowed words are chosen, products do not overflow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rheostat.runtime.onnx.quantization import LARGEST, in_blocks, prepare, redu
 from rheostat.runtime.onnx.session import STEPPED, STRETCH, GraphEngine, Session, State
 from rheostat.runtime.precision import PRECISIONS, Precision
 
-WIDE = ModelShape(300, 48, (70, 65, 48), (2, 1, 3))  # columns that fill no whole block of 4-bit weights
+WIDE = ModelShape(300, 48, (70, 65, 48), (2, 1, 3))  # not a multiple of a block of 4-bit weights
 IDS = np.random.default_rng(3).integers(0, 300, STEPPED + 10)
 
 
@@ -70,7 +70,7 @@ def test_every_graph_passes_the_checker(cell: Any, precision: Precision, form: F
     assert {opset.domain: opset.version for opset in model.opset_import}[""] <= 17
 
 
-def test_messages_have_the_bytes_that_the_onnx_package_gives_them() -> None:
+def test_messages_have_the_same_bytes_as_the_onnx_package() -> None:
     inputs, outputs, options = ["x", "", "é"], ["y"], {"to": 1, "axis": -1, "axes": [0, 300], "size": 2**40}
     theirs = onnx.helper.make_node("Some", inputs, outputs, name="node", domain="there", **options)
     node = onnx_format.node("Some", inputs, outputs, "node", "there", options)
@@ -84,7 +84,7 @@ def test_messages_have_the_bytes_that_the_onnx_package_gives_them() -> None:
         assert onnx_format.tensor("tensor", array) == tensor.SerializeToString()
 
 
-def test_graph_says_what_goes_in_and_out() -> None:
+def test_graph_describes_its_inputs_and_outputs() -> None:
     shape = TINY["qrnn"]
     graph = build_graph(prepare(make_weights(shape), "fp32"), shape, "fp32", "step")
     assert [port.name for port in graph.inputs] == [
@@ -100,7 +100,7 @@ def test_word_by_word_equals_the_whole_sequence(engine: GraphEngine) -> None:
     one_by_one = list(steps(engine, IDS))
     scores, state = engine.log_probabilities(engine.initial_state(), IDS)
     stepped = np.stack(scores_after(engine, IDS))
-    # In 4 bits the last bit of an input may differ, and now and then that is another step of its 8-bit form.
+    # With 4 bits, the last bit of an input can differ, which is sometimes a whole step of its 8-bit form.
     np.testing.assert_allclose(stepped, scores, atol=0.02 if engine.precision == "int4" else 1e-4)
     assert np.median(np.abs(stepped - scores).max(axis=1)) < 1e-5
     assert [step.words.tolist() for step in one_by_one] == np.argsort(-scores, axis=1, kind="stable")[:, :3].tolist()
@@ -120,7 +120,7 @@ def test_a_short_replay_equals_stepping(engine: GraphEngine) -> None:
     assert_same_state(engine.replay(last.state, []), last.state, 0)
 
 
-def test_a_sequence_may_be_taken_apart_anywhere(engine: GraphEngine) -> None:
+def test_a_sequence_can_be_split_anywhere(engine: GraphEngine) -> None:
     whole, after = engine.log_probabilities(engine.initial_state(), IDS)
     first, between = engine.log_probabilities(engine.initial_state(), IDS[:1])
     rest, end = engine.log_probabilities(between, IDS[1:])
@@ -129,8 +129,8 @@ def test_a_sequence_may_be_taken_apart_anywhere(engine: GraphEngine) -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_session_does_not_need_what_was_made_for_it(precision: Precision) -> None:
-    """Constants that are no weights are thrown away when a session is open: it must have copied them."""
+def test_a_session_does_not_need_its_temporary_constants(precision: Precision) -> None:
+    """Constants that are not weights are freed once a session is open, so it must have copied them."""
     weights = prepare(random_weights(WIDE), precision)
     graph = build_graph(weights, WIDE, precision, "step")
     session = Session(graph, weights, threads=1)
@@ -154,7 +154,7 @@ def test_a_state_is_a_value(engine: GraphEngine) -> None:
     assert all(np.array_equal(part, copy) for part, copy in zip(state, copies, strict=True))
 
 
-def test_threads_that_share_an_engine_get_the_answers_they_would_get_alone(engine: GraphEngine) -> None:
+def test_threads_that_share_an_engine_get_the_same_answers_as_alone(engine: GraphEngine) -> None:
     texts = [np.roll(IDS, shift) for shift in range(8)]
     alone = [engine.log_probabilities(engine.initial_state(), text)[0][-1] for text in texts]
     with ThreadPoolExecutor(8) as pool:
@@ -200,7 +200,7 @@ def test_eight_bits_stay_near_floats() -> None:
 
 @pytest.mark.parametrize("form", ["step", "sequence"])
 def test_the_largest_weights_and_inputs_do_not_saturate(form: str) -> None:
-    """Every product is the largest there can be: where 16 bits overflow, words come out alike that are not."""
+    """Every product is as large as possible: if 16 bits overflow, different words get the same score."""
     shape = ModelShape(9, 64, (64,), (1,))
     weights = {name: np.zeros(size, np.float32) for name, size in shape.tensor_shapes().items()}
     weights["embedding.weight"][:, :] = np.linspace(0.1, 1, 9, dtype=np.float32)[:, None]
@@ -246,7 +246,7 @@ def test_rows_of_zeros_stay_zeros() -> None:
     assert np.isfinite(in_blocks(zeros).scales).all()
 
 
-def test_a_point_cut_from_prepared_weights_is_the_prepared_cut() -> None:
+def test_cutting_prepared_weights_equals_preparing_the_cut() -> None:
     shape = TINY["qrnn"]
     point = make_point(shape)
     small, cut_shape = cut(prepare(make_weights(shape), "int8"), shape, point)
@@ -274,7 +274,7 @@ def test_an_engine_says_how_large_it_is() -> None:
 
 
 def test_weights_at_an_odd_offset_are_moved() -> None:
-    """Another program may have written a file so; products with numbers across words are slow, or forbidden."""
+    """Another program may write such a file; unaligned numbers are slow to multiply, or not allowed."""
     raw = np.zeros(WIDE.vocabulary_size * 4 + 1, np.uint8)
     odd = raw[1:].view(np.float32)
     weights = random_weights(WIDE) | {"output.bias": odd}

@@ -1,4 +1,4 @@
-"""Counts of parameters and FLOPs: by hand, of the presets, and against the storage that the paper states."""
+"""Counts of parameters and FLOPs: by hand, for the presets, and against the storage in the paper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOAT_BYTES = 4
 BY_HAND = ModelShape(5, 2, (3, 2), (2, 1))
 
 
-def test_counts_of_a_model_that_fits_on_paper() -> None:
+def test_counts_of_a_hand_computed_model() -> None:
     assert BY_HAND.tensor_shapes() == {
         "embedding.weight": (5, 2),
         "output.bias": (5,),
@@ -101,14 +101,14 @@ def test_flops_are_monotone_in_the_knob() -> None:
         (ModelShape(5, 2, (2,), (1,), cell="gru"), "cell 'gru'"),  # type: ignore[arg-type]
     ],
 )
-def test_sizes_that_make_no_model_are_named(shape: ModelShape, message: str) -> None:
+def test_impossible_sizes_are_an_error(shape: ModelShape, message: str) -> None:
     with pytest.raises(ValueError, match="expected") as caught:
         shape.check()
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("shape", [PTB_QRNN, WT103_QRNN, BY_HAND, ModelShape(5, 2, (2,), (), cell="lstm")])
-def test_sizes_that_make_a_model_pass(shape: ModelShape) -> None:
+def test_possible_sizes_pass(shape: ModelShape) -> None:
     shape.check()
 
 
@@ -128,7 +128,7 @@ def test_the_output_layer_is_the_embedding_until_a_point_cuts_its_columns() -> N
     assert "output.weight" not in PTB_QRNN.tensor_shapes()
 
 
-def test_a_shape_is_stated_by_its_sizes() -> None:
+def test_a_shape_as_json_is_its_sizes() -> None:
     assert WT103_QRNN.as_json() == {
         "vocabulary_size": 267_735,
         "embedding_size": 400,

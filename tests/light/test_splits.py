@@ -1,4 +1,4 @@
-"""Splits for the query: the cheapest there are under the stated model, quickly, for any counts."""
+"""Softmax splits: the cheapest under the documented model, found quickly, for any counts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rheostat.model.clusters import (
 
 
 def expected_multiplications(counts: Sequence[int], width: int, splits: Sequence[int]) -> float:
-    """What a query is expected to cost: the head with a row per tail, and each tail as often as it is opened."""
+    """The expected cost of a query: the head with a row per tail, and each tail as often as it is opened."""
     total, bounds = max(sum(counts), 1), [*splits, len(counts)]
     cost = float(width * (splits[0] + len(splits)))
     for first, last in pairwise(bounds):
@@ -49,7 +49,7 @@ def test_cost_of_a_hand_computed_example() -> None:
     assert expected_multiplications(counts, 10, [1]) == pytest.approx(expected)
 
 
-def test_a_cluster_is_opened_the_more_often_the_more_of_the_text_it_has() -> None:
+def test_a_cluster_with_more_of_the_text_is_opened_more_often() -> None:
     found = opening_probability(np.array([0, 0.01, 0.065, 0.3, 1]))
     assert found[0] == 0
     assert found[2] == pytest.approx(0.5)
@@ -74,8 +74,8 @@ def test_an_impossible_number_of_tails_is_refused(tails: int) -> None:
         query_splits([3, 2, 1], 4, tails)
 
 
-def test_measured_rates_take_the_place_of_the_model() -> None:
-    """Two queries: one gives the last two words nothing, the other opens whatever holds the last word."""
+def test_measured_rates_replace_the_model() -> None:
+    """Two queries: one gives the last two words no probability, the other opens the cluster of the last word."""
     places = split_places(4)
     mass_before = np.array([[0.5, 0.9, 1.0, 1.0], [0.1, 0.2, 0.3, 1.0]])
     rates = opening_rates(mass_before, np.array([0.05, 0.15]))
@@ -84,24 +84,26 @@ def test_measured_rates_take_the_place_of_the_model() -> None:
     assert cheapest_splits(places, rates, 10**6, 1) == (3,)  # half of the last word, rather than all of two
 
 
-def test_as_many_clusters_are_made_as_are_worth_asking_for() -> None:
+def test_the_number_of_clusters_weighs_the_cost_of_checking_them() -> None:
     places, never = split_places(4), np.zeros((4, 4))
-    assert len(cheapest_splits(places, never, 10**9)) == 1  # one is never opened: two would only be asked about
+    assert (
+        len(cheapest_splits(places, never, 10**9)) == 1
+    )  # one cluster is never opened, and two would only cost more checks
     some = 1 - np.eye(4, k=1)  # clusters between neighbours are never opened, longer ones always
     assert cheapest_splits(10 * places, some, 10**9) == (10, 20, 30)
-    assert cheapest_splits(10 * places, some, 10**3) == ()  # a question costs more than all words
+    assert cheapest_splits(10 * places, some, 10**3) == ()  # a check costs more than all words
 
 
-def test_nothing_is_split_where_asking_costs_more_than_all_words() -> None:
+def test_nothing_is_split_if_checking_costs_more_than_all_words() -> None:
     places, never = split_places(12), np.zeros((12, 12))
     assert cheapest_splits(places, never, 10) == ()
     assert cheapest_splits(places, never, 10, 1) == (1,)
     assert cheapest_splits(places, never, 10, 1, least_head=3) == (3,)
 
 
-def test_no_cluster_lies_across_a_bound() -> None:
+def test_no_cluster_crosses_a_bound() -> None:
     places, rates = split_places(12), np.zeros((12, 12))
     assert cheapest_splits(places, rates, 10**6, bounds=(5, 8)) == (1, 5, 8)
-    assert cheapest_splits(places, rates, 4, bounds=(5, 8)) == (5, 8)  # not worth asking about one more
+    assert cheapest_splits(places, rates, 4, bounds=(5, 8)) == (5, 8)  # one more is not worth its check
     assert cheapest_splits(places, rates, 4, 2, bounds=(5,)) == (1, 5)
     assert set(split_places(10_000, (77, 7777))) >= {77, 7777, 10_000}

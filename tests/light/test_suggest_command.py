@@ -1,4 +1,4 @@
-"""`rheostat suggest` and `rheostat complete`: on the command line, and typed into a pseudo-terminal."""
+"""`rheostat suggest` and `rheostat complete`, on the command line and in a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def complete(*arguments: object) -> str:
     return suggest(*arguments, command="complete")
 
 
-def test_json_holds_words_probabilities_and_what_was_spent(model: Path) -> None:
+def test_json_has_words_probabilities_and_flops(model: Path) -> None:
     answer = json.loads(suggest("the boat", "--model", model, "--knob", "0.6", "--prefix", "ga", "--json"))
     assert {entry["word"] for entry in answer["suggestions"]} == {"game", "gate", "garden"}
     assert answer["flops_fraction"] <= 0.6 == answer["knob"]
@@ -52,10 +52,16 @@ def test_complete_takes_the_text_before_the_cursor(model: Path) -> None:
     assert answer["flops_fraction"] <= 0.6 == answer["knob"] and answer["text"] == "The boat sees the Ga"
 
 
-def test_complete_prints_what_the_api_gives(model: Path) -> None:
+def test_complete_prints_what_the_api_returns(model: Path) -> None:
     expected = rheostat.load(model).complete("the boat sees the ga", k=2)
     lines = complete("the boat sees the ga", "--model", model, "-k", "2").splitlines()
     assert lines == [f"{suggestion.word}\t{suggestion.probability:.3f}" for suggestion in expected]
+
+
+def test_a_small_probability_is_not_shown_as_zero() -> None:
+    lines = complete("See you at the ga", "-k", "3").splitlines()
+    probabilities = [line.split("\t")[1] for line in lines]
+    assert all(float(one) > 0 for one in probabilities) and any("e-" in one for one in probabilities)
 
 
 def test_after_a_space_complete_suggests_the_next_word(model: Path) -> None:
@@ -77,7 +83,7 @@ def test_words_are_printed_one_per_line(model: Path) -> None:
     assert all(float(line.split("\t")[1]) <= 1 for line in lines)
 
 
-def test_taught_words_are_kept_in_their_file(model: Path, tmp_path: Path) -> None:
+def test_learned_words_are_stored_in_their_file(model: Path, tmp_path: Path) -> None:
     words = tmp_path / "words.json"
     suggest("the", "--model", model, "--words", words, "--learn", "Gastropod")
     assert "Gastropod" in suggest("the", "--model", model, "--words", words, "--prefix", "gas")
@@ -111,7 +117,7 @@ def test_typing_in_a_terminal_shows_suggestions_takes_one_and_turns_the_knob(mod
 
 
 def _until(terminal: int, wanted: str, seconds: float = 60) -> str:
-    """What the terminal shows up to the moment when `wanted` is there."""
+    """What the terminal shows until `wanted` appears."""
     seen, end = "", time.monotonic() + seconds
     while wanted not in seen:
         assert time.monotonic() < end, f"no {wanted!r} in {seen!r}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -68,7 +69,7 @@ def write_subject(folder: Path) -> Path:
     return write_words(folder / "m.safetensors", words, shape, rankings=rankings)
 
 
-def test_json_is_one_row_a_line_and_nothing_else(tmp_path: Path) -> None:
+def test_json_is_one_row_per_line_and_nothing_else(tmp_path: Path) -> None:
     arguments = ["sweep", str(write_subject(tmp_path)), "--data", str(tmp_path), "--stored", "--json"]
     answer = CliRunner().invoke(app, [*arguments, "-o", str(tmp_path / "r.json")], catch_exceptions=False)
     rows = [json.loads(line) for line in answer.stdout.splitlines()]
@@ -82,7 +83,7 @@ def test_a_position_that_cannot_be_served_is_refused_before_anything_is_measured
     assert not (tmp_path / "r.json").exists()
 
 
-def test_keystrokes_are_of_what_the_knob_serves_and_of_the_test_text(tmp_path: Path) -> None:
+def test_keystrokes_are_measured_at_knob_points_on_the_test_text(tmp_path: Path) -> None:
     model, out = write_subject(tmp_path), tmp_path / "r.json"
     arguments = ["sweep", str(model), "--data", str(tmp_path), "--knob", "0.6", "--keystrokes", "--words", "9"]
     CliRunner().invoke(app, [*arguments, "-o", str(out)], catch_exceptions=False)
@@ -93,7 +94,7 @@ def test_keystrokes_are_of_what_the_knob_serves_and_of_the_test_text(tmp_path: P
     assert contents["subject"]["typed_words"] == 9
 
 
-def test_rows_of_an_earlier_run_are_replaced_where_that_is_asked_for(tmp_path: Path) -> None:
+def test_rows_of_an_earlier_run_are_replaced_on_request(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     path.write_text("anything")
     list(measure_cells(CELLS[:1], measure([]), SweepFile(path, SUBJECT, resume=False), skip))
@@ -136,7 +137,7 @@ def test_evaluate_prints_the_engine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"subject": 1}', "not json"])
-def test_a_file_that_is_no_results_file_is_refused(tmp_path: Path, content: str) -> None:
+def test_a_foreign_out_file_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "r.json"
     path.write_text(content)
     with pytest.raises(RheostatError, match="expected a results file"):
@@ -144,7 +145,7 @@ def test_a_file_that_is_no_results_file_is_refused(tmp_path: Path, content: str)
     assert path.read_text() == content
 
 
-def test_a_point_that_was_learned_again_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+def test_a_point_that_was_learned_again_replaces_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     old = [Cell("l0-0.8", "l0", None, 0.8, split, "stored", digest="old") for split in ("valid", "test")]
     other = Cell("l0-0.6", "l0", None, 0.6, "test", "stored", digest="same")
@@ -156,7 +157,7 @@ def test_a_point_that_was_learned_again_takes_the_place_of_the_one_before(tmp_pa
     assert found == [("l0-0.6", "test", "same"), ("l0-0.8", "valid", "new"), ("l0-0.8", "test", "new")]
 
 
-def test_what_was_measured_under_another_name_is_not_measured_again(tmp_path: Path) -> None:
+def test_a_point_measured_under_another_name_is_not_measured_again(tmp_path: Path) -> None:
     ranked = Cell("random-1", "random", 1, 0.8, "test", digest="same")
     bare = Cell("random-1-0.8", "random", None, 0.7992, "test", "bare", digest="same")
     stored, valid = replace(bare, allocation="stored"), replace(bare, split="valid")
@@ -168,7 +169,7 @@ def test_what_was_measured_under_another_name_is_not_measured_again(tmp_path: Pa
     assert rows[1] == replace(rows[0], **asdict(bare))
 
 
-def test_a_digest_tells_what_a_name_does_not(tmp_path: Path) -> None:
+def test_a_digest_detects_a_change_under_the_same_name(tmp_path: Path) -> None:
     point = full_point(SHAPE)
     gates = tuple(np.full(width, 0.5, np.float32) for width in point.widths)
     fewer = tuple(keep[:-1] for keep in point.keep)
@@ -199,3 +200,13 @@ def test_the_ranking_or_point_that_was_used_is_named(tmp_path: Path) -> None:
     results = sweep(model, data=tmp_path, out=tmp_path / "r.json", knobs=[0.6], splits=["test"])
     assert [row.served_by for row in results.rows] == ["whole model", "ranking random", "ranking other"]
     assert set(results.subject.origins.rankings) == {"random", "other"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """A sweep reads what it resumes: opening a pipe would wait for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RheostatError, match="it is a named pipe, not a regular file"):
+        sweep("chat", data="nowhere", out=tmp_path / "pipe")
+    with pytest.raises(RheostatError, match="it is a folder, not a regular file"):
+        sweep("chat", data="nowhere", out=str(tmp_path))

@@ -1,4 +1,4 @@
-"""Plain tables into frozen dataclasses and back: what is written is read again, a wrong value names its place."""
+"""Plain tables to frozen dataclasses and back: values round-trip, and an error names the place of a wrong value."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ STORED = {
 }
 
 
-def test_what_is_written_is_read_again_without_what_is_not_stored() -> None:
+def test_stored_fields_round_trip_and_others_are_left_out() -> None:
     assert to_json(DRAWING) == STORED
     found = from_json(Drawing, STORED, "drawing")
     assert found == DRAWING and found.path == Path()

@@ -1,4 +1,4 @@
-"""Tests watch the package from outside: they use its public names only."""
+"""Tests use only the public names of the package."""
 
 from __future__ import annotations
 

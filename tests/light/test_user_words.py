@@ -1,4 +1,4 @@
-"""Words that the user taught, and the file they live in."""
+"""Words that the user taught, and their file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ needs_posix = pytest.mark.skipif(os.name != "posix", reason="Windows has other p
 
 
 class Clock:
-    """A clock that a test puts forward."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -100,7 +100,7 @@ def test_a_forgotten_word_is_gone(path: Path) -> None:
 @given(
     st.lists(st.text(st.sampled_from("abAB'’"), min_size=1, max_size=3)), st.text(st.sampled_from("abA’"), max_size=2)
 )
-def test_prefixes_find_what_a_search_through_all_words_finds(learned: list[str], prefix: str) -> None:
+def test_prefixes_find_the_same_words_as_a_full_search(learned: list[str], prefix: str) -> None:
     words = UserWords(clock=Clock())
     for word in learned:
         words.learn(word)
@@ -110,7 +110,7 @@ def test_prefixes_find_what_a_search_through_all_words_finds(learned: list[str],
     assert set(spelled(words.words())) == set(learned)
 
 
-def test_beyond_the_limit_the_words_unused_for_longest_go(path: Path) -> None:
+def test_beyond_the_limit_the_least_recently_used_words_are_dropped(path: Path) -> None:
     words = UserWords(path, limit=3, clock=Clock())
     for word in ("a", "b", "c", "a", "d"):
         words.learn(word)
@@ -118,7 +118,7 @@ def test_beyond_the_limit_the_words_unused_for_longest_go(path: Path) -> None:
     assert set(spelled(UserWords(path).words())) == {"a", "c", "d"}
 
 
-def test_a_new_word_is_kept_though_the_clock_was_put_back() -> None:
+def test_a_new_word_is_kept_even_if_the_clock_was_set_back() -> None:
     clock = Clock()
     words = UserWords(limit=2, clock=clock)
     words.learn("a")
@@ -142,7 +142,7 @@ def test_a_new_word_is_kept_though_the_clock_was_put_back() -> None:
         ("x" * (LONGEST_WORD + 1), "characters; expected at most"),
     ],
 )
-def test_what_is_no_word_is_refused(path: Path, word: str, complaint: str) -> None:
+def test_text_that_is_not_a_word_is_refused(path: Path, word: str, complaint: str) -> None:
     words = UserWords(path)
     with pytest.raises(UserWordsError, match=complaint) as refused:
         words.learn(word)
@@ -163,7 +163,7 @@ def test_words_of_all_scripts_survive_storing(path: Path, word: str) -> None:
 # --- the file
 
 
-def test_words_survive_the_program(path: Path) -> None:
+def test_words_survive_a_restart(path: Path) -> None:
     words = UserWords(path, clock=Clock())
     words.learn("Rheostat")
     words.learn("Zoë")
@@ -188,7 +188,7 @@ def test_only_the_owner_can_read_the_file(path: Path) -> None:
     assert stat.S_IMODE(path.with_name("export.json").stat().st_mode) == 0o600
 
 
-def test_folders_are_made_when_there_is_something_to_keep(tmp_path: Path) -> None:
+def test_folders_are_created_when_the_first_word_is_stored(tmp_path: Path) -> None:
     words = UserWords(tmp_path / "a" / "b" / "words.json")
     assert not (tmp_path / "a").exists()
     words.learn("x")
@@ -231,7 +231,7 @@ GOOD = {"word": "a", "count": 1, "last_used": 5}
     ],
     ids=range(18),
 )
-def test_a_damaged_file_is_named_and_never_written_over(path: Path, data: bytes, complaint: str) -> None:
+def test_a_damaged_file_is_an_error_and_never_overwritten(path: Path, data: bytes, complaint: str) -> None:
     words = UserWords(path)
     path.write_bytes(data)
     for attempt in (lambda: UserWords(path), lambda: words.learn("new"), words.clear, words.load):
@@ -242,7 +242,7 @@ def test_a_damaged_file_is_named_and_never_written_over(path: Path, data: bytes,
     assert path.read_bytes() == data
 
 
-def test_a_path_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_an_unusable_path_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(UserWordsError, match="cannot be read"):
         UserWords(tmp_path)
     (tmp_path / "file").write_text("x", encoding="utf-8")
@@ -265,7 +265,7 @@ def test_a_write_that_fails_leaves_the_old_words(path: Path, monkeypatch: pytest
     assert [found.name for found in path.parent.iterdir() if found.name.endswith(".partial")] == []
 
 
-def test_what_a_crash_left_behind_does_no_harm(path: Path) -> None:
+def test_leftovers_of_a_crash_do_no_harm(path: Path) -> None:
     UserWords(path).learn("old")
     path.with_name(f".{path.name}.partial").write_bytes(b'{"format": "rheo')
     words = UserWords(path)
@@ -277,7 +277,7 @@ def test_what_a_crash_left_behind_does_no_harm(path: Path) -> None:
 # --- several at once
 
 
-def test_two_that_share_a_file_keep_each_other_s_words(path: Path) -> None:
+def test_two_users_of_a_file_keep_each_others_words(path: Path) -> None:
     first, second = UserWords(path), UserWords(path)
     first.learn("one")
     second.learn("two")
@@ -286,7 +286,7 @@ def test_two_that_share_a_file_keep_each_other_s_words(path: Path) -> None:
     assert set(spelled(first.words())) == {"one", "two"}
 
 
-def test_what_one_forgets_another_does_not_bring_back(path: Path) -> None:
+def test_a_word_that_one_forgets_is_not_brought_back_by_another(path: Path) -> None:
     first, second = UserWords(path), UserWords(path)
     first.learn("secret")
     second.load()
@@ -319,7 +319,7 @@ for number in range(15):
     assert len(UserWords(path)) == 45
 
 
-# --- taking words elsewhere
+# --- export and merge
 
 
 def test_exported_words_can_be_merged_again_and_again(path: Path) -> None:

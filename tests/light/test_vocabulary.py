@@ -13,7 +13,7 @@ from rheostat.text.casing import casing_from_bytes, casing_to_bytes, collect_cas
 from rheostat.text.tokenizers import TOKENIZERS, spellings, split_at_ascii_white_space, tokenize
 from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 
-unhurried = settings(deadline=None)  # a busy machine is no failure
+unhurried = settings(deadline=None)  # a busy machine must not fail the test
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), min_size=1)
 
 
@@ -24,14 +24,14 @@ def words(text: str) -> str:
 # --- words <-> ids
 
 
-def test_the_id_of_a_word_is_its_place() -> None:
+def test_the_id_of_a_word_is_its_line_number() -> None:
     vocabulary = Vocabulary(("the", UNKNOWN, "cat", END_OF_LINE))
     assert len(vocabulary) == 4
     assert (vocabulary.unknown_id, vocabulary.end_id) == (1, 3)
     assert vocabulary.encode(["cat", "the", "dog", END_OF_LINE]) == [2, 0, 1, 3]
 
 
-def test_stored_vocabulary_has_one_word_a_line() -> None:
+def test_stored_vocabulary_has_one_word_per_line() -> None:
     assert Vocabulary(("é", UNKNOWN, END_OF_LINE)).to_bytes() == "é\n<unk>\n<eos>".encode()
 
 
@@ -49,14 +49,14 @@ def test_vocabulary_survives_storing(some: list[str]) -> None:
     [
         (b"<unk>\n\xff\n<eos>", "not UTF-8 at line 2"),
         (b"<unk>\nthe\nthe\n<eos>", "'the' twice, at lines 2 and 3"),
-        (b"<unk>\n\n<eos>", "empty word at line 2"),
-        (b"<unk>\n<eos>\n\n", "empty word at line 3"),
-        (b"", "empty word at line 1"),
+        (b"<unk>\n\n<eos>", "line 2 of the vocabulary is empty"),
+        (b"<unk>\n<eos>\n\n", "line 3 of the vocabulary is empty"),
+        (b"", "line 1 of the vocabulary is empty"),
         (b"the\n<eos>", "lacks <unk>"),
         (b"the\n<unk>", "lacks <eos>"),
     ],
 )
-def test_every_broken_vocabulary_has_its_message(data: bytes, complaint: str) -> None:
+def test_every_broken_vocabulary_has_its_own_message(data: bytes, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Vocabulary.from_bytes(data)
 
@@ -115,14 +115,14 @@ def test_tokens_have_no_white_space_and_are_never_empty(text: str) -> None:
 @unhurried
 @given(st.text(st.characters()))
 @example("ΑΣ'Α ΣΣ İI ǅ")
-def test_words_are_stable_under_another_tokenising(text: str) -> None:
+def test_words_stay_the_same_when_tokenised_again(text: str) -> None:
     tokens = [token for token in tokenize(text, "words") if token != NUMBER]
     assert [token for word in tokens for token in tokenize(word, "words")] == tokens
 
 
 @unhurried
 @given(st.text(st.characters()))
-def test_typed_text_cannot_contain_special_tokens_of_its_own(text: str) -> None:
+def test_typed_text_cannot_contain_special_tokens(text: str) -> None:
     numbers = sum(piece[0].isdecimal() for piece in spellings(text))
     tokens = tokenize(text, "words")
     assert tokens.count(NUMBER) == numbers
@@ -174,16 +174,16 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
-def test_time_is_linear_in_the_text_whatever_it_is(tokenizer: str) -> None:
+def test_time_is_linear_in_any_text(tokenizer: str) -> None:
     for unit in HOSTILE:
         text = unit * (300_000 // len(unit)) + "x"
         start = time.process_time()
         tokenize(text, tokenizer)
-        # about 0.02 s of this process's own time; hours if it were quadratic: this finds a hang, it measures nothing
+        # about 0.02 s of CPU time, but hours if it were quadratic: this detects a hang and measures nothing
         assert time.process_time() - start < 20, repr(unit)
 
 
-# --- text as the prepared corpora have it
+# --- text in the form of prepared corpora
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_time_is_linear_in_the_text_whatever_it_is(tokenizer: str) -> None:
         ("a <unk> of N", "a <unk> of N"),
     ],
 )
-def test_text_as_penn_treebank_has_it(text: str, expected: str) -> None:
+def test_text_in_the_form_of_penn_treebank(text: str, expected: str) -> None:
     assert " ".join(tokenize(text, "ptb")) == expected
 
 
@@ -215,7 +215,7 @@ def test_text_as_penn_treebank_has_it(text: str, expected: str) -> None:
         ("a <unk> @-@ like 1 @,@ 000", "a <unk> @-@ like 1 @,@ 000"),
     ],
 )
-def test_text_as_wikitext_has_it(text: str, expected: str) -> None:
+def test_text_in_the_form_of_wikitext(text: str, expected: str) -> None:
     assert " ".join(tokenize(text, "wikitext")) == expected
 
 
@@ -223,7 +223,7 @@ def test_text_as_wikitext_has_it(text: str, expected: str) -> None:
     ("folder", "file", "tokenizer", "share"),
     [("ptb", "ptb.test.txt", "ptb", 0.995), ("wikitext-2", "valid.txt", "wikitext", 0.98)],
 )
-def test_prepared_text_typed_in_stays_as_it_is(folder: str, file: str, tokenizer: str, share: float) -> None:
+def test_prepared_text_that_is_typed_stays_the_same(folder: str, file: str, tokenizer: str, share: float) -> None:
     lines = (data_folder(folder) / file).read_text(encoding="utf-8").split("\n")
     same = sum(tokenize(line, tokenizer) == split_at_ascii_white_space(line) for line in lines)
     assert same / len(lines) >= share
@@ -237,7 +237,7 @@ def test_prepared_lines_are_split_at_ascii_white_space_only() -> None:
 
 @unhurried
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_prepared_lines_are_split_as_bytes_are(line: str) -> None:
+def test_prepared_lines_are_split_like_bytes(line: str) -> None:
     assert split_at_ascii_white_space(line) == [word.decode() for word in line.encode().split()]
 
 
@@ -254,7 +254,7 @@ CHAT_WORDS = Vocabulary((*SPECIAL_TOKENS, "i", "london", "like", "is", "so", "it
 
 
 def test_casing_is_the_usual_spelling_inside_sentences() -> None:
-    # "I" begins a sentence in two of five places; of "London", the line in capitals does not count.
+    # "I" begins a sentence in two of five places; for "London", the line in capitals does not count.
     assert collect_casing(CHAT + CHAT, CHAT_WORDS) == {"i": "I", "london": "London"}
 
 
@@ -275,7 +275,7 @@ def test_memory_for_spellings_is_bounded() -> None:
     assert collect_casing(wild, vocabulary) == {}
 
 
-def test_stored_casing_has_one_spelling_a_line() -> None:
+def test_stored_casing_has_one_spelling_per_line() -> None:
     assert casing_to_bytes({"london": "London", "i": "I"}) == b"I\nLondon"
     assert casing_from_bytes(b"I\nLondon\n") == {"i": "I", "london": "London"}
     assert casing_from_bytes(b"") == {}
@@ -297,6 +297,6 @@ def test_spellings_of_another_word_are_not_stored() -> None:
     ("data", "complaint"),
     [(b"I\n\xff", "not UTF-8"), (b"I\n\nOK", "line 2"), (b"OK\nOk", "2 spellings of only 1")],
 )
-def test_every_broken_casing_has_its_message(data: bytes, complaint: str) -> None:
+def test_every_broken_casing_has_its_own_message(data: bytes, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         casing_from_bytes(data)

@@ -1,4 +1,4 @@
-"""Typed text as the words a model reads, and its words as a user sees them."""
+"""From typed text to the words a model reads, and from its words to what a user sees."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ NASTY = {
 
 
 def everything(text: str, tokenizer: str) -> list[str]:
-    """All words of a text as the corpora have them: an `<eos>` for the line before, and one for each line end."""
+    """All words of a text in the form of the corpora: an `<eos>` for the line before, and one for each line end."""
     words = [END_OF_LINE]
     for place, line in enumerate(text.split("\n")):
         if place and not (tokenizer == "words" and words[-1] == END_OF_LINE):
@@ -71,7 +71,7 @@ def everything(text: str, tokenizer: str) -> list[str]:
 # --- reading: text -> words
 
 
-def test_a_text_begins_where_a_line_ends() -> None:
+def test_a_text_begins_after_an_end_of_line() -> None:
     assert context_words("", "words") == [END_OF_LINE]
     assert context_words("See you", "words") == [END_OF_LINE, "see", "you"]
 
@@ -83,7 +83,7 @@ def test_line_ends_are_read_and_blank_lines_as_in_the_corpora() -> None:
 
 @unhurried
 @given(st.one_of(TEXTS, ANYTHING), st.sampled_from(TOKENIZERS))
-@example("x " * 127 + "No. 5", "ptb")  # a block would end behind "No."
+@example("x " * 127 + "No. 5", "ptb")  # a block would end after "No."
 @example("x " * 126 + "y No. 5", "wikitext")
 def test_a_text_within_the_limit_is_read_as_a_whole(text: str, tokenizer: str) -> None:
     assert context_words(text, tokenizer) == everything(text, tokenizer)
@@ -100,16 +100,16 @@ def test_a_long_text_is_read_from_its_last_words(text: str, tokenizer: str, limi
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 @pytest.mark.parametrize("word", ["word", "a", "incomprehensibilities", "🙂"])
-def test_of_a_long_text_at_least_a_quarter_of_the_limit_is_read(tokenizer: str, word: str) -> None:
+def test_at_least_a_quarter_of_the_limit_is_read_of_a_long_text(tokenizer: str, word: str) -> None:
     for count in range(1000, 1100):
-        if tokenizer == "ptb" and word == "🙂":  # it reads no signs
+        if tokenizer == "ptb" and word == "🙂":  # it ignores signs
             continue
         assert len(context_words(f"{word} " * count, tokenizer, 64)) >= 16
 
 
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 @pytest.mark.parametrize("word", ["word", "a", "incomprehensible"])
-def test_while_a_long_text_grows_reading_begins_at_the_same_place(tokenizer: str, word: str) -> None:
+def test_reading_starts_at_the_same_place_while_a_long_text_grows(tokenizer: str, word: str) -> None:
     text, before, moves = "", [END_OF_LINE], 0
     for number in range(600):
         text += f"{word}{number} "
@@ -122,7 +122,7 @@ def test_while_a_long_text_grows_reading_begins_at_the_same_place(tokenizer: str
 @pytest.mark.parametrize("text", NASTY.values(), ids=NASTY.keys())
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 def test_any_text_is_read_in_bounded_time(text: str, tokenizer: str) -> None:
-    """Bounded by what is read, which is what can be tested without a clock."""
+    """Tests how much is read, which needs no clock."""
     typed = split_typed(text, tokenizer)
     assert len(typed.words) <= 512
     assert len(typed.prefix) <= len(typed.word) <= 600
@@ -302,7 +302,7 @@ def accept(text: str, word: str, tokenizer: str) -> str:
         ("wikitext", "a role-pl", "playing", "a role-playing"),
     ],
 )
-def test_suggestions_are_inserted_as_one_writes(tokenizer: str, text: str, word: str, after: str) -> None:
+def test_suggestions_are_inserted_with_the_right_spaces(tokenizer: str, text: str, word: str, after: str) -> None:
     assert accept(text, word, tokenizer) == after
 
 
@@ -312,12 +312,12 @@ def test_parts_of_words_attach_to_words_only(text: str) -> None:
     assert split_typed("do ", "ptb").attaches
 
 
-def test_a_suggestion_can_be_inserted_behind_a_context_without_a_space() -> None:
+def test_a_suggestion_can_be_inserted_after_a_text_without_a_trailing_space() -> None:
     typed = as_context("see you at the", "words")
     assert compose("game", 0.5, typed, {}, tokenizer="words").insert_into("see you at the") == "see you at the game"
 
 
-def test_suggestions_that_look_the_same_are_one() -> None:
+def test_suggestions_that_look_the_same_are_merged() -> None:
     typed = Typed([END_OF_LINE], starts_sentence=True)
     both = [compose(word, p, typed, {}, tokenizer="wikitext") for word, p in (("An", 0.4), ("The", 0.3), ("the", 0.2))]
     assert [(s.word, round(s.probability, 6)) for s in distinct(both, 3)] == [("The", 0.5), ("An", 0.4)]
@@ -325,7 +325,7 @@ def test_suggestions_that_look_the_same_are_one() -> None:
     assert distinct([], 3) == []
 
 
-def test_a_suggestion_says_where_it_comes_from() -> None:
+def test_a_suggestion_has_a_source() -> None:
     assert Suggestion("same", 0.21) == Suggestion("same", 0.21, source="model", replaces=0)
 
 

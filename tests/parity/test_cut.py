@@ -173,7 +173,7 @@ def test_cut_model_equals_masked_model(case: Case) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(cases())
-def test_torch_and_numpy_are_cut_alike(case: Case) -> None:
+def test_torch_and_numpy_are_cut_the_same_way(case: Case) -> None:
     torch = pytest.importorskip("torch")
     expected, expected_shape = cut(case.weights, case.shape, case.point)
     small, small_shape = cut(
@@ -208,7 +208,7 @@ def test_the_full_point_is_the_unpruned_model_bit_for_bit(case: Case) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(cases())
-def test_cutting_leaves_the_weights_alone(case: Case) -> None:
+def test_cutting_does_not_change_the_weights(case: Case) -> None:
     before = {name: array.copy() for name, array in case.weights.items()}
     cut(case.weights, case.shape, case.point)
     for name, array in before.items():
@@ -233,7 +233,7 @@ def test_cutting_a_cut_model_equals_cutting_once(case: Case, data: st.DataObject
     assert_same(outputs(smaller, smaller_shape, case.ids), expected)
 
 
-def test_layers_that_lose_nothing_keep_their_arrays() -> None:
+def test_uncut_layers_keep_their_arrays() -> None:
     shape = TINY["qrnn"]
     weights = make_weights(shape)
     whole = full_point(shape)

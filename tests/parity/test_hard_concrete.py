@@ -17,7 +17,7 @@ from rheostat.pruning import l0  # noqa: E402
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 2 / 3  # the paper's
 LOG_ALPHAS = [-4.0, -1.5, -0.2, 0.0, 0.7, 2.5, 6.0]
-GRID = (np.arange(200_000) + 0.5) / 200_000  # uniform numbers without chance
+GRID = (np.arange(200_000) + 0.5) / 200_000  # evenly spaced instead of random
 
 
 def sigmoid(x: float) -> float:
@@ -48,7 +48,7 @@ def test_given_uniform_numbers_give_the_gates_of_the_formula(log_alpha: float) -
 
 
 @pytest.mark.parametrize("log_alpha", LOG_ALPHAS)
-def test_a_gate_is_shut_and_open_as_often_as_the_closed_forms_say(log_alpha: float) -> None:
+def test_a_gate_is_closed_and_open_as_often_as_the_closed_forms_say(log_alpha: float) -> None:
     gates = gates_on_the_grid(log_alpha)
     shut, open_wide = distribution(0, log_alpha), 1 - distribution(1, log_alpha)
     assert (gates == 0).mean() == pytest.approx(shut, abs=2 / len(GRID))

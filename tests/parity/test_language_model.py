@@ -149,7 +149,7 @@ def test_blockwise_distillation_has_the_textbooks_value_and_gradient(
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_model_taught_by_itself_has_nothing_to_learn(name: str) -> None:
+def test_a_model_that_is_its_own_teacher_has_no_loss(name: str) -> None:
     model = make_model(name)
     hidden, targets = torch.randn(8, 5, model.shape.output_size), torch.arange(40).reshape(8, 5) % 11
     distilled = model.distillation(hidden, targets, model.teach(hidden, 1.0))
@@ -157,7 +157,7 @@ def test_a_model_taught_by_itself_has_nothing_to_learn(name: str) -> None:
     torch.testing.assert_close(distilled.log_likelihood_loss, model.cross_entropy(hidden, targets))
 
 
-def test_a_model_over_other_tensors_computes_with_them_and_hands_their_gradients_on() -> None:
+def test_a_model_over_other_tensors_computes_with_them_and_passes_on_their_gradients() -> None:
     model = make_model("adaptive")
     doubled = LanguageModel.over(model.shape, {name: 2 * p for name, p in model.named_parameters()})
     ids = torch.arange(12).reshape(6, 2) % 11
@@ -210,7 +210,7 @@ def test_skip_lstm_sums_the_outputs_of_its_layers() -> None:
     torch.testing.assert_close(model(ids, model.initial_state(1)).raw, total)
 
 
-def test_dropout_changes_training_and_its_absence_changes_nothing() -> None:
+def test_dropout_changes_the_outputs_and_no_dropout_does_not() -> None:
     model, ids = make_model("qrnn"), torch.tensor([[1], [2], [3], [4]])
     strong = RegularizationConfig(0.3, 0.3, 0.3, 0.3, 0.3)
     state = model.initial_state(1)

@@ -1,4 +1,4 @@
-"""Our QRNN layer gives what fastai 1.0.61's layer gave, recorded by `tests/data/make_fastai_qrnn.py`.
+"""Our QRNN layer has the outputs of fastai 1.0.61's layer, recorded by `tests/data/make_fastai_qrnn.py`.
 
 The two compute one function in two conventions. fastai keeps 1 - f of the old cell where we keep f of it, and
 σ(-x) = 1 - σ(x), so its forget rows and biases change their sign; its columns start with the newest input,
@@ -51,7 +51,7 @@ def layer_of(recorded: dict[str, np.ndarray], window: int) -> QrnnLayer:
 
 
 def start_of(layer: QrnnLayer, recorded: dict[str, np.ndarray], start: str) -> LayerState:
-    """A text's first state. fastai has no way to give the inputs before a text: there they are zeros."""
+    """A text's first state. In fastai the inputs before a text are always zeros."""
     cell = recorded["initial_cell"]
     state = layer.initial_state(len(cell))
     if start == "given":
@@ -90,7 +90,7 @@ def test_one_call_over_the_whole_text_equals_fastai_in_pieces(
 
 @pytest.mark.parametrize("window", WINDOWS)
 def test_the_recording_tells_the_conventions_apart(recorded: dict[str, np.ndarray], window: int) -> None:
-    """Unconverted, the outputs are far off: the comparisons above could not pass by accident."""
+    """Without conversion the outputs are far off, so the comparisons above cannot pass by accident."""
     layer = layer_of(recorded, window)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(recorded[f"{window}.weight"]))

@@ -1,4 +1,4 @@
-"""The runtime against torch: the same log-probabilities at every operating point, the same quality of a text."""
+"""The runtime against torch: the same log-probabilities at every operating point, the same quality on a text."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 penalties (section 4.6 there), a random length with its rescaled rate (4.1), clipping, SGD and the average (3).
 
 The transcription walks the text, the layers and the softmax in plain loops, in float64, and lets torch differentiate.
-Dropout is off: it is random, and has tests of its own.
+Dropout is off: it is random, and has its own tests.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rheostat.training.trainer import Trainer  # noqa: E402
 
 SHAPE = ModelShape(13, 4, (7, 6, 4), (2, 1, 1))
 LENGTHS = [9, 5, 12, 7, 7, 10, 6, 9, 8, 11]  # of ten steps: the trainer logs its loss after the tenth
-TEXTS, ROWS = 3, 41  # the text begins again after the fifth step, and ends within the tenth
+TEXTS, ROWS = 3, 41  # the text starts again after the fifth step, and ends in the tenth
 IDS = np.random.default_rng(5).integers(SHAPE.vocabulary_size, size=TEXTS * ROWS + 2)
 SEQUENCE_LENGTH, RATE, DECAY = 8, 2.0, 1e-3
 ACTIVATION, TEMPORAL_ACTIVATION = 2.0, 1.5
@@ -61,7 +61,7 @@ class Transcription:
         self.last_words = torch.zeros(TEXTS, SHAPE.embedding_size, dtype=torch.float64)
 
     def read(self, ids: torch.Tensor) -> torch.Tensor:
-        """Outputs [T, B, D] of the last layer. Only the first layer looks at the word before, too."""
+        """Outputs [T, B, D] of the last layer. Only the first layer also sees the previous word."""
         outputs = []
         for row in ids:
             words = self.weights["embedding.weight"][row]
@@ -103,7 +103,7 @@ class Transcription:
         columns = torch.from_numpy(IDS[: TEXTS * ROWS].reshape(TEXTS, ROWS).T.copy())  # [rows, texts]
         position = 0
         for length in LENGTHS:
-            end = min(position + length, ROWS - 1)  # the last row is a target only
+            end = min(position + length, ROWS - 1)  # the last row is only a target
             self.step(columns[position:end], columns[position + 1 : end + 1])
             position = end
             if position == ROWS - 1:

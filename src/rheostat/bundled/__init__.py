@@ -19,8 +19,8 @@ HIDDEN_WORDS = FOLDER / "hidden-words.txt"
 def model_path(name_or_path: str | Path = DEFAULT_MODEL) -> Path:
     """The path of a model: a bundled one by its bare name, any other by its path.
 
-    Bundled names come first, so that the default is the same in every folder: to use your own file named just `chat`,
-    write its folder in front.
+    Bundled names come first, so the default is the same in every folder. To use your own file called just `chat`, write
+    its folder in front.
     """
     given: object = name_or_path  # callers may not check their types
     if not isinstance(given, str | os.PathLike):
@@ -33,6 +33,6 @@ def model_path(name_or_path: str | Path = DEFAULT_MODEL) -> Path:
         if name == DEFAULT_MODEL:
             raise ModelFileError(
                 f"the bundled model {name!r} is not part of this installation; expected {bundled.name} in its folder "
-                "bundled: name a model file, or build it from a clone with: make model"
+                "bundled: name a model file, or build the bundled one in a clone with: make model"
             )
     return path

@@ -1,4 +1,4 @@
-"""The command line: one sub-command per step. Reads arguments, calls the package, prints; no arithmetic.
+"""The command line: one sub-command per step. It reads arguments, calls the package and prints; no arithmetic.
 
 Results go to stdout, progress and messages to stderr. Exit codes: 0 = success; 1 = a `RheostatError` or a system error,
 printed in one line; 2 = wrong usage; 130 = stopped by Ctrl-C.
@@ -7,8 +7,10 @@ printed in one line; 2 = wrong usage; 130 = stopped by Ctrl-C.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -36,7 +38,7 @@ from rheostat.errors import RheostatError, RheostatWarning
 
 
 class _Commands(typer.core.TyperGroup):
-    """All commands. Those that can be resumed handle Ctrl-C themselves and say how; the others are handled here."""
+    """All commands. Those that can be resumed handle Ctrl-C themselves; for the others, it is handled here."""
 
     def invoke(self, ctx: Any) -> object:
         try:
@@ -55,23 +57,33 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(train.train)
-app.command()(evaluate.evaluate)
-app.command()(prune.prune)
-app.command()(recover.recover)
-app.command()(resplit.resplit)
-app.command()(evaluate.sweep)
-app.command()(bench.bench)
-app.command()(ngram.ngram)
-app.command()(report.report)
-app.command()(files.inspect)
-app.command()(files.pack)
-app.command()(suggest.suggest)
-app.command()(suggest.complete)
-app.command()(export.export)
-app.command()(govern.govern)
-app.command()(keyboard.keyboard)
-app.command()(demo.demo)
+
+
+def _help(command: Callable[..., None]) -> str:
+    """The docstring, with its example on one line that can be copied: click breaks lines except after a backspace."""
+    return inspect.cleandoc(command.__doc__ or "").replace("\n\nExample: ", "\n\n\b\nExample: ")
+
+
+for _command in (
+    train.train,
+    evaluate.evaluate,
+    prune.prune,
+    recover.recover,
+    resplit.resplit,
+    evaluate.sweep,
+    bench.bench,
+    ngram.ngram,
+    report.report,
+    files.inspect,
+    files.pack,
+    suggest.suggest,
+    suggest.complete,
+    export.export,
+    govern.govern,
+    keyboard.keyboard,
+    demo.demo,
+):
+    app.command(help=_help(_command))(_command)
 
 _debug = False
 
@@ -84,7 +96,7 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the whole traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the full traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -100,7 +112,7 @@ def main() -> None:
         try:
             app()
         finally:
-            sys.stdout.flush()  # here, so that a full disk is still reported in one line
+            sys.stdout.flush()  # here, so a full disk is still reported in one line
     except BrokenPipeError:  # `rheostat … | head`
         _give_up_on_output()
         sys.stderr.close()

@@ -1,4 +1,4 @@
-"""`rheostat bench`: what a query costs on this machine, at many positions of the knob."""
+"""`rheostat bench`: what a query costs on this machine, at several operating points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, results
+from rheostat.cli.console import (
+    BUNDLED,
+    ENGINE_HELP,
+    JSON_HELP,
+    MODEL_HELP,
+    PRECISION_HELP,
+    RESULTS_OUT_HELP,
+    TEST_DATA_HELP,
+    THREADS_HELP,
+    labelled_share,
+    messages,
+    print_json,
+    results,
+)
 from rheostat.measure.meters import EnergySource, MeterOptions, NoMeter, Plan, explain, find_meter
 from rheostat.runtime.engine import EngineName
 from rheostat.runtime.precision import Precision
@@ -25,52 +38,45 @@ HEADINGS = ("share", "MFLOPs", "MB\nread", "ms/query\nmedian", "95 %\ninterval",
 
 def bench(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
-    knob: Annotated[list[float] | None, typer.Option(help="Share of the FLOPs; may be repeated.")] = None,
-    point: Annotated[list[str] | None, typer.Option(help="A stored point's name; may be repeated.")] = None,
+    knob: Annotated[list[float] | None, typer.Option(help="A share of the FLOPs. May be repeated.")] = None,
+    point: Annotated[list[str] | None, typer.Option(help="The name of a stored point. May be repeated.")] = None,
     beside: Annotated[
         list[Path] | None,
-        typer.Option(help="Another model file, measured whole in the same run; may be repeated."),
+        typer.Option(help="Another model file, measured whole in the same run. May be repeated."),
     ] = None,
-    queries: Annotated[int, typer.Option(min=2, help="Timed queries at every point.")] = 350,
-    warm_up: Annotated[int, typer.Option(min=0, help="Warm-up queries at every point, which are not timed.")] = 20,
-    meter: Annotated[str, typer.Option(help="A meter, 'auto' or 'none'; 'list' explains all of them.")] = "auto",
+    queries: Annotated[int, typer.Option(min=2, help="Number of timed queries per point.")] = 350,
+    warm_up: Annotated[int, typer.Option(min=0, help="Number of warm-up queries per point.")] = 20,
+    meter: Annotated[str, typer.Option(help="A meter, 'auto' or 'none'. 'list' shows all of them.")] = "auto",
     idle_seconds: Annotated[
         float | None,
-        typer.Option(min=0.01, help="Seconds of idling before and after; 10, or what the meter needs."),
+        typer.Option(min=0.01, help="Seconds of idling before and after; by default 10, or more if the meter is slow."),
     ] = None,
     block_seconds: Annotated[
         float | None,
         typer.Option(
             min=0.01,
-            help="Seconds of each of ten blocks per point; 2, or what the meter needs.",
+            help="Seconds per block, ten blocks per point; by default 2, or more if the meter is slow.",
         ),
     ] = None,
-    meter_offset: Annotated[float, typer.Option(help="Seconds that a trace's clock is ahead of this one.")] = 0.0,
+    meter_offset: Annotated[float, typer.Option(help="How many seconds a trace's clock is ahead of this one.")] = 0.0,
     meter_wait: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait after the run for a trace to reach its end.")
+        float, typer.Option(min=0, help="How many seconds to wait for the end of a trace after the run.")
     ] = 10.0,
-    data: Annotated[
-        str | None, typer.Option(help="A folder with a test text, a text file, or 'chat'; a bundled text by default.")
-    ] = None,
-    precision: Annotated[Precision, typer.Option(help="int8, fp32 or int4.")] = "int8",
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(help="core, or onnx for ONNX Runtime; the core by default if it can run the model."),
-    ] = None,
-    threads: Annotated[
-        int, typer.Option(min=0, help="Threads of ONNX Runtime; 0 = one per physical core. The core runs on one.")
-    ] = 0,
-    pin: Annotated[str | None, typer.Option(metavar="CPU,CPU", help="Stay on these CPUs (Linux).")] = None,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="The results file to write.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    data: Annotated[str | None, typer.Option(help=TEST_DATA_HELP)] = None,
+    precision: Annotated[Precision, typer.Option(help=PRECISION_HELP)] = "int8",
+    engine: Annotated[EngineName | None, typer.Option(help=ENGINE_HELP)] = None,
+    threads: Annotated[int, typer.Option(min=0, help=THREADS_HELP)] = 0,
+    pin: Annotated[str | None, typer.Option(metavar="CPU,CPU", help="Run on these CPUs only (Linux).")] = None,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help=RESULTS_OUT_HELP)] = None,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Measure ms, mJ, FLOPs, bytes and memory of a query on this machine, at many positions of the knob.
+    """Measure time, memory and energy per query on this machine.
 
-    A query reads one more word of a text and suggests three. Points are interleaved, so load affects them all equally.
-    Without --knob and --point: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking.
+    A query reads one more word of a text and suggests three. Points, and models named with --beside, are interleaved,
+    so load affects them all equally. Without --knob and --point, a model with a ranking is measured at 1, 0.8, 0.6 and
+    0.4; any other model whole and at its stored points.
 
-    Models given as --beside are interleaved with the points, so their times can be compared. All models run on the same
-    engine: on ONNX Runtime if one of them is an LSTM, which the core does not run.
+    All models run on the same engine: on ONNX Runtime if one of them is an LSTM, which the core does not run.
 
     Example: rheostat bench model.safetensors --knob 1 --knob 0.6 --data DIR --meter auto -o results/bench.json
     """
@@ -105,7 +111,7 @@ def bench(
                 notice=_say,
                 on_results=measured.append,
             )
-    finally:  # what was measured is shown even if it cannot be written
+    finally:  # show what was measured even if it cannot be written
         for found in measured:
             print_json(results_json(found)) if json else _show(found, source)
     if out is not None and not json:

@@ -1,4 +1,4 @@
-"""What commands share: options, printing, and progress bars (on stderr, so that stdout holds results only)."""
+"""What commands share: help texts, printing, and progress bars. Bars go to stderr, so stdout has only results."""
 
 from __future__ import annotations
 
@@ -14,8 +14,21 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from rheostat.bundled import DEFAULT_MODEL
 
-MODEL_HELP = "A model file, or the name of a bundled one."
 BUNDLED = Path(DEFAULT_MODEL)  # if no model is named
+MODEL_HELP = "A model file, or the name of a bundled one."
+MODEL_OUT_HELP = "The model file to write; can be the input file."
+DATA_HELP = "A folder with train, valid and test text, one text file, 'chat' or 'talk'."
+TEST_DATA_HELP = "A folder with a test text, one text file, 'chat' or 'talk'; a bundled text by default."
+KNOB_HELP = "Share of the FLOPs that a query may spend."
+CRITERION_HELP = "Cut by the ranking of this criterion."
+RANKING_HELP = "Cut by the ranking with this name."
+POINT_HELP = "Use the stored point with this name."
+PRECISION_HELP = "fp32 is exact; int8 and int4 are rounded, as on a device."
+ENGINE_HELP = "core, or onnx for ONNX Runtime; the core by default if it can run the model."
+THREADS_HELP = "Threads of ONNX Runtime; 0 = one per physical core. The core runs on one."
+POLICY_HELP = "The battery policy: a .toml file, or the name of a bundled one."
+RESULTS_OUT_HELP = "The results file to write."
+JSON_HELP = "Print the result as JSON."
 INTERRUPTED = 130  # exit code after Ctrl-C, as in shells
 HiddenWordsFile: TypeAlias = Annotated[
     Path | None,
@@ -27,7 +40,7 @@ messages = Console(stderr=True)
 
 
 def print_json(value: Any) -> None:
-    """One JSON object on one line of stdout."""
+    """Print a value as JSON, on one line of stdout."""
     print(json.dumps(value))  # in ASCII, whatever the encoding of stdout
 
 
@@ -36,7 +49,7 @@ def one_line(error: BaseException) -> str:
 
 
 def progress_bar() -> Progress:
-    """A bar with a label, the share done and the time left; disappears when it is done."""
+    """A bar with a label, the share done and the time left. It disappears at the end."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -51,7 +64,7 @@ def progress_bar() -> Progress:
 
 @contextmanager
 def labelled_share() -> Iterator[Callable[[str, float], None]]:
-    """One bar whose label changes with the work; it appears with the first report."""
+    """A bar whose label changes with the work. It appears at the first call."""
     bar = progress_bar()
     task = bar.add_task("", total=1.0)
 
@@ -68,7 +81,7 @@ def labelled_share() -> Iterator[Callable[[str, float], None]]:
 
 @contextmanager
 def shares(label: str) -> Iterator[Callable[[float], None]]:
-    """A bar that is set to the share done."""
+    """A bar that shows the share done."""
     with progress_bar() as bar:
         task = bar.add_task(label, total=1.0)
         yield lambda share: bar.update(task, completed=share)

@@ -1,4 +1,4 @@
-"""`rheostat demo`: the knob turned down step by step, and what each position costs."""
+"""`rheostat demo`: turn the knob down step by step and show what each position costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 from rheostat.cli.bench import three_digits
-from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json, results
+from rheostat.cli.console import (
+    BUNDLED,
+    JSON_HELP,
+    MODEL_HELP,
+    TEST_DATA_HELP,
+    labelled_share,
+    messages,
+    print_json,
+    results,
+)
 from rheostat.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -23,10 +32,10 @@ if TYPE_CHECKING:
 
 NEXT = """\
 What to try next:
-  rheostat suggest "see you at the" --knob 0.4   words at any position of the knob
-  rheostat suggest                               the same while you type, here
-  rheostat keyboard --open                       a page with a keyboard and the knob
-  rheostat bench --knob 1 --knob 0.4             what a query costs, measured more carefully
+  rheostat suggest "see you at the" --knob 0.4   suggest the next word at any knob position
+  rheostat suggest                               type here and see suggestions live
+  rheostat keyboard --open                       open a web page with a keyboard and the knob
+  rheostat bench --knob 1 --knob 0.4             measure the cost of a query more carefully
 """
 NOT_YET = "…"
 
@@ -34,20 +43,21 @@ Refresh = Callable[[str, float], None]
 
 
 def demo(
-    out: Annotated[Path, typer.Option("-o", "--out", help="The folder for results, pictures and report.")] = Path(
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder for results, figures and the report.")] = Path(
         "rheostat-demo"
     ),
     model: Annotated[Path, typer.Option(help=MODEL_HELP)] = BUNDLED,
-    data: Annotated[
-        str | None, typer.Option(help="A folder with a test text, a text file, or 'chat'; a bundled text by default.")
-    ] = None,
-    meter: Annotated[str, typer.Option(help="A meter, 'auto' or 'none'; `rheostat bench --meter list`.")] = "auto",
-    queries: Annotated[int, typer.Option(min=2, help="Timed queries at every position.")] = 200,
-    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    data: Annotated[str | None, typer.Option(help=TEST_DATA_HELP)] = None,
+    meter: Annotated[
+        str, typer.Option(help="A meter, 'auto' or 'none'. `rheostat bench --meter list` shows all of them.")
+    ] = "auto",
+    queries: Annotated[int, typer.Option(min=2, help="Number of timed queries per position.")] = 200,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Turn a model's knob from 100 % to 15 % over held-out text: cost, quality and suggestions of each position.
+    """Turn the knob down and show what each position costs.
 
-    Takes about a minute, and leaves results files, the trade-off picture and an HTML report in a folder.
+    The knob goes from 100 % to 15 %. Cost, quality and suggestions are measured on a text that the model has not seen.
+    Takes about a minute. Writes results files, a trade-off figure and an HTML report into a folder.
 
     Example: rheostat demo -o rheostat-demo
     """
@@ -75,13 +85,13 @@ def _report(run: Demo) -> tuple[Path, ...]:
     try:
         return run.report()
     except MissingExtraError as error:
-        messages.print(f"note: no picture and no report: {error}", style="yellow", markup=False, highlight=False)
+        messages.print(f"note: no figures and no report: {error}", style="yellow", markup=False, highlight=False)
         return ()
 
 
 @contextmanager
 def _screen(run: Demo) -> Iterator[Refresh]:
-    """The tables, filling up, above a line that says what is being done."""
+    """The tables as they fill up, above a line that says what is being measured."""
     with Live(console=results, auto_refresh=False) as live:
 
         def refresh(label: str, share: float) -> None:

@@ -7,7 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rheostat.cli.console import BUNDLED, MODEL_HELP, labelled_share, messages, print_json
+from rheostat.cli.console import (
+    BUNDLED,
+    CRITERION_HELP,
+    DATA_HELP,
+    ENGINE_HELP,
+    JSON_HELP,
+    KNOB_HELP,
+    MODEL_HELP,
+    POINT_HELP,
+    PRECISION_HELP,
+    RANKING_HELP,
+    THREADS_HELP,
+    labelled_share,
+    messages,
+    print_json,
+)
 from rheostat.runtime.engine import EngineName
 from rheostat.runtime.precision import Precision
 
@@ -15,33 +30,28 @@ if TYPE_CHECKING:
     from rheostat.measure.evaluation import Evaluation
     from rheostat.measure.results import SweepRow
 
-DATA_HELP = "A folder with train, valid and test text, one text file, or 'chat'."
-
 
 def evaluate(
     data: Annotated[str, typer.Option(help=DATA_HELP)],
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
-    split: Annotated[str | None, typer.Option(help="train, valid or test (the default) of a folder.")] = None,
-    knob: Annotated[float, typer.Option(help="Share of the FLOPs that may be spent.")] = 1.0,
-    criterion: Annotated[str | None, typer.Option(help="Cut by this criterion.")] = None,
-    ranking: Annotated[str | None, typer.Option(help="Cut by the ranking of this name.")] = None,
-    point: Annotated[str | None, typer.Option(help="Use the stored point of this name.")] = None,
-    precision: Annotated[Precision, typer.Option(help="fp32, or int8 or int4 as on a device.")] = "fp32",
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(help="core, or onnx for ONNX Runtime; the core by default if it can run the model."),
+    split: Annotated[
+        str | None, typer.Option(help="The split of a folder or of chat: train, valid or test (the default).")
     ] = None,
-    threads: Annotated[
-        int, typer.Option(min=0, help="Threads of ONNX Runtime; 0 = one per physical core. The core runs on one.")
-    ] = 0,
+    knob: Annotated[float, typer.Option(help=KNOB_HELP)] = 1.0,
+    criterion: Annotated[str | None, typer.Option(help=CRITERION_HELP)] = None,
+    ranking: Annotated[str | None, typer.Option(help=RANKING_HELP)] = None,
+    point: Annotated[str | None, typer.Option(help=POINT_HELP)] = None,
+    precision: Annotated[Precision, typer.Option(help=PRECISION_HELP)] = "fp32",
+    engine: Annotated[EngineName | None, typer.Option(help=ENGINE_HELP)] = None,
+    threads: Annotated[int, typer.Option(min=0, help=THREADS_HELP)] = 0,
     keystrokes: Annotated[bool, typer.Option("--keystrokes", help="Also simulate typing the test text.")] = False,
     words: Annotated[int, typer.Option(min=1, help="With --keystrokes: number of words to type.")] = 2000,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Measure perplexity and R@1/3/5 of a model on a text, at any position of the knob.
+    """Measure perplexity and R@1/3/5 on a text, at one point.
 
-    The text is one stream with an <eos> per line; the state is carried through; every token but the first is predicted
-    once. A single text file is measured as a whole.
+    The text is read as one stream with an <eos> per line. Every token but the first is predicted once. A single text
+    file is measured as a whole.
 
     Example: rheostat evaluate model.safetensors --data DIR --split test --knob 0.8 --json
     """
@@ -84,34 +94,37 @@ def _show(found: Evaluation) -> None:
 
 
 def sweep(
-    model: Annotated[Path, typer.Argument(help="A model file with rankings.")],
+    model: Annotated[Path, typer.Argument(help="A model file.")],
     data: Annotated[str, typer.Option(help=DATA_HELP)],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The results file; rows that it already holds are kept.")],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="The results file to write. Rows that it already has are kept.")
+    ],
     criterion: Annotated[
-        list[str] | None, typer.Option(help="Rankings and points of this criterion; may be repeated; all by default.")
+        list[str] | None, typer.Option(help="Measure only rankings and points of this criterion. May be repeated.")
     ] = None,
-    knob: Annotated[list[float] | None, typer.Option(help="Share of the FLOPs; may be repeated.")] = None,
+    knob: Annotated[
+        list[float] | None, typer.Option(help="A share of the FLOPs; by default 0.9 to 0.4 in tenths. May be repeated.")
+    ] = None,
     split: Annotated[
-        list[str] | None, typer.Option(help="Of a folder; may be repeated; valid and test by default.")
+        list[str] | None,
+        typer.Option(help="A split of a folder or of chat; by default valid and test. May be repeated."),
     ] = None,
-    stored: Annotated[bool, typer.Option("--stored", help="Only the whole model and its stored points.")] = False,
-    precision: Annotated[Precision, typer.Option(help="fp32, or int8 or int4 as on a device.")] = "fp32",
-    engine: Annotated[
-        EngineName | None,
-        typer.Option(help="core, or onnx for ONNX Runtime; the core by default if it can run the model."),
-    ] = None,
-    threads: Annotated[
-        int, typer.Option(min=0, help="Threads of ONNX Runtime; 0 = one per physical core. The core runs on one.")
-    ] = 0,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="Measure only the whole model and its stored points.")
+    ] = False,
+    precision: Annotated[Precision, typer.Option(help=PRECISION_HELP)] = "fp32",
+    engine: Annotated[EngineName | None, typer.Option(help=ENGINE_HELP)] = None,
+    threads: Annotated[int, typer.Option(min=0, help=THREADS_HELP)] = 0,
     keystrokes: Annotated[
-        bool, typer.Option("--keystrokes", help="Also simulate typing the test text, at what the knob serves.")
+        bool, typer.Option("--keystrokes", help="Also simulate typing the test text, at the points the knob uses.")
     ] = False,
     words: Annotated[int, typer.Option(min=1, help="With --keystrokes: number of words to type.")] = 2000,
-    json: Annotated[bool, typer.Option("--json", help="Print each new row as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print each new row as JSON, one per line.")] = False,
 ) -> None:
-    """Measure a model at many operating points: all rankings at all knob positions, and its stored points.
+    """Measure perplexity and recall at many operating points.
 
-    Each finished point is written at once; the same command resumes a sweep that was stopped.
+    Measures the whole model, every ranking at every knob position, and every stored point. Each measurement is written
+    as soon as it is finished; run the same command again to resume.
 
     Example: rheostat sweep model.safetensors --data DIR --knob 0.8 --knob 0.6 -o results/ptb.json
     """

@@ -7,24 +7,35 @@ from typing import Annotated
 
 import typer
 
-from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, print_json
+from rheostat.cli.console import (
+    BUNDLED,
+    CRITERION_HELP,
+    KNOB_HELP,
+    MODEL_HELP,
+    POINT_HELP,
+    PRECISION_HELP,
+    RANKING_HELP,
+    HiddenWordsFile,
+    print_json,
+)
 from rheostat.runtime.precision import Precision
 
 
 def export(
-    out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write; replaces an earlier export.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write. An earlier export in it is replaced.")],
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
-    knob: Annotated[float, typer.Option(help="Share of the FLOPs that may be spent.")] = 1.0,
-    criterion: Annotated[str | None, typer.Option(help="Cut by this criterion.")] = None,
-    ranking: Annotated[str | None, typer.Option(help="Cut by the ranking with this name.")] = None,
-    point: Annotated[str | None, typer.Option(help="Use the stored point with this name.")] = None,
-    precision: Annotated[Precision, typer.Option(help="int8, fp32 or int4.")] = "int8",
+    knob: Annotated[float, typer.Option(help=KNOB_HELP)] = 1.0,
+    criterion: Annotated[str | None, typer.Option(help=CRITERION_HELP)] = None,
+    ranking: Annotated[str | None, typer.Option(help=RANKING_HELP)] = None,
+    point: Annotated[str | None, typer.Option(help=POINT_HELP)] = None,
+    precision: Annotated[Precision, typer.Option(help=PRECISION_HELP)] = "int8",
     hidden_words: HiddenWordsFile = None,
     json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:
-    """Write one operating point as ONNX graphs with a manifest, for ONNX Runtime on Android, iOS and the web.
+    """Write one operating point as ONNX graphs for an application.
 
-    docs/export.md says what is in the folder and how an application drives it.
+    The folder also has the vocabulary and a manifest. ONNX Runtime runs the graphs on Android, iOS, in C++ and on the
+    web. docs/export.md describes the folder and shows how to use it.
 
     Example: rheostat export model.safetensors --knob 0.6 --precision int8 -o out/
     """

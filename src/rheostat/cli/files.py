@@ -1,10 +1,9 @@
-"""`rheostat inspect` and `rheostat pack`: what is in a model file, and writing it again with changes."""
+"""`rheostat inspect` and `rheostat pack`: show what is in a model file, and write a changed copy."""
 
 from __future__ import annotations
 
 import json as json_text
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,24 +11,22 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rheostat.cli.console import BUNDLED, MODEL_HELP, print_json
+from rheostat.cli.console import BUNDLED, JSON_HELP, MODEL_HELP, MODEL_OUT_HELP, print_json
 from rheostat.cli.console import results as console
-from rheostat.model.contents import convert, drop_points, drop_rankings, keep_points, set_default_ranking
-from rheostat.model.file import ModelFile, open_model
+from rheostat.model.file import open_model
 from rheostat.model.origin import NOT_RECORDED, Origin
-from rheostat.model.precision import PRECISIONS, Precision
+from rheostat.model.precision import Precision
 from rheostat.model.summary import summarize
-from rheostat.model.writer import check_target, write_model
 
 
 def inspect(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Show what is in a model file: shape, sizes, rankings, points, and how each of them came about.
+    """Show what is in a model file.
 
-    Reads the header only, so it takes no longer for a large model than for a small one. What the file does not say of
-    its origin is shown as "not recorded".
+    Shows its shape, sizes, rankings and points, and how each of them was made. What the file does not say is shown as
+    "not recorded". Only the header is read, so a large file takes no longer than a small one.
 
     Example: rheostat inspect runs/ptb/model.safetensors
     """
@@ -44,62 +41,55 @@ def inspect(
 
 def pack(
     model: Annotated[Path, typer.Argument(help="A model file.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="Where the new model file goes.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help=MODEL_OUT_HELP)],
     precision: Annotated[
-        Precision | None, typer.Option(help=f"Store the weights as {', '.join(PRECISIONS)}; else as they are.")
+        Precision | None, typer.Option(help="The precision of the stored weights; unchanged by default.")
     ] = None,
-    default_ranking: Annotated[str | None, typer.Option(help="The ranking that the knob uses.")] = None,
+    default_ranking: Annotated[str | None, typer.Option(help="The ranking that the knob cuts by.")] = None,
     point: Annotated[
-        list[str] | None, typer.Option(help="Keep only this point; may be repeated, in the order to store them in.")
+        list[str] | None, typer.Option(help="Keep only this point. May be repeated; points are stored in this order.")
     ] = None,
-    drop_point: Annotated[list[str] | None, typer.Option(help="Leave out this point; may be repeated.")] = None,
-    drop_ranking: Annotated[list[str] | None, typer.Option(help="Leave out this ranking; may be repeated.")] = None,
+    drop_point: Annotated[list[str] | None, typer.Option(help="Leave out this point. May be repeated.")] = None,
+    drop_ranking: Annotated[list[str] | None, typer.Option(help="Leave out this ranking. May be repeated.")] = None,
     results: Annotated[
-        Path | None, typer.Option(help="Results of a sweep of this model: store its curve, for the keyboard page.")
+        Path | None,
+        typer.Option(help="The results file of a sweep of this model: store its curve, for the keyboard page."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Write a model file again with another precision, another default ranking, or fewer or reordered points.
+    """Write a changed copy of a model file.
 
-    Everything else stays as it is, origins included; weights of the same precision keep their bytes.
+    Changes the precision, the default ranking, or which points and rankings are stored. Everything else stays as it
+    is, including origins. Weights whose precision does not change keep their bytes.
 
     Example: rheostat pack model.safetensors --precision int8 --default-ranking taylor -o small.safetensors
     """
-    check_target(out)
-    with open_model(model) as source:
-        contents = source.contents()
-        if precision:
-            contents = convert(contents, precision)
-        if default_ranking:
-            contents = set_default_ranking(contents, default_ranking)
-        contents = drop_rankings(contents, drop_ranking or ())
-        contents = drop_points(keep_points(contents, point) if point else contents, drop_point or ())
-        if results:
-            contents = replace(contents, provenance=_with_curve(source, results))
-        write_model(out, contents)
-    with open_model(out.absolute()) as packed:  # a bare name could be that of a bundled model
-        if json:
-            print_json(summarize(packed))
-        else:
-            print(f"wrote {out}: {_in_one_line(packed)}")
+    from rheostat.measure.packing import pack as run
 
-
-def _with_curve(file: ModelFile, results: Path) -> dict[str, Any]:
-    """The file's provenance and what a sweep measured along its default ranking."""
-    from rheostat.measure.results import read_sweep
-
-    criteria = {entry.name: entry.criterion for entry in file.description.rankings}
-    curve = read_sweep(results).test_figures(criteria.get(file.description.default_ranking or "", ""))
-    return {**file.description.provenance, "curve": [asdict(one) for one in curve]}
-
-
-def _in_one_line(file: ModelFile) -> str:
-    description = file.description
-    default = f" (default {description.default_ranking})" if description.default_ranking else ""
-    return (
-        f"{file.precision}, {file.file_bytes:,} bytes, "
-        f"{len(description.rankings)} rankings{default}, {len(description.points)} points"
+    summary = run(
+        model,
+        out,
+        precision=precision,
+        default_ranking=default_ranking,
+        points=point or None,
+        drop_points=drop_point or (),
+        drop_rankings=drop_ranking or (),
+        results=results,
     )
+    if json:
+        print_json(summary)
+    else:
+        print(f"wrote {out}: {_in_one_line(summary)}")
+
+
+def _in_one_line(summary: Mapping[str, Any]) -> str:
+    default = f" (default {summary['default_ranking']})" if summary["default_ranking"] else ""
+    rankings, points = (_counted(len(summary[f"{name}s"]), name) for name in ("ranking", "point"))
+    return f"{summary['precision']}, {summary['file_bytes']:,} bytes, {rankings}{default}, {points}"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
@@ -127,14 +117,14 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
 
 
 def _corpus(summary: Mapping[str, Any]) -> str:
-    """The corpus that the weights were trained on, from the origin or, in files without one, the provenance."""
+    """The corpus that the weights were trained on: from their origin or, in older files, from the provenance."""
     recorded = summary["provenance"].get("corpus")
     name = summary["origin"].get("corpus") or (recorded.get("name") if isinstance(recorded, dict) else None)
     return name if isinstance(name, str) else NOT_RECORDED
 
 
 def _origins(summary: Mapping[str, Any]) -> Iterable[Table]:
-    """A table for each origin, and one that lists what has none. The weights' recipe has a table of its own."""
+    """A table for each origin, and one that lists what has none. The weights' recipe is shown separately."""
     origins = {"weights": Origin.from_json({**summary["origin"], "recipe": None})}
     for kind in ("ranking", "point"):
         origins |= {f"{kind} {entry['name']}": Origin.from_json(entry["origin"]) for entry in summary[f"{kind}s"]}
@@ -146,7 +136,7 @@ def _origins(summary: Mapping[str, Any]) -> Iterable[Table]:
 
 
 def _origin_facts(origin: Origin) -> dict[str, str]:
-    """All fields of an origin, and what is recorded of those behind it."""
+    """All fields of an origin, and the recorded fields of the origins before it."""
     facts = origin.shown() | ({} if origin.recipe is None else {"recipe": _plain(origin.recipe)})
     prefix, behind = "", origin.before
     while behind is not None:
@@ -196,12 +186,12 @@ def _points(entries: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def _plain(value: Any) -> str:
-    """A value of a description as text: lists with spaces, tables as JSON."""
+    """A value of a description as text: lists separated by spaces, tables as JSON."""
     if isinstance(value, list) and all(isinstance(item, int | str) for item in value):
         return " ".join(map(str, value)) or "none"
     return value if isinstance(value, str) else json_text.dumps(value, ensure_ascii=False)
 
 
 def _printable(text: str) -> Text:
-    """Text without markup, and without signs that would steer the terminal: files come from anywhere."""
+    """Text without markup or control characters, because a file can come from anywhere."""
     return Text("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text))

@@ -1,4 +1,4 @@
-"""`rheostat govern`: a recorded day under the governor, beside always full and switching off."""
+"""`rheostat govern`: replay a recorded day through the governor, and without it for comparison."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rheostat.cli.console import print_json, results
+from rheostat.cli.console import JSON_HELP, POLICY_HELP, print_json, results
 from rheostat.governor.policy import DEFAULT
 from rheostat.governor.replay import Comparison, Replay
 
 
 def govern(
     trace: Annotated[Path, typer.Option(help="A recorded day: CSV with time_s,level,charging,queries[,busy].")],
-    policy: Annotated[str, typer.Option(help="A policy's .toml file, or the name of a bundled one.")] = DEFAULT,
+    policy: Annotated[str, typer.Option(help=POLICY_HELP)] = DEFAULT,
     model: Annotated[
         Path | None,
-        typer.Option(help="A model file, or the name of a bundled one: count the FLOPs that its points really spend."),
+        typer.Option(help="Count the FLOPs that the points of this model really spend."),
     ] = None,
     latency_ms: Annotated[
-        float | None, typer.Option(help="Time of a query at full knob on your device; the paper's by default.")
+        float | None, typer.Option(help="Time of a query of the whole model on your device; the paper's by default.")
     ] = None,
     energy_mj: Annotated[
-        float | None, typer.Option(help="Energy of a query at full knob on your device; the paper's by default.")
+        float | None, typer.Option(help="Energy of a query of the whole model on your device; the paper's by default.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The folder for govern.json, govern.png and govern.svg.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the totals as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Replay a recorded day through the governor, beside "always full" and "off at 20 %".
+    """Replay a recorded day through the battery governor.
 
-    Latency and energy are estimates: linear in FLOPs from the full model's, which are the paper's (Raspberry Pi 3)
-    unless you give your own.
+    The same day is replayed with the knob always at full, and with prediction off at 20 % battery. Latency and energy
+    are estimates: linear in FLOPs, scaled from one query of the whole model. By default that query costs what the paper
+    measured on a Raspberry Pi 3.
 
     Example: rheostat govern --trace day.csv --policy default -o report
     """
@@ -53,7 +54,7 @@ def govern(
 
 def _table(comparison: Comparison) -> Table:
     saved = f"the governor spends {comparison.energy_saved:.0%} less energy than always full (ESTIMATE)"
-    table = Table(title=Text(f"{comparison.trace.name!r}: {saved}"))  # a file's name is no markup
+    table = Table(title=Text(f"{comparison.trace.name!r}: {saved}"))  # Text: a file name is not markup
     table.add_column("behaviour")
     for heading in ("served", "lost", "energy, J\nESTIMATE", "p95, ms\nESTIMATE", "mean knob", "turns"):
         table.add_column(heading, justify="right")

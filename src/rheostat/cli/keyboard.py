@@ -1,4 +1,4 @@
-"""`rheostat keyboard`: a local page with a keyboard and the knob."""
+"""`rheostat keyboard`: serve a local web page with a keyboard and the knob."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import Annotated
 
 import typer
 
-from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, messages
+from rheostat.cli.console import (
+    BUNDLED,
+    MODEL_HELP,
+    POLICY_HELP,
+    PRECISION_HELP,
+    THREADS_HELP,
+    HiddenWordsFile,
+    messages,
+)
 from rheostat.governor.policy import DEFAULT
 from rheostat.runtime.precision import Precision
 
@@ -21,20 +29,21 @@ def keyboard(
     host: Annotated[str, typer.Option(help="The address to listen on; 0.0.0.0 for the whole network.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 = any free one.")] = PORT,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="Also answer to this host name, as behind a proxy; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Also answer to this host name, for example behind a proxy. May be repeated."),
     ] = None,
-    policy: Annotated[str, typer.Option(help="The battery policy: a .toml file, or a built-in name.")] = DEFAULT,
+    policy: Annotated[str, typer.Option(help=POLICY_HELP)] = DEFAULT,
     results: Annotated[
-        Path | None, typer.Option(help="Results of a sweep of this model, for the curve on the page.")
+        Path | None, typer.Option(help="The results file of a sweep of this model: show its curve on the page.")
     ] = None,
-    precision: Annotated[Precision, typer.Option(help="int8, fp32 or int4.")] = "int8",
-    threads: Annotated[int, typer.Option(min=0, help="Threads of ONNX Runtime; 0 = one per physical core.")] = 1,
+    precision: Annotated[Precision, typer.Option(help=PRECISION_HELP)] = "int8",
+    threads: Annotated[int, typer.Option(min=0, help=THREADS_HELP)] = 1,
     hidden_words: HiddenWordsFile = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Serve a page with a phone keyboard, suggestions and the knob, until Ctrl+C.
+    """Serve a web page with a phone keyboard and the knob.
 
-    Nothing that is typed is stored or leaves this computer.
+    Runs until Ctrl-C. Nothing you type is stored or leaves this computer.
 
     Example: rheostat keyboard --open
     """
@@ -55,7 +64,7 @@ def keyboard(
     )
 
     def announce(address: str) -> None:
-        messages.print(f"the keyboard is at {address} (Ctrl+C to stop)", markup=False, highlight=False)
+        messages.print(f"the keyboard is at {address} (Ctrl-C to stop)", markup=False, highlight=False)
         if open_page:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 

@@ -1,4 +1,4 @@
-"""Single keys from a terminal, as they are pressed. Knows terminals; knows nothing of what the keys are for."""
+"""Single keys from a terminal, as they are pressed. Knows terminals; knows nothing about what the keys do."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ else:
         try:
             tty.setraw(terminal, termios.TCSADRAIN)
             mode = termios.tcgetattr(terminal)
-            mode[1] |= termios.OPOST  # keep translating output, so that lines start at the left
+            mode[1] |= termios.OPOST  # keep translating line ends, so lines start at the left
             termios.tcsetattr(terminal, termios.TCSADRAIN, mode)
             yield _keys(terminal)
         finally:

@@ -1,4 +1,4 @@
-"""What `train`, `prune` and `recover` share: the progress of a run on the screen, and printing what was stored."""
+"""What `train`, `prune` and `recover` share: showing the progress of a run, and printing what was stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rheostat.pruning.steps import Stored
     from rheostat.training.trainer import RunProgress
 
-LINE_SECONDS = 30.0  # between lines where there is no terminal for a bar
+LINE_SECONDS = 30.0  # between lines of progress, if there is no terminal for a bar
 
 
 @contextmanager
@@ -35,7 +35,7 @@ def run_bar(resume_with: str = "the same command") -> Iterator[RunBar]:
 
 
 class RunBar:
-    """A run as a progress bar on a terminal, or as a line every now and then elsewhere."""
+    """The progress of a run: a bar on a terminal, otherwise a line from time to time."""
 
     def __init__(self) -> None:
         self._bar = Progress(
@@ -120,7 +120,7 @@ def _knob_line(stored: Stored) -> str:
         return f"{stored.model}: the knob uses ranking '{stored.default_ranking}'"
     name = stored.rankings[0].name
     return (
-        f"{stored.model}: the knob uses no ranking: '{name}' is for comparison. "
+        f"{stored.model}: the knob uses no ranking, because '{name}' is only for comparison. "
         f"To use it anyway: --ranking {name}, or rheostat pack --default-ranking {name}"
     )
 

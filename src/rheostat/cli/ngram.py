@@ -1,4 +1,4 @@
-"""`rheostat ngram`: the baseline without a network, measured like a model."""
+"""`rheostat ngram`: an n-gram baseline, measured like a model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rheostat.cli.console import labelled_share, print_json
+from rheostat.cli.console import JSON_HELP, RESULTS_OUT_HELP, labelled_share, print_json
 from rheostat.recipe import recipe_names
 
 if TYPE_CHECKING:
@@ -16,27 +16,29 @@ if TYPE_CHECKING:
 
 def ngram(
     recipe: Annotated[
-        str, typer.Argument(help=f"The recipe of a model on the same words ({', '.join(recipe_names())}), or a .toml.")
+        str,
+        typer.Argument(help=f"The recipe of a model to compare with ({', '.join(recipe_names())}), or a .toml file."),
     ],
     data: Annotated[
         str | None,
-        typer.Option(help="A folder with train, valid and test text, or 'chat'; the recipe's own by default."),
+        typer.Option(help="A folder with train, valid and test text, 'chat' or 'talk'; by default the recipe's."),
     ] = None,
     order: Annotated[int, typer.Option(min=2, help="The length of the longest n-grams.")] = 5,
     queries: Annotated[int, typer.Option(min=2, help="Number of timed queries.")] = 350,
-    warm_up: Annotated[int, typer.Option(min=0, help="Warm-up queries, which are not timed.")] = 20,
-    words: Annotated[int, typer.Option(min=1, help="Number of words of the test text to type.")] = 2000,
-    arpa: Annotated[Path | None, typer.Option(help="Also write the model, in the ARPA format.")] = None,
+    warm_up: Annotated[int, typer.Option(min=0, help="Number of warm-up queries.")] = 20,
+    words: Annotated[int, typer.Option(min=1, help="Number of words to type in the typing simulation.")] = 2000,
+    arpa: Annotated[Path | None, typer.Option(help="Also write the model to this file, in the ARPA format.")] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Compare the test perplexity with kenlm's (needs the ngram extra).")
     ] = False,
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="The results file to write.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+    out: Annotated[Path | None, typer.Option("-o", "--out", help=RESULTS_OUT_HELP)] = None,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Estimate a 5-gram model with modified Kneser–Ney smoothing, and measure it as models are measured.
+    """Build an n-gram baseline and measure it like a model.
 
-    Perplexity and R@1/3/5 on valid and test, keystrokes saved, bytes, and ms per query. The recipe says how text is
-    split into words, so that the figures can be compared with those of a model that was trained by it.
+    Estimates an n-gram model with modified Kneser–Ney smoothing. Measures perplexity and R@1/3/5 on valid and test,
+    keystrokes saved, bytes, and ms per query. The recipe says how text is split into words, so the figures can be
+    compared with those of a model trained with that recipe.
 
     Example: rheostat ngram ptb --data DIR -o results/ptb-ngram.json
     """
@@ -59,7 +61,7 @@ def ngram(
                 progress=progress,
                 on_results=measured.append,
             )
-    finally:  # what was measured is shown even if it cannot be written
+    finally:  # show what was measured even if it cannot be written
         for found in measured:
             print_json(results_json(found)) if json else print("\n".join(_lines(found)))
     for path in (out, arpa):

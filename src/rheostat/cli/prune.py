@@ -1,4 +1,4 @@
-"""`rheostat prune`: which filters matter, stored in the model file as rankings or as points."""
+"""`rheostat prune`: find out which filters matter, and store the answer as rankings or points."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rheostat.cli.console import labelled_share
+from rheostat.cli.console import DATA_HELP, JSON_HELP, MODEL_OUT_HELP, labelled_share
 from rheostat.cli.learning import print_stored, run_bar
 from rheostat.errors import OperatingPointError
 from rheostat.model.names import check_name
@@ -21,7 +21,7 @@ RECIPE = "paper"  # of l0, if no other is named
 
 def prune(
     model: Annotated[Path, typer.Argument(help="A model file.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The model file to write; may be the one that is read.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help=MODEL_OUT_HELP)],
     criterion: Annotated[
         list[str] | None,
         typer.Option(
@@ -29,40 +29,43 @@ def prune(
             "May be repeated, except for l0."
         ),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="The corpus, for criteria that read text and for --search.")] = None,
-    share: Annotated[float, typer.Option(help="Share of the training text to read, from its beginning.")] = 1.0,
+    data: Annotated[
+        str | None, typer.Option(help=f"{DATA_HELP} Only for criteria that read text, and --search.")
+    ] = None,
+    share: Annotated[float, typer.Option(help="Share of the training text to read, from the start.")] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the random criterion.")] = 1,
-    name: Annotated[str | None, typer.Option(help="Name of the ranking; by default, that of its criterion.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the ranking; the criterion's name by default.")] = None,
     search: Annotated[
-        bool, typer.Option("--search", help="Also search widths per layer on validation text, for each --knob.")
+        bool, typer.Option("--search", help="For each --knob, also search widths layer by layer on validation text.")
     ] = False,
     knob: Annotated[
         list[float] | None, typer.Option(help="With --search or l0: a share of the FLOPs. May be repeated.")
     ] = None,
-    budget: Annotated[int, typer.Option(help="With --search: the number of evaluations it may take.")] = 60,
+    budget: Annotated[int, typer.Option(help="With --search: about how many evaluations to spend.")] = 60,
     search_tokens: Annotated[
-        int, typer.Option(help="With --search: tokens of validation text to measure on.")
+        int, typer.Option(help="With --search: number of validation tokens to measure on.")
     ] = 10_000,
     strength: Annotated[
         list[float] | None,
-        typer.Option(help="With l0: fix λ as in the paper, instead of finding it for a --knob. May be repeated."),
+        typer.Option(help="With l0: a fixed λ as in the paper, instead of a --knob. May be repeated."),
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(help=f"With l0: a schedule ({', '.join(recipe_names(L0))}) or a .toml file; by default {RECIPE}."),
+        typer.Option(help=f"With l0: a schedule ({', '.join(recipe_names(L0))}) or a .toml file; {RECIPE} by default."),
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", help="With l0: change a value, as in train.steps=500. May be repeated."),
+        typer.Option("--set", help="With l0: change a value of the recipe, as in train.steps=500. May be repeated."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print what was stored as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Score every filter of every layer and store the ranking, which the knob then cuts by.
+    """Rank the filters of a model, for the knob to cut by.
 
-    A file may hold several rankings, also of one criterion under several names. The first one that is not random
-    becomes the default. With --search, widths are chosen layer by layer on validation text for each --knob, and stored
-    as points. The criterion l0 trains gates instead, one run for each --knob, and stores points; the same command
-    resumes it after an interruption.
+    Scores every filter of every layer and stores the ranking. A file can have several rankings, even several of one
+    criterion under different names. The first one that is not random becomes the default.
+
+    With --search, the widths found for each --knob are stored as points. The criterion l0 trains gates instead, one run
+    for each --knob, and stores points; run the same command again to resume.
 
     Example: rheostat prune model.safetensors --criterion mean-activation --data DIR -o model.safetensors
     """

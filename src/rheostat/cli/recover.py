@@ -1,4 +1,4 @@
-"""`rheostat recover`: updates that win back what cutting lost."""
+"""`rheostat recover`: train updates that recover the quality lost by cutting."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rheostat.cli.console import CRITERION_HELP, DATA_HELP, JSON_HELP, MODEL_OUT_HELP, RANKING_HELP
 from rheostat.cli.learning import print_stored, run_bar
 from rheostat.model.names import check_name
 from rheostat.model.writer import check_target
@@ -15,33 +16,30 @@ from rheostat.recipe import recipe_names
 
 def recover(
     model: Annotated[Path, typer.Argument(help="A model file.")],
-    data: Annotated[
-        str, typer.Option(help="The corpus: a folder with train and valid text, one text file, or 'chat'.")
-    ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The model file to write; may be the one that is read.")],
-    knob: Annotated[
-        list[float] | None, typer.Option(help="Share of the FLOPs. May be repeated, for several points.")
-    ] = None,
-    criterion: Annotated[str | None, typer.Option(help="Cut by this criterion.")] = None,
-    ranking: Annotated[str | None, typer.Option(help="Cut by the ranking of this name.")] = None,
-    point: Annotated[str | None, typer.Option(help="Recover the stored point of this name.")] = None,
+    data: Annotated[str, typer.Option(help=DATA_HELP)],
+    out: Annotated[Path, typer.Option("-o", "--out", help=MODEL_OUT_HELP)],
+    knob: Annotated[list[float] | None, typer.Option(help="A share of the FLOPs. May be repeated.")] = None,
+    criterion: Annotated[str | None, typer.Option(help=CRITERION_HELP)] = None,
+    ranking: Annotated[str | None, typer.Option(help=RANKING_HELP)] = None,
+    point: Annotated[str | None, typer.Option(help="Recover the stored point with this name.")] = None,
     recipe: Annotated[
         str, typer.Option(help=f"A schedule ({', '.join(recipe_names('recover'))}) or a .toml file.")
     ] = "adam",
-    rank: Annotated[int | None, typer.Option(min=1, help="Rank of the update; 1 is the paper's.")] = None,
+    rank: Annotated[int | None, typer.Option(min=1, help="Rank of the update; the recipe's by default.")] = None,
     distill: Annotated[
-        bool, typer.Option("--distill", help="Use the full model's distribution as a target beside the text.")
+        bool, typer.Option("--distill", help="Make the full model's distribution half of the target.")
     ] = False,
-    name: Annotated[str | None, typer.Option(help="Name of the stored point, if there is only one.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the stored point; only for a single point.")] = None,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a value, as in train.steps=500. May be repeated.")
+        list[str] | None,
+        typer.Option("--set", help="Change a value of the recipe, as in train.steps=500. May be repeated."),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print what was stored as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Train a small update that wins back quality of a pruned model, and store it with its point.
+    """Train a small update that recovers the quality of a cut model.
 
-    The weights stay as they are. The update is merged when the point is cut, so it costs bytes but no time. The same
-    command resumes after an interruption.
+    The update is stored with the point; the weights stay as they are. It is merged when the point is cut, so it costs
+    bytes but no time. Run the same command again to resume.
 
     Example: rheostat recover model.safetensors --knob 0.8 --data DIR -o model.safetensors
     """

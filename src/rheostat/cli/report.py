@@ -1,4 +1,4 @@
-"""`rheostat report`: results files in, pages and pictures out."""
+"""`rheostat report`: turn results files into pages and figures."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from rheostat.cli.console import messages
 
 
 def report(
-    results: Annotated[list[Path], typer.Argument(help="Results files, of any kind.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The folder for pages and pictures.")] = Path("report"),
+    results: Annotated[list[Path], typer.Argument(help="Results files of any kind.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The folder for pages and figures.")] = Path("report"),
     model: Annotated[
-        Path | None, typer.Option(help="A model file with rankings or points: draws what each criterion cuts.")
+        Path | None, typer.Option(help="A model file with rankings or points: draw what each criterion cuts.")
     ] = None,
 ) -> None:
-    """Make the report, as Markdown and one HTML page: the paper's tables and claims beside our numbers, and pictures.
+    """Turn results files into tables, figures and verdicts.
 
-    Results files are written by sweep, bench, ngram, govern and the benchmarks. Each sweep also gets a page of its own,
-    and so do all learned points of a corpus.
+    The report is written as Markdown and as one HTML page. It shows the paper's tables and claims beside the measured
+    numbers. Results files are written by sweep, bench, ngram, govern and `make benchmark`.
 
     Example: rheostat report results/ptb.json results/bench.json --model model.safetensors -o report
     """

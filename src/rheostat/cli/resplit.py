@@ -1,4 +1,4 @@
-"""`rheostat resplit`: other clusters for a trained output layer."""
+"""`rheostat resplit`: split a trained output layer into other clusters."""
 
 from __future__ import annotations
 
@@ -8,31 +8,32 @@ from typing import Annotated
 
 import typer
 
-from rheostat.cli.console import labelled_share, print_json
+from rheostat.cli.console import DATA_HELP, JSON_HELP, MODEL_OUT_HELP, labelled_share, print_json
 from rheostat.model.writer import check_target
 
 
 def resplit(
     model: Annotated[Path, typer.Argument(help="A model file.")],
-    data: Annotated[
-        str, typer.Option(help="The corpus: a folder with train and valid text, one text file, or 'chat'.")
-    ],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The model file to write; may be the one that is read.")],
+    data: Annotated[str, typer.Option(help=DATA_HELP)],
+    out: Annotated[Path, typer.Option("-o", "--out", help=MODEL_OUT_HELP)],
     tails: Annotated[
         int | None,
-        typer.Option(help="Number of tail clusters, at most 16; by default, as many as make a query cheapest."),
+        typer.Option(help="Number of tail clusters, at most 16; by default, the number that makes a query cheapest."),
     ] = None,
     knob: Annotated[
         list[float] | None,
-        typer.Option(help="Fit this position too, beside the whole model and the stored points. May be repeated."),
+        typer.Option(
+            help="Also fit this share of the FLOPs, besides the whole model and the stored points. May be repeated."
+        ),
     ] = None,
-    tokens: Annotated[int, typer.Option(min=1000, help="Words of the training text to fit on.")] = 12_000,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    tokens: Annotated[int, typer.Option(min=1000, help="Number of training tokens to fit on.")] = 12_000,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Split a trained output layer into other clusters, so that a suggestion opens fewer of its words.
+    """Split a trained output layer into other clusters.
 
-    Takes minutes and trains only one row per cluster; rankings, points and updates stay. A plain softmax becomes an
-    adaptive one. Perplexity changes a little; the change of the whole model on validation text is printed.
+    A query then computes fewer words. A plain softmax becomes an adaptive one. Takes minutes: only one row per cluster
+    is trained, and rankings, points and updates stay as they are. Perplexity changes slightly; the change of the whole
+    model on validation text is printed.
 
     Example: rheostat resplit model.safetensors --data DIR -o model.safetensors
     """

@@ -1,4 +1,4 @@
-"""`rheostat suggest` and `rheostat complete`: the next word, and the word being typed."""
+"""`rheostat suggest` and `rheostat complete`: suggest the next word, and complete the word being typed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from rheostat.cli.console import BUNDLED, MODEL_HELP, HiddenWordsFile, print_json
+from rheostat.cli.console import (
+    BUNDLED,
+    JSON_HELP,
+    KNOB_HELP,
+    MODEL_HELP,
+    POINT_HELP,
+    PRECISION_HELP,
+    THREADS_HELP,
+    HiddenWordsFile,
+    print_json,
+)
 from rheostat.errors import RheostatError
 from rheostat.runtime.arguments import LARGEST_K
 from rheostat.runtime.precision import Precision
@@ -21,16 +31,16 @@ if TYPE_CHECKING:
     from rheostat.words.writing import Suggestion
 
 Model: TypeAlias = Annotated[Path, typer.Option(help=MODEL_HELP)]
-Count: TypeAlias = Annotated[int, typer.Option("-k", min=1, max=LARGEST_K, help="How many suggestions.")]
-Knob: TypeAlias = Annotated[float, typer.Option(help="Share of the FLOPs that may be spent.")]
-Point: TypeAlias = Annotated[str | None, typer.Option(help="Use the stored point with this name.")]
-Arithmetic: TypeAlias = Annotated[Precision, typer.Option(help="int8, fp32 or int4.")]
-Threads: TypeAlias = Annotated[int, typer.Option(min=0, help="Threads of ONNX Runtime; 0 = one per physical core.")]
+Count: TypeAlias = Annotated[int, typer.Option("-k", min=1, max=LARGEST_K, help="Number of suggestions.")]
+Knob: TypeAlias = Annotated[float, typer.Option(help=KNOB_HELP)]
+Point: TypeAlias = Annotated[str | None, typer.Option(help=POINT_HELP)]
+Arithmetic: TypeAlias = Annotated[Precision, typer.Option(help=PRECISION_HELP)]
+Threads: TypeAlias = Annotated[int, typer.Option(min=0, help=THREADS_HELP)]
 Words: TypeAlias = Annotated[Path | None, typer.Option(help="A file of learned words; created if missing.")]
 Learn: TypeAlias = Annotated[
-    list[str] | None, typer.Option(help="Learn a word first; may be repeated; stored with --words.")
+    list[str] | None, typer.Option(help="Learn a word first, and store it if --words is given. May be repeated.")
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
 def suggest(
@@ -47,9 +57,10 @@ def suggest(
     learn: Learn = None,
     json: AsJson = False,
 ) -> None:
-    """Suggest the word after a text. Without a text, type in the terminal and see suggestions, knob and ms/query live.
+    """Suggest the next word.
 
-    If the last word of the text is unfinished, use `rheostat complete`.
+    Without a text, type in the terminal and see suggestions, the knob and the time of a query live. If the last word of
+    the text is unfinished, use `rheostat complete`.
 
     Example: rheostat suggest "see you at the" --knob 0.6 --prefix ga
     """
@@ -75,9 +86,10 @@ def complete(
     learn: Learn = None,
     json: AsJson = False,
 ) -> None:
-    """Complete the word being typed at the end of a text, as a keyboard does after every key.
+    """Complete the word being typed.
 
-    After a space it suggests the next word. For a text of whole words, use `rheostat suggest`.
+    That is the last word of the text. After a space, the next word is suggested. For a text of whole words, use
+    `rheostat suggest`.
 
     Example: rheostat complete "See you at the ga" --knob 0.6
     """
@@ -111,6 +123,11 @@ def _load(
     return predictor
 
 
+def _shown(probability: float) -> str:
+    """Three decimals; of a small probability two digits, since 0.000 would read as impossible."""
+    return f"{probability:.3f}" if probability >= 0.001 else f"{probability:.1e}"
+
+
 def _answer(
     predictor: Predictor,
     asked: dict[str, Any],
@@ -123,7 +140,7 @@ def _answer(
     query_ms = 1000 * (time.perf_counter() - start)
     if not as_json:
         for suggestion in suggestions:
-            print(f"{suggestion.word}\t{suggestion.probability:.3f}")
+            print(f"{suggestion.word}\t{_shown(suggestion.probability)}")
         return
     facts = asked | {
         "point": predictor.point.name,
@@ -140,7 +157,9 @@ def _answer(
 
 def _type(predictor: Predictor) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise RheostatError("no text was given, and this is not a terminal to type in; expected a text")
+        raise RheostatError(
+            'no text was given, and this is not a terminal to type in; expected a text: rheostat suggest "see you"'
+        )
     from rheostat.cli.typing_screen import type_in_terminal
 
     print(type_in_terminal(predictor))

@@ -1,4 +1,4 @@
-"""`rheostat train`: text in, model file out."""
+"""`rheostat train`: train a model from text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rheostat.cli.console import print_json
+from rheostat.cli.console import JSON_HELP, print_json
 from rheostat.cli.learning import run_bar
 from rheostat.errors import RecipeError
 from rheostat.recipe import recipe_names
@@ -23,36 +23,38 @@ def train(
     data: Annotated[
         list[str] | None,
         typer.Option(
-            help="A folder with train, valid and test text; one text file, which is divided into these; 'chat'; "
-            "or, repeated three times, one file for each."
+            help="A folder with train, valid and test text, one text file (which is divided into these), 'chat' or "
+            "'talk'; given three times, the three files."
         ),
     ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder of the run.")] = Path("runs/latest"),
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in --out.")] = False,
     untrained: Annotated[
-        bool, typer.Option("--untrained", help="Only write the model as it is before training, to measure its speed.")
+        bool, typer.Option("--untrained", help="Write the model without training it, to measure its speed.")
     ] = False,
     from_model: Annotated[
         Path | None, typer.Option("--from", help="Start from the weights of this model file.")
     ] = None,
     changes: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a value, as in train.epochs=2. May be repeated.")
+        list[str] | None,
+        typer.Option("--set", help="Change a value of the recipe, as in train.epochs=2. May be repeated."),
     ] = None,
     vocabulary: Annotated[
-        Path | None, typer.Option(help="A vocabulary file, with one word and its count per line.")
+        Path | None, typer.Option(help="A vocabulary file with one word and its count per line.")
     ] = None,
     threads: Annotated[int, typer.Option(min=0, help="Processor threads; 0 = as many as the model keeps busy.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Train a language model.
 
-    The best model so far is always in OUT/model.safetensors. A run that was killed, or stopped with Ctrl-C, is resumed
-    with --resume.
+    OUT/model.safetensors is always the best model so far. Stop the run at any time, and resume it with --resume.
 
     Example: rheostat train ptb --data DIR -o runs/ptb
     """
     if resume and (recipe or changes or data or from_model or vocabulary or untrained):
-        raise RecipeError("a resumed run keeps its recipe and corpus: give only --resume and -o")
+        raise RecipeError(
+            "a resumed run keeps its recipe and corpus; expected only --resume and -o: leave the rest out"
+        )
     if not resume and not recipe:
         raise RecipeError(f"no recipe given; expected one of {', '.join(recipe_names())}, or a .toml file")
     from rheostat.training import run

@@ -34,7 +34,7 @@ class Screen:
         self._ask()
 
     def press(self, key: str) -> bool:
-        """Handle a key; returns False to end."""
+        """Handle a key; return False to end."""
         self.note = ""
         if key == keys.LEAVE:
             return False

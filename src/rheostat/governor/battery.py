@@ -1,6 +1,6 @@
-"""The state of a battery: how full it is, and whether it is on the charger.
+"""Reading the battery: how full it is, and whether it is on the charger.
 
-Knows how to ask the operating system. What a level means for the knob is up to the policy.
+Knows how to ask the operating system; the policy decides what a level means for the knob.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PLUGGED_IN = Battery(level=None, charging=True)
 
 def psutil_battery() -> Battery:
     """Read this machine's battery. A machine without one counts as plugged in."""
-    import psutil  # here, since an app that reads the battery itself never needs it
+    import psutil  # here, because an app that reads the battery itself never needs it
 
     # psutil lacks the function on systems without such sensors.
     read = getattr(psutil, "sensors_battery", None)

@@ -1,7 +1,7 @@
-"""What a policy decides at one moment: a situation in, a knob position out.
+"""Applying a policy at one moment: a situation in, a knob position out.
 
-Pure functions: no clock, no thread, no battery, no predictor. A decision holds everything that the next one needs to
-know, so the governor, a replayed day and a page in a browser decide alike.
+Pure functions: no clock, no thread, no battery, no predictor. A decision holds everything that the next one needs, so
+the governor, a replayed day and a page in a browser make the same decisions.
 
 Why the knob does not flap:
 * two turns are at least the policy's dwell apart;
@@ -20,7 +20,7 @@ from rheostat.governor.battery import Battery
 from rheostat.governor.policy import Policy
 
 MOST_DOUBLINGS = 5  # of the wait before the next raise
-DIGITS = 4  # that a knob is rounded to: 0.7, not 0.7000000000000001
+DIGITS = 4  # after the point, of a knob: 0.7, not 0.7000000000000001
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class LatencyLimit:
 
 @dataclass(frozen=True)
 class Decision:
-    """The knob, the reason, and what the next decision needs to know. step: how many of the policy's steps apply."""
+    """The knob, the reason, and what the next decision needs. step: how many of the policy's steps apply."""
 
     knob: float
     reason: str = "start"

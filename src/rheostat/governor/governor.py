@@ -4,8 +4,8 @@
     with governor.run_in_background():
         ...
 
-Knows clocks, threads and locks. What to do at a battery level is decided in `decision`. Knows nothing of what a knob
-position costs beyond the latencies it is told.
+Knows clocks, threads and locks. `decision` decides what to do at a battery level. Does not know what a knob position
+costs, except for reported latencies.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Governor:
         self._latencies.add(self._clock(), latency_ms)
 
     def run_in_background(self, interval_s: float = 10.0) -> Background:
-        """Update now and then every `interval_s` seconds, in a thread, until the block ends or `stop()` is called."""
+        """Update in a thread, now and every `interval_s` seconds, until the block ends or `stop()` is called."""
         return Background(partial(self.update, wait=True), interval_s)
 
 
@@ -111,7 +111,7 @@ def percentile_95(values: Sequence[float]) -> float:
 
 
 class Background:
-    """A thread that calls `update` at an interval; as a context manager, until the block ends.
+    """A thread that calls `update` at an interval. As a context manager, it ends with the block.
 
     If the battery cannot be read or the knob cannot be turned, it tries again at the next interval. `error` holds the
     last such error; the first one is also issued as a warning.
@@ -124,7 +124,7 @@ class Background:
         self.error: Exception | None = None
         self._update, self._interval_s = update, interval_s
         self._stopping = threading.Event()
-        # A daemon thread, so that an app that forgets to stop it can still exit.
+        # A daemon thread, so an app that forgets to stop it can still exit.
         self._thread = threading.Thread(target=self._run, name="rheostat-governor", daemon=True)
         self._thread.start()
 

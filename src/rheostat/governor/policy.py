@@ -1,4 +1,4 @@
-"""A policy: which knob position to use at which battery level, on the charger and for a latency target; a TOML file.
+"""The battery policy, a TOML file: which knob position to use at which battery level, or for a latency target.
 
 Knows the keys and which values make sense together. `decision` applies a policy to a situation.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import resources
 from itertools import pairwise
+from numbers import Real
 from pathlib import Path
 
 from rheostat.errors import RecipeError
@@ -27,8 +28,9 @@ class Step:
     knob: float
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         if not 0 < self.below <= 1:
-            raise ValueError(f"below is {self.below}; expected a battery level in (0, 1]: 50 % is 0.5")
+            raise RecipeError(f"below is {self.below}; expected a battery level in (0, 1]: 50 % is 0.5")
         _check_knob("knob", self.knob)
 
 
@@ -49,46 +51,47 @@ class Policy:
     latency_recovery_s: float = 60.0
 
     def __post_init__(self) -> None:
+        _check_numbers(self)
         for name in ("charging_knob", "smallest_knob", "largest_knob"):
             _check_knob(name, getattr(self, name))
         if self.smallest_knob > self.largest_knob:
-            raise ValueError(
+            raise RecipeError(
                 f"smallest_knob is {self.smallest_knob}, largest_knob {self.largest_knob}; expected the smallest first"
             )
         for name in ("dwell_s", "latency_recovery_s"):
             if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} is {getattr(self, name)}; expected seconds, 0 or more")
+                raise RecipeError(f"{name} is {getattr(self, name)}; expected seconds, 0 or more")
         self._check_steps()
         self._check_latency()
 
     def _check_steps(self) -> None:
         if not 0 <= self.hysteresis < 1:
-            raise ValueError(f"hysteresis is {self.hysteresis}; expected a part of the battery level in [0, 1)")
+            raise RecipeError(f"hysteresis is {self.hysteresis}; expected a part of the battery level in [0, 1)")
         for high, low in pairwise(self.when):
             if low.below >= high.below:
-                raise ValueError(
+                raise RecipeError(
                     f"when has below = {low.below} after below = {high.below}; expected levels from high to low"
                 )
             if low.knob > high.knob:
-                raise ValueError(
+                raise RecipeError(
                     f"when has knob = {low.knob} below {low.below} but {high.knob} below {high.below}; "
                     "expected a lower level to have no larger knob"
                 )
         if self.when and self.when[0].below + self.hysteresis > 1:
-            raise ValueError(
+            raise RecipeError(
                 f"when has below = {self.when[0].below}, which with hysteresis = {self.hysteresis} is left above "
                 "level 1, which never happens; expected their sum to be at most 1"
             )
 
     def _check_latency(self) -> None:
         if self.latency_p95_ms is not None and not 0 < self.latency_p95_ms < math.inf:
-            raise ValueError(f"latency_p95_ms is {self.latency_p95_ms}; expected milliseconds above 0")
+            raise RecipeError(f"latency_p95_ms is {self.latency_p95_ms}; expected milliseconds above 0")
         if self.latency_window < SMALLEST_WINDOW:
-            raise ValueError(f"latency_window is {self.latency_window}; expected {SMALLEST_WINDOW} queries or more")
+            raise RecipeError(f"latency_window is {self.latency_window}; expected {SMALLEST_WINDOW} queries or more")
         if not 0 < self.latency_notch < 1:
-            raise ValueError(f"latency_notch is {self.latency_notch}; expected a share of the FLOPs in (0, 1)")
+            raise RecipeError(f"latency_notch is {self.latency_notch}; expected a share of the FLOPs in (0, 1)")
         if not 0 <= self.latency_margin < 1:
-            raise ValueError(f"latency_margin is {self.latency_margin}; expected a share of the target in [0, 1)")
+            raise RecipeError(f"latency_margin is {self.latency_margin}; expected a share of the target in [0, 1)")
 
     def bounded(self, knob: float) -> float:
         """The nearest knob position within this policy's bounds."""
@@ -127,6 +130,17 @@ def _policy_text(name_or_path: str) -> str:
         raise RecipeError(f"cannot read the policy ({reason}); expected a UTF-8 .toml file") from None
 
 
+def _check_numbers(table: Step | Policy) -> None:
+    """Tables of a file are checked when they are read; this is for those who write `Policy(…)` in Python."""
+    for one in fields(table):
+        value = getattr(table, one.name)
+        if one.name == "when":
+            if not (isinstance(value, tuple) and all(isinstance(step, Step) for step in value)):
+                raise RecipeError(f"when is {value!r:.80}; expected a tuple of steps")
+        elif not (value is None and one.default is None) and (isinstance(value, bool) or not isinstance(value, Real)):
+            raise RecipeError(f"{one.name} is {value!r:.80}; expected a number")
+
+
 def _check_knob(name: str, value: float) -> None:
     if not 0 < value <= 1:
-        raise ValueError(f"{name} is {value}; expected a share of the FLOPs in (0, 1]: 80 % is 0.8")
+        raise RecipeError(f"{name} is {value}; expected a share of the FLOPs in (0, 1]: 80 % is 0.8")

@@ -1,7 +1,7 @@
 """Replaying a recorded day: with the real governor, always at full knob, and with prediction off at a low battery.
 
-Latency and energy are estimates: linear in FLOPs, as the paper found, from the cost of a query of the whole model. The
-battery level is the recorded one in all three, so what a behaviour saves does not make the battery last longer here.
+Latency and energy are estimates: linear in FLOPs, as the paper found, and scaled from one query of the whole model. All
+three see the recorded battery level, so saved energy does not make the battery last longer here.
 Knows time as a number; the caller provides the cost of the whole model.
 """
 
@@ -40,7 +40,7 @@ class FullCost:
                 raise RheostatError(f"the {name} of the full model is {value}; expected a number above 0")
 
     def describe(self) -> str:
-        """The line to print with every figure that is based on this."""
+        """A line to print with every figure that is based on this cost."""
         return (
             f"ESTIMATE: linear in FLOPs from {self.latency_ms:g} ms ({self.latency_source}) and "
             f"{self.energy_mj:g} mJ ({self.energy_source}) for a query of the whole model"
@@ -110,10 +110,10 @@ class Behaviour(Protocol):
     def knob(self) -> float: ...
 
     def see(self, row: Row) -> None:
-        """The battery at the end of this row."""
+        """Read the battery at the end of this row."""
 
     def serve(self, row: Row, latency_ms: float) -> None:
-        """The row's queries were answered in this time each."""
+        """Note that each of the row's queries took this long."""
 
 
 def compare(trace: Trace, policy: Policy, cost: FullCost, share: FlopsShare = lambda knob: knob) -> Comparison:
@@ -171,7 +171,7 @@ def _p95_ms(served: Sequence[Served], queries: int) -> float | None:
 
 
 def count_turns(knobs: Iterable[float]) -> int:
-    """How often the knob changes along the way; it begins at full."""
+    """How often the knob changes; it starts at full."""
     return sum(knob != before for before, knob in pairwise(chain([1.0], knobs)))
 
 

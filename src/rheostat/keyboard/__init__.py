@@ -1,1 +1,1 @@
-"""A local page with a phone keyboard and the knob: `positions`, `exports` and `facts` behind an HTTP `server`."""
+"""A local web page with a phone keyboard and the knob: `positions`, `exports` and `facts` behind an HTTP `server`."""

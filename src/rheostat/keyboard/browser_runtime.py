@@ -2,8 +2,8 @@
 
     python -m rheostat.keyboard.browser_runtime
 
-fetches one pinned version from npm, checks its contents and unpacks the few files that the page needs. It is not part
-of the repository, because it is larger than everything else; `make web` installs it.
+fetches one pinned version from npm, checks its contents and unpacks the few files that the page needs. `make web` runs
+this. The files are not in the repository, because they are larger than everything else in it.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def check_integrity(archive: Path, expected: str = INTEGRITY) -> None:
     """Raise RheostatError unless the archive has the pinned contents."""
     digest = base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode()
     if f"sha512-{digest}" != expected:
-        raise RheostatError(f"{archive.name} has sha512-{digest:.16}…; expected {expected:.23}…: do not use it")
+        raise RheostatError(f"{archive.name} has sha512-{digest:.16}…; expected {expected:.23}…: do not use this file")
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack the files that the page needs. The marker is written last, so half an installation does not count."""
+    """Unpack the files that the page needs. VERSION is written last, so a partial installation does not count."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "VERSION").unlink(missing_ok=True)
     with tarfile.open(archive) as package:

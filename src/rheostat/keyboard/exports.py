@@ -1,7 +1,7 @@
-"""Operating points as files that a browser runs by itself: folders of `rheostat export`, written on request.
+"""Operating points as files that a browser can run: folders of `rheostat export`, written on request.
 
-Knows folders and how many to keep. docs/export.md describes a folder; `position.json`, the cost of a query, is added
-here.
+Knows folders and how many to keep. docs/export.md describes a folder; this module adds `position.json`, the cost of a
+query.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAMES = frozenset({MANIFEST, VOCABULARY, CASING, GRAPHS["step"], SUGGESTIBLE, PO
 
 @dataclass(frozen=True)
 class Exported:
-    """A file of an export. etag: a hash of its contents, so that a browser fetches them once."""
+    """A file of an export. etag: a hash of its contents, so a browser fetches them only once."""
 
     contents: bytes
     etag: str

@@ -1,12 +1,11 @@
-"""What the page is told about the model: its size, the range of its knob, and its curve if one was measured.
+"""Facts about the model for the page: its size, the range of its knob, and its curve if one was measured.
 
-Knows model files and results of a sweep. The caller provides the energy of a query, and says whether it was measured or
-estimated.
+Knows model files and results files of sweeps. The caller provides the energy of a query, and says whether it was
+measured or estimated.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -14,14 +13,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import rheostat
-from rheostat.errors import RheostatError
 from rheostat.governor.policy import Policy
 from rheostat.keyboard import browser_runtime
 from rheostat.keyboard.positions import Positions
+from rheostat.measure.results import read_sweep
+from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.model.file import ModelFile
+from rheostat.model.operating_point import FULL
+from rheostat.tables import to_json
 
 Json = dict[str, Any]
-SPLITS = ("test", "valid")  # in order of preference
+SPLITS = (TEST, TEXT, "valid")  # in order of preference; a single file is measured as "text"
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ def model_facts(positions: Positions, policy: Policy, energy: Energy | None, cur
         "rheostat": rheostat.__version__,
         "tokenizer": file.tokenizer,
         "vocabulary_size": shape.vocabulary_size,
-        "shape": asdict(shape),
+        "shape": {"cell": shape.cell, **shape.as_json()},
         "parameters": shape.parameters,
         "flops": shape.flops,
         "file_bytes": file.file_bytes,
@@ -61,26 +63,21 @@ def model_facts(positions: Positions, policy: Policy, energy: Energy | None, cur
 
 def curve_of(file: ModelFile, results: Path | None = None) -> list[Json] | None:
     """Perplexity by share of the FLOPs, from a sweep's results or from the model file; None if neither has it."""
-    rows = _sweep_rows(results, file) if results else file.description.provenance.get("curve")
+    rows: Any = _sweep_rows(results, file) if results else file.description.provenance.get("curve")
     points = _points_of(rows) if isinstance(rows, list) else []
     return points if len(points) > 1 else None
 
 
-def _sweep_rows(path: Path, file: ModelFile) -> list[Any]:
-    try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
-        labels = {"full", file.description.default_ranking, *(point.name for point in file.description.points)}
-        ours = [row for row in rows if row["label"] in labels and row.get("allocation") != "bare"]
-        split = next((split for split in SPLITS if any(row["split"] == split for row in ours)), None)
-        return [row for row in ours if row["split"] == split]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise RheostatError(
-            f"{path} is not a results file of a sweep ({error!r:.80}); create one with: rheostat sweep"
-        ) from None
+def _sweep_rows(path: Path, file: ModelFile) -> list[Json]:
+    """What a sweep measured of the points that the knob serves, on the first of SPLITS that it has."""
+    labels = {FULL, file.description.default_ranking, *(point.name for point in file.description.points)}
+    ours = [row for row in read_sweep(path).rows if row.label in labels and row.allocation != "bare"]
+    split = next((split for split in SPLITS if any(row.split == split for row in ours)), None)
+    return [to_json(row) for row in ours if row.split == split]
 
 
 def _points_of(rows: Iterable[Any]) -> list[Json]:
-    """The best perplexity at each percent, from small shares to large; invalid rows are left out."""
+    """The best perplexity at each percentage, from small shares to large; invalid rows are left out."""
     best: dict[float, float] = {}
     for row in rows:
         if not isinstance(row, Mapping):

@@ -1,6 +1,6 @@
-"""The governor's decisions for a page that remembers the previous one itself: JSON in, JSON out.
+"""The governor's decisions as JSON. The page keeps the previous decision and sends it with each request.
 
-Knows how a decision is written as JSON; `rheostat.governor.decision` makes the decisions.
+Knows how a decision is written as JSON; `rheostat.governor.decision` decides.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 def govern(policy: Policy, smallest_knob: float, time_s: float, asked: Mapping[str, Any]) -> Json:
     """The knob for a battery reading, the reason, and what the next request has to send as `previous`.
 
-    time_s: of the server's clock, used unless the client sends its own, which must never go backwards.
+    time_s: of the server's clock, unless the client sends its own time, which must never go backwards.
     smallest_knob: the lowest position that the model can serve, whatever the policy says.
     """
     time_s = _number(asked, "time_s", time_s)
@@ -67,5 +67,5 @@ def _number(asked: Mapping[str, Any], name: str, default: Any) -> Any:
 def _charging(asked: Mapping[str, Any]) -> bool | None:
     value = asked.get("charging")
     if value is not None and not isinstance(value, bool):
-        raise RheostatError(f"charging is {value!r:.40}; expected true, false or nothing")
+        raise RheostatError(f"charging is {value!r:.40}; expected true, false or null")
     return value

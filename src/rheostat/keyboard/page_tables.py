@@ -1,10 +1,9 @@
-"""The constants and tables that the page's JavaScript shares with Python, as one generated module.
+"""Generating the constants and tables that the page's JavaScript shares with Python.
 
     python -m rheostat.keyboard.page_tables
 
-writes `static/tables.js`. Python is the definition; the scripts import the tables instead of repeating them, and a test
-compares the file with what this module generates. Knows which tables the page needs; their meaning is explained where
-they are defined.
+writes `static/tables.js`. The tables are defined in Python; the scripts import them instead of repeating them, and a
+test checks that the file is up to date. Knows which tables the page needs; their own modules explain them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Several knob positions of one model served at the same time, since each client has its own knob.
+"""Several knob positions of one model, served at the same time because each client has its own knob.
 
-Knows percents of the FLOPs, predictors and memory limits; `server` handles HTTP. A position is a whole percent, so
-dragging the knob visits at most a hundred of them; only the most recently used are kept.
+Knows percentages of the FLOPs, predictors and memory limits; `server` handles HTTP. A position is a whole percentage,
+so there are at most a hundred; only the most recently used are kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POSITIONS_BYTES = 256 << 20  # for all positions together
 HISTORY_BYTES = 16 << 20  # for the states of texts, per position
 SMALLEST_PERCENT = 5  # below this, no model is useful
 REMEMBERED = 4096  # texts per position that are known to have been read
-SHORT_MS = 2.0  # a query this short may block the others
+SHORT_MS = 2.0  # a query shorter than this may block the others
 LONG = 1000  # characters
 STALE_S = 10.0  # age at which the time of a query is measured again
 ROUNDING = 1e-6  # 0.29 · 100 is slightly less than 29
@@ -40,9 +40,8 @@ class Position:
     bytes_read: int  # by one query
     query_ms: float = 0.0
     _measured_s: float = field(default=0.0, repr=False)
-    _read: OrderedDict[int, None] = field(
-        default_factory=OrderedDict, repr=False
-    )  # hashes of texts without their last word
+    # Hashes of the texts that were read, without their last word.
+    _read: OrderedDict[int, None] = field(default_factory=OrderedDict, repr=False)
 
     def complete(self, text: str, k: int) -> list[Suggestion]:
         """The best words for the text before the cursor."""
@@ -50,11 +49,11 @@ class Position:
 
     @property
     def size_bytes(self) -> int:
-        """The most memory it may take."""
+        """The most memory it can take."""
         return self.predictor.weight_bytes + HISTORY_BYTES
 
     def is_quick(self, text: str) -> bool:
-        """Whether answering directly is probably faster than handing the text to a thread.
+        """Whether answering directly is probably faster than using a thread.
 
         True while the same word is being typed, and for one more word if a query is short. A long text is never quick,
         because its state may have been dropped and it would have to be read again.
@@ -95,7 +94,7 @@ class Positions:
         hidden_words: HiddenWords = None,
         limit_bytes: int = POSITIONS_BYTES,
     ) -> None:
-        """threads: per query; one is best if several clients ask at once."""
+        """threads: per query; one is best if several clients ask at the same time."""
         self.file: ModelFile = open_model(model)
         self.precision: Precision = precision
         if hidden_words is not None and not isinstance(hidden_words, Path | str):
@@ -116,12 +115,10 @@ class Positions:
         self.open(100)
 
     def percent_of(self, knob: float) -> int:
-        """The position for a share of the FLOPs, rounded down to a whole percent."""
+        """The position for a share of the FLOPs, rounded down to a whole percentage."""
         percent = int(100 * knob + ROUNDING) if 0 < knob <= 1 else 0
         if not self.smallest <= percent <= 100:
-            raise OperatingPointError(
-                f"a knob at {knob!s:.20} was asked for; expected one from {self.smallest / 100:g} to 1 for this model"
-            )
+            raise OperatingPointError(f"the knob is {knob!s:.20}; expected a share from {self.smallest / 100:g} to 1")
         return percent
 
     def ready(self, percent: int) -> Position | None:

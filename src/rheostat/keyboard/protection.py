@@ -1,8 +1,8 @@
-"""Who may talk to the server, and what a browser may do with its answers.
+"""Which requests the server answers, and what a browser may do with the answers.
 
-A local server can be reached from every web page that its user opens. So it answers a request only if the request names
-this server (which defeats DNS rebinding) and comes from its own page, and its answers forbid everything that the page
-does not need. Knows headers; knows nothing of models or texts.
+Every web page that a user opens can reach a local server. So a request is answered only if it names this server (which
+defeats DNS rebinding) and comes from its own page, and answers forbid everything that the page does not need. Knows
+headers; knows nothing about models or texts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CONTENT_SECURITY_POLICY = "; ".join([
 
 HEADERS: Mapping[str, str] = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
-    # Isolated, so that browsers allow threads in WebAssembly.
+    # Isolated, so browsers allow threads in WebAssembly.
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-embedder-policy": "require-corp",
     "cross-origin-resource-policy": "same-origin",
@@ -89,10 +89,10 @@ class Protection:
             await answer(scope, receive, send_with_headers)
 
     def _refusal(self, headers: Mapping[bytes, bytes]) -> Refusal | None:
-        """headers: by lower-case name; if a name comes twice, its last value."""
+        """Why a request is refused, if it is. headers: by lower-case name; of several values, the last one."""
         host = headers.get(b"host", b"").decode("latin-1")
         if not self._hosts.accepts(host):
-            return Refusal(421, "this server does not have that name; start it with --allow-host NAME to use another")
+            return Refusal(421, "this server does not have that name; to add a name, start it with --allow-host NAME")
         origin = headers.get(b"origin")
         if origin is not None and not _is_at(origin.decode("latin-1"), host):
             return Refusal(403, "the request comes from another site; open the page of this server instead")

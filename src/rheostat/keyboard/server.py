@@ -6,12 +6,11 @@
     GET  /api/export/{percent}/{name}                               a point as files that the browser runs itself
     GET  /api/health      (or POST, with any object)                "ok", quickly
 
-Stateless for its clients: every request carries the text and the knob. States computed for a text are cached, within a
-limit, for speed; answers never depend on them. Nothing that is typed is logged or stored. Errors are returned as
-`{"error": …}`.
+Every request contains the text and the knob. The states of texts are cached for speed, up to a limit; answers never
+depend on them. Nothing that is typed is logged or stored. Errors are returned as `{"error": …}`.
 
-Slow work runs in threads. One more word of a text that was just read is answered directly: handing it to a thread and
-back takes longer than answering.
+Slow work runs in threads. One more word of a text that was just read is answered directly, because a thread would take
+longer than the answer.
 
 Knows requests and threads; `positions`, `governing`, `exports` and `facts` produce the answers.
 """
@@ -61,9 +60,9 @@ LONGEST_TEXT = 20_000  # characters: more than the model reads of any text
 LARGEST_K = 10
 DIGITS = 4  # of milliseconds
 ANSWERING = 2  # threads for texts that take longer than one more word
-OPENING = 1  # threads that build positions and exports, so that a dragged knob does not block other clients
+OPENING = 1  # threads that build positions and exports, so a dragged knob does not block other clients
 
-# The system's own table may be wrong, and browsers insist on these types.
+# The system's table can be wrong, and browsers insist on these types.
 for suffix, kind in {".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm"}.items():
     mimetypes.add_type(kind, suffix)
 
@@ -178,7 +177,7 @@ class Page(StaticFiles):
 
 
 def make_app(service: Service, listens_on: str = LOCAL, allowed_hosts: Iterable[str] = ()) -> Starlette:
-    """The application; `serve` runs it. listens_on: the address that it can be reached at."""
+    """The application; `serve` runs it. listens_on: the address of the server."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -232,7 +231,7 @@ def serve(
     app = make_app(service, host, allowed_hosts)
     config = uvicorn.Config(app, access_log=False, log_level="warning", server_header=False, timeout_keep_alive=30)
     shown = LOCAL if host in ("", "0.0.0.0") else f"[{host}]" if ":" in host else host
-    gc.freeze()  # what is loaded stays, so the garbage collector need not look at it again
+    gc.freeze()  # everything loaded so far stays, so the garbage collector can skip it
     announce(f"http://{shown}:{listener.getsockname()[1]}/")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
@@ -260,7 +259,7 @@ async def _read_object(request: Request) -> Json:
     except (ValueError, RecursionError):
         raise BadRequestError(400, "the body is not JSON; expected an object") from None
     if not isinstance(asked, dict):
-        raise BadRequestError(400, "the body is not a JSON object; expected one")
+        raise BadRequestError(400, "the body is not a JSON object; expected an object")
     return asked
 
 
@@ -276,22 +275,22 @@ async def _read_body(request: Request) -> bytes:
 def _text(asked: Json) -> str:
     text = asked.get("text")
     if not isinstance(text, str):
-        raise BadRequestError(422, "there is no text; expected a string, the text before the cursor")
+        raise BadRequestError(422, f"there is no text; found {text!r:.40}, expected the text before the cursor")
     if len(text) > LONGEST_TEXT:
         raise BadRequestError(
-            413, f"a text of {len(text):,} characters; expected at most {LONGEST_TEXT:,}: send its end"
+            413, f"the text has {len(text):,} characters; expected at most {LONGEST_TEXT:,}: send only its end"
         )
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadRequestError(422, "the text has a lone surrogate in it; expected whole characters") from None
+        raise BadRequestError(422, "the text contains a lone surrogate; expected whole characters") from None
     return text
 
 
 def _knob(asked: Json) -> float:
     knob = asked.get("knob", 1.0)
     if isinstance(knob, bool) or not isinstance(knob, int | float):
-        raise BadRequestError(422, "the knob is not a number; expected a share of the FLOPs up to 1")
+        raise BadRequestError(422, f"the knob is {knob!r:.40}; expected a number, a share of the FLOPs up to 1")
     return knob  # not converted: its range is checked first, since not every number fits into a float
 
 
@@ -304,7 +303,7 @@ def _percent(asked: str) -> int:
 def _suggestion_count(asked: Json) -> int:
     k: Any = asked.get("k", 3)
     if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= LARGEST_K:
-        raise BadRequestError(422, f"k is not a whole number; expected 1 to {LARGEST_K}")
+        raise BadRequestError(422, f"k is {k!r:.40}; expected a whole number from 1 to {LARGEST_K}")
     return k
 
 

@@ -1,1 +1,1 @@
-"""Measuring: quality, time, memory and energy of every operating point, and the files that hold the results."""
+"""Measuring quality, time, memory and energy at every operating point, and the results files."""

@@ -1,7 +1,7 @@
-"""What a query costs at every operating point: milliseconds, FLOPs, bytes, memory, and millijoules if there is a meter.
+"""The cost of a query at every operating point: milliseconds, FLOPs, bytes, memory, and millijoules with a meter.
 
-Puts the parts of a run together: `latency` measures time, `meters` energy in a second run, `memory` each point in a
-process of its own, and `machine` says what state the machine was in.
+Puts the parts of a run together: `latency` measures time, `meters` measure energy in a second run, `memory` measures
+each point in a separate process, and `machine` reports the state of the machine.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 from rheostat.errors import RheostatError
 from rheostat.measure.latency import (
     CONFIDENCE,
+    MOST_QUERIES,
     TURN,
     BenchPosition,
     Progress,
@@ -48,6 +49,7 @@ from rheostat.measure.results import (
     MachineStates,
     Origins,
     Provenance,
+    check_results_target,
     engine_title,
     write_results,
 )
@@ -56,23 +58,25 @@ from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
+from rheostat.model.widths import check_knob
+from rheostat.runtime.arguments import check_list, check_whole
 from rheostat.runtime.engine import EngineName, choose_engine
 from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
 from rheostat.runtime.threads import physical_cores
 
 KNOBS = (1.0, 0.8, 0.6, 0.4)
-COUNTED_QUERIES = 100  # whose executed FLOPs are counted
-SHORTEST_RUN_MS = 20.0  # of queries between two looks at an energy counter
-EVERYTHING = 1 << 62  # room for all points at once: building one again would be measured too
-FEWEST_TO_FIT = 3  # different points that a line is fitted through
+COUNTED_QUERIES = 100  # queries whose executed FLOPs are counted
+SHORTEST_RUN_MS = 20.0  # of queries between two readings of an energy counter
+EVERYTHING = 1 << 62  # room for all points at once, so that rebuilding a point is not measured
+FEWEST_TO_FIT = 3  # distinct points needed to fit a line
 
 
 @dataclass(frozen=True)
 class BenchConfig:
-    """queries: counted ones at every point. cpus: to stay on; None for all. memory: whether to measure it too.
+    """queries: timed queries per point. cpus: the CPUs to use; None = all. memory: whether to measure it too.
 
-    engine: None for one that runs all models of the bench, the core if it can. threads: of ONNX Runtime.
+    engine: None = one that runs all models of the bench, the core if it can. threads: of ONNX Runtime.
     """
 
     queries: int = 350
@@ -85,13 +89,13 @@ class BenchConfig:
     engine: EngineName | None = None
 
     def __post_init__(self) -> None:
-        if self.queries < 2:
-            raise RheostatError(f"{self.queries} queries were asked for; expected at least 2, better hundreds")
+        check_whole("queries", self.queries, 2, MOST_QUERIES)
+        check_whole("warm_up", self.warm_up, 0, MOST_QUERIES)
 
 
 @dataclass(frozen=True)
 class BenchedModel:
-    """A model that is measured, and its points. trained: whether its weights are worth more than their time."""
+    """A model to measure, and its points. trained: False if its weights are only good for measuring time."""
 
     path: Path
     shape: ModelShape
@@ -103,7 +107,7 @@ class BenchedModel:
 
 @dataclass(frozen=True)
 class BenchedPoint:
-    """All that was found out about one point."""
+    """All measurements of one point."""
 
     position: BenchPosition
     point: OperatingPoint
@@ -129,16 +133,16 @@ def bench(
     energy: Plan | None = None,
     memory: bool = True,
     engine: EngineName | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
     progress: Progress = lambda label, share: None,
     notice: Callable[[str], None] = lambda message: None,
     on_results: Callable[[BenchResults], None] = lambda results: None,
 ) -> BenchResults:
-    """Measure what a query costs on this machine, at some positions of the knob and some stored points.
+    """Measure the cost of a query on this machine, at some knob positions and stored points.
 
     Without knobs and points: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking. beside: other
-    models, measured whole in the same run, interleaved with these points. data: a folder with a test text, a text file
-    or "chat"; None for a text that comes with the package. queries: timed ones at every point. threads: of ONNX
+    models, measured whole in the same run, interleaved with these points. data: a folder with a test text, a text file,
+    "chat" or "talk"; None for a text that comes with the package. queries: timed ones at every point. threads: of ONNX
     Runtime, 0 = one per physical core; the core runs on one. cpus: to stay on; None for all. meter: its name, or one
     that is open. energy: how long to measure it. memory: whether to measure it too. engine: None for the core, or for
     ONNX Runtime if the core cannot run one of the models: all models of a bench run on the same engine. out: the
@@ -146,6 +150,7 @@ def bench(
     on_results: called before anything is written: what was measured is not lost with a file that cannot be written.
     """
     config = BenchConfig(queries, warm_up, precision, threads, cpus, energy or Plan(), memory, engine)
+    target = None if out is None else check_results_target(out)
     source = find_meter(meter) if isinstance(meter, str) else meter
     with open_model(model) as file:
         text = read_text(data, file.tokenizer, words=config.queries + config.warm_up)
@@ -161,19 +166,23 @@ def bench(
         notice(message)
     results = bench_positions_of(model, positions, text, config, source, progress, beside=beside)
     on_results(results)
-    if out is not None:
-        write_results(out, results)
+    if target is not None:
+        write_results(target, results)
     return results
 
 
 def bench_positions(file: ModelFile, knobs: Sequence[float] = (), points: Sequence[str] = ()) -> list[BenchPosition]:
     """What was asked for, or what a model has to show."""
+    check_list("knobs", knobs)
+    check_list("points", points)
+    for knob in knobs:
+        check_knob(knob)
     if not knobs and not points:
         ranked = file.description.default_ranking is not None
         knobs = KNOBS if ranked else KNOBS[:1]
         points = [] if ranked else [entry.name for entry in file.description.points]
     for name in points:
-        file.point(name)  # complains before anything is measured
+        file.point(name)  # raises before anything is measured
     return [*(BenchPosition(share) for share in knobs), *(BenchPosition(point=name) for name in points)]
 
 
@@ -188,7 +197,7 @@ def bench_positions_of(
     beside: Sequence[str | Path] = (),
     system_root: Path = SYSTEM_ROOT,
 ) -> BenchResults:
-    """The same with everything chosen: the positions, the text and the meter."""
+    """The same, with positions, text and meter already chosen."""
     progress("opening the model", 0.0)
     config = replace(config, engine=bench_engine([model, *beside], config.precision, config.engine))
     with pinned(config.cpus):
@@ -246,12 +255,12 @@ def _engine_notice(models: Sequence[str | Path], config: BenchConfig) -> str | N
 
 
 def _check_same_words(other: str | Path, file: ModelFile) -> None:
-    """Both get the same texts, so a word must be one word to both."""
+    """Both models get the same texts, so they must split them into the same words."""
     with open_model(other) as second:
         if second.tokenizer != file.tokenizer:
             raise RheostatError(
                 f"{other} reads text as {second.tokenizer!r}, {file.path} as {file.tokenizer!r}; "
-                "expected models of the same words: measure it in a run of its own"
+                "expected the same tokenizer: measure it in a separate run"
             )
 
 
@@ -266,7 +275,7 @@ def _energy_notice(source: EnergySource, plan: Plan, points: int) -> str | None:
     if short:
         return (
             f"energy will not be resolved: {' and '.join(short)}, but {meter}; "
-            f"expected at least {needed_s:g} s, or the option left out"
+            f"use at least {needed_s:g} s, or leave the option out"
         )
     if needed_s > SHORTEST_BLOCK_S:
         return f"energy takes about {expected_seconds(source, points, plan) / 60:.0f} min: {meter}"
@@ -333,7 +342,7 @@ def _part(
     cpus: Sequence[int] | None,
     meter: str,
 ) -> BenchPart:
-    """What a results file says about one model."""
+    """The part of a results file about one model."""
     rows = tuple(_row(point, one.shape, config.precision) for point in benched)
     subject = BenchSubject(
         model=one.path.name,
@@ -374,7 +383,7 @@ def _row(one: BenchedPoint, shape: ModelShape, precision: Precision) -> BenchRow
 
 
 def fit_of(rows: Sequence[BenchRow]) -> Fit:
-    """r² of latency with FLOPs, and of energy if a meter has resolved every point."""
+    """r² of latency with FLOPs, and of energy if a meter resolved every point."""
     flops = [float(row.flops) for row in rows]
     energies = [row.measured_mj for row in rows if row.measured_mj is not None]
     measured = len(energies) == len(rows)
@@ -382,7 +391,7 @@ def fit_of(rows: Sequence[BenchRow]) -> Fit:
 
 
 def r_squared(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Pearson's, of three or more different x; None if it has no meaning."""
+    """Pearson's r²; None for fewer than three distinct x, or if it is undefined."""
     if len(set(xs)) < FEWEST_TO_FIT or len(set(ys)) < 2:
         return None
     return float(np.corrcoef(xs, ys)[0, 1] ** 2)

@@ -1,6 +1,6 @@
-"""Quality of a model at one operating point on a text: perplexity, recall and, if asked for, keystroke savings.
+"""Quality of a model at one operating point on a text: perplexity, recall and, on request, keystroke savings.
 
-Knows which texts are measured and how a result is described; the arithmetic is in `runtime.evaluation` and `metrics`.
+Knows which texts to measure and how to describe a result; the arithmetic is in `runtime.evaluation` and `metrics`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.corpus import CorpusConfig, Split, load_split
-from rheostat.text.sources import is_chat
+from rheostat.text.sources import is_named
 
 TYPED_WORDS = 2000
 
@@ -32,7 +32,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Quality at one point. ranking: that the point was cut by; None for the whole model and a stored point.
+    """Quality at one point. ranking: what the point was cut by; None for the whole model and for a stored point.
 
     split: "text" for a single file. engine: what ran the model. keystrokes: None if no typing was simulated.
     """
@@ -76,14 +76,14 @@ def evaluate(
     engine: EngineName | None = None,
     progress: Progress = lambda label, share: None,
 ) -> Evaluation:
-    """Measure perplexity and recall of a model on a text, at any position of the knob.
+    """Measure perplexity and recall of a model on a text, at any knob position.
 
-    data: a folder with train, valid and test text, one text file, or "chat". split: of a folder; "test" if left out.
-    criterion, ranking, point: cut by these instead of what the knob serves. keystrokes: also simulate typing the first
-    words of the test text. threads, engine: as for `load`. progress: label, share done.
+    data: a folder with train, valid and test text, one text file, "chat" or "talk". split: of a folder; "test" if
+    left out. criterion, ranking, point: cut by these instead of what the knob serves. keystrokes: also simulate typing
+    the first words of the test text. threads, engine: as for `load`. progress: label, share done.
     """
     if keystrokes and (criterion or ranking):
-        raise OperatingPointError("--keystrokes types at what the knob serves; leave out --criterion and --ranking")
+        raise OperatingPointError("--keystrokes types at the knob's own point; leave out --criterion and --ranking")
     with open_model(model) as file:
         chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
         ((name, text),) = read_splits(file, data, None if split is None else [split], [TEST], progress).items()
@@ -114,7 +114,7 @@ def read_splits(
     default: Sequence[str],
     progress: Progress = lambda label, share: None,
 ) -> dict[str, Split]:
-    """The texts to measure on, in a model's words. A single file is one split, called "text"."""
+    """The texts to measure on, as ids in a model's vocabulary. A single file is one split, called "text"."""
     config = CorpusConfig(tokenizer=file.tokenizer)
 
     def read(split: str, label: str) -> Split:
@@ -131,4 +131,4 @@ def read_splits(
 
 
 def is_single_text(data: str | Path) -> bool:
-    return not is_chat(data) and Path(data).is_file()
+    return not is_named(data) and Path(data).is_file()

@@ -1,6 +1,6 @@
-"""Keystroke savings of a model at the point it serves: the typing simulator with a real predictor.
+"""Keystroke savings of a model at its current point: the typing simulator with a real predictor.
 
-Knows how suggestions become the words that a user sees; what counts as a keystroke is defined in `typing_simulator`.
+Knows how suggestions become the words that a user sees; `typing_simulator` defines what counts as a keystroke.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SUGGESTIONS = 3
 
 
 class Completes(Protocol):
-    """What a keyboard needs: a `Predictor`, or a baseline in its place."""
+    """What a keyboard needs: a `Predictor`, or a baseline instead of one."""
 
     def complete(self, text: str, k: int = 3) -> Sequence[Suggestion]: ...
 
@@ -27,9 +27,9 @@ def keystroke_savings(
     words: int,
     progress: Callable[[float], None] = lambda share: None,
 ) -> KeystrokeCount:
-    """Type the first words of a text with the suggestions of a keyboard; progress: share done.
+    """Type the first words of a text with a keyboard's suggestions. progress: share done.
 
-    The predictor learns none of the words.
+    The predictor does not learn from the words.
     """
     typed = _first(text.typed_words(), words)
     return simulate(_with_progress(typed, progress), lambda so_far: offered(predictor, so_far))

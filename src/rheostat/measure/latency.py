@@ -1,10 +1,10 @@
-"""Milliseconds of queries, measured fairly: what is asked, in which order, and what the times say.
+"""Latency of queries, measured fairly: which queries, in which order, and statistics of their times.
 
-A query is what an application asks: `Predictor.suggest` for a text that is one word longer than the one before. Knows
-nothing of energy, memory or results files; `bench` puts them together.
+A query is what an application asks for: `Predictor.suggest` with a text one word longer than the last. Knows nothing of
+energy, memory or results files; `bench` puts them together.
 
 Every point warms up. Then the points are interleaved, a few queries each, so that load and heat affect them all
-equally. The first query of a turn is not counted: the point before has emptied the caches.
+equally. The first query of a turn is not counted, because the previous point has emptied the caches.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.writing import Suggestion
 
 SUGGESTIONS = 3
-TURN = 10  # queries of a point before the next one has its turn
+TURN = 10  # queries at one point before the next point's turn
 MOST_TURNS = 100
+MOST_QUERIES = 10_000_000  # whose times are kept
 RESAMPLES = 1000
 CONFIDENCE = 0.95
-OPENINGS = 1000  # different words that messages begin with
+OPENINGS = 1000  # distinct words that messages begin with
 
 Floats = NDArray[np.float64]
 Progress = Callable[[str, float], None]
@@ -41,7 +42,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class BenchPosition:
-    """Where the knob is to be measured: a share of the FLOPs, or a stored point."""
+    """A knob position to measure: a share of the FLOPs, or a stored point."""
 
     knob: float | None = None
     point: str | None = None
@@ -52,23 +53,23 @@ class BenchPosition:
 
 
 class Suggests(Protocol):
-    """What answers a query: a `Predictor`, or a baseline in its place."""
+    """What answers a query: a `Predictor`, or a baseline instead of one."""
 
     def suggest(self, text: str, k: int = 3) -> Sequence[Suggestion]: ...
 
 
 class Queries:
-    """Queries of one predictor: the same texts for each of several, each one word longer than the one before."""
+    """Queries to one predictor. Every predictor gets the same texts, each one word longer than the last."""
 
     def __init__(self, label: str, predictor: Suggests, pieces: list[str], openings: list[str]) -> None:
         self.label, self._suggest = label, predictor.suggest
         self._texts = messages(pieces, openings)
 
     def take_turn(self) -> None:
-        """Get ready, after others have had their turn."""
+        """Get ready after the others' turns."""
 
     def type(self, queries: int) -> Floats:
-        """Milliseconds of some queries."""
+        """The latencies of some queries, in milliseconds."""
         times = np.empty(queries)
         for number, text in enumerate(islice(self._texts, queries)):
             begin = time.perf_counter()
@@ -90,7 +91,7 @@ class Typist(Queries):
         self._predictor.turn(self.position.knob, point=self.position.point)
 
     def executed_flops(self, queries: int) -> ExecutedFlops:
-        """Of some queries if a lazy output layer leaves clusters closed; otherwise all queries execute the same."""
+        """FLOPs of some queries if a lazy output layer leaves clusters closed; otherwise all queries cost the same."""
         self.take_turn()
         queries = queries if self._predictor.shape.softmax_splits else 1
         executed = [self._predictor.executed_flops(text, SUGGESTIONS) for text in islice(self._texts, queries)]
@@ -98,10 +99,10 @@ class Typist(Queries):
 
 
 def open_points(predictor: Predictor, positions: Sequence[BenchPosition], text: Text) -> list[Typist]:
-    """A typist for every different point: two positions may mean the same one, which is measured once."""
+    """A typist for every distinct point: two positions can select the same point, which is measured once."""
     pieces, openings = text.pieces(), opening_words(predictor.vocabulary, text)
     if not pieces:
-        raise CorpusError(f"the text {text.name} has no words for this model; expected text: give another --data")
+        raise CorpusError(f"the text {text.name} has no words that this model can read; give another --data")
     typists: list[Typist] = []
     for position in dict.fromkeys(positions):
         typist = Typist(predictor, position, pieces, openings)
@@ -111,7 +112,7 @@ def open_points(predictor: Predictor, positions: Sequence[BenchPosition], text: 
 
 
 def opening_words(vocabulary: Vocabulary, text: Text) -> list[str]:
-    """Words of the model that are read as one word, as they stand."""
+    """Vocabulary words that the model reads as one word when typed."""
     words = (word for word in vocabulary.words if word[0].isalpha() and tokenize(word, text.tokenizer) == [word])
     return list(islice(words, OPENINGS)) or [piece for piece in dict.fromkeys(text.pieces()) if piece.strip()]
 
@@ -119,7 +120,7 @@ def opening_words(vocabulary: Vocabulary, text: Text) -> list[str]:
 def measure_latencies(
     typists: Sequence[Queries], queries: int, warm_up: int, progress: Progress = lambda label, share: None
 ) -> list[list[Floats]]:
-    """Milliseconds of every counted query, turn by turn, of every point. progress: label, share done."""
+    """Milliseconds of every counted query, by point and turn. progress: label, share done."""
     for number, typist in enumerate(typists):
         progress(f"warming up {typist.label}", number / (6 * len(typists)))
         typist.take_turn()
@@ -135,14 +136,14 @@ def measure_latencies(
 
 
 def turn_sizes(queries: int) -> Iterator[int]:
-    """How many queries the turns of a point have: small and even, at least two turns, not too many."""
+    """The number of queries in each turn of a point: small and even, in at least two turns but not too many."""
     turns = min(MOST_TURNS, max(2, -(-queries // TURN)))
     for turn in range(turns):
         yield queries * (turn + 1) // turns - queries * turn // turns
 
 
 def latency_figures(turns: Sequence[Floats]) -> LatencyFigures:
-    """What the turns of one point say."""
+    """The statistics of one point's turns."""
     times = np.concatenate(turns)
     median, p95 = np.percentile(times, [50, 95])
     return LatencyFigures(
@@ -151,7 +152,7 @@ def latency_figures(turns: Sequence[Floats]) -> LatencyFigures:
 
 
 def median_interval(turns: Sequence[Floats], level: float = CONFIDENCE, seed: int = 0) -> tuple[float, float]:
-    """Percentile bootstrap of the median. Whole turns are drawn: what slows one query slows its neighbours too."""
+    """Percentile bootstrap of the median. Whole turns are drawn, because a slow query often has slow neighbours."""
     random = np.random.default_rng(seed)
     draws = random.integers(len(turns), size=(RESAMPLES, len(turns)))
     medians = [np.median(np.concatenate([turns[turn] for turn in draw])) for draw in draws]

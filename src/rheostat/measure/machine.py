@@ -1,7 +1,7 @@
-"""The machine during a measurement: its clock, temperature and load, and staying on chosen CPUs.
+"""The machine during a measurement: its clock, temperature and load, and pinning to CPUs.
 
-Knows the kernel's files and nothing about what is measured. What a system does not report is None or empty, never a
-guess.
+Knows the kernel's files; knows nothing of what is measured. What a system does not report is None or empty, never
+guessed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rheostat.errors import RheostatError
 from rheostat.measure.sysfs import SYSTEM_ROOT, find_integer, find_integers, read_word
 
 RASPBERRY_PI = Path("devices/platform/soc/soc:firmware/get_throttled")
-# Bits of that file: too little voltage, frequency capped, throttled, soft temperature limit; as they are now.
+# Bits of that file for the current state: under-voltage, frequency capped, throttled, soft temperature limit.
 RASPBERRY_PI_NOW = 0b1111
 
 
@@ -26,7 +26,7 @@ class Conditions:
 
     governors: the CPU frequency governors, such as "performance". frequencies_mhz: slowest and fastest CPU.
     temperatures_c: by sensor. throttle_events: since the machine was started, over all CPUs.
-    slowed_down: whether heat or lack of power holds the clock down at this moment.
+    slowed_down: whether heat or low voltage is slowing the clock at this moment.
     """
 
     governors: tuple[str, ...]
@@ -51,7 +51,7 @@ def read_conditions(system_root: Path = SYSTEM_ROOT) -> Conditions:
 
 
 def was_throttled(before: Conditions, after: Conditions) -> bool | None:
-    """Whether the clock was held down between two moments; None if the machine does not report it."""
+    """Whether the clock was slowed down between two moments; None if the machine does not report it."""
     signs = [before.slowed_down, after.slowed_down]
     if before.throttle_events is not None and after.throttle_events is not None:
         signs.append(after.throttle_events > before.throttle_events)
@@ -61,16 +61,16 @@ def was_throttled(before: Conditions, after: Conditions) -> bool | None:
 
 @contextmanager
 def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
-    """Stay on these CPUs, with all threads that are started meanwhile. None: leave it to the system."""
+    """Within the block, use only these CPUs, also for threads started in it. None: no restriction."""
     if cpus is None:
         yield
         return
     if not hasattr(os, "sched_setaffinity"):
-        raise RheostatError("this system cannot keep a program on chosen CPUs (Linux can): leave --pin out")
+        raise RheostatError("this system cannot pin a program to CPUs (Linux can): leave --pin out")
     allowed = os.sched_getaffinity(0)
     if missing := set(cpus) - allowed:
         raise RheostatError(
-            f"--pin names CPU {_list(missing)}; this program may use {_list(allowed)}: choose among these"
+            f"--pin names CPU {_list(missing)}; this program can use {_list(allowed)}: choose from these"
         )
     os.sched_setaffinity(0, cpus)
     try:
@@ -80,7 +80,7 @@ def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
 
 
 def usable_cpus() -> list[int] | None:
-    """The CPUs that this program may use; None if the system does not say."""
+    """The CPUs that this program can use; None if the system does not say."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
 
@@ -111,17 +111,17 @@ def _throttle_events(cpus: Path) -> int | None:
 
 
 def _slowed_down(system_root: Path) -> bool | None:
-    """From the Raspberry Pi's firmware, or from what the kernel has switched on to cool the processor."""
+    """From the Raspberry Pi's firmware, or from the kernel's active cooling devices."""
     try:
         return bool(int(read_word(system_root / RASPBERRY_PI), 16) & RASPBERRY_PI_NOW)
     except ValueError:
         pass
     coolers = (system_root / "class" / "thermal").glob("cooling_device*")
-    states = find_integers(cooler / "cur_state" for cooler in coolers if _holds_the_clock(read_word(cooler / "type")))
+    states = find_integers(cooler / "cur_state" for cooler in coolers if _limits_the_clock(read_word(cooler / "type")))
     return any(state > 0 for state in states) if states else None
 
 
-def _holds_the_clock(cooler: str) -> bool:
+def _limits_the_clock(cooler: str) -> bool:
     return cooler.lower().startswith(("cpufreq", "processor", "intel_powerclamp"))
 
 

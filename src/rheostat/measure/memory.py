@@ -1,4 +1,4 @@
-"""Memory of a program that uses a model, measured in a separate process that does nothing else.
+"""Memory used by a program that runs a model, measured in a separate process that does nothing else.
 
     python -m rheostat.measure.memory '{"path": …, "knob": …, "texts": […], …}'
 
@@ -23,7 +23,7 @@ PATIENCE_S = 300
 
 @dataclass(frozen=True)
 class ResidentMemory:
-    """resident_bytes: of the whole process, libraries included. model_bytes: what the model added."""
+    """resident_bytes: of the whole process, including libraries. model_bytes: what the model added."""
 
     resident_bytes: int
     model_bytes: int
@@ -38,10 +38,17 @@ def resident_memory(
     texts: list[str],
     engine: EngineName | None = None,
 ) -> ResidentMemory | None:
-    """Memory of a process that has answered these texts at one operating point; None if it could not be run."""
-    options = {"point": point, "precision": precision, "threads": threads, "engine": engine}
-    wish = {"path": str(path), "knob": knob, "texts": texts, **options}
-    command = [sys.executable, "-m", "rheostat.measure.memory", json.dumps(wish)]
+    """Memory of a process after suggestions for these texts at one operating point; None if it could not run."""
+    task = {
+        "path": str(path),
+        "knob": knob,
+        "point": point,
+        "precision": precision,
+        "threads": threads,
+        "texts": texts,
+        "engine": engine,
+    }
+    command = [sys.executable, "-m", "rheostat.measure.memory", json.dumps(task)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
         before, after = json.loads(answer.stdout)
@@ -50,21 +57,21 @@ def resident_memory(
     return ResidentMemory(after, after - before)
 
 
-def answer_and_weigh(wish: dict[str, Any]) -> tuple[int, int]:
+def measure_resident_bytes(task: dict[str, Any]) -> tuple[int, int]:
     import psutil
 
     from rheostat.runtime.predictor import Predictor
 
     process = psutil.Process()
     before = process.memory_info().rss
-    knob = 1.0 if wish["knob"] is None else wish["knob"]
-    options = {name: wish[name] for name in ("point", "precision", "threads", "engine")}
-    predictor = Predictor(wish["path"], knob, **options)
-    for text in wish["texts"]:
+    knob = 1.0 if task["knob"] is None else task["knob"]
+    options = {name: task[name] for name in ("point", "precision", "threads", "engine")}
+    predictor = Predictor(task["path"], knob, **options)
+    for text in task["texts"]:
         predictor.suggest(text)
     gc.collect()
     return before, process.memory_info().rss
 
 
 if __name__ == "__main__":
-    print(json.dumps(answer_and_weigh(json.loads(sys.argv[1]))))
+    print(json.dumps(measure_resident_bytes(json.loads(sys.argv[1]))))

@@ -6,14 +6,13 @@ Estimated as in Chen and Goodman (1998), interpolated, with three discounts per 
 
     p(w | h) = (c(hw) - D(c(hw))) / c(h·) + γ(h) p(w | h')      h' is h without its first word
 
-c is the count of an n-gram at the highest order, and below it the number of different words before it. Nothing is
+At the highest order, c is the count of an n-gram; at lower orders, the number of distinct words before it. Nothing is
 pruned. The text is one stream (`metrics`), `<eos>` and `<unk>` are ordinary words, and n-grams cross line ends. The
-stream is closed to a ring, so that its first words also have words before them.
+stream is closed into a ring, so that its first words have a context too.
 
-Stored as a tree: below each n-gram the words that followed it, most probable first. So the best k words are found
-without a search of the vocabulary: a word that was seen after a longer context is never less probable than backing off
-would make it, since interpolation only adds to that. Hence no word beyond the first k of any list can be among the k
-best of all.
+Stored as a tree: each n-gram has a list of the words that followed it, most probable first. So the best k words are
+found without searching the vocabulary: interpolation only adds probability, so a word seen after a longer context is
+never less probable than backing off would make it. Hence only the first k words of each list can be among the k best.
 """
 
 from __future__ import annotations
@@ -34,15 +33,15 @@ Floats: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
 
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)  # for texts with too few n-grams to estimate them
-HEAD = 16  # words of a list that are looked at first: usually few of the k best may not be suggested
-NO_PROBABILITY = -99.0  # how the ARPA format writes log 0
+HEAD = 16  # words of a list to try first: usually few of the best words are not allowed
+NO_PROBABILITY = -99.0  # log 0 in the ARPA format
 
 
 class Level(NamedTuple):
     """All n-grams of one length, grouped by context, most probable first.
 
-    first: where the words of each context start, the contexts being the n-grams of the level before; one more at the
-    end. log_backoffs: of each n-gram as a context, empty at the highest order. Natural logarithms.
+    first: where the words of each context start, plus the end; contexts are the n-grams of the previous level.
+    log_backoffs: of each n-gram as a context; empty at the highest order. Natural logarithms.
     """
 
     first: NDArray[np.uint32]
@@ -78,23 +77,23 @@ class NGramModel:
 
     @property
     def counts(self) -> list[int]:
-        """Number of n-grams of each length."""
+        """The number of n-grams of each length."""
         return [len(level.words) for level in self.levels]
 
     @property
     def size_bytes(self) -> int:
-        """Of the tables, as they would be stored in a file."""
+        """The size of the tables as stored in a file."""
         return sum(level.size_bytes for level in self.levels)
 
     def log_probabilities(self, context: Sequence[int]) -> Floats:
-        """[V], of every word after a context; only its last words count."""
+        """log p of every word [V] after a context; only the last `order - 1` words of the context count."""
         scores = np.empty(self.vocabulary_size, np.float32)
-        for seen in self._seen(context):  # the shortest context first, so that the longest one decides
+        for seen in self._seen(context):  # the shortest context first, so that longer ones overwrite it
             scores[seen.words] = seen.values + np.float32(seen.backoff)
         return scores
 
     def best(self, context: Sequence[int], k: int, allowed: Mask) -> BestWords:
-        """The k most probable of the allowed words, exactly; of equal ones the smaller id first."""
+        """The exact k most probable allowed words; ties go to the smaller id."""
         scores: dict[int, float] = {}
         for seen in self._seen(context):
             words, values = _head(seen, k, allowed)
@@ -110,7 +109,7 @@ class NGramModel:
         return np.stack(scores), stream[max(0, len(stream) - length) :]
 
     def _seen(self, context: Sequence[int]) -> list[_Seen]:
-        """What followed each suffix of a context that was seen, the shortest first."""
+        """What followed each suffix of the context that occurs in the text, shortest first."""
         found, backoff = [], 0.0
         for length, node in reversed(list(enumerate(self._contexts(context)))):
             level = self.levels[length]
@@ -121,7 +120,7 @@ class NGramModel:
         return found[::-1]
 
     def _contexts(self, context: Sequence[int]) -> Iterator[int]:
-        """The suffixes of a context as n-grams of the levels, from the empty one to the longest that was seen."""
+        """The n-gram of each suffix of the context, from the empty one to the longest that occurs in the text."""
         yield 0
         for length in range(1, min(self.order - 1, len(context)) + 1):
             node = 0
@@ -135,7 +134,7 @@ class NGramModel:
 
 
 class _Seen(NamedTuple):
-    """Words that followed a context, most probable first, log p after it, and what to add after the whole text."""
+    """Words that followed a context, most probable first, with log p, and what to add after the full context."""
 
     words: NDArray[Any]
     values: Floats
@@ -156,18 +155,18 @@ def _head(seen: _Seen, k: int, allowed: Mask) -> tuple[NDArray[Any], Floats]:
 
 
 def estimate(ids: NDArray[np.integer], vocabulary_size: int, order: int = 5) -> NGramModel:
-    """The model of a stream of ids; every word of the vocabulary has a probability, seen or not."""
+    """The model of a stream of ids. Every word in the vocabulary gets a probability, seen or not."""
     if order < 2:
-        raise RheostatError(f"an n-gram order of {order} was asked for; expected 2 or more, usually 5")
+        raise RheostatError(f"the n-gram order is {order}; expected 2 or more, usually 5")
     if len(ids) < order:
         raise CorpusError(f"a training text of {len(ids)} tokens has no {order}-gram: give more text, or a lower order")
     grams = list(_count(np.asarray(ids, np.int64), vocabulary_size, order))
     probabilities = np.full(1, 1 / vocabulary_size)
     levels: list[Level] = []
-    rank: Ids = np.zeros(1, np.int64)  # where an n-gram of the level before stands, once they are in order
+    rank: Ids = np.zeros(1, np.int64)  # the place of each n-gram of the previous level once sorted
     for number, gram in enumerate(grams):
         is_last = number + 1 == order
-        # Below the highest order it counts how many different words an n-gram was seen behind.
+        # Below the highest order, an n-gram's count is the number of distinct words before it.
         counts = gram.counts if is_last else np.bincount(grams[number + 1].suffix, minlength=len(gram.words))
         probabilities, backoffs = _smooth(gram, counts, probabilities)
         if levels:
@@ -180,9 +179,9 @@ def estimate(ids: NDArray[np.integer], vocabulary_size: int, order: int = 5) -> 
 
 
 class _Grams(NamedTuple):
-    """The different n-grams of one length, sorted by context and word.
+    """The distinct n-grams of one length, sorted by context and word.
 
-    parent, suffix: the n-gram without its last, or first, word, among those one shorter.
+    parent, suffix: the n-gram without its last or first word, among the n-grams one word shorter.
     """
 
     parent: Ids
@@ -194,7 +193,7 @@ class _Grams(NamedTuple):
 def _count(ids: Ids, vocabulary_size: int, order: int) -> Iterator[_Grams]:
     everything = np.arange(vocabulary_size)
     yield _Grams(0 * everything, everything, 0 * everything, np.bincount(ids, minlength=vocabulary_size))
-    shorter = ids  # the n-gram that ends at each place of the ring
+    shorter = ids  # the n-gram that ends at each position of the ring
     for _ in range(1, order):
         keys = np.roll(shorter, 1) * vocabulary_size + ids
         keys, places, longer, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
@@ -209,13 +208,13 @@ def _smooth(gram: _Grams, counts: Ids, shorter: NDArray[np.float64]) -> tuple[ND
     contexts = len(shorter)
     totals = np.bincount(gram.parent, weights=counts, minlength=contexts)
     seen = np.maximum(totals, 1)
-    # A word of the vocabulary that is not in the text was never a context: backing off from it costs nothing.
+    # A vocabulary word that is not in the text was never a context: backing off from it costs nothing.
     backoffs = np.where(totals > 0, np.bincount(gram.parent, weights=taken, minlength=contexts) / seen, 1.0)
     return (counts - taken) / seen[gram.parent] + backoffs[gram.parent] * shorter[gram.suffix], backoffs
 
 
 def discounts(counts: Ids) -> tuple[float, ...]:
-    """D of n-grams that were counted once, twice, and more often, from the number of each."""
+    """The discounts D for n-grams that occur once, twice, and more often, from the number of each."""
     n1, n2, n3, n4 = (int(np.count_nonzero(counts == times)) for times in range(1, 5))
     if not (n1 and n2 and n3):
         return FALLBACK_DISCOUNTS
@@ -226,7 +225,7 @@ def discounts(counts: Ids) -> tuple[float, ...]:
 
 
 def _level(gram: _Grams, probabilities: NDArray[np.float64], rank: Ids, vocabulary_size: int) -> tuple[Level, Ids]:
-    """The n-grams of one length in the order of their contexts, best first; and the new place of each."""
+    """The n-grams of one length by context, best first; and the new place of each."""
     parent = rank[gram.parent]
     order = np.lexsort((gram.words, -probabilities, parent))
     moved = np.empty_like(order)
@@ -240,7 +239,7 @@ def _level(gram: _Grams, probabilities: NDArray[np.float64], rank: Ids, vocabula
 
 
 def write_arpa(model: NGramModel, words: Sequence[str], path: Path) -> None:
-    """The model in the ARPA format, which other tools read."""
+    """Write the model in the ARPA format, which other tools can read."""
     try:
         with replacing(path) as file:
             file.writelines(line.encode() for line in _arpa_lines(model, words))
@@ -249,7 +248,9 @@ def write_arpa(model: NGramModel, words: Sequence[str], path: Path) -> None:
 
 
 def _arpa_lines(model: NGramModel, words: Sequence[str]) -> Iterator[str]:
-    marks = [word for word in ("<s>", "</s>") if word not in words]  # of sentences, which some demand; can never come
+    marks = [
+        word for word in ("<s>", "</s>") if word not in words
+    ]  # sentence marks: some tools require them, and they never occur
     yield "\\data\\\n"
     for number, count in enumerate(model.counts, 1):
         yield f"ngram {number}={count + (len(marks) if number == 1 else 0)}\n"

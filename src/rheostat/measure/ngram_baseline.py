@@ -1,6 +1,6 @@
-"""The n-gram baseline on a corpus, measured as models are: quality, keystrokes saved, bytes and milliseconds.
+"""The n-gram baseline on a corpus, measured like a model: quality, keystrokes saved, bytes and milliseconds.
 
-Knows how the baseline stands in for a `Predictor`; the n-gram model itself is in `ngram`.
+Knows how the baseline replaces a `Predictor`; the n-gram model itself is in `ngram`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from rheostat.errors import MissingExtraError, RecipeError, RheostatError
 from rheostat.measure.keystrokes import keystroke_savings
-from rheostat.measure.latency import Queries, latency_figures, measure_latencies, opening_words
+from rheostat.measure.latency import MOST_QUERIES, Queries, latency_figures, measure_latencies, opening_words
 from rheostat.measure.ngram import NGramModel, estimate, write_arpa
 from rheostat.measure.results import (
     KeystrokeFigures,
@@ -25,11 +25,13 @@ from rheostat.measure.results import (
     Provenance,
     QualityFigures,
     SplitQuality,
+    check_results_target,
     write_results,
 )
 from rheostat.measure.texts import Text, read_text
 from rheostat.metrics import Quality, perplexity, stream_quality, stretch_size
 from rheostat.recipe import read_recipe
+from rheostat.runtime.arguments import check_whole
 from rheostat.runtime.predictor import SPARE
 from rheostat.tables import fill
 from rheostat.text.corpus import Corpus, CorpusConfig, Split, load_corpus
@@ -37,30 +39,30 @@ from rheostat.words.completion import Completion
 from rheostat.words.writing import Suggestion, Typed, as_context, compose, distinct, split_typed
 
 SPLITS = ("valid", "test")
-SAME_PERPLEXITY = 1e-4  # relative: kenlm reads seven digits, and rounds to 32 bits
+SAME_PERPLEXITY = 1e-4  # relative: kenlm reads seven digits and rounds to 32 bits
 
 Progress = Callable[[str, float], None]
 
 
 class NGramPredictor:
-    """Suggestions of an n-gram model, as a `Predictor` gives them."""
+    """Suggestions from an n-gram model, in the form that a `Predictor` gives."""
 
     def __init__(self, model: NGramModel, corpus: Corpus) -> None:
         self._model, self._corpus = model, corpus
         self._completion = Completion(corpus.vocabulary, corpus.tokenizer)
-        self._limit = 2 * model.order  # words that are read of a longer text, or half as many
+        self._limit = 2 * model.order  # the most words read from the end of a text; sometimes only half as many
 
     def suggest(self, text: str, k: int = 3) -> list[Suggestion]:
         """The k most probable words after a text of whole words."""
         return self._suggest(as_context(text, self._corpus.tokenizer, limit=self._limit), k)
 
     def complete(self, text: str, k: int = 3) -> list[Suggestion]:
-        """The same for a text as it stands before the cursor: its last word may be unfinished."""
+        """The same for the text before the cursor, whose last word can be unfinished."""
         return self._suggest(split_typed(text, self._corpus.tokenizer, self._limit), k)
 
     def _suggest(self, typed: Typed, k: int) -> list[Suggestion]:
         context, words = self._corpus.vocabulary.encode(typed.words), self._corpus.vocabulary.words
-        if typed.prefix:  # few words have it, and they may be improbable: the sorted lists do not help
+        if typed.prefix:  # few words match, and they can be improbable, so the sorted lists do not help
             scores = self._model.log_probabilities(context)
             ids, probabilities = self._completion.best(scores, typed.prefix, k + SPARE, attach=typed.attaches)
         else:
@@ -73,13 +75,17 @@ class NGramPredictor:
 
 @dataclass(frozen=True)
 class NGramConfig:
-    """typed_words: of the test text, for keystroke savings. check: whether kenlm is asked too."""
+    """typed_words: how many words of the test text to type. check: whether to compare with kenlm."""
 
     order: int = 5
     queries: int = 350
     warm_up: int = 20
     typed_words: int = 2000
     check: bool = False
+
+    def __post_init__(self) -> None:
+        check_whole("queries", self.queries, 2, MOST_QUERIES)
+        check_whole("warm_up", self.warm_up, 0, MOST_QUERIES)
 
 
 def measure_ngram(
@@ -91,40 +97,41 @@ def measure_ngram(
     warm_up: int = 20,
     words: int = 2000,
     check: bool = False,
-    out: Path | None = None,
-    arpa: Path | None = None,
+    out: str | Path | None = None,
+    arpa: str | Path | None = None,
     progress: Progress = lambda label, share: None,
     on_results: Callable[[NGramResults], None] = lambda results: None,
 ) -> NGramResults:
-    """Estimate an n-gram model on a corpus and measure it as models are measured.
+    """Estimate an n-gram model on a corpus and measure it like any other model.
 
-    recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, or "chat";
-    the recipe's own corpus if left out. order: length of the longest n-grams. queries: timed ones. words: of the test
-    text that are typed. check: compare the test perplexity with kenlm's. out: the results file to write; arpa: the
-    model, in the ARPA format. on_results: called before anything is written, so that what was measured is not lost with
-    a file that cannot be written.
+    recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, "chat" or
+    "talk"; the recipe's own corpus if left out. order: length of the longest n-grams. queries: timed ones. words: of
+    the test text that are typed. check: compare the test perplexity with kenlm's. out: the results file to write; arpa:
+    the model, in the ARPA format. on_results: called before anything is written, so that what was measured is not lost
+    with a file that cannot be written.
     """
     config = NGramConfig(order, queries, warm_up, words, check)
+    target = None if out is None else check_results_target(out)
     tables = read_recipe(recipe)
     source = data or tables.get("data")
     if not source:
-        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, or 'chat'")
+        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, 'chat' or 'talk'")
     words_as = fill(CorpusConfig, tables.get("corpus", {}), "corpus")
     corpus = load_corpus(source, words_as, progress=progress)
-    text = read_text(source, words_as.tokenizer, max(config.typed_words, config.queries + config.warm_up))
+    text = read_text(source, words_as, max(config.typed_words, config.queries + config.warm_up))
     model, results = measure_on_corpus(corpus, text, config, progress)
     on_results(results)
-    if out is not None:
-        write_results(out, results)
+    if target is not None:
+        write_results(target, results)
     if arpa is not None:
-        write_arpa(model, corpus.vocabulary.words, arpa)
+        write_arpa(model, corpus.vocabulary.words, Path(arpa))
     return results
 
 
 def measure_on_corpus(
     corpus: Corpus, text: Text, config: NGramConfig, progress: Progress = lambda label, share: None
 ) -> tuple[NGramModel, NGramResults]:
-    """Estimate a model on the training text and measure it. text: the test text, as it is typed."""
+    """Estimate a model on the training text and measure it. text: the test text as typed."""
     progress("counting n-grams", 0.0)
     model = estimate(corpus.splits["train"].ids, len(corpus.vocabulary), config.order)
     qualities = {}
@@ -134,7 +141,7 @@ def measure_on_corpus(
             progress(label, before + 0.35 * share)
 
         qualities[name] = ngram_quality(model, corpus.splits[name], show)
-    checked = _checked(model, corpus, qualities["test"].perplexity) if config.check else None
+    checked = _check_with_kenlm(model, corpus, qualities["test"].perplexity) if config.check else None
     predictor = NGramPredictor(model, corpus)
     latency = _latency(predictor, corpus, text, config)
     saved = keystroke_savings(predictor, text, config.typed_words, progress=lambda s: progress("typing", 0.8 + 0.2 * s))
@@ -159,7 +166,7 @@ def measure_on_corpus(
 
 
 def ngram_quality(model: NGramModel, split: Split, progress: Callable[[float], None] = lambda share: None) -> Quality:
-    """Perplexity and recall on a split, by the protocol of every model."""
+    """Perplexity and recall on a split, measured as for every model."""
     context: list[int] = []
     return stream_quality(model.read, context, stretch_size(model.vocabulary_size), split.ids, progress)
 
@@ -170,19 +177,19 @@ def _latency(predictor: NGramPredictor, corpus: Corpus, text: Text, config: NGra
     return latency_figures(turns)
 
 
-def _checked(model: NGramModel, corpus: Corpus, found: float) -> float:
+def _check_with_kenlm(model: NGramModel, corpus: Corpus, found: float) -> float:
     """kenlm's test perplexity, which must be the same."""
     theirs = kenlm_perplexity(model, corpus)
     if not math.isclose(theirs, found, rel_tol=SAME_PERPLEXITY):
         raise RheostatError(
-            f"the test perplexity is {found}; kenlm finds {theirs} with the same n-grams: one of the two is wrong, "
+            f"the test perplexity is {found}, but kenlm finds {theirs} with the same n-grams: one of them is wrong, "
             "so nothing was written"
         )
     return theirs
 
 
 def kenlm_perplexity(model: NGramModel, corpus: Corpus) -> float:
-    """Test perplexity as kenlm finds it: an independent reading of the same n-grams."""
+    """Test perplexity according to kenlm, as an independent check with the same n-grams."""
     try:
         import kenlm
     except ImportError:
@@ -196,7 +203,7 @@ def kenlm_perplexity(model: NGramModel, corpus: Corpus) -> float:
         settings.show_progress, settings.arpa_complain = False, kenlm.ARPALoadComplain.NONE
         other = kenlm.Model(str(path), settings)
     before, after = kenlm.State(), kenlm.State()
-    other.NullContextWrite(before)  # nothing stands before the first word, which is given
+    other.NullContextWrite(before)  # the first word is given and has no context
     loss = 0.0
     for place, word in enumerate(stream):
         score = other.BaseScore(before, word, after)

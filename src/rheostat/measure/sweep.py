@@ -1,7 +1,7 @@
-"""Sweeps: quality at a grid of operating points, measured one by one into a results file that can be resumed.
+"""Sweeps: quality at a grid of operating points, written to a results file that can be resumed.
 
-Knows the grid and the file. Each finished point is written at once, so a sweep that is killed loses only the point it
-was measuring.
+Knows the grid and the file. Each finished point is written at once, so a killed sweep loses only the point it was
+measuring.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rheostat.measure.results import (
     SweepResults,
     SweepRow,
     SweepSubject,
+    check_results_target,
     engine_title,
     read_sweep,
     write_results,
@@ -33,6 +34,8 @@ from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import FULL, OperatingPoint
+from rheostat.model.widths import check_knob
+from rheostat.runtime.arguments import check_list
 from rheostat.runtime.engine import EngineName
 from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.precision import Precision
@@ -54,10 +57,10 @@ class Cell:
     knob: float
     split: str
     allocation: Allocation = "uniform"
-    digest: str = ""  # of the point: what was measured under this name may have been learned again since
+    digest: str = ""  # of the point, which may have been learned again under the same name
 
     def is_of(self, row: SweepRow) -> bool:
-        """Whether a row was measured as this cell. A stored point is known by its name alone."""
+        """Whether a row is the measurement of this cell. A stored point is identified by its name alone."""
         same = (row.label, row.split, row.allocation) == (self.label, self.split, self.allocation)
         return same and (self.allocation != "uniform" or row.knob == self.knob)
 
@@ -75,7 +78,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellResult:
-    """What was found at a cell's point. keystrokes: None if nothing was typed."""
+    """The result of measuring a cell. keystrokes: None if nothing was typed."""
 
     point: OperatingPoint
     quality: Quality
@@ -97,7 +100,7 @@ Measure = Callable[[Cell, Callable[[float], None]], CellResult]
 
 
 class SweepFile:
-    """The results file of a sweep, replaced as a whole after every row."""
+    """The results file of a sweep, rewritten atomically after every row."""
 
     def __init__(self, path: Path, subject: SweepSubject, *, resume: bool = True) -> None:
         """resume: keep the rows that the file already holds; otherwise they are replaced."""
@@ -110,8 +113,8 @@ class SweepFile:
         found = read_sweep(self.path)
         if found.subject != self.subject:
             raise RheostatError(
-                f"{self.path} holds results of {_described(found.subject)}; these would be of "
-                f"{_described(self.subject)}: choose another -o, or delete it to measure again"
+                f"{self.path} holds results of {_described(found.subject)}; the new ones are of "
+                f"{_described(self.subject)}: choose another -o, or delete the file to measure again"
             )
         self.subject = replace(self.subject, origins=self.subject.origins.with_those_of(found.subject.origins))
         self.rows = found.rows
@@ -120,10 +123,10 @@ class SweepFile:
         return any(cell.is_of(row) and row.digest == cell.digest for row in self.rows)
 
     def measured_as(self, cell: Cell) -> SweepRow | None:
-        """What was found for the same filters on the same text under another name; for bare points only.
+        """An earlier row for the same filters on the same text under another name; for bare points only.
 
-        Without its update a point is often what a ranking or another point has already been measured as. Keystrokes
-        are not taken over: nobody types at a bare point.
+        Without its update, a point is often identical to one already measured for a ranking or another point.
+        Keystrokes are not copied, because nobody types at a bare point.
         """
         if cell.allocation != "bare" or not cell.digest:
             return None
@@ -131,7 +134,7 @@ class SweepFile:
         return next((replace(row, **asdict(cell), keystrokes=None) for row in same), None)
 
     def add(self, cell: Cell, row: SweepRow) -> None:
-        """Replaces the row of a point that had this name before."""
+        """Add a row; it replaces the row of an earlier point with this name."""
         self.rows = (*(before for before in self.rows if not cell.is_of(before)), row)
         write_results(self.path, self.results)
 
@@ -144,7 +147,7 @@ def sweep(
     model: str | Path,
     *,
     data: str | Path,
-    out: Path,
+    out: str | Path,
     criteria: Sequence[str] = (),
     knobs: Sequence[float] = KNOBS,
     splits: Sequence[str] | None = None,
@@ -158,18 +161,23 @@ def sweep(
 ) -> SweepResults:
     """Measure a model at many operating points: all rankings at all knob positions, and its stored points.
 
-    criteria: only rankings and points of these. knobs: empty for the whole model and its stored points alone. splits:
-    valid and test if left out; a single text file is one split. keystrokes: also simulate typing the first words of the
-    test text, at what the knob serves. threads, engine: as for `load`. out: the results file; its rows are kept, if the
-    same engine measured them. on_row: called with each new row.
+    criteria: use only rankings and points of these. knobs: empty = only the whole model and its stored points. splits:
+    by default valid and test; a single text file is one split. keystrokes: also simulate typing the first `words` words
+    of the test text, at the points the knob selects. threads, engine: as for `load`. out: the results file; rows
+    already in it are kept if the same engine measured them. on_row: called with each new row.
     """
+    target = check_results_target(out)
+    for name, values in {"criteria": criteria, "knobs": knobs, "splits": splits or ()}.items():
+        check_list(name, values)
+    for knob in knobs:
+        check_knob(knob)
     with open_model(model) as file:
         texts = read_splits(file, data, splits, SPLITS, progress)
         cells = grid(file, criteria, knobs, list(texts))
         typed_words = words if keystrokes else None
         evaluator = RuntimeEvaluator(file, precision, threads, engine)
         corpus, ran = Path(data).resolve().name, evaluator.engine
-        results = SweepFile(out, subject_of(file, corpus, precision, ran, cells, typed_words))
+        results = SweepFile(target, subject_of(file, corpus, precision, ran, cells, typed_words))
         typist = _SimulatedTypist(model, str(data), words, precision, threads, ran) if keystrokes else None
 
         def measure(cell: Cell, share: Callable[[float], None]) -> CellResult:
@@ -185,9 +193,9 @@ def sweep(
 def measure_cells(
     cells: Sequence[Cell], measure: Measure, results: SweepFile, progress: Progress
 ) -> Iterator[SweepRow]:
-    """Measure the cells that are not in the results yet; yields each new row. progress: label and share of it all."""
+    """Measure the cells that are not in the results yet; yields each new row. progress: label, share done."""
     left = [cell for cell in cells if not results.has(cell)]
-    # A point costs what its knob says, so that the bar moves evenly.
+    # A point is weighted by its knob position, so that the bar moves evenly.
     total, done = sum(cell.knob for cell in cells), sum(cell.knob for cell in cells if results.has(cell))
     for cell in left:
         label = f"{cell.label} {cell.knob:.0%} {cell.split}"
@@ -226,7 +234,7 @@ def subject_of(
 
 
 def grid(file: ModelFile, criteria: Sequence[str], knobs: Sequence[float], splits: Sequence[str]) -> list[Cell]:
-    """The whole model, every ranking at every position, every stored point; largest first."""
+    """Cells for the whole model, every ranking at every position, and every stored point; largest first."""
     known = {entry.criterion for entry in file.description.rankings}
     known |= {entry.criterion for entry in file.description.points}
     if missing := set(criteria) - known:
@@ -241,7 +249,7 @@ def grid(file: ModelFile, criteria: Sequence[str], knobs: Sequence[float], split
     for knob in sorted(knobs, reverse=True):
         cells += [Cell(r.name, r.criterion, r.seed, knob, split) for r in rankings for split in splits]
     for p in points:
-        # What an update wins back needs the point with it and without it.
+        # How much an update recovers is found by measuring the point with and without it.
         allocations: list[Allocation] = ["stored", "bare"] if p.update_rank else ["stored"]
         share = round(p.flops_fraction, 4)
         cells += [Cell(p.name, p.criterion, None, share, split, kind) for kind in allocations for split in splits]
@@ -249,7 +257,7 @@ def grid(file: ModelFile, criteria: Sequence[str], knobs: Sequence[float], split
 
 
 class _SimulatedTypist:
-    """Types the test text at those cells of a grid that a user of the knob would meet."""
+    """Types the test text at the cells of a grid that the knob can select."""
 
     def __init__(
         self, model: str | Path, data: str, words: int, precision: Precision, threads: int, engine: EngineName
@@ -259,7 +267,7 @@ class _SimulatedTypist:
         self._text = read_text(data, self._predictor.tokenizer, words)
 
     def type_at(self, cell: Cell, point: OperatingPoint) -> KeystrokeCount | None:
-        """None for the other splits, and for a point that the knob does not serve."""
+        """None for other splits, and for a point that the knob does not select."""
         if cell.split not in (TEST, TEXT) or cell.allocation == "bare":
             return None
         stored = cell.label if cell.allocation == "stored" else None

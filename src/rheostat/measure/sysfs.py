@@ -1,6 +1,6 @@
 """Reading the kernel's files under /sys: the numbers and words in them, and why they cannot be read.
 
-The only place that opens them. Knows files; what they mean is known to `machine` and the meters.
+The only place that opens them. Knows files; `machine` and the meters know what they mean.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def find_integer(path: Path) -> int | None:
 
 
 def find_integers(paths: Iterable[Path]) -> list[int]:
-    """The whole numbers in those files that have one, in the order of the paths."""
+    """The whole numbers in these files, in order; files without one are skipped."""
     return [value for value in map(find_integer, sorted(paths)) if value is not None]
 
 

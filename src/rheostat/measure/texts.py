@@ -1,7 +1,7 @@
 """Text to measure with: the test text of a corpus, or a few dozen sentences that come with the package.
 
-Knows lines and how they are typed; nothing about models. A prepared corpus (Penn Treebank, WikiText) is already split
-into words; everything else is text as people write it.
+Knows lines and how they are typed; knows nothing of models. A prepared corpus (Penn Treebank, WikiText) is already
+split into words; everything else is text as people write it.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from rheostat.errors import CorpusError
-from rheostat.text.corpus import CorpusConfig, locate_splits
-from rheostat.text.sources import CHAT, find_split
+from rheostat.text.corpus import CorpusConfig, is_written_here, locate_splits
+from rheostat.text.sources import find_split
 from rheostat.text.tokenizers import Tokenizer, spellings, split_at_ascii_white_space, tokenize
 
 SAMPLE = "sample"
 LINE_END = "\n"
 MESSAGE = 128  # pieces after which a new text starts, like a user's next message
 
-# How prepared words are written: parts that join the word before, parts that join the next, and WikiText's joints.
+# How prepared words are written: parts attached to the previous word or to the next one, and WikiText's joints.
 _JOIN_BEFORE = frozenset(
     ["n't", "'s", "'re", "'ve", "'ll", "'d", "'m", "'t", "'", ",", ".", ";", ":", "!", "?", ")", "%"]
 )
@@ -39,7 +39,7 @@ class Text:
     prepared: bool
 
     def pieces(self) -> list[str]:
-        """The words a model reads one by one, and line ends; what it would read as several words is left out."""
+        """The words that a model reads one by one, and line ends; what it would read as several words is dropped."""
         pieces: list[str] = []
         for line in self.lines:
             words = [word for word in self._words(line) if len(tokenize(word, self.tokenizer)) == 1]
@@ -59,27 +59,29 @@ class Text:
         return spellings(line) if self.tokenizer == "words" else tokenize(line, self.tokenizer)
 
 
-def read_text(data: str | None, tokenizer: Tokenizer, words: int) -> Text:
+def read_text(data: str | None, how: Tokenizer | CorpusConfig, words: int) -> Text:
     """The first lines of a test text, up to at least this number of words; all of it if it has fewer.
 
-    data: a folder with a test text, a text file, or "chat"; None for the sentences that come with the package.
+    data: a folder with a test text, a text file, "chat" or "talk"; None for the sentences that come with the package.
+    how: the tokenizer, or the `[corpus]` table of a recipe, whose parts may then be in the folder.
     """
+    config = CorpusConfig(tokenizer=how) if isinstance(how, str) else how
+    tokenizer = config.tokenizer
     if data is None:
         lines = resources.files("rheostat.measure").joinpath("sample.txt").read_text(encoding="utf-8").splitlines()
         return Text(SAMPLE, tokenizer, tuple(lines), prepared=False)
-    config = CorpusConfig(tokenizer=tokenizer)
-    path = locate_splits(data, config)["test"] if data == CHAT else find_split(data, "test")
+    path = locate_splits(data, config)["test"] if is_written_here(data, config) else find_split(data, "test")
     lines = _first_lines(path, words)
     if not lines:
         raise CorpusError(f"{path} is empty or has only white space; expected text: give another file")
-    return Text(CHAT if data == CHAT else Path(data).name, tokenizer, tuple(lines), prepared=tokenizer != "words")
+    return Text(Path(data).name, tokenizer, tuple(lines), prepared=tokenizer != "words")
 
 
 def messages(pieces: list[str], openings: list[str]) -> Iterator[str]:
-    """An endless stream of texts, each one piece longer than the one before, until the next message starts.
+    """An endless stream of texts, each one piece longer than the last, until the next message starts.
 
-    A predictor answers at once about a text that it has read before. So every message starts with another word
-    (`openings`), or several: however often the pieces repeat, each text is new and costs reading one word.
+    A predictor answers at once for a text that it has already read. So every message starts with a different word, or
+    several (`openings`): however often the pieces repeat, each text is new and costs reading one word.
     """
     flow, number = cycle(pieces), 0
     while True:
@@ -91,7 +93,7 @@ def messages(pieces: list[str], openings: list[str]) -> Iterator[str]:
 
 
 def _opening(number: int, openings: list[str]) -> list[str]:
-    """The message number's digits as words, last digit first, so that the first word changes with every message."""
+    """The digits of the message number as words, last digit first, so that the first word always changes."""
     if len(openings) == 1:
         return openings * (1 + number % MESSAGE)
     digits = [openings[number % len(openings)]]

@@ -1,6 +1,6 @@
-"""The typing simulator: how many keystrokes a text takes with suggestions, and what counts as one.
+"""The typing simulator: how many keystrokes a text takes with suggestions, and what counts as a keystroke.
 
-Knows text and keys, nothing about models. `keystrokes` runs it with a real predictor.
+Knows text and keys; knows nothing of models. `keystrokes` runs it with a real predictor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class KeystrokeCount:
         return 1 - self.typed / self.needed if self.needed else 0.0
 
     def saved_per_joule(self, query_mj: float) -> float:
-        """Keystrokes saved per joule above idle: a word costs one query; its letters need no new one."""
+        """Keystrokes saved per joule above idle. A word costs one query; its letters need no further query."""
         return (self.needed - self.typed) / (self.words * query_mj / 1e3)
 
     def as_json(self) -> dict[str, Any]:
@@ -36,16 +36,15 @@ class KeystrokeCount:
 
 
 def simulate(words: Iterable[str], suggest: Suggest) -> KeystrokeCount:
-    """Type a text letter by letter, taking every suggestion that is the wanted word as early as it is offered.
+    """Type a text letter by letter, accepting the wanted word as soon as it is suggested.
 
-    words: what is between spaces, with its punctuation; LINE_END for a line end.
+    words: the text between spaces, with its punctuation; LINE_END for a line end.
 
-    Without suggestions every character is a keystroke, and so is the space after a word and a line end; capitals need
+    Without suggestions every character is a keystroke, including the space after a word and a line end; capitals need
     no extra key. With suggestions the user looks before each letter of a word, including the first: if the wanted word
-    is offered, one keystroke takes it and types the space as well. Punctuation before and after a word is typed as it
-    is, and the space of a suggestion moves behind it. Pieces without a letter, special tokens such as `<unk>`, and
-    words that are never offered are typed in full. Capitals and the form of an apostrophe do not matter: keyboards
-    correct them.
+    is offered, one keystroke accepts it and also types the space. Punctuation around a word is typed normally, and the
+    space of a suggestion moves behind it. Pieces without a letter, special tokens such as `<unk>`, and words
+    that are never offered are typed in full. Capitals and the kind of apostrophe do not matter: keyboards correct them.
     """
     text, typed, needed, count, taken = "", 0, 0, 0, 0
     for word in words:
@@ -62,7 +61,7 @@ def simulate(words: Iterable[str], suggest: Suggest) -> KeystrokeCount:
 
 
 def _letters_typed(text: str, wanted: str, suggest: Suggest) -> int:
-    """Letters typed until the word is offered; all of them if it never is."""
+    """The number of letters typed before the word is offered; all of them if it never is."""
     for letters in range(len(wanted)):
         if _plain(wanted) in map(_plain, suggest(text + wanted[:letters])):
             return letters
@@ -70,7 +69,7 @@ def _letters_typed(text: str, wanted: str, suggest: Suggest) -> int:
 
 
 def _signs_and_word(word: str) -> tuple[str, str, str]:
-    """Punctuation before, the part that may be suggested, punctuation after; all punctuation if it has no letter."""
+    """Punctuation before, the part that can be suggested, punctuation after; without a letter, all is punctuation."""
     is_special = word.startswith("<") and word.endswith(">")
     if is_special or not any(map(str.isalpha, word)):
         return word, "", ""

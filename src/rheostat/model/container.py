@@ -1,12 +1,12 @@
-"""A safetensors file as bytes: its header read strictly, its tensors mapped, a new one written atomically.
+"""A safetensors file as bytes: reads its header strictly, maps its tensors, and writes a new file atomically.
 
     8 bytes     length n of the header, little-endian
     n bytes     header: a JSON object, padded with spaces
     the rest    the bytes of the tensors, one after another
 
-Knows nothing of models: `description` says which tensors there must be. Opening reads the header only; no
-byte of a tensor is read before `Container.array` maps the file. The safetensors library is not used, because
-its NumPy reader copies, tells no offsets, and accepts doubled names.
+Knows nothing of models: `description` says which tensors a model needs. Opening reads the header only; no byte of a
+tensor is read before `Container.array` maps the file. The safetensors library is not used, because its NumPy reader
+copies, gives no offsets, and accepts duplicate names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rheostat.errors import ModelFileError
 LENGTH_BYTES = 8
 MAXIMUM_HEADER_BYTES = 100_000_000  # the safetensors library's own limit
 MAXIMUM_DIMENSIONS = 8
-FIRST_READ_BYTES = 4096  # holds most headers, so that one call reads them
+FIRST_READ_BYTES = 4096  # most headers fit, so one call reads them
 MAXIMUM_OFFSET = 2**63 - 1
 # Without O_NONBLOCK, opening a named pipe would wait for a writer. Windows has neither.
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -77,7 +77,7 @@ class Container:
 
     def array(self, name: str) -> NDArray[Any]:
         """The tensor as stored: a read-only view of the mapped file."""
-        data = self._data  # a name of its own: another thread may release it
+        data = self._data  # a local reference, since another thread can release it
         if data is None:
             data = self._data = self._map()
         dtype, shape, begin, _ = self.tensors[name]
@@ -85,7 +85,7 @@ class Container:
 
     def _map(self) -> mmap.mmap:
         if self._descriptor < 0:
-            raise ModelFileError(f"{self.path}: found it closed; expected an open model file; open it again")
+            raise ModelFileError(f"{self.path}: the model file is closed; open it again")
         try:
             return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
@@ -93,11 +93,11 @@ class Container:
             raise ModelFileError(f"{self.path}: {cause}") from error
 
     def release(self) -> None:
-        """End the mapping, and with it what it holds in memory, with the last array that uses it."""
+        """Let the mapping and its memory be freed once no array uses it."""
         self._data = None
 
     def close(self) -> None:
-        """Let go of the file too."""
+        """Also close the file."""
         self.release()
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -107,12 +107,12 @@ class Container:
 
 
 def problem(found: str, expected: str, remedy: str = FETCH_AGAIN) -> ModelFileError:
-    """The one form of message: found, expected, what to do. Callers that know the path put it in front."""
+    """An error in the form all messages have: found, expected, what to do. Callers that know the path put it first."""
     return ModelFileError(f"found {found}; expected {expected}; {remedy}")
 
 
 def show(value: object) -> str:
-    """A foreign value for a message: one line, and short whatever it is."""
+    """A value from a file, for a message: one short line whatever it is."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits, a list of lists of lists …
@@ -121,14 +121,12 @@ def show(value: object) -> str:
 
 
 def parse_json(text: str, what: str, decoder: json.JSONDecoder | None = None) -> Any:
-    """JSON read strictly, unlike Python's reader: no doubled keys, no NaN, no half characters."""
+    """JSON read more strictly than Python does: no duplicate keys, no NaN, no lone surrogates."""
     try:
         value, end = (decoder or _DECODER).raw_decode(text)
         if text[end:].strip(" "):
             raise ValueError(f"something follows at character {end}")
-        if (
-            "\\" in text and "\\u" in text
-        ):  # may be half of a character beyond U+FFFF, which cannot be printed or stored
+        if "\\" in text and "\\u" in text:  # could be a lone surrogate, which cannot be printed or stored
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise problem(f"{what} nested too deeply to read", "a few levels") from None
@@ -138,7 +136,7 @@ def parse_json(text: str, what: str, decoder: json.JSONDecoder | None = None) ->
 
 
 def arrange(tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Tensors as they lie in a file: wide items first, so that every tensor is aligned; then by name."""
+    """Tensors in file order: wide items first, so that every tensor is aligned; then by name."""
     names = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     return {name: np.ascontiguousarray(tensors[name]) for name in names}
 
@@ -193,13 +191,13 @@ def _read_header(descriptor: int, size: int) -> bytes:
 
 def _read_bytes(descriptor: int, count: int) -> bytes:
     try:
-        return os.read(descriptor, count)  # a regular file gives all of it, or up to its end
+        return os.read(descriptor, count)  # for a regular file, all `count` bytes or up to its end
     except OSError as error:
         raise problem(reason(error), "a model file that can be read", "check the disk") from error
 
 
 def parse_header(header: bytes) -> tuple[dict[str, str], dict[str, Stored], int]:
-    """Metadata, tensors, and how many bytes the tensors take; they must lie one after another."""
+    """Metadata, tensors, and the size of all tensors in bytes. Tensors must be contiguous."""
     if header[:1] != b"{":
         raise problem(f"a header that starts with {show(header[:8])}", "'{'", "this is not a safetensors file")
     try:
@@ -220,7 +218,7 @@ def _parse_entries(entries: Mapping[str, Any]) -> tuple[dict[str, Stored], int]:
     position = 0
     for begin, end, name in sorted([(begin, end, name) for name, (_, _, begin, end) in tensors.items()]):
         if begin != position:
-            relation = "overlaps" if begin < position else "leaves a gap to"
+            relation = "overlaps" if begin < position else "leaves a gap after"
             raise problem(
                 f"tensor {show(name)} at offset {begin}, which {relation} the one before",
                 f"offset {position}",
@@ -259,17 +257,17 @@ def _check_data(described_bytes: int, data_bytes: int) -> None:
             "the file was cut short: fetch or write it again",
         )
     if described_bytes < data_bytes:
-        raise problem(f"{data_bytes - described_bytes} bytes behind the last tensor", "none")
+        raise problem(f"{data_bytes - described_bytes} bytes after the last tensor", "none")
 
 
 def _as_object(pairs: Any, what: str) -> dict[str, Any]:
-    """A dict of the pairs that `_PAIRS_DECODER` makes of an object: a tuple, where a list is a JSON list."""
+    """A dict from the pairs that `_PAIRS_DECODER` returns for an object: a tuple, while a JSON list is a list."""
     if type(pairs) is not tuple:
         raise problem(f"{show(pairs)} for {what}", "an object")
     try:
         return _unique(pairs)
     except ValueError as error:
-        raise problem(f"that {error} in {what}", "each once") from None
+        raise problem(f"{error} in {what}", "each once") from None
 
 
 def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -277,7 +275,7 @@ def _unique(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         keys = sorted(key for key, _ in pairs)
         doubled = next(first for first, second in pairwise(keys) if first == second)
-        raise ValueError(f"the key {show(doubled)} is there twice")
+        raise ValueError(f"the key {show(doubled)} twice")
     return result
 
 
@@ -293,7 +291,7 @@ _PAIRS_DECODER = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_refus
 
 
 def write_container(path: Path, header: bytes, arrays: Iterable[NDArray[Any]], *, alone: bool = False) -> None:
-    """Write the file, or leave what was there untouched. alone: as for `durable.replacing`."""
+    """Write the file, or leave the old one untouched. alone: as for `durable.replacing`."""
     with _replacing(path, alone) as file:
         file.write(len(header).to_bytes(LENGTH_BYTES, "little"))
         file.write(header)
@@ -303,21 +301,21 @@ def write_container(path: Path, header: bytes, arrays: Iterable[NDArray[Any]], *
 
 @contextlib.contextmanager
 def _replacing(path: Path, alone: bool) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` when the block ends, and disappears when it fails."""
+    """A file that replaces `path` when the block ends, and is removed if the block fails."""
     target = check_target(path)
     with _writing(), replacing(target, alone=alone) as file:
         yield file
 
 
 def check_target(path: Path) -> Path:
-    """Where a file of that name would be written; an error if it clearly cannot be."""
+    """The path that would be written, links resolved; an error if it clearly cannot be written."""
     with _writing():
         target = Path(os.path.realpath(path))
         if found := obstacle(target):
             remedy = "add a file name" if found == "a folder" else "choose another name"
-            raise problem(found, "a regular file, or a name that is free", remedy)
+            raise problem(found, "a regular file or an unused name", remedy)
         if not target.parent.is_dir():
-            raise problem(f"no folder {target.parent}", "one to write to", "create it first")
+            raise problem(f"no folder {target.parent}", "an existing folder", "create it first")
         return target
 
 
@@ -327,12 +325,12 @@ def _writing() -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:
         raise problem(
-            f"that it cannot be written ({reason(error)})",
-            "a writable folder with room",
-            "free some or choose another; what was there before is untouched",
+            f"an error while writing ({reason(error)})",
+            "a writable folder with enough space",
+            "free some space or choose another folder; the old file is untouched",
         ) from error
 
 
 def reason(error: Exception) -> str:
-    """What the system says, without its number and the path."""
+    """The system's message, without the error number and the path."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -1,10 +1,10 @@
-"""All that a model file holds, as a value, and the edits of it: each takes contents and gives other contents.
+"""The contents of a model file as a value, and its edits: each takes contents and returns new contents.
 
     write_model(path, add_points(file.contents(), [point]))
 
-What an edit does not name stays as it was, stored weights to the byte. A key of the description without an edit here
-(`recipe`, `provenance`, `origin`, …) is changed with `dataclasses.replace`. Knows values; `file` reads them, `writer`
-writes them.
+An edit leaves everything else unchanged, down to the bytes of stored weights. Keys of the description without an edit
+here (`recipe`, `provenance`, `origin`, …) are changed with `dataclasses.replace`. Knows values; `file` reads them,
+`writer` writes them.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Named = TypeVar("Named", Ranking, OperatingPoint)
 
 @dataclass(frozen=True, eq=False)
 class Contents:
-    """What a model file holds. Writing checks it.
+    """The contents of a model file, checked when written.
 
-    weights: as they are stored, by the names of `shape.tensor_shapes`, with row scales beside int8.
-    words: the bytes of `vocabulary` and, if there is one, of `casing`.
+    weights: as stored, by the names in `shape.tensor_shapes`, with row scales for int8.
+    words: the bytes of `vocabulary` and, if the file has it, of `casing`.
     """
 
     shape: ModelShape
@@ -50,7 +50,7 @@ class Contents:
 
     @property
     def precision(self) -> Precision | None:
-        """What all matrices are stored as; None if they differ."""
+        """The precision of all matrices; None if they differ."""
         matrices = [name for name, size in self.shape.tensor_shapes().items() if len(size) == 2]
         return precision_of(self.weights[name].dtype.name for name in matrices)
 
@@ -63,13 +63,17 @@ def new_contents(
     casing: Mapping[str, str] | None = None,
     precision: Precision = "fp32",
 ) -> Contents:
-    """A model without rankings and points.
+    """A model without rankings or points.
 
-    weights: NumPy or torch arrays by the names of `shape.tensor_shapes`. int8 is symmetric with a scale for each row;
-    biases are then fp32.
+    weights: NumPy or torch arrays by the names in `shape.tensor_shapes`. In int8, matrices are symmetric with one scale
+    per row, and biases stay fp32.
     """
     if len(vocabulary) != shape.vocabulary_size:
-        raise problem(f"{len(vocabulary)} words", f"{shape.vocabulary_size} by the shape", "give the model's own")
+        raise problem(
+            f"a vocabulary of {len(vocabulary)} words",
+            f"{shape.vocabulary_size} as in the shape",
+            "give the model's own",
+        )
     words = {"vocabulary": np.frombuffer(vocabulary.to_bytes(), np.uint8)}
     if casing and (spellings := casing_to_bytes(casing)):
         words["casing"] = np.frombuffer(spellings, np.uint8)
@@ -80,7 +84,7 @@ def new_contents(
 
 
 def convert(contents: Contents, precision: Precision) -> Contents:
-    """All weights in another precision; those that are stored so keep their bytes."""
+    """All weights in another precision; weights already stored in it keep their bytes."""
     same: dict[str, NDArray[Any]] = {}
     changed: dict[str, Floats] = {}
     for name in contents.shape.tensor_shapes():
@@ -92,7 +96,7 @@ def convert(contents: Contents, precision: Precision) -> Contents:
 
 
 def replace_weights(contents: Contents, shape: ModelShape, weights: Mapping[str, Any]) -> Contents:
-    """Another shape, with the weights that it changes; they are stored in the precision of the others."""
+    """A new shape, with the weights that it changes, stored in the precision of the others."""
     before, after = contents.shape.tensor_shapes(), shape.tensor_shapes()
     kept = [name for name, size in after.items() if name not in weights and before.get(name) == size]
     same = {key: array for name in kept for key, array in _stored(contents, name).items()}
@@ -104,7 +108,7 @@ def replace_weights(contents: Contents, shape: ModelShape, weights: Mapping[str,
 
 
 def _stored(contents: Contents, name: str) -> dict[str, NDArray[Any]]:
-    """A weight tensor as it is stored, with its scales if it has them."""
+    """A weight tensor as stored, with its scales if it has them."""
     names = (name, scale_name(name))
     return {key: contents.weights[key] for key in names if key in contents.weights}
 
@@ -112,7 +116,7 @@ def _stored(contents: Contents, name: str) -> dict[str, NDArray[Any]]:
 def _checked(
     weights: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], present: Sequence[str] = ()
 ) -> dict[str, Floats]:
-    """The weights as float32, if they are all that are expected and not present yet, of these sizes, and finite."""
+    """The weights as float32. They must be exactly those expected and not present yet, of these sizes, and finite."""
     if stranger := min(set(weights) - set(expected), default=""):
         raise problem(f"weights {stranger}", f"only {', '.join(expected)}", "leave them out")
     return {name: as_floats(name, weights.get(name), size) for name, size in expected.items() if name not in present}
@@ -122,10 +126,10 @@ def _checked(
 
 
 def add_rankings(contents: Contents, added: Sequence[Ranking]) -> Contents:
-    """Rankings replace those of the same name, and otherwise come last.
+    """Add rankings; each replaces the one of the same name, or comes last.
 
-    If there is no default ranking, the first one added that is not random becomes it: a random ranking is for
-    comparison, and cuts only when it is asked for.
+    If there is no default ranking, the first added one that is not random becomes it: a random ranking is for
+    comparison, and is used only when asked for.
     """
     chosen = next((ranking.name for ranking in added if ranking.criterion != RANDOM), None)
     return replace(
@@ -136,19 +140,19 @@ def add_rankings(contents: Contents, added: Sequence[Ranking]) -> Contents:
 
 
 def drop_rankings(contents: Contents, names: Sequence[str]) -> Contents:
-    """Without these rankings; the default one can go only with all others, or after another became the default."""
+    """Drop rankings. The default can be dropped only together with all others, or once another is the default."""
     dropped = [_find("ranking", name, contents.rankings).name for name in names]
     left = tuple(ranking for ranking in contents.rankings if ranking.name not in dropped)
     if left and contents.default_ranking in dropped:
         raise OperatingPointError(
-            f"ranking '{contents.default_ranking}' is the default and is to be dropped; "
-            f"expected another default first, one of {_names(left)}: name it with --default-ranking"
+            f"ranking '{contents.default_ranking}' is the default and cannot be dropped; "
+            f"choose another default first, one of {_names(left)}, with --default-ranking"
         )
     return replace(contents, rankings=left, default_ranking=contents.default_ranking if left else None)
 
 
 def set_default_ranking(contents: Contents, name: str) -> Contents:
-    """The ranking of this name as the one that the knob uses."""
+    """Make this the ranking that the knob uses."""
     return replace(contents, default_ranking=_find("ranking", name, contents.rankings).name)
 
 
@@ -156,17 +160,17 @@ def set_default_ranking(contents: Contents, name: str) -> Contents:
 
 
 def add_points(contents: Contents, added: Sequence[OperatingPoint]) -> Contents:
-    """Points replace those of the same name, and otherwise come last."""
+    """Add points; each replaces the one of the same name, or comes last."""
     return replace(contents, points=_with_added(contents.points, added))
 
 
 def keep_points(contents: Contents, names: Sequence[str]) -> Contents:
-    """Only these points, in this order."""
+    """Keep only these points, in this order."""
     return replace(contents, points=tuple(_find("point", name, contents.points) for name in names))
 
 
 def drop_points(contents: Contents, names: Sequence[str]) -> Contents:
-    """Without these points."""
+    """Drop points."""
     dropped = [_find("point", name, contents.points).name for name in names]
     return replace(contents, points=tuple(point for point in contents.points if point.name not in dropped))
 
@@ -180,7 +184,7 @@ def _find(what: str, name: str, items: Sequence[Named]) -> Named:
     for item in items:
         if item.name == name:
             return item
-    raise OperatingPointError(f"no {what} '{name}' was found; the model has: {_names(items)}; name one of these")
+    raise OperatingPointError(f"found no {what} '{name}'; the model has: {_names(items)}; name one of these")
 
 
 def _names(items: Iterable[Ranking | OperatingPoint]) -> str:

@@ -1,7 +1,7 @@
-"""Cutting a model: the small dense model of an operating point; and putting filters into the order of a ranking.
+"""Cutting a model to the small dense model of an operating point, and reordering its filters by a ranking.
 
-The only code that knows which rows and columns a filter has. Takes NumPy and torch arrays alike: it only indexes,
-multiplies and adds.
+The only code that knows which rows and columns belong to a filter. Works on NumPy and torch arrays alike: it only
+indexes, multiplies and adds.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Array = TypeVar("Array")  # NumPy's or torch's
 
 
 def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) -> tuple[dict[str, Array], ModelShape]:
-    """The small dense model of `point`: its weights by the names of its shape, and that shape.
+    """The small dense model of `point`: its weights by the names in its shape, and that shape.
 
-    In this order: rows and columns are selected; gates are folded into the columns that read the gated
-    filters (the next layer's, or the output layer's); u · v is added. The 100 % point gives the very same
-    arrays. Each matrix may be int8 with its row scales under `{name}.scale`: selected as they are, and made
-    float only where something is folded or added.
+    In this order: rows and columns are selected; gates are folded into the columns that read the gated filters (in the
+    next layer or the output layer); u · v is added. The 100 % point returns the same arrays. A matrix can be int8, with
+    its row scales under `{name}.scale`: its integers are selected, and become floats only where something is folded in
+    or added.
     """
     point.check(shape)
     _check_weights(weights, shape)
@@ -54,9 +54,9 @@ def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) 
 def reorder(weights: Mapping[str, Array], shape: ModelShape, ranking: Ranking) -> dict[str, Array]:
     """The same network with the filters of every layer in the order of `ranking`, best first.
 
-    The last layer is read by the output layer, which is the embedding, which feeds the first layer: so its
-    order becomes the order of the embedding's columns and of the first layer's. Scores and points of the old
-    order do not fit the result.
+    The output layer reads the last layer. It is also the embedding, which feeds the first layer. So the last layer's
+    order is also applied to the columns of the embedding and of the first layer. Scores and points of the old order do
+    not fit the result.
     """
     require_filters(shape)
     ranking.check(shape)
@@ -81,9 +81,9 @@ def _check_weights(weights: Mapping[str, Any], shape: ModelShape) -> None:
 def _select_filters(
     weights: Mapping[str, Any], shape: ModelShape, filters: Sequence[NDArray[Any] | None]
 ) -> dict[str, Any]:
-    """All tensors with only these filters, in this order; the output layer always as a matrix of its own.
+    """All tensors with only these filters, in this order; the output layer is always a separate matrix.
 
-    filters: columns of the embedding, then filters of each layer; None for all of them as they are.
+    filters: columns of the embedding, then filters of each layer; None = all of them, in their order.
     """
     selected = dict(weights)
     for layer, (inputs, outputs) in enumerate(pairwise(filters)):
@@ -107,9 +107,9 @@ def _select_filters(
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """Where filters are among rows or columns: in each of `blocks` blocks of `size` (z, f, o; steps of a window)."""
+    """Rows or columns that belong to filters: the same in each of `blocks` blocks of `size` (z, f, o; window steps)."""
 
-    filters: NDArray[Any] | None  # None: all, as they are
+    filters: NDArray[Any] | None  # None: all, in their order
     size: int
     blocks: int = 1
 
@@ -119,7 +119,7 @@ class _Places:
         return places
 
     def prefix(self) -> int | None:
-        """How many filters, if they are the first ones in their order."""
+        """The number of filters if they are the first ones in order; otherwise None."""
         if self.filters is None:
             return self.size
         first = len(self.filters) and self.filters[0] == 0 and (np.diff(self.filters) == 1).all()
@@ -134,7 +134,7 @@ def _take(array: Any, rows: _Places, columns: _Places | None = None) -> Any:
     matrix = array.reshape(array.shape[0], -1)
     if tall is None or wide is None:
         small = _index(_index(matrix, rows.positions(), 0), columns.positions(), 1)
-    else:  # slices: a copy of lines instead of a walk over entries, and torch's gradient of it as well
+    else:  # slices copy whole lines instead of single entries, and so does torch's gradient
         blocks = matrix.reshape(rows.blocks, rows.size, columns.blocks, columns.size)[:, :tall, :, :wide]
         small = blocks.reshape(rows.blocks * tall, columns.blocks * wide)
     small = small if array.ndim > 1 else small.reshape(-1)
@@ -142,7 +142,7 @@ def _take(array: Any, rows: _Places, columns: _Places | None = None) -> Any:
 
 
 def _index(matrix: Any, positions: Positions, axis: int) -> Any:
-    """Rows or columns of a matrix. One after the other is quicker than an index for both: lines stay lines."""
+    """Rows or columns of a matrix. Indexing one axis at a time is faster, because it copies whole lines."""
     if isinstance(matrix, np.ndarray):
         return matrix.take(positions, axis)
     return matrix[positions] if axis == 0 else matrix[:, positions]
@@ -161,13 +161,13 @@ def _merge(weights: dict[str, Any], name: str, update: Update | None) -> None:
 
 
 def _floats(weights: dict[str, Any], name: str) -> Any:
-    """The matrix itself; if it was int8, its values, and its scales leave `weights`."""
+    """The matrix as floats. The scales of an int8 matrix are removed from `weights`."""
     scale = weights.pop(scale_name(name), None)
     return weights[name] if scale is None else weights[name] * scale[:, None]
 
 
 def _like(values: Floats, array: Any) -> Any:
-    """`values` as the kind of array, and on the device, that `array` is."""
+    """`values` as the same kind of array as `array`, on the same device."""
     if hasattr(array, "new_tensor"):
         return array.new_tensor(values)
     return values.astype(np.result_type(array.dtype, np.float32))

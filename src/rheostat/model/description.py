@@ -1,7 +1,7 @@
-"""What a model file must hold: its description, and the tensors that this calls for. docs/file-format.md specifies it.
+"""What a model file must hold: its description, and the tensors it requires. Specified in docs/file-format.md.
 
-Knows keys, types and shapes, and checks them from the header alone; knows nothing of values and of bytes. Tensor names
-come from `names` and `ModelShape`. Errors say what was found and what was expected; callers put the path in front.
+Knows keys, types and shapes, and checks them from the header alone; knows nothing of values or bytes. Tensor names come
+from `names` and `ModelShape`. Errors say what was found and what was expected; callers put the path first.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
 from rheostat.text.tokenizers import TOKENIZERS, Tokenizer
 
-FORMAT_VERSION = 2  # the newest that is read; a file that uses nothing of it is written as version 1
+FORMAT_VERSION = 2  # the newest version that is read; a file without its features is written as version 1
 ORIGIN_VERSION = 2  # the first with origins
 METADATA_KEY = "rheostat"
-DEFAULT_TOKENIZER = "ptb"  # of a file that does not state one
+DEFAULT_TOKENIZER = "ptb"  # for a file that does not state one
 
-_FLOPS_TOLERANCE = 0.01  # between the share that a description states and the share that the widths cost
+_FLOPS_TOLERANCE = 0.01  # between the share that a description states and the share counted from the widths
 _MAXIMUM_DEPTH = 64  # of text, recipe, provenance and origins
 
 _MATRIX_TYPES = ("F32", "F16", "I8")
@@ -35,7 +35,7 @@ Tensors: TypeAlias = Mapping[str, Stored]
 
 @dataclass(frozen=True)
 class RankingEntry:
-    """What the description says of a ranking."""
+    """What the description says about a ranking."""
 
     name: str
     criterion: str = ""
@@ -46,7 +46,7 @@ class RankingEntry:
 
 @dataclass(frozen=True)
 class PointEntry:
-    """What the header says of a point. flops_fraction is counted from the widths."""
+    """What the header says about a point. flops_fraction is counted from the widths."""
 
     name: str
     criterion: str
@@ -60,7 +60,7 @@ class PointEntry:
 
 @dataclass(frozen=True)
 class Description:
-    """All of a model file except its tensors. Keys that a file leaves out are empty here."""
+    """Everything in a model file except its tensors. Keys that a file leaves out are empty here."""
 
     shape: ModelShape
     text: Mapping[str, Any] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Description:
 
     @property
     def trained(self) -> bool:
-        """False if the file says that it was written before the first step; such a model is for measuring time."""
+        """False if the file says it was written before the first step; such a model is only for measuring time."""
         run = self.provenance.get("run")
         return not (isinstance(run, Mapping) and run.get("steps") == 0)
 
@@ -106,15 +106,15 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
     shape = _parse_shape(fields)
     known = _check_weights(shape, tensors)
     if shape.cell != "qrnn" and (fields.get("rankings") or fields.get("points")):
-        raise problem(f"rankings or points of cell {shape.cell}", "none: only qrnn has filters to leave out")
+        raise problem(f"rankings or points for cell {shape.cell}", "none: only qrnn has filters to leave out")
     origin = _origin(fields, "the weights", version)
     rankings = tuple(_parse_ranking(entry, shape, tensors, known, version) for entry in _named(fields, "rankings"))
     points = tuple(_parse_point(entry, shape, tensors, known, version) for entry in _named(fields, "points"))
     if len(known) != len(tensors):
-        raise _stranger(min(set(tensors) - known))
+        raise _unexpected_tensor(min(set(tensors) - known))
     default = fields.get("default_ranking")
     if default is not None and default not in [entry.name for entry in rankings]:
-        raise problem(f"default_ranking {show(default)}", "the name of one of its rankings, or none", "choose another")
+        raise problem(f"default_ranking {show(default)}", "the name of one of its rankings, or null", "choose another")
     free["recipe"] = free["recipe"] or dict(origin.recipe or {})
     return Description(
         shape, rankings=rankings, points=points, default_ranking=default, origin=origin, format_version=version, **free
@@ -132,7 +132,7 @@ def metadata_of(
     provenance: Mapping[str, Any],
     origin: Mapping[str, Any],
 ) -> dict[str, str]:
-    """The metadata that `describe` reads; keys that would be empty are left out. rankings, points: their entries."""
+    """The metadata that `describe` reads, without empty keys. rankings, points: their entries."""
     is_recorded = any(item.get("origin") for item in ({"origin": origin}, *rankings, *points))
     fields: dict[str, Any] = {
         "format_version": ORIGIN_VERSION if is_recorded else 1,
@@ -153,13 +153,13 @@ def metadata_of(
         raise problem(
             f"something in text, recipe, provenance or an origin that JSON cannot hold ({str(error)[:100]})",
             "texts, finite numbers, lists and tables",
-            "take it out, or make a text of it",
+            "remove it, or convert it to text",
         ) from error
     return {METADATA_KEY: description}
 
 
 def _without_empty(fields: Mapping[str, Any]) -> dict[str, Any]:
-    # Not by truth: a seed of 0 is a seed.
+    # Not by truth value: 0 is a valid seed.
     empty: tuple[object, ...] = (None, "", [], {})
     return {key: value for key, value in fields.items() if value is not False and value not in empty}
 
@@ -186,12 +186,12 @@ def _parse_shape(fields: Mapping[str, Any]) -> ModelShape:
     try:
         shape.check()
     except (ValueError, TypeError, RecursionError) as error:
-        raise ModelFileError(f"found {error}; the description makes no model: write the file again") from None
+        raise ModelFileError(f"found {error}; the description is not of a valid model: write the file again") from None
     if shape.is_cut and shape.cell == "qrnn":
         raise problem(
             f"a last layer {shape.output_size} wide",
-            f"embedding_size {shape.embedding_size}, because input and output embeddings are one",
-            "a model file holds the whole model: cut it when it is used",
+            f"embedding_size {shape.embedding_size}, because input and output share one embedding",
+            "a model file holds the whole model, which is cut when it is used",
         )
     return shape
 
@@ -204,12 +204,12 @@ def _sizes(sizes: Mapping[str, Any], key: str) -> tuple[int, ...]:
 
 
 def _check_weights(shape: ModelShape, tensors: Tensors) -> set[str]:
-    """Check weights, vocabulary and casing; the names of all that were found."""
+    """Check weights, vocabulary and casing; returns the names of all tensors found."""
     sizes = shape.tensor_shapes()
     known = {"vocabulary", *sizes}
     for name, size in sizes.items():
         stored = tensors.get(name)
-        # Nearly all pass here; those that do not are wrong, or int8.
+        # Nearly all pass; the others are int8 or wrong.
         if stored is None or stored[1] != size or stored[0] not in _VECTOR_TYPES:
             _expect(tensors, name, _MATRIX_TYPES if len(size) == 2 else _VECTOR_TYPES, size)
             known.add(scale := scale_name(name))
@@ -222,7 +222,7 @@ def _check_weights(shape: ModelShape, tensors: Tensors) -> set[str]:
 
 
 def _expect(tensors: Tensors, name: str, types: Sequence[str], size: tuple[int, ...]) -> Stored:
-    """The tensor, if it is there in one of these types and this shape."""
+    """The tensor, which must have one of these types and this shape."""
     stored = tensors.get(name)
     if stored is None:
         raise problem(f"no tensor {name}", f"{' or '.join(types)} {list(size)}")
@@ -234,7 +234,7 @@ def _expect(tensors: Tensors, name: str, types: Sequence[str], size: tuple[int, 
 
 
 def _expect_list(tensors: Tensors, name: str, dtype: str) -> int:
-    """The length of a tensor that must be a list, of any length."""
+    """The length of a tensor, which must be one-dimensional."""
     stored = tensors.get(name)
     if stored is None:
         raise problem(f"no tensor {name}", f"a list of {dtype}")
@@ -271,7 +271,7 @@ def _parse_point(
     stated = entry.get("flops_fraction", fraction)
     is_share = type(stated) in (int, float) and 0 < stated <= 1
     if not is_share or abs(stated - fraction) > _FLOPS_TOLERANCE:
-        raise problem(f"flops_fraction {show(stated)} of point {name}", f"{fraction:.4f}, which its widths cost")
+        raise problem(f"flops_fraction {show(stated)} of point {name}", f"{fraction:.4f}, counted from its widths")
     origin = _origin(entry, f"point {name}", version)
     return PointEntry(name, _criterion(entry), fraction, preferred, widths, gated, ranks, origin)
 
@@ -298,7 +298,7 @@ def _check_gates(name: str, widths: Sequence[int], tensors: Tensors, known: set[
 
 
 def _check_updates(name: str, cut_shape: ModelShape, tensors: Tensors, known: set[str]) -> int:
-    """The largest rank of the point's updates, 0 if it has none."""
+    """The largest rank among the point's updates; 0 if it has none."""
     largest = 0
     for layer in range(len(cut_shape.hidden_sizes)):
         *_, u, v = point_tensors(name, layer)
@@ -313,10 +313,10 @@ def _check_updates(name: str, cut_shape: ModelShape, tensors: Tensors, known: se
     return largest
 
 
-def _stranger(name: str) -> ModelFileError:
-    """A tensor that nothing calls for might change what the model computes, so it is refused."""
+def _unexpected_tensor(name: str) -> ModelFileError:
+    """An unexpected tensor is refused, because it could change what the model computes."""
     return problem(
-        f"tensor {show(name)}, which the description does not call for",
+        f"tensor {show(name)}, which the description does not mention",
         "only the tensors of a model file",
         "write the file again without it, or use the program that wrote it",
     )
@@ -335,7 +335,7 @@ def _present(fields: Mapping[str, Any], key: str, empty: Any) -> Any:
 
 
 def _named(fields: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
-    """The entries of a list of objects with names; each name must be legal and appear once."""
+    """The entries of a list of named objects; each name must be valid and unique."""
     entries = fields.get(key)
     if entries is None or entries == []:
         return []
@@ -351,7 +351,7 @@ def _named(fields: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _origin(entry: Mapping[str, Any], what: str, version: int) -> Origin:
-    """The origin in an entry of the description; version 1 has none."""
+    """The origin in a description entry; version 1 has none."""
     stored = entry.get("origin")
     if version < ORIGIN_VERSION or stored is None:
         return UNKNOWN_ORIGIN
@@ -370,10 +370,10 @@ def _criterion(entry: Mapping[str, Any]) -> str:
 
 
 def _check_plain(values: Iterable[Any], levels: int) -> None:
-    """Refuse what could not be printed or written again: values nested too deeply, or infinite."""
+    """Refuse values that could not be printed or written back: nested too deeply, or infinite."""
     for value in values:
         if type(value) is float and math.isinf(value):
-            raise problem("a number too large to be one", "finite numbers")
+            raise problem("a number that is too large", "finite numbers")
         inner = value.values() if type(value) is dict else value if type(value) is list else None
         if inner is not None:
             if not levels:

@@ -1,4 +1,4 @@
-"""The digest of arrays: tells weights, points and texts apart that have the same name.
+"""The digest of arrays, which distinguishes weights, points and texts with the same name.
 
 Digests are stored in files and results, so the same arrays must give the same digest forever. Knows types, shapes
 and bytes; knows nothing of what the arrays mean.
@@ -16,7 +16,7 @@ DIGEST_BYTES = 8
 
 
 def digest_of(arrays: Iterable[NDArray[Any]] | Mapping[str, NDArray[Any]]) -> str:
-    """A digest of the arrays in their order, in hexadecimal; of a mapping, with their names."""
+    """A hexadecimal digest of the arrays in order; for a mapping, their names are included."""
     from hashlib import blake2b  # here, because a suggestion does not need it
 
     hash = blake2b(digest_size=DIGEST_BYTES)

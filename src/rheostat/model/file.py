@@ -1,9 +1,9 @@
-"""Reading a model file, the one file that holds a model; docs/file-format.md specifies it.
+"""Reading a model file, the single file that holds a model. Specified in docs/file-format.md.
 
-Opening checks all structure and touches no weights; values are checked when they are first used. Whatever is
-wrong is a ModelFileError that begins with the path. Knows values; which tensors there must be is known by
-`description`, bytes by `container`. `contents` edits what a file holds, `writer` writes it, `summary` summarises it.
-Knows nothing of how a model is trained, pruned or run.
+Opening checks all structure without touching the weights; values are checked on first use. Every problem is a
+ModelFileError that starts with the path. Knows values; `description` knows which tensors a file needs, `container` the
+bytes. `contents` edits what a file holds, `writer` writes it, `summary` summarises it. Knows nothing of how a model is
+trained, pruned or run.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ Entry = TypeVar("Entry", RankingEntry, PointEntry)
 
 
 def open_model(name_or_path: str | Path = DEFAULT_MODEL) -> ModelFile:
-    """Open a model file: its structure is checked, its weights are mapped and not touched.
+    """Open a model file: its structure is checked, its weights are mapped but not read.
 
-    A bundled model is opened by its name; without a name, the default one is.
+    A bundled model can be opened by name; without a name, the default model is opened.
     """
     path = model_path(name_or_path)
     container = Container(os.fspath(path))
@@ -53,13 +53,13 @@ def open_model(name_or_path: str | Path = DEFAULT_MODEL) -> ModelFile:
 class ModelFile:
     """An open model file. Arrays taken from it are read-only and outlive it.
 
-    If the file is replaced, as `write_model` does it, an open one still shows the old contents.
+    If `write_model` replaces the file, an open one still shows the old contents.
     """
 
     def __init__(self, container: Container, description: Description) -> None:
         self._container = container
         self.description = description
-        self._checked: set[str] = set()  # tensors whose values are known to be good
+        self._checked: set[str] = set()  # tensors whose values have been checked
         self._vocabulary: Vocabulary | None = None
         self._casing: dict[str, str] | None = None
 
@@ -77,7 +77,7 @@ class ModelFile:
 
     @property
     def origin(self) -> Origin:
-        """How the weights came about; those of rankings and points are theirs."""
+        """How the weights were made; rankings and points have their own origins."""
         return self.description.origin
 
     @property
@@ -92,7 +92,7 @@ class ModelFile:
             except ValueError as error:
                 raise self._problem(str(error), "one word per line") from error
             if len(vocabulary) != self.shape.vocabulary_size:
-                raise self._problem(f"{len(vocabulary)} words", f"{self.shape.vocabulary_size} by its shape")
+                raise self._problem(f"{len(vocabulary)} words", f"{self.shape.vocabulary_size} as in its shape")
             self._vocabulary = vocabulary
         return self._vocabulary
 
@@ -108,12 +108,12 @@ class ModelFile:
 
     @property
     def precision(self) -> Precision | Literal["mixed"]:
-        """What the matrices are stored as."""
+        """The precision in which matrices are stored."""
         matrices = [name for name, size in self._weight_shapes.items() if len(size) == 2]
         return precision_of(DTYPES[self._container.tensors[name][0]].name for name in matrices) or "mixed"
 
     def tensor(self, name: str) -> Floats:
-        """A weight tensor as float32, by its name in `ModelShape.tensor_shapes`; a view if stored so."""
+        """A weight tensor as float32, by its name in `ModelShape.tensor_shapes`; a view if stored as float32."""
         return decode(self.raw(name), self.scale(name))
 
     def weights(self) -> dict[str, Floats]:
@@ -121,35 +121,35 @@ class ModelFile:
         return {name: self.tensor(name) for name in self._weight_shapes}
 
     def raw(self, name: str) -> NDArray[Any]:
-        """A weight tensor as it is stored: float32, float16 or int8, mapped."""
+        """A weight tensor as stored: float32, float16 or int8, mapped."""
         if name not in self._weight_shapes:
             raise self._problem(
-                f"no weights named {show(name)}", "a name of ModelShape.tensor_shapes", "ask for one of those"
+                f"no weights named {show(name)}", "a name in ModelShape.tensor_shapes", "use one of those"
             )
         return self._values(name)
 
     def scale(self, name: str) -> Floats | None:
-        """The row scales of a tensor that is stored as int8, where w = q · scale; None for any other."""
+        """The row scales of a tensor stored as int8 (w = q · scale); None for any other."""
         scale = scale_name(name)
         return self._values(scale) if scale in self._container.tensors else None
 
     def stored_weights(self) -> dict[str, NDArray[Any]]:
-        """All weight tensors as they are stored, with `{name}.scale` beside int8: `cut` takes these too."""
+        """All weight tensors as stored, plus `{name}.scale` for int8. `cut` accepts these too."""
         stored = {name: self.raw(name) for name in self._weight_shapes}
         scales = {scale_name(name): self.scale(name) for name in stored}
         return stored | {name: scale for name, scale in scales.items() if scale is not None}
 
     def weights_digest(self) -> str:
-        """Tells models apart that have one name and shape: of the weights as they are stored."""
+        """The digest of the stored weights. It distinguishes models with the same name and shape."""
         return digest_of(self.stored_weights())
 
     def text_tensors(self) -> dict[str, NDArray[Any]]:
-        """The bytes of the vocabulary and, if there is one, of the casing."""
+        """The bytes of the vocabulary and, if the file has it, of the casing."""
         tensors = self._container.tensors
         return {name: self._container.array(name) for name in ("vocabulary", "casing") if name in tensors}
 
     def ranking(self, name: str | None = None) -> Ranking:
-        """A ranking by its name; without one, the default ranking."""
+        """A ranking by name; without a name, the default ranking."""
         name = self.description.default_ranking if name is None else name
         return self._read_ranking(self._find("ranking", name, self.description.rankings))
 
@@ -157,14 +157,14 @@ class ModelFile:
         return [self._read_ranking(entry) for entry in self.description.rankings]
 
     def point(self, name: str) -> OperatingPoint:
-        """A stored point by its name, its indices and gates checked."""
+        """A stored point by name, with its indices and gates checked."""
         return self._read_point(self._find("point", name, self.description.points))
 
     def points(self) -> list[OperatingPoint]:
         return [self._read_point(entry) for entry in self.description.points]
 
     def contents(self) -> Contents:
-        """All that the file holds, as a value to edit and write; reads all of it, the weights as views."""
+        """Everything in the file, as a value to edit and write. Reads the whole file; weights are views."""
         about = self.description
         return Contents(
             self.shape,
@@ -188,11 +188,11 @@ class ModelFile:
         return self._container.data_offset
 
     def tensor_bytes(self) -> dict[str, int]:
-        """Bytes of every tensor by its name."""
+        """Size in bytes of every tensor, by name."""
         return {name: end - begin for name, (_, _, begin, end) in self._container.tensors.items()}
 
     def release(self) -> None:
-        """Free the memory of what was read, unless an array still uses it. It is mapped again when needed."""
+        """Free the memory used for reading, unless an array still needs it. The file is mapped again when needed."""
         self._container.release()
 
     def close(self) -> None:
@@ -235,7 +235,7 @@ class ModelFile:
         return point
 
     def _values(self, name: str) -> NDArray[Any]:
-        """A tensor as stored, its values checked the first time."""
+        """A tensor as stored; its values are checked the first time."""
         array = self._container.array(name)
         if name not in self._checked:
             self._check_values(name, array)
@@ -265,8 +265,7 @@ class ModelFile:
             if entry.name == name:
                 return entry
         names = ", ".join(entry.name for entry in entries) or "none"
-        asked = f"'{name}'" if name is not None else "default one"
+        wanted = f"{what} '{name}'" if name is not None else f"default {what}"
         raise OperatingPointError(
-            f"{self.path}: no {what} {asked} was found; it has: {names}; "
-            "name one of these, or make it with rheostat prune"
+            f"{self.path}: found no {wanted}; the file has: {names}; name one of these, or add it with rheostat prune"
         )

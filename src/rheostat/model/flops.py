@@ -1,6 +1,6 @@
 """Counting FLOPs: the additions and multiplications of one query.
 
-The only count of them, made from the sizes of a model. Biases, pooling and activations, under 0.3 % of a full-size
+The only place that counts them, from the sizes of a model. Biases, pooling and activations, under 0.3 % of a full-size
 model, are left out. Knows sizes; knows nothing of values, files or time.
 """
 
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Sizes(Protocol):
-    """What a count needs to know; `ModelShape` is one."""
+    """What counting needs; `ModelShape` provides it."""
 
     @property
     def vocabulary_size(self) -> int: ...
@@ -26,9 +26,9 @@ class Sizes(Protocol):
 
 
 def flops_by_part(shape: Sizes) -> dict[str, int]:
-    """FLOPs of one query: 2 · rows · columns of every matrix product, by `layers.{l}` and `output`.
+    """FLOPs of one query, 2 · rows · columns for every matrix product, under `layers.{l}` and `output`.
 
-    This is the static count: an adaptive softmax is counted as if every cluster were opened.
+    This is the static count: every cluster of an adaptive softmax counts as opened.
     """
     products: dict[str, int] = {}
     for name, size in shape.tensor_shapes().items():
@@ -40,7 +40,7 @@ def flops_by_part(shape: Sizes) -> dict[str, int]:
 
 
 def executed_flops(shape: Sizes, opened: Sequence[int]) -> int:
-    """FLOPs of a query whose lazy output layer opened the tail clusters that are 1 in `opened` and skipped the rest."""
+    """FLOPs of a query whose lazy output layer opened only the tail clusters that are 1 in `opened`."""
     tails = zip(shape.clusters[1:], opened, strict=True)
     skipped: int = sum(words.stop - words.start for words, was_opened in tails if not was_opened)
     return sum(flops_by_part(shape).values()) - 2 * skipped * shape.output_size

@@ -1,7 +1,7 @@
-"""Which operating point a position of the knob means for a model file.
+"""Which operating point of a model file a knob position selects.
 
-The only owner of that choice: evaluation, recovery, runtime and export all ask here. A position is a share of the whole
-model's FLOPs, and a point never spends more than was asked, shares being compared to a hundredth of a percent.
+The only place that decides this: evaluation, recovery, runtime and export all use it. A position is a share of the
+whole model's FLOPs, and a point never costs more than that share, compared to within a hundredth of a percent.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, full_point
 from rheostat.model.widths import check_knob, select
 
-NEAR = 0.01  # a stored point counts as being at the knob if it is below it by less than this
-SLACK = 1e-4  # or above it by no more than this: what a few more tail clusters cost must not lose a point its place
+NEAR = 0.01  # a stored point counts as being at the knob position if it is below it by less than this
+SLACK = 1e-4  # or above it by no more than this, so that a few more tail clusters do not make a point unreachable
 
 
 def choose(
@@ -25,9 +25,9 @@ def choose(
 ) -> OperatingPoint:
     """The point for a knob position.
 
-    `point` names a stored one. `ranking` names a ranking to cut by. Otherwise the first stored point at the knob is
-    taken (of that criterion, if one is given), which may carry gates and an update; else the criterion's first ranking,
-    or the file's default one, is cut by; else the nearest stored point below the knob.
+    `point` names a stored point; `ranking` names a ranking to cut by. Otherwise the choice is, in this order: the first
+    stored point at the knob position, which can have gates and an update; a cut by the default ranking; the nearest
+    stored point below. With a `criterion`, only its points and its first ranking are considered.
     """
     if point is not None:
         return file.point(point)
@@ -49,7 +49,7 @@ def choose(
 
 
 def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> OperatingPoint | None:
-    """The first stored point at a position; None where the knob cuts by a ranking there, or goes further down."""
+    """The first stored point at a position; None if there is none, so that `choose` has to look further."""
     for entry in file.description.points:
         if criterion in (None, entry.criterion) and knob - NEAR < entry.flops_fraction <= knob + SLACK:
             return file.point(entry.name)
@@ -57,7 +57,7 @@ def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> Ope
 
 
 def chosen_by(file: ModelFile, point: OperatingPoint) -> str:
-    """What `choose` made a point from: "ranking taylor", "point l0-0.8" or "the whole model"."""
+    """Where `choose` took a point from: "ranking taylor", "point l0-0.8" or "the whole model"."""
     if point.ranking is not None:
         return f"ranking {point.ranking}"
     stored = any(entry.name == point.name for entry in file.description.points)
@@ -65,7 +65,7 @@ def chosen_by(file: ModelFile, point: OperatingPoint) -> str:
 
 
 def can_serve(file: ModelFile, knob: float) -> bool:
-    """Whether the knob can be turned to a position."""
+    """Whether the model can run at this knob position."""
     try:
         choose(file, knob)
     except OperatingPointError:

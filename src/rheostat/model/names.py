@@ -1,6 +1,6 @@
-"""Names in a model file: which ones rankings and points may have, and the tensors that follow from them.
+"""Names in a model file: valid names for rankings and points, and the tensor names derived from them.
 
-The only place that spells these tensor names. Knows text; `ModelShape.tensor_shapes` names the weights.
+The only place that spells these tensor names. Knows names; `ModelShape.tensor_shapes` names the weights.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.+@%=,:~-]{0,79}", re.ASCII)
 
 
 def check_name(name: object, where: str = "a ranking or point") -> str:
-    """The name, if a ranking or a point may have it; else ModelFileError. To be called before any work.
+    """The name, if it is valid for a ranking or a point; else ModelFileError. Call this before any work.
 
-    Names become parts of tensor names and of folder names, so no path is a name. where: what the message calls its
-    place, for instance "--name".
+    Names become parts of tensor and folder names, so a path is not a valid name. where: what the message calls the
+    source of the name, for instance "--name".
     """
     if type(name) is not str or not _NAME.fullmatch(name):
-        raise problem(f"the name {show(name)} in {where}", NAME_RULE, "choose such a name")
+        raise problem(f"the name {show(name)} in {where}", NAME_RULE, "choose another name")
     return name
 
 
 def scores_name(ranking: str, layer: int) -> str:
-    """The tensor that holds a ranking's scores of a layer."""
+    """The tensor that holds a ranking's scores for a layer."""
     return f"rankings.{ranking}.{layer}"
 
 
 class PointTensors(NamedTuple):
-    """Names of the tensors of one layer of a point; gate, u and v are optional."""
+    """Names of a point's tensors for one layer; gate, u and v are optional."""
 
     keep: str
     gate: str

@@ -1,8 +1,8 @@
 """Rankings and operating points: which filters a model keeps.
 
-A ranking scores every filter; an operating point names the kept ones, with the gates and the update that it may have.
-Knows indices; knows nothing of how scores are computed, of files or of text. `widths` chooses how many filters to keep,
-`cut` makes the small model, `origin` says how a ranking or a point came about.
+A ranking scores every filter. An operating point lists the kept ones, optionally with gates and an update. Knows
+indices; knows nothing of files, text or how scores are computed. `widths` chooses how many filters to keep, `cut` makes
+the small model, `origin` records how a ranking or a point was made.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ class Ranking:
     criterion: str
     scores: tuple[Floats, ...]  # [m] for each layer
     seed: int | None = None
-    comparable: bool = False  # scores of all layers are on one scale: a point's widths follow from them
+    comparable: bool = False  # scores of all layers are on one scale, so a point's widths follow from them
     origin: Origin = UNKNOWN_ORIGIN
 
     def __repr__(self) -> str:
-        """One line: the name, the criterion and how many filters it scores, not every score."""
+        """One line: name, criterion and number of filters, without the scores."""
         return f"Ranking({self.name!r}, {self.criterion!r}, filters {_spaced(map(len, self.scores))})"
 
     def order(self, layer: int) -> Positions:
-        """Filters of `layer`, best first; of equal scores the lower index comes first."""
+        """Filters of `layer`, best first; ties go to the lower index."""
         return np.argsort(-self.scores[layer], kind="stable")
 
     def check(self, shape: ModelShape) -> None:
@@ -53,7 +53,7 @@ class Ranking:
         if found != expected:
             raise OperatingPointError(
                 f"ranking '{self.name}' has scores of shapes {found}; this model has filters {expected}: "
-                "rank this model, or use the model that was ranked"
+                "rank this model, or use the one that was ranked"
             )
         for layer, scores in enumerate(self.scores):
             if not np.isfinite(scores).all():
@@ -65,7 +65,7 @@ class Ranking:
 
 @dataclass(frozen=True, eq=False)
 class Update:
-    """u · v, added to the cut matrix of one layer after gates were folded into its columns."""
+    """u · v, added to the cut matrix of one layer after gates are folded into its columns."""
 
     u: Floats  # [3K, rank]
     v: Floats  # [rank, columns]
@@ -73,10 +73,10 @@ class Update:
 
 @dataclass(frozen=True, eq=False)
 class OperatingPoint:
-    """Which filters are kept in each layer, with the gates and the update that it may have.
+    """Which filters are kept in each layer, optionally with gates and an update.
 
-    gates and updates have one entry for each layer, None for a layer that has none. flops_fraction is what
-    the point costs, as a share of the whole model. origin: of a point that was cut by a ranking, the ranking's.
+    gates and updates have one entry per layer, None for a layer without. flops_fraction: the cost of the point as a
+    share of the whole model's. origin: for a point cut by a ranking, the ranking's.
     """
 
     name: str
@@ -90,7 +90,7 @@ class OperatingPoint:
     origin: Origin = UNKNOWN_ORIGIN
 
     def __repr__(self) -> str:
-        """One line: the name, the cost and the widths, not every filter's index."""
+        """One line: name, cost and widths, without the filters' indices."""
         facts = [repr(self.name), f"{100 * self.flops_fraction:.1f} % of the FLOPs", f"widths {_spaced(self.widths)}"]
         if any(self.gate(layer) is not None for layer in range(len(self.keep))):
             facts.append("gates")
@@ -104,16 +104,16 @@ class OperatingPoint:
 
     @property
     def update_bytes(self) -> int:
-        """Bytes that the stored update takes."""
+        """Size of the stored update in bytes."""
         return sum(update.u.nbytes + update.v.nbytes for update in self.updates or () if update)
 
     @property
     def update_rank(self) -> int:
-        """The largest rank among its layers' updates; 0 without one."""
+        """The largest rank among its layers' updates; 0 if it has none."""
         return max((update.u.shape[1] for update in self.updates or () if update), default=0)
 
     def gate(self, layer: int) -> Floats | None:
-        """Gates of `layer` that change anything: none if all of them are one."""
+        """The gates of `layer`; None if it has none or all are one, which changes nothing."""
         gates = self.gates[layer] if self.gates else None
         return None if gates is None or (gates == 1).all() else gates
 
@@ -122,7 +122,7 @@ class OperatingPoint:
 
     @property
     def digest(self) -> str:
-        """Tells points apart that have one name: of the filters, gates and updates, not of the name or the origin."""
+        """The digest of filters, gates and updates. It distinguishes points with the same name."""
         arrays: list[NDArray[Any]] = []
         for layer, keep in enumerate(self.keep):
             gate, update = self.gate(layer), self.update(layer)
@@ -143,7 +143,7 @@ class OperatingPoint:
         return replace(cut, separate_output=True) if differs and not cut.is_cut else cut
 
     def check(self, shape: ModelShape) -> None:
-        """Raise OperatingPointError unless this is a point of a model of `shape`."""
+        """Raise OperatingPointError unless this point fits a model of `shape`."""
         layers = len(shape.hidden_sizes)
         for part, entries in (("keep", self.keep), ("gates", self.gates), ("updates", self.updates)):
             if entries is not None and len(entries) != layers:
@@ -172,7 +172,7 @@ class OperatingPoint:
         if gates.shape != (width,):
             raise self._error(f"has gates of shape {list(gates.shape)} in layer {layer}", f"[{width}]")
         if not ((gates > 0) & (gates <= 1)).all():
-            raise self._error(f"has a gate outside (0, 1] in layer {layer}", "kept filters to have gates in (0, 1]")
+            raise self._error(f"has a gate outside (0, 1] in layer {layer}", "gates in (0, 1] for all kept filters")
 
     def _check_update(self, layer: int, cut: ModelShape) -> None:
         update = self.update(layer)

@@ -1,8 +1,8 @@
-"""Origins: how a set of weights, a ranking or an operating point came about.
+"""Origins: how a set of weights, a ranking or an operating point was made.
 
-Whatever makes one fills in its origin; files, results and reports copy and print it. A field that is None was not
-recorded, and nothing fills it in later by guessing. Knows facts about a run as plain values; knows nothing of files,
-and nothing of the process that runs (`provenance.new_origin` starts an origin with what that knows).
+The code that makes one fills in its origin; files, results and reports copy and print it. A field that is None was not
+recorded, and is never guessed later. Knows facts about a run as plain values; knows nothing of files or of the running
+process (`provenance.new_origin` creates an origin with its command, version and date).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from rheostat.errors import RheostatError
 from rheostat.tables import from_json
 
 NOT_RECORDED = "not recorded"
-LONGEST_CHAIN = 8  # origins behind one another; older ones are dropped, so that a file edited often stays small
+LONGEST_CHAIN = 8  # linked origins; older ones are dropped, so that a file edited often stays small
 
 
 @dataclass(frozen=True)
 class Origin:
-    """How something was made. None: not recorded. An empty text: there was none, and that is known."""
+    """How something was made. None: not recorded. Empty text: recorded that there was none."""
 
     command: str | None = None
-    recipe: Mapping[str, Any] | None = None  # resolved: every choice of the run, defaults included
-    steps: int | None = None  # training steps; 0 for what is not trained
-    tokens_read: int | None = None  # tokens of text that it was made from, each counted as often as it was read
+    recipe: Mapping[str, Any] | None = None  # resolved: all settings of the run, including defaults
+    steps: int | None = None  # training steps; 0 if nothing was trained
+    tokens_read: int | None = None  # tokens of text that were read, each counted as often as it was read
     seed: int | None = None
     corpus: str | None = None  # its name
     corpus_digest: str | None = None  # of the bytes of the text that was read
-    made_from: str | None = None  # digest of the weights that it was made from
+    made_from: str | None = None  # digest of the weights it was made from
     version: str | None = None  # of Rheostat
     date: str | None = None  # ISO 8601, UTC
-    before: Origin | None = None  # of what it was made from: weights, a ranking, or a point
+    before: Origin | None = None  # the origin of what it was made from: weights, a ranking, or a point
 
     @property
     def is_recorded(self) -> bool:
@@ -40,21 +40,21 @@ class Origin:
         return any(getattr(self, item.name) is not None for item in fields(self))
 
     def after(self, before: Origin) -> Origin:
-        """This origin, with `before` as that of what it was made from."""
+        """This origin, with `before` as the origin of what it was made from."""
         return replace(self, before=_shortened(before, LONGEST_CHAIN - 1) if before.is_recorded else None)
 
     def as_json(self) -> dict[str, Any]:
-        """What is recorded, ready for JSON; empty if nothing is."""
+        """The recorded fields, ready for JSON; empty if nothing is recorded."""
         known = {item.name: value for item in fields(self) if (value := getattr(self, item.name)) is not None}
         return known | ({"before": self.before.as_json()} if self.before is not None else {})
 
     @classmethod
     def from_json(cls, stored: object, where: str = "origin", error: type[RheostatError] = RheostatError) -> Origin:
-        """What `as_json` wrote; keys of later versions are ignored. where, error: for what is raised about the rest."""
+        """The reverse of `as_json`; keys of later versions are ignored. where, error: used if the rest is invalid."""
         return UNKNOWN_ORIGIN if stored is None else from_json(cls, stored, where, error=error, ignore_unknown=True)
 
     def shown(self) -> dict[str, str]:
-        """Every field but the recipe as text for people, by its name in plain words; "not recorded" if it is None."""
+        """Every field but the recipe as readable text, under a readable name; "not recorded" if it is None."""
         plain = {
             "command": self.command,
             "steps": _count(self.steps),

@@ -1,4 +1,4 @@
-"""How weights are stored: fp32, fp16, or int8 with a scale for each row.
+"""How weights are stored: fp32, fp16, or int8 with one scale per row.
 
 w = q · scale with q in -127 … 127. Knows numbers; knows nothing of where they are stored or what they mean.
 """
@@ -20,7 +20,7 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 _OF_TYPE: dict[str, Precision] = {"float32": "fp32", "float16": "fp16", "int8": "int8"}  # by NumPy's names
 
 LARGEST_INTEGER = 127  # -128 would have no positive counterpart
-# The largest scale that makes no weight infinite.
+# The largest scale that keeps every weight finite.
 LARGEST_SCALE = float(np.nextafter(np.finfo(np.float32).max / np.float32(LARGEST_INTEGER), np.float32(0)))
 
 
@@ -31,18 +31,18 @@ def precision_of(types: Iterable[str]) -> Precision | None:
 
 
 def is_stored_as(stored: NDArray[Any], precision: Precision) -> bool:
-    """Whether a weight tensor is what `encode_all` would store it as: int8 leaves biases in fp32."""
+    """Whether a weight tensor is stored as `encode_all` would store it: int8 leaves biases in fp32."""
     wanted = "fp32" if precision == "int8" and stored.ndim == 1 else precision
     return _OF_TYPE[stored.dtype.name] == wanted
 
 
 def decode(stored: NDArray[Any], scale: Floats | None) -> Floats:
-    """A stored weight tensor as float32. scale: of int8, None for any other."""
+    """A stored weight tensor as float32. scale: for int8; None otherwise."""
     return widen(stored) if scale is None else dequantize(stored, scale)
 
 
 def quantize(matrix: Floats) -> tuple[NDArray[np.int8], Floats]:
-    """(q, scale) of the nearest values, symmetric: the largest of each row becomes 127 or -127."""
+    """(q, scale), rounded to nearest and symmetric: the largest value of each row becomes 127 or -127."""
     scale: Floats = np.abs(matrix).max(axis=1, initial=0) / np.float32(LARGEST_INTEGER)
     scale[scale == 0] = 1  # a row of zeros
     scale = np.minimum(scale, np.float32(LARGEST_SCALE))
@@ -57,14 +57,14 @@ def dequantize(integers: NDArray[np.int8], scale: Floats) -> Floats:
 
 
 def widen(stored: NDArray[Any]) -> Floats:
-    """float32 values of stored floats, which must be finite; the array itself if it can be used as it is."""
+    """Stored floats, which must be finite, as float32; the array itself if it needs no change."""
     if stored.dtype == np.float16:
         return _widen_halves(stored)
-    return np.require(stored, np.float32, ["C", "ALIGNED"])  # another program may have stored it at any offset
+    return np.require(stored, np.float32, ["C", "ALIGNED"])  # other programs can store a tensor at any offset
 
 
 def all_finite(stored: NDArray[Any]) -> bool:
-    """Whether every float is finite. Halves are checked by their bits, which is thirty times as fast in NumPy."""
+    """Whether every float is finite. float16 is checked by its bits, which is thirty times as fast in NumPy."""
     if stored.dtype != np.float16:
         return bool(np.isfinite(stored).all())
     # 0x7C00 is infinity and 0xFC00 its negative; larger bit patterns are NaN
@@ -73,10 +73,10 @@ def all_finite(stored: NDArray[Any]) -> bool:
 
 
 def _widen_halves(halves: NDArray[np.float16]) -> Floats:
-    """The same bits as `astype` gives, in a tenth of the time.
+    """float16 to float32 with the same bits as `astype`, in a tenth of the time.
 
-    Exponent and fraction are moved to where float32 has them: the fraction is 13 bits longer there, and the exponent
-    counts from 127 instead of 15.
+    Exponent and fraction are shifted to their places in float32, where the fraction is 13 bits longer and the exponent
+    bias is 127 instead of 15.
     """
     bits = np.left_shift(halves.view(np.int16), 13, dtype=np.int32, order="C")
     bits &= np.int32(~0x70000000)  # copies of the sign, from int16 to int32
@@ -86,13 +86,13 @@ def _widen_halves(halves: NDArray[np.float16]) -> Floats:
 
 
 def as_floats(name: str, array: Any, size: tuple[int, ...]) -> Floats:
-    """Any array of NumPy or torch as float32, if it is there, of this shape and finite."""
+    """A NumPy or torch array as float32. It must exist, have this shape, and be finite."""
     if array is None:
         raise problem(f"no weights {name}", f"{list(size)}", "give all weights of the shape")
     if hasattr(array, "detach"):  # torch, which this module must not import
         # float(), because NumPy has no bfloat16
         array = array.detach().cpu().float().numpy()
-    with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, which is refused below
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite, and are refused below
         floats: Floats = np.asarray(array, dtype=np.float32)
     if floats.shape != size:
         raise problem(f"weights {name} of shape {list(floats.shape)}", f"{list(size)}", "give those of the shape")
@@ -102,7 +102,7 @@ def as_floats(name: str, array: Any, size: tuple[int, ...]) -> Floats:
 
 
 def encode_all(weights: Mapping[str, Floats], precision: Precision) -> dict[str, NDArray[Any]]:
-    """Tensors that hold these weights: `{name}.scale` beside a matrix in int8, whose biases stay fp32."""
+    """The tensors that store these weights. In int8, each matrix also has `{name}.scale`, and biases stay fp32."""
     if precision not in PRECISIONS:
         raise problem(f"precision {precision!r}", f"one of {', '.join(PRECISIONS)}", "choose one of these")
     tensors: dict[str, NDArray[Any]] = {}

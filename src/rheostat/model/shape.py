@@ -1,8 +1,8 @@
 """The shape of a model: its sizes, its tensors and its parameters. FLOPs are counted by `flops`.
 
 Knows sizes and the names of tensors; knows nothing of values, files or text. A cut model has a shape too: its
-`hidden_sizes` are smaller, and its output layer has one column per kept filter of the last layer while the
-input embedding keeps all of its columns.
+`hidden_sizes` are smaller, and its output layer has one column per kept filter of the last layer, while the input
+embedding keeps all of its columns.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from rheostat.model.flops import flops_by_part
 Cell = Literal["qrnn", "lstm", "skip-lstm"]
 CELLS: tuple[str, ...] = get_args(Cell)
 
-MAXIMUM_SIZE = 2**31 - 1  # of anything that is counted here; a larger number is a damaged file or a slip
+MAXIMUM_SIZE = 2**31 - 1  # of any size here; a larger number is a damaged file or a mistake
 
 EMBEDDING = "embedding.weight"
 OUTPUT = "output.weight"  # of a model whose output layer is not the embedding itself
 
-QRNN_GATES = 3  # z, f, o: the row blocks of a QRNN layer's one matrix
+QRNN_GATES = 3  # z, f, o: the row blocks of a QRNN layer's matrix
 LSTM_GATES = 4  # i, f, g, o: torch's order
 
 
 @dataclass(frozen=True)
 class ModelShape:
-    """Sizes that determine every tensor of a model.
+    """The sizes that determine every tensor of a model.
 
-    hidden_sizes: filters (QRNN) or cells (LSTM) of each layer. windows: how many inputs a QRNN layer sees at
-    once. softmax_splits: the first word id of each tail cluster of the adaptive softmax; empty for a plain
-    softmax. separate_output: the output layer is as wide as the embedding but not equal to it (gates folded
-    into it).
+    hidden_sizes: filters (QRNN) or cells (LSTM) in each layer. windows: how many inputs each QRNN layer reads at once.
+    softmax_splits: the first word id of each tail cluster of the adaptive softmax; empty for a plain softmax.
+    separate_output: the output layer is as wide as the embedding but differs from it, because gates are folded into it.
     """
 
     vocabulary_size: int
@@ -46,7 +45,7 @@ class ModelShape:
     separate_output: bool = False
 
     def check(self) -> None:
-        """Raise ValueError, saying what was found and what was expected, unless these sizes make a model."""
+        """Raise ValueError, saying what was found and what was expected, unless these sizes are valid."""
         if self.cell not in CELLS:
             raise ValueError(f"cell {self.cell!r:.40}; expected one of {', '.join(CELLS)}")
         layers = len(self.hidden_sizes)
@@ -70,7 +69,7 @@ class ModelShape:
                 raise ValueError(f"softmax_splits {found}; expected ascending ids below {bounds[-1]}")
 
     def input_size(self, layer: int) -> int:
-        """Width of what one step of `layer` reads (a window reads several steps)."""
+        """Width of the input of `layer` at one step (a window reads several steps)."""
         return self.hidden_sizes[layer - 1] if layer else self.embedding_size
 
     @property
@@ -80,27 +79,27 @@ class ModelShape:
 
     @property
     def is_cut(self) -> bool:
-        """Whether the output layer has lost columns, or has gates in them: it is not the embedding itself."""
+        """Whether the output layer differs from the embedding: columns are missing, or gates are folded into them."""
         return self.separate_output or self.output_size != self.embedding_size
 
     @property
     def output_name(self) -> str:
-        """The matrix of the output layer: one of its own if the model is cut, else the embedding."""
+        """The matrix of the output layer: a separate one if the model is cut, else the embedding."""
         return OUTPUT if self.is_cut else EMBEDDING
 
     @property
     def clusters(self) -> tuple[slice, ...]:
-        """Ids of the words of the head and of each tail cluster; of a plain softmax, of all words."""
+        """Word ids of the head and of each tail cluster; for a plain softmax, of all words."""
         bounds = (0, *self.softmax_splits, self.vocabulary_size)
         return tuple(slice(first, last) for first, last in pairwise(bounds))
 
     @property
     def filters(self) -> int:
-        """Filters of all layers: how many numbers a ranking holds."""
+        """The number of filters in all layers, which is how many scores a ranking has."""
         return sum(self.hidden_sizes)
 
     def as_json(self) -> dict[str, Any]:
-        """The sizes by their names, as files and results state them; the cell is stated beside them."""
+        """The sizes by name, as in files and results, which state the cell separately."""
         return {
             "vocabulary_size": self.vocabulary_size,
             "embedding_size": self.embedding_size,
@@ -113,7 +112,7 @@ class ModelShape:
         return replace(self, hidden_sizes=tuple(hidden_sizes))
 
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Every weight tensor by the name it has in the model file and in torch."""
+        """The shape of every weight tensor, by its name in the model file and in torch."""
         tensors: dict[str, tuple[int, ...]] = {
             EMBEDDING: (self.vocabulary_size, self.embedding_size),
             "output.bias": (self.vocabulary_size,),
@@ -139,7 +138,7 @@ class ModelShape:
         return tensors
 
     def matrix_shape(self, layer: int) -> tuple[int, int]:
-        """Rows and columns of the stacked matrix of a QRNN layer."""
+        """Rows and columns of a QRNN layer's stacked matrix."""
         return QRNN_GATES * self.hidden_sizes[layer], self.windows[layer] * self.input_size(layer)
 
     @property
@@ -152,11 +151,11 @@ class ModelShape:
         return sum(flops_by_part(self).values())
 
     def flops_fraction(self, hidden_sizes: Sequence[int]) -> float:
-        """Share of this model's FLOPs that it costs when its layers are cut to `hidden_sizes`."""
+        """The cost as a share of this model's FLOPs when its layers are cut to `hidden_sizes`."""
         return self.with_hidden_sizes(hidden_sizes).flops / self.flops
 
     def update_shapes(self, rank: int = 1) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-        """Shapes of (u, v) of each layer of a single-rank update on this, already cut, shape."""
+        """Shapes of (u, v) for each layer of an update on this shape, which must already be cut."""
         matrices = [self.matrix_shape(layer) for layer in range(len(self.hidden_sizes))]
         return [((rows, rank), (rank, columns)) for rows, columns in matrices]
 

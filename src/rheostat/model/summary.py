@@ -1,6 +1,6 @@
-"""A model file summarised: all that its header says, for `inspect` and other programs.
+"""A summary of a model file from its header, for `inspect` and other programs.
 
-Reads no weights, so it takes no longer for a large file than for a small one.
+Reads no weights, so a large file takes no longer than a small one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def summarize(file: ModelFile) -> dict[str, Any]:
 
 
 def bytes_by_part(file: ModelFile) -> dict[str, int]:
-    """Bytes of the file by part; they add up to its size."""
+    """Bytes in each part of the file; they add up to its size."""
     sizes = {"header": file.header_bytes}
     for name, size in file.tensor_bytes().items():
         part = part_of(name)

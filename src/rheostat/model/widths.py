@@ -1,6 +1,6 @@
-"""How many filters each layer keeps for a share of the FLOPs, and the operating point that follows from a ranking.
+"""How many filters each layer keeps for a share of the FLOPs, and the operating point that a ranking gives.
 
-Knows widths and scores; FLOPs are counted by `ModelShape`. Widths searched on validation text: `pruning.allocation`.
+Knows widths and scores; `ModelShape` counts FLOPs. `pruning.allocation` searches for widths on validation text.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
+from typing import cast
 
 import numpy as np
 
@@ -16,14 +18,15 @@ from rheostat.errors import OperatingPointError
 from rheostat.model.operating_point import Floats, Indices, OperatingPoint, Ranking, require_filters
 from rheostat.model.shape import ModelShape
 
+_SHARE = "a share of the FLOPs in (0, 1], such as 0.8 for 80 %"
+
 
 def select(ranking: Ranking, shape: ModelShape, flops_fraction: float) -> OperatingPoint:
-    """The largest point of `ranking` that costs no more than asked; points of one ranking nest.
+    """The largest point of `ranking` that costs no more than `flops_fraction`; points of one ranking nest.
 
-    If its scores are comparable, the best filters of all layers together are kept (see `affordable`). Otherwise one
-    keep fraction p holds for all layers: layer l gets the width max(1, floor(p · m_l)). Of all p in [0, 1] the largest
-    that does not exceed the target is taken, exactly: the next larger p that changes anything adds one filter to at
-    least one layer, and to none more than one, and exceeds it.
+    If scores are comparable, the best filters of all layers together are kept (see `affordable`). Otherwise all layers
+    have the same keep fraction p: layer l gets the width max(1, floor(p · m_l)). The exact largest p in [0, 1] within
+    the target is used: the next p that changes any width adds at most one filter to each layer, and exceeds the target.
     """
     require_filters(shape)
     ranking.check(shape)
@@ -36,9 +39,9 @@ def select(ranking: Ranking, shape: ModelShape, flops_fraction: float) -> Operat
 
 
 def affordable(scores: Sequence[Floats], shape: ModelShape, flops_fraction: float) -> list[Indices]:
-    """The most filters, best score first over all layers, that cost no more than asked; found by bisection.
+    """The most filters, best score first over all layers, that cost no more than `flops_fraction`; by bisection.
 
-    The best filter of each layer is always kept. Of equal scores the lower layer comes first, then the lower index.
+    The best filter of each layer is always kept. Ties go to the lower layer, then to the lower index.
     """
     order = np.argsort(-np.concatenate(scores), kind="stable")
     layer_of = np.repeat(np.arange(len(scores)), [len(layer) for layer in scores])
@@ -79,10 +82,10 @@ def best_of(ranking: Ranking, shape: ModelShape, widths: Sequence[int]) -> Opera
 def _uniform_widths(shape: ModelShape, target: float) -> tuple[int, ...]:
     """Widths of the largest keep fraction that costs no more than `target`, by bisection over all steps.
 
-    Shares are compared as the nearest floats, so that 0.6 is met by 6/10 and a point by its own share.
+    Shares are compared as floats, so that 6/10 fits a target of 0.6, and a point fits its own share.
     """
     sizes = shape.hidden_sizes
-    whole = math.lcm(*sizes)  # keep fractions are counted in 1 / whole, so that all are whole numbers
+    whole = math.lcm(*sizes)  # keep fractions are counted in units of 1 / whole, so that all are whole numbers
     steps = sorted({0} | {kept * (whole // size) for size in sizes for kept in range(1, size + 1)})
 
     def widths(step: int) -> tuple[int, ...]:
@@ -97,15 +100,17 @@ def _uniform_widths(shape: ModelShape, target: float) -> tuple[int, ...]:
     return widths(steps[within - 1])
 
 
-def check_knob(target: float) -> None:
-    if not 0 < target <= 1:
-        raise OperatingPointError(
-            f"a knob at {target} was asked for; expected a share of the FLOPs in (0, 1]: 80 % is 0.8"
-        )
+def check_knob(knob: object) -> None:
+    """Raise OperatingPointError unless this is a share of the FLOPs. Everything that takes a knob asks here."""
+    if isinstance(knob, bool) or not isinstance(knob, Real) or knob != knob:
+        found = " ".join(f"{knob!r:.40}".split())
+        raise OperatingPointError(f"the knob is {found} ({type(knob).__name__}); expected {_SHARE}")
+    if not 0 < cast(float, knob) <= 1:
+        raise OperatingPointError(f"the knob is set to {knob!s:.40}; expected {_SHARE}")
 
 
 def below_smallest(target: float, smallest: float, widths: Sequence[int]) -> OperatingPointError:
     return OperatingPointError(
-        f"a knob at {target} was asked for; the smallest that this model can serve is "
-        f"{math.ceil(smallest * 1e6) / 1e6} (filters {list(widths)}): ask for that or more"
+        f"the knob is set to {target}; the smallest position of this model is "
+        f"{math.ceil(smallest * 1e6) / 1e6} (filters {list(widths)}): use that or more"
     )

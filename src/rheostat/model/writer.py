@@ -1,7 +1,7 @@
-"""Writing a model file: contents are checked, and then written whole or not at all.
+"""Writing a model file: contents are checked, then written completely or not at all.
 
-What a reader would refuse is not written. Knows how rankings, points and the description become tensors and metadata;
-which tensors there must be is known by `description`, bytes by `container`, edits by `contents`.
+Nothing is written that a reader would refuse. Knows how rankings, points and the description become tensors and
+metadata; `description` knows which tensors a file needs, `container` the bytes, `contents` the edits.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rheostat.model.operating_point import OperatingPoint, Ranking
 
 
 def write_model(path: str | Path, contents: Contents, *, alone: bool = False) -> None:
-    """Write a model file, or leave what was at `path` untouched. The same contents always give the same bytes.
+    """Write a model file; if that fails, the old file is untouched. The same contents always give the same bytes.
 
-    alone: nobody else writes this file, so what a killed writer left of it is removed.
+    alone: no other process writes this file, so a half-written one left by a crash is removed.
     """
-    with _naming(path):
+    with _errors_with_path(path):
         for ranking in contents.rankings:
             ranking.check(contents.shape)
         for point in contents.points:
@@ -36,19 +36,19 @@ def write_model(path: str | Path, contents: Contents, *, alone: bool = False) ->
         tensors = {**contents.weights, **contents.words}
         arrays = arrange(tensors | _ranking_tensors(contents.rankings) | _point_tensors(contents.points))
         header = header_bytes(_metadata(contents), arrays)
-        describe(*parse_header(header)[:2])  # what a reader would refuse is not written
+        describe(*parse_header(header)[:2])  # raises if a reader would refuse the file
         write_container(Path(path), header, arrays.values(), alone=alone)
 
 
 def check_target(path: str | Path) -> None:
-    """Raise ModelFileError if no model file can be written to this path. To be called before any work."""
-    with _naming(path):
+    """Raise ModelFileError if no model file can be written to this path. Call this before any work."""
+    with _errors_with_path(path):
         check_container_target(Path(path))
 
 
 @contextlib.contextmanager
-def _naming(path: str | Path) -> Iterator[None]:
-    """Put the path in front of what is wrong with the file to be written."""
+def _errors_with_path(path: str | Path) -> Iterator[None]:
+    """Within the block, errors become ModelFileErrors that start with the path."""
     try:
         yield
     except (ModelFileError, OperatingPointError) as error:

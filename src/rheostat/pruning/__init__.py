@@ -1,4 +1,4 @@
-"""Which filters matter, and how to win back what cutting loses; needs torch and builds on `training`."""
+"""Which filters matter, and how to recover what cutting loses. Needs torch and builds on `training`."""
 
 from __future__ import annotations
 

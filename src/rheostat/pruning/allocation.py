@@ -1,8 +1,8 @@
-"""Widths chosen layer by layer on validation text, instead of one keep fraction for all.
+"""Widths chosen layer by layer on validation text, instead of one keep fraction for all layers.
 
-Greedy: starting from the full model, try to narrow each layer by a share of its filters, measure the loss on a stretch
-of text, and take the narrowing that loses least per FLOP saved; repeat. The last one is trimmed so that the target is
-met without being exceeded. Knows widths and measured losses; a ranking says which filters are cut.
+A greedy search: starting from the full model, narrow each layer in turn by a share of its filters, measure the loss on
+a stretch of text, keep the narrowing that loses least per FLOP saved, and repeat. The last narrowing is trimmed to meet
+the target without exceeding it. Knows widths and measured losses; a ranking says which filters are cut.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def search_allocation(
 ) -> list[OperatingPoint]:
     """A point for each target share of the FLOPs, largest first, found with about `budget` measurements of loss.
 
-    Never worse on the measured text than the uniform allocation: that is measured too, and kept if it is better.
-    origin: of the points; that of the ranking comes before it. tokens: that one measurement reads, to be recorded.
+    Never worse on the measured text than the uniform allocation, which is measured too and kept if it is better.
+    origin: of the points; it links to the ranking's. tokens: how many one measurement reads, for the record.
     """
     measured: list[float] = []
 
@@ -44,7 +44,7 @@ def search_allocation(
         return measured[-1]
 
     ordered = sorted(set(targets), reverse=True)
-    select(ranking, shape, ordered[-1])  # complains about a target that cannot be met
+    select(ranking, shape, ordered[-1])  # raises if the target cannot be met
     search = _Search(ranking, shape, measure, budget - len(ordered), ordered[-1])
     points = []
     for target in ordered:
@@ -65,7 +65,7 @@ class _Search:
             )
         self.ranking, self.shape, self._loss = ranking, shape, loss
         self.widths: Widths = shape.hidden_sizes
-        # As many rounds as the budget allows, each of about the same saving.
+        # As many rounds as the budget allows, each saving about the same.
         self._saving = (1 - lowest) * shape.flops / (budget / layers)
         self._lowest = lowest
         self._known: dict[Widths, float] = {}
@@ -74,7 +74,7 @@ class _Search:
         while self._share(self.widths) > target:
             choices = [widths for layer in range(len(self.widths)) if (widths := self._narrowed(layer, target))]
             if not choices:
-                raise OperatingPointError(f"no layer can be narrowed further on the way to {target}")
+                raise OperatingPointError(f"no layer can be narrowed enough to reach {target}")
             now = self._measure(self.widths)
             self.widths = min(choices, key=lambda widths: self._price(widths, now))
             progress(min((1 - self._share(self.widths)) / (1 - self._lowest), 1.0))
@@ -86,7 +86,7 @@ class _Search:
         return (self._measure(widths) - loss_now) / saved
 
     def _narrowed(self, layer: int, target: float) -> Widths | None:
-        """This layer narrower by one round's saving, but not below the target."""
+        """Widths with this layer narrowed by one round's saving, but not below the target."""
         width, before = self.widths[layer], self._flops(self.widths)
         one_less = before - self._flops(self._with(layer, width - 1)) if width > 1 else 0
         if not one_less:

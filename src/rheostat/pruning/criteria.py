@@ -5,7 +5,7 @@ A criterion is a function from a `Subject` to one score per filter and layer, re
     @criterion("filter-norm")
     def filter_norm(subject: Subject) -> Scores: ...
 
-That is all there is to adding one (docs/criteria.md). Criteria only score: `model.widths.select` says which filters a
+That is all it takes to add one (docs/criteria.md). Criteria only score: `model.widths.select` decides which filters a
 knob position keeps, and `steps.rank` stores a ranking in a model file.
 """
 
@@ -29,6 +29,7 @@ from rheostat.training.regularization import embed
 Scores = list[Tensor]  # one [m] per layer
 
 BATCH, LENGTH = 40, 70  # texts side by side and steps at a time, for criteria that read the text
+SEEDS = range(-(2**63), 2**63)  # that a generator takes
 L0 = "l0"  # not a criterion in this sense: it learns points, one run each (`steps.learn_point`)
 
 
@@ -38,18 +39,18 @@ def _ignore(share: float) -> None:
 
 @dataclass(frozen=True)
 class Subject:
-    """The model to be scored, and what a criterion may use to score it."""
+    """The model to score, and what a criterion can use to score it."""
 
     model: LanguageModel
     ids: np.ndarray | None = None  # the training text
-    share: float = 1.0  # of the text that is read, from its beginning
+    share: float = 1.0  # how much of the text to read, from its beginning
     seed: int = 1
     progress: Callable[[float], None] = field(default=_ignore)
-    origin: Origin = UNKNOWN_ORIGIN  # what is known of the command, the corpus and the weights
-    tokens_read: list[int] = field(default_factory=list)  # of each batch that was read
+    origin: Origin = UNKNOWN_ORIGIN  # what is known about the command, the corpus and the weights
+    tokens_read: list[int] = field(default_factory=list)  # one number per batch read
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Inputs and targets [T, B] of one pass over the share of the text, in order."""
+        """Inputs and targets [T, B] of one pass over this share of the text, in order."""
         if self.ids is None:
             raise OperatingPointError("this criterion reads the training text; give it with --data")
         batches = Batches(self.ids[: int(len(self.ids) * self.share)], BATCH)
@@ -67,7 +68,7 @@ CRITERIA: dict[str, Criterion] = {}
 
 
 def criterion(name: str) -> Callable[[Criterion], Criterion]:
-    """Register a criterion under a name that is not taken."""
+    """Register a criterion under a new name."""
     if name in CRITERIA or name == L0:
         taken_by = getattr(CRITERIA.get(name), "__qualname__", "the package")
         raise OperatingPointError(
@@ -82,7 +83,7 @@ def criterion(name: str) -> Callable[[Criterion], Criterion]:
 
 
 def check_criterion(name: str) -> None:
-    """Raise OperatingPointError unless a criterion of that name ranks filters."""
+    """Raise OperatingPointError unless a criterion with this name ranks filters."""
     if name == L0:
         raise OperatingPointError("l0 learns points instead of a ranking: use it alone, or call learn_point")
     if name not in CRITERIA:
@@ -98,6 +99,8 @@ def score(subject: Subject, criterion_name: str, name: str | None = None) -> Ran
         )
     if not 0 < subject.share <= 1:
         raise OperatingPointError(f"the share of the text is {subject.share}; expected a number in (0, 1]")
+    if subject.seed not in SEEDS:
+        raise OperatingPointError(f"the seed is {subject.seed!r:.40}; expected a whole number of at most 64 bits")
     scores = CRITERIA[criterion_name](subject)
     _check_scores(scores, criterion_name, subject.model.shape.hidden_sizes)
     arrays = tuple(layer.detach().cpu().numpy().astype(np.float32) for layer in scores)
@@ -107,7 +110,7 @@ def score(subject: Subject, criterion_name: str, name: str | None = None) -> Ran
 
 
 def _origin(subject: Subject, criterion_name: str, seed: int | None) -> Origin:
-    """The origin of a ranking that was just made; it names no corpus if none was read."""
+    """The origin of a new ranking, without a corpus if no text was read."""
     recipe = {"criterion": criterion_name, "share": subject.share}
     read = sum(subject.tokens_read)
     origin = replace(subject.origin, recipe=recipe, steps=0, tokens_read=read, seed=seed)
@@ -115,7 +118,7 @@ def _origin(subject: Subject, criterion_name: str, seed: int | None) -> Origin:
 
 
 def _check_scores(scores: object, criterion_name: str, sizes: Sequence[int]) -> None:
-    """Raise RheostatError unless these are one finite score for every filter of every layer."""
+    """Raise RheostatError unless there is one finite score for every filter of every layer."""
     expected = f"a list of one tensor per layer, of {', '.join(map(str, sizes))} scores: correct the criterion"
     if not isinstance(scores, list | tuple) or not all(isinstance(layer, Tensor) for layer in scores):
         kinds = sorted({type(layer).__name__ for layer in scores}) if isinstance(scores, list | tuple) else []
@@ -137,7 +140,7 @@ def random(subject: Subject) -> Scores:
 
 @criterion("filter-norm")
 def filter_norm(subject: Subject) -> Scores:
-    """L1 norm of a filter's row of W_z: a small row makes a small output."""
+    """L1 norm of a filter's row of W_z: a small row gives a small output."""
     weights = subject.model.state_dict()
     layers = range(len(subject.model.shape.hidden_sizes))
     return [weights[f"layers.{layer}.weight"].chunk(QRNN_GATES)[0].abs().sum(1) for layer in layers]
@@ -164,7 +167,7 @@ def taylor(subject: Subject) -> Scores:
     sums, steps, model = _zeros(subject.model), 0, subject.model
     state = model.initial_state(BATCH)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter in trained:  # only gradients of outputs are needed, which halves the work
+    for parameter in trained:  # only the outputs' gradients are needed, which halves the work
         parameter.requires_grad_(False)
     try:
         for inputs, targets in subject.batches():

@@ -1,11 +1,11 @@
-"""L0 gates: learning which filters to close while the weights stay as they are (Louizos et al. 2018; paper, 2.2).
+"""L0 gates: learning which filters to close while the weights stay unchanged (Louizos et al. 2018; paper, 2.2).
 
     s = σ((log u - log(1 - u) + log α) / β)     gate = min(1, max(0, (ζ - γ) s + γ))      u ~ Uniform(0, 1)
     P(gate > 0) = σ(log α - β log(-γ/ζ))        at test time: min(1, max(0, σ(log α)(ζ - γ) + γ))
 
-One gate per filter multiplies its output. With c_0 = 0 this equals a gate on Z, as in the paper, because pooling is
-linear in Z. Only log α is trained. A share of the FLOPs is reached in one run: the strength of the penalty is adjusted
-while training, so that the expected FLOPs follow a path to the target. In the last steps the choice of filters is
+Each filter's output is multiplied by a gate. With c_0 = 0 this equals a gate on Z, as in the paper, because pooling is
+linear in Z. Only log α is trained. One run reaches a given share of the FLOPs: the strength of the penalty is adjusted
+during training, so that the expected FLOPs follow a path to the target. In the last steps the choice of filters is
 fixed, and their gates are trained as they will be used, without noise. Knows gates; `training.trainer` has the loop.
 """
 
@@ -26,7 +26,7 @@ from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import Floats, Indices, OperatingPoint, Ranking
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
-from rheostat.model.widths import affordable
+from rheostat.model.widths import affordable, check_knob
 from rheostat.model.writer import write_model
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
@@ -34,7 +34,7 @@ from rheostat.training.regularization import RegularizationConfig
 from rheostat.training.task import LanguageModelLoss, after_run
 
 GAMMA, ZETA, BETA = -0.1, 1.1, 2 / 3
-SMALLEST_GATE = 1e-3  # of a kept filter whose test-time gate is closed: it was kept only to fill the share
+SMALLEST_GATE = 1e-3  # for a kept filter whose test-time gate is closed: it was kept only to use up the share
 NEARLY_OPEN = 2.2  # log α of a gate of 0.98: a gate of exactly one has no gradient
 
 
@@ -50,7 +50,7 @@ def probability_open(log_alpha: Tensor) -> Tensor:
 
 
 def test_time_gates(log_alpha: Tensor) -> Tensor:
-    """The gates without noise."""
+    """The gates used at test time, without noise."""
     return (torch.sigmoid(log_alpha) * (ZETA - GAMMA) + GAMMA).clamp(0, 1)
 
 
@@ -61,20 +61,19 @@ class GateConfig:
     knob: float = 0.8  # share of the FLOPs to reach; ignored if a strength is given
     strength: float = 0.0  # λ of the paper, fixed; 0 = found while training
     start: float = 2.5  # log α at the start: open
-    path: float = 0.6  # share of the run in which the expected FLOPs fall to the target
-    # Differs from the paper, which uses gates as trained with noise: share of the run, at its end, in which the choice
-    # of filters is fixed and their gates are trained without noise.
+    path: float = 0.6  # share of the run during which the expected FLOPs fall to the target
+    # Differs from the paper, which uses gates as trained with noise: the share at the end of the run during which the
+    # choice of filters is fixed and their gates are trained without noise.
     polish: float = 0.2
 
     def __post_init__(self) -> None:
-        if not 0 < self.knob <= 1:
-            raise ValueError(f"knob is {self.knob}; expected a share of the FLOPs in (0, 1]")
+        check_knob(self.knob)
         if self.strength < 0:
             raise ValueError(f"strength is {self.strength}; expected a positive number, or 0 to have it found")
         if not 0 < self.path <= 1:
             raise ValueError(f"path is {self.path}; expected a share of the run in (0, 1]")
         if self.polish and not 0 < self.polish < 1 - self.path:
-            raise ValueError(f"polish is {self.polish}; expected less than what path leaves, {1 - self.path:g}")
+            raise ValueError(f"polish is {self.polish}; expected less than 1 - path, which is {1 - self.path:g}")
 
 
 class StrengthController:
@@ -90,7 +89,7 @@ class StrengthController:
         self.config = config
 
     def wanted(self, share_done: float) -> float:
-        """The share of the FLOPs that should remain by now."""
+        """The share of the FLOPs that should remain at this stage of the run."""
         return 1 - (1 - self.config.knob) * min(share_done / self.config.path, 1.0)
 
     def strength(self, integral: Tensor, expected: float, share_done: float) -> float:
@@ -103,27 +102,27 @@ class StrengthController:
 
 
 class GateLoss(LanguageModelLoss):
-    """The loss of a frozen model under random gates, plus the cost of leaving them open."""
+    """The loss of a frozen model with random gates, plus the cost of open gates."""
 
     def __init__(
         self, model: LanguageModel, config: GateConfig, regularization: RegularizationConfig, steps: int, precision: str
     ) -> None:
         super().__init__(model.requires_grad_(False), regularization, precision)
         self.log_alpha = nn.ParameterList(torch.full((m,), config.start) for m in model.shape.hidden_sizes)
-        # Parameters, so that they are saved in the checkpoint; they get no gradient.
+        # Parameters without a gradient, so that they are saved in the checkpoint.
         self.clock = nn.Parameter(torch.zeros(()), requires_grad=False)
         self.integral = nn.Parameter(torch.zeros(()), requires_grad=False)
         self.chosen = nn.Parameter(torch.zeros(()), requires_grad=False)
-        # [m] each: 1 for a filter that may be open; after the choice, 0 for those that were not chosen.
+        # [m] each: 1 for a filter that may be open; once filters are chosen, 0 for the others.
         sizes = model.shape.hidden_sizes
         self.kept = nn.ParameterList(nn.Parameter(torch.ones(m), requires_grad=False) for m in sizes)
-        # [m] each: log α when the filters were chosen. Later values say nothing about those left out.
+        # [m] each: log α when the filters were chosen. Later values say nothing about the others.
         self.scores = nn.ParameterList(nn.Parameter(torch.zeros(m), requires_grad=False) for m in sizes)
         self._controller, self._steps = StrengthController(config), steps
 
     @property
     def is_chosen(self) -> bool:
-        """Whether the filters are chosen, so that only the gates of the kept ones are still trained."""
+        """Whether the filters have been chosen, so that only the gates of the kept ones are still trained."""
         return bool(self.chosen)
 
     def adjustment(self) -> Adjustment:
@@ -137,7 +136,7 @@ class GateLoss(LanguageModelLoss):
 
     @torch.no_grad()
     def _choose(self) -> None:
-        """Fix the choice of filters, and reset the gates of the kept ones to nearly open."""
+        """Fix the choice of filters, and reset the gates of the kept filters to nearly open."""
         chosen = self.keep()
         self.chosen.fill_(1)
         for kept, log_alpha, scores, filters in zip(self.kept, self.log_alpha, self.scores, chosen, strict=True):
@@ -147,14 +146,14 @@ class GateLoss(LanguageModelLoss):
             log_alpha.fill_(NEARLY_OPEN)
 
     def keep(self) -> list[Indices]:
-        """The filters to keep: those chosen, or those that would be chosen now."""
+        """The filters to keep: the chosen ones, or those that would be chosen now."""
         if self.is_chosen:
             return [kept.nonzero(as_tuple=True)[0].cpu().numpy().astype(np.int32) for kept in self.kept]
         config = self._controller.config
         return filters_to_keep(list(self.log_alpha), self.model.shape, None if config.strength else config.knob)
 
     def ranking(self, name: str) -> Ranking:
-        """All filters by how strongly they resisted being closed, on one scale for all layers."""
+        """All filters, ranked by how strongly they resisted being closed, on one scale for all layers."""
         scores = self.scores if self.is_chosen else self.log_alpha
         return Ranking(name, "l0", tuple(_array(layer) for layer in scores), comparable=True)
 
@@ -173,7 +172,7 @@ class GateLoss(LanguageModelLoss):
     def _prices(self, widths: Sequence[int]) -> Tensor:
         """The cost of an open filter in each layer: 1, as in the paper, if the strength is fixed; else its FLOPs.
 
-        A filter that the output layer reads takes twice the FLOPs of another. With costs in FLOPs, filters are cut
+        A filter that the output layer reads takes twice the FLOPs of any other. With costs in FLOPs, filters are cut
         where they are worth least per FLOP. The mean cost is 1, so that λ keeps its scale.
         """
         if self._controller.config.strength:
@@ -183,16 +182,16 @@ class GateLoss(LanguageModelLoss):
 
 
 def filter_prices(shape: ModelShape, widths: Sequence[int]) -> list[float]:
-    """The FLOPs that removing one filter saves in each layer, at these widths, as a share of the whole model's."""
+    """The FLOPs saved by removing one filter from each layer at these widths, as a share of the whole model's."""
     share = shape.flops_fraction(widths)
     fewer = ([w - (i == layer) for i, w in enumerate(widths)] for layer in range(len(widths)))
     return [share - shape.flops_fraction([max(1, width) for width in less]) for less in fewer]
 
 
 def filters_to_keep(log_alpha: Sequence[Tensor], shape: ModelShape, knob: float | None) -> list[Indices]:
-    """Filters with closed gates are cut; with a knob, as many filters are kept as it affords.
+    """The filters whose gates are open; with a knob, as many filters as it allows.
 
-    Filters of all layers compete by log α; the best one of each layer is always kept.
+    Filters of all layers compete by log α; the best filter of each layer is always kept.
     """
     return _open(log_alpha) if knob is None else affordable([_array(layer) for layer in log_alpha], shape, knob)
 
@@ -221,7 +220,7 @@ def _open(log_alpha: Sequence[Tensor]) -> list[Indices]:
 
 
 class GateTask:
-    """Train the gates of one operating point of a model file; the weights are frozen and untouched."""
+    """Train the gates of one operating point of a model file; the weights are frozen."""
 
     def __init__(
         self,
@@ -233,7 +232,7 @@ class GateTask:
         precision: str = "fp32",
         origin: Origin = UNKNOWN_ORIGIN,
     ) -> None:
-        """origin: of the point and the ranking, as far as it is known when the run begins."""
+        """origin: of the point and the ranking, as far as known when the run starts."""
         self.file, self.config, self.origin = file, config, origin
         self._evaluator, self._valid_ids = PointEvaluator(file), valid_ids
         model = LanguageModel.from_weights(file.shape, file.weights())
@@ -244,7 +243,7 @@ class GateTask:
 
     @property
     def keeps_last(self) -> bool:
-        """A fixed strength closes gates until the end: an earlier point is better, but not what was asked for."""
+        """With a fixed strength, gates keep closing until the end: earlier points are better, but not the goal."""
         return bool(self.config.strength)
 
     def initial_state(self, batch_size: int) -> State:

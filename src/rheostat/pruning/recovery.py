@@ -1,7 +1,7 @@
-"""Single-rank updates: u · v on each layer's matrix wins back what cutting lost (the paper's section 3.1).
+"""Single-rank updates: adding u · v to each layer's matrix recovers what cutting lost (the paper's section 3.1).
 
-The model of a point is cut, its gates folded in, and frozen; only u and v are trained. They are stored with the point
-and merged when it is cut, so that they cost bytes but no time. Knows updates; the loop is in `training.trainer`.
+The model of a point is cut, its gates are folded in, and it is frozen; only u and v are trained. They are stored with
+the point and merged when it is cut, so they cost bytes but no time. Knows updates; `training.trainer` has the loop.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rheostat.training.qrnn import LowRank
 from rheostat.training.regularization import RegularizationConfig
 from rheostat.training.task import LanguageModelLoss, after_run
 
-DEVIATION = 0.1  # standard deviation of the paper's start
+DEVIATION = 0.1  # standard deviation of the paper's initial values
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class UpdateConfig:
     """The `[update]` table of a recovery recipe."""
 
     rank: int = 1
-    start: Literal["normal", "zero"] = "normal"  # both Normal(0, 0.1) as in the paper; or u = 0, exactly at W
-    distill: float = 0.0  # share of the target that is the full model's distribution; the rest is the text's
+    start: Literal["normal", "zero"] = "normal"  # u and v from Normal(0, 0.1) as in the paper; or u = 0, exactly at W
+    distill: float = 0.0  # share of the target that is the full model's distribution; the rest is the text
 
     def __post_init__(self) -> None:
         if self.rank < 1:
@@ -78,12 +78,12 @@ class UpdateLoss(LanguageModelLoss):
         return self.teacher.teach(outputs.raw, self._distill), outputs.state
 
     def initial_state(self, batch_size: int) -> State:
-        """Of the model, followed by that of the teacher."""
+        """The model's state, followed by the teacher's."""
         models = [self.model, *([self.teacher] if self.teacher else [])]
         return tuple(layer for model in models for layer in model.initial_state(batch_size))
 
     def updates(self) -> tuple[Update, ...]:
-        """As they are stored."""
+        """The updates as stored in a model file."""
         return tuple(Update(_array(u), _array(v)) for u, v in zip(self.u, self.v, strict=True))
 
 
@@ -102,11 +102,11 @@ class UpdateTask:
         precision: str = "fp32",
         origin: Origin = UNKNOWN_ORIGIN,
     ) -> None:
-        """origin: of the update, as far as it is known when the run begins."""
+        """origin: of the update, as far as known when the run starts."""
         self.file = file
-        # Before the update comes the origin of the point itself, not that of an earlier update.
+        # The update's origin links to that of the point itself, not of an earlier update.
         self.origin = origin.after((point.origin.before or UNKNOWN_ORIGIN) if point.updates else point.origin)
-        self.bare = replace(point, updates=None)  # recovery starts from the cut itself, without its old update
+        self.bare = replace(point, updates=None)  # recovery starts from the cut model, without an old update
         self._evaluator, self._valid_ids = PointEvaluator(file), valid_ids
         teacher = self._evaluator.model(full_point(file.shape)) if config.distill else None
         self.module = UpdateLoss(self._evaluator.model(self.bare), config, regularization, precision, teacher)
@@ -118,11 +118,11 @@ class UpdateTask:
         return self.module.initial_state(batch_size)
 
     def point(self) -> OperatingPoint:
-        """The point with the update as it is now."""
+        """The point with the current update."""
         return replace(self.bare, updates=self.module.updates())
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
-        """Of the merged model, with the weights that a device will run."""
+        """Validate the merged model, with the weights that a device will run."""
         return self._evaluator.quality(self.point(), self._valid_ids, progress)
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:

@@ -1,14 +1,14 @@
-"""Other clusters for a trained output layer: a query opens fewer words, and the model is not trained again.
+"""New clusters for a trained output layer: a query opens fewer words, without training the model again.
 
 A tail cluster is opened when it is more probable than the third best word. The more clusters there are, the less
-probable each is, and the fewer words are opened. Where they begin is chosen from the model's own answers on a sample
-of text (`model.clusters.cheapest_splits`). No new cluster crosses an old boundary: within each, softmax over its words'
-scores is then p(word | cluster) as before. What is new is p(cluster), a linear score for each. It is fitted so that the
+probable each is, and the fewer words are opened. Where they begin is chosen from the model's own answers on a sample of
+text (`model.clusters.cheapest_splits`). No new cluster crosses an old boundary, so within each, the softmax over its
+words' scores still gives p(word | cluster). Only p(cluster) is new: a linear score per cluster, fitted so that the
 distribution over head words and clusters stays as close as possible to the old one (least KL; convex). Everything else
 is unchanged, so rankings, points and updates still fit.
 
-Where a model is cut, its clusters' rows are cut with it. The sample covers all knob positions that matter, and one fit
-serves them all.
+When a model is cut, its clusters' rows are cut too. The sample covers all relevant knob positions, so one fit works for
+all of them.
 """
 
 from __future__ import annotations
@@ -41,28 +41,28 @@ from rheostat.training.language_model import LanguageModel
 BEST = 3  # the number of words that clusters are opened to find
 WARM_UP = 30  # tokens at the start of a stretch that only build up the state
 STRETCH = 130
-TEXTS = 10  # stretches that are read side by side
-JUDGED = 5  # one token is judged on for every five that are fitted on
-BLOCK = 100  # queries whose log p of all words are in memory at once
-NEARNESS = 1e-5  # pull towards where the fit starts: rare clusters have little data
+TEXTS = 10  # stretches read in parallel
+JUDGED = 5  # one token for judging per five for fitting
+BLOCK = 100  # queries whose log p of all words is in memory at once
+NEARNESS = 1e-5  # pull towards the start of the fit, because rare clusters have little data
 ITERATIONS = 300
-SMALLEST = 1e-30  # the smallest probability that is distinguished from zero
+SMALLEST = 1e-30  # smaller probabilities count as zero
 
 Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What a model answered: N queries, P places where a cluster may begin."""
+    """A model's answers to N queries, for P places where a cluster may begin."""
 
-    hidden: Floats  # [N, D + 1], as the whole output layer would read it, and a one for the bias
+    hidden: Floats  # [N, D + 1]: the input of the whole output layer, and a one for the bias
     mass_before: Reals  # [N, P] probability of the words before each place
     normalizer: Reals  # [N] of the head's softmax: score - log p of each of its words
     threshold: Reals  # [N] probability of the last of the BEST
     targets: NDArray[np.int64]  # [N] the words that followed
 
     def log_masses(self, splits: Sequence[int], places: NDArray[np.int64]) -> Reals:
-        """log p of the words of the head, and of each cluster [N, 1 + C]."""
+        """log p of the head's words together, and of each cluster [N, 1 + C]."""
         before = self.mass_before[:, np.searchsorted(places, splits)]
         bounds = np.column_stack([np.zeros(len(before)), before, self.mass_before[:, -1]])
         return np.asarray(np.log(np.maximum(np.diff(bounds, axis=1), SMALLEST)))
@@ -70,7 +70,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class NewClusters:
-    """New clusters, and what they do to answers on text that they were not fitted on."""
+    """New clusters, and how they change answers on text they were not fitted on."""
 
     splits: tuple[int, ...]
     weight: Floats  # [C, D]
@@ -91,10 +91,10 @@ def resplit(
     tokens: int = 12_000,
     progress: Callable[[str, float], None] = lambda label, share: None,
 ) -> NewClusters:
-    """Split the output layer of a model file into other clusters, and write the new file.
+    """Split the output layer of a model file into new clusters, and write the new file.
 
-    tails: how many tail clusters, at most 16; None for as many as make a query cheapest.
-    knob: positions to fit beside the whole model and the stored points. tokens: of training text to fit on.
+    tails: how many tail clusters, at most 16; None = the number that makes a query cheapest.
+    knob: positions to fit, besides the whole model and the stored points. tokens: of training text to fit on.
     """
     check_target(out)
     with open_model(model) as file:
@@ -130,8 +130,7 @@ def find_clusters(
 ) -> NewClusters:
     """Clusters for all these points, fitted on `tokens` of training text.
 
-    They are judged on other text with the first of the points. tails: how many; None for as many as make a query
-    cheapest.
+    They are judged on other text, at the first point. tails: how many; None = the number that makes a query cheapest.
     """
     shape = file.shape
     check_tails(shape, tails)
@@ -153,7 +152,7 @@ def find_clusters(
     opened = opening_rates(sample.mass_before, sample.threshold)
     splits = cheapest_splits(places, opened, shape.output_size, tails, shape.softmax_splits, least_head=BEST)
     if splits == shape.softmax_splits:
-        raise OperatingPointError(f"{file.path}: no other clusters make a query cheaper: use it as it is")
+        raise OperatingPointError(f"{file.path}: no other clusters make a query cheaper; use the model unchanged")
     found = _judge(shape, _joined(judged), splits, places, fit_clusters(file, sample, splits, places))
     return replace(found, tokens_read=read_tokens)
 
@@ -164,18 +163,18 @@ def check_tails(shape: ModelShape, tails: int | None) -> None:
     if now >= most:
         raise OperatingPointError(
             f"this output layer has {now} tail clusters for {shape.vocabulary_size} words; "
-            f"expected fewer than {most}, so that it can be split further: use it as it is"
+            f"expected fewer than {most}, so that it can be split further: use the model unchanged"
         )
     if tails is not None and not now < tails <= most:
         raise OperatingPointError(
-            f"--tails {tails} was asked for, and this output layer has {now}: expected {now + 1} to {most}"
+            f"--tails is {tails}, but this output layer already has {now}: expected {now + 1} to {most}"
         )
 
 
 def store(file: ModelFile, found: NewClusters, path: Path, origin: Origin = UNKNOWN_ORIGIN) -> None:
-    """Write the model with its new clusters, without the figures that were measured with the old ones.
+    """Write the model with its new clusters, without figures measured with the old ones.
 
-    origin: of the new weights; it links to that of the old ones.
+    origin: of the new weights; it links to the old origin.
     """
     provenance = {name: value for name, value in file.description.provenance.items() if name != "curve"}
     earlier = provenance.get("softmax_splits_before", [])
@@ -193,7 +192,7 @@ def store(file: ModelFile, found: NewClusters, path: Path, origin: Origin = UNKN
 def take_sample(
     model: LanguageModel, stretch: Tensor, point: OperatingPoint, shape: ModelShape, places: NDArray[np.int64]
 ) -> Sample:
-    """Queries of some texts side by side [T + 1, texts], answered by the cut model of a point.
+    """Queries of parallel texts [T + 1, texts], answered by the cut model of a point.
 
     shape: of the whole model.
     """
@@ -204,7 +203,7 @@ def take_sample(
     parts: list[Sample] = []
     for block, targets in zip(hidden.split(BLOCK), stretch[1 + WARM_UP :].flatten().split(BLOCK), strict=True):
         log_p = model.log_probabilities(block)
-        score = block @ output.weight[0] + output.bias[0]  # of the first word, which is always of the head
+        score = block @ output.weight[0] + output.bias[0]  # of the first word, which is always in the head
         whole = np.zeros((len(block), shape.output_size + 1), np.float32)
         whole[:, keep] = block.numpy() * (1 if gates is None else gates)
         whole[:, -1] = 1
@@ -221,7 +220,7 @@ def take_sample(
 
 
 def stretches(ids: NDArray[np.integer], tokens: int) -> list[Tensor]:
-    """[STRETCH + 1, texts] each: about `tokens` in all, not counting warm-ups, evenly spread over a text."""
+    """Stretches [STRETCH + 1, texts], evenly spread over a text: about `tokens` in all, not counting warm-up."""
     if len(ids) <= STRETCH:
         raise CorpusError(f"a text of {len(ids)} tokens is too short to sample; expected more than {STRETCH}")
     count = max(1, round(tokens / (STRETCH - WARM_UP)))
@@ -238,7 +237,7 @@ def _joined(samples: Sequence[Sample]) -> Sample:
 def fit_clusters(
     file: ModelFile, sample: Sample, splits: Sequence[int], places: NDArray[np.int64]
 ) -> tuple[Floats, Floats]:
-    """Rows and biases of the clusters whose softmax with the head's words is nearest to the sample's."""
+    """Rows and biases of clusters whose softmax, together with the head's words, is closest to the sample's."""
     masses = torch.from_numpy(np.exp(sample.log_masses(splits, places)))
     hidden = torch.from_numpy(sample.hidden).double()
     head = masses[:, 0].log() + torch.from_numpy(sample.normalizer)  # log of the sum of exp of its words' scores
@@ -259,7 +258,7 @@ def fit_clusters(
 
 
 def _typical_rows(file: ModelFile, splits: Sequence[int]) -> Reals:
-    """[C, D + 1] where the fit starts: the mean row of each cluster, with a bias as if all its words had that row."""
+    """[C, D + 1]: the start of the fit. The mean row of each cluster, with a bias as if all its words had that row."""
     weight = file.tensor(file.shape.output_name)
     bias = file.tensor("output.bias")
     shape = replace(file.shape, softmax_splits=tuple(splits))
@@ -285,8 +284,8 @@ def _judge(
     new = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
     cluster_of = np.searchsorted(splits, sample.targets, side="right")
     change = np.take_along_axis(new - old, cluster_of[:, None], axis=1)
-    # Within the head, words keep their relative probabilities, and so does the last of the BEST if it is one of them.
-    # If it is not, clusters before it are opened too, and these are not counted.
+    # Words in the head keep their relative probabilities, and so does the last of the BEST if it is in the head. If it
+    # is not, earlier clusters are opened too, which is not counted.
     threshold = np.log(sample.threshold) + new[:, 0] - old[:, 0]
     before = sample.log_masses(shape.softmax_splits, places)
     return NewClusters(
@@ -303,6 +302,6 @@ def _judge(
 
 
 def _multiplications(shape: ModelShape, opened: NDArray[np.bool_]) -> float:
-    """Of the output layer, on average over queries that opened these tail clusters [N, C]."""
+    """Multiplications in the output layer, averaged over queries that opened these tail clusters [N, C]."""
     layers = shape.flops - flops_by_part(shape)["output"]
     return float(np.mean([executed_flops(shape, query) - layers for query in opened.astype(int)])) / 2

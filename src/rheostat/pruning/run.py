@@ -1,7 +1,7 @@
-"""One run that learns one operating point of a model file, its gates or its update, and can be killed and resumed.
+"""A run that learns one operating point of a model file (its gates or its update) and can be killed and resumed.
 
-Puts file, texts, task and session together. The run's folder is given, and resumed if it holds the same run; `steps`
-chooses the folder, and stores the result.
+Puts file, texts, task and session together. If the given folder already holds the same run, it is resumed. `steps`
+chooses the folder and stores the result.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Learned:
 
 @dataclass(frozen=True)
 class Texts:
-    """The text that a point is learned on, and the text that it is validated on."""
+    """The text that a point is trained on, and the text that it is validated on."""
 
     train: np.ndarray
     valid: np.ndarray
@@ -67,12 +67,12 @@ class Texts:
     corpus_digest: str | None = None  # of the bytes of the training text
 
     def digest(self) -> str:
-        """Of the ids, whatever the files were called."""
+        """The digest of the ids, independent of file names."""
         return digest_of([self.train, self.valid])
 
 
 def read_texts(file: ModelFile, data: str | Path, progress: Callable[[str, float], None]) -> Texts:
-    """The training and validation text of a corpus in the words of a model."""
+    """The training and validation text of a corpus, as ids in a model's vocabulary."""
     config = CorpusConfig(tokenizer=file.tokenizer)
     train, valid = (
         load_training_split(data, name, config, file.vocabulary, progress=progress) for name in ("train", "valid")
@@ -85,7 +85,7 @@ def learn_update(
 ) -> Learned:
     """Train the update of a point; returns the point with it."""
     recipe = fill(RecoveryRecipe, tables)
-    filters = replace(point, updates=None).digest  # recovery starts from the cut itself, without its old update
+    filters = replace(point, updates=None).digest  # recovery starts from the cut model, without an old update
     asked: dict[str, Any] = {"point": point.name, "filters": filters, "recipe": asdict(recipe)}
     asked, session = _begin(folder, asked, file, texts, recipe.train)
     origin = _origin(file, texts, recipe)
@@ -95,10 +95,10 @@ def learn_update(
 
 
 def learn_gates(file: ModelFile, tables: Mapping[str, Any], texts: Texts, folder: Path, reporter: Reporter) -> Learned:
-    """Train the gates of a point; returns the point with them, and the ranking of all filters that they give."""
+    """Train the gates of a point; returns the point with them, and the ranking of all filters by their gates."""
     recipe = fill(GateRecipe, tables)
     if not recipe.train.steps:
-        raise CheckpointError("the recipe has no train.steps; gates are closed over a known number of steps")
+        raise CheckpointError("the recipe has no train.steps; closing gates needs a known number of steps: set it")
     asked, session = _begin(folder, {"recipe": asdict(recipe)}, file, texts, recipe.train)
     origin, steps = _origin(file, texts, recipe), recipe.train.steps
     task = GateTask(file, recipe.gates, recipe.regularization, steps, texts.valid, asked["precision"], origin)
@@ -121,9 +121,9 @@ def _origin(file: ModelFile, texts: Texts, recipe: RecoveryRecipe | GateRecipe) 
 def _begin(
     folder: Path, asked: Mapping[str, Any], file: ModelFile, texts: Texts, config: TrainConfig
 ) -> tuple[dict[str, Any], RunSession]:
-    """What the checkpoint will say was asked for, and the session, with threads and seed set.
+    """The request to save in the checkpoint, and the session, with threads and seed set.
 
-    The run in this folder is resumed if it was asked for the same; if there is none, a new one starts.
+    A run in this folder is resumed if its request is the same; if there is none, a new one starts.
     """
     run_folder = RunFolder(folder)
     saved = run_folder.load() if run_folder.checkpoint.exists() else {}
@@ -131,11 +131,10 @@ def _begin(
     started = {name: value for name, value in saved.get("recipe", {}).items() if name != "precision"}
     if changed := changes_since(started, asked):
         raise CheckpointError(
-            f"{folder} holds a run that was asked for differently, with another {' and '.join(changed)}; "
-            "remove it to start again"
+            f"{folder} holds a different run, with another {' and '.join(changed)}; remove it to start again"
         )
     if not saved:
-        run_folder.remove()  # what a run left that was killed before its first checkpoint
+        run_folder.remove()  # left behind by a run that was killed before its first checkpoint
     run_folder.create(resume=bool(saved))
     session = open_session(run_folder, saved)
     session.settle_threads(0, 2 * file.shape.flops * config.batch_size * config.sequence_length)

@@ -1,15 +1,15 @@
-"""The steps of pruning, one call each: `rank` filters, `learn_point` by gates, `recover` what cutting lost.
+"""The steps of pruning, one call each: `rank` filters, `learn_point` with gates, `recover` what cutting lost.
 
-Each reads a model file and a corpus, and writes a model file that holds what was found beside everything the old one
-held. Names, targets and options are checked before anything is read. Learning a point takes a while: the same call
-resumes it after an interruption, from a folder beside the file to be written. Knows files and folders; scores are
-computed in `criteria`, points are learned in `run`.
+Each reads a model file and a corpus, and writes a model file with the old contents plus the result. Names, targets and
+options are checked before anything is read. Learning a point takes a while: after an interruption, the same call
+resumes it from a folder next to the output file. Knows files and folders; `criteria` computes scores, `run` learns
+points.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.names import check_name
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.origin import Origin
+from rheostat.model.widths import check_knob
 from rheostat.model.writer import check_target, write_model
 from rheostat.provenance import new_origin
 from rheostat.pruning.allocation import search_allocation
@@ -40,18 +41,18 @@ LabelledProgress = Callable[[str, float], None]
 Recipe = str | Path | Mapping[str, Any]
 Learn = Callable[[Texts, Path, Reporter], Learned]
 
-DISTILL = 0.5  # share of the target that is the full model's, where only "distill" is asked for
+DISTILL = 0.5  # share of the target that is the full model's, if distillation is asked for without a share
 
 
 @dataclass(frozen=True, eq=False)
 class Stored:
     """What a step added to a model file."""
 
-    model: Path | None  # the file that was written; None if none was asked for
+    model: Path | None  # the file that was written, if any
     rankings: tuple[Ranking, ...] = ()
     points: tuple[OperatingPoint, ...] = ()
-    default_ranking: str | None = None  # the ranking that the knob of that file cuts by
-    used: Mapping[str, str] = field(default_factory=dict)  # of each recovered point: the ranking or point it came from
+    default_ranking: str | None = None  # the ranking that the file's knob uses
+    used: Mapping[str, str] = field(default_factory=dict)  # recovered point -> the ranking or point it came from
 
 
 def rank(
@@ -68,18 +69,18 @@ def rank(
     search_tokens: int = 10_000,
     progress: LabelledProgress = lambda label, share: None,
 ) -> Stored:
-    """Score every filter of every layer by one criterion or several, and store the rankings in `out`.
+    """Score every filter of every layer by one or more criteria, and store the rankings in `out`.
 
-    criterion: random, filter-norm, mean-activation, taylor, or one that was registered with `criteria.criterion`.
+    criterion: random, filter-norm, mean-activation, taylor, or one registered with `criteria.criterion`.
     data: the corpus, for criteria that read text. share: how much of its training text to read, from the beginning.
-    seed: of the random criterion. name: of the ranking, if there is only one; by default that of its criterion.
-    search: knob positions to search widths for, layer by layer on `search_tokens` of validation text, with about
+    seed: for the random criterion. name: of the ranking, if there is only one; by default the criterion's name.
+    search: knob positions for which to search widths, layer by layer on `search_tokens` of validation text, with about
         `budget` evaluations; each is stored as a point.
     """
     criteria = [criterion] if isinstance(criterion, str) else list(criterion)
     names = _ranking_names(criteria, name)
     if search and data is None:
-        raise OperatingPointError("a search for widths measures them on text; give a corpus with --data")
+        raise OperatingPointError("searching for widths needs text to measure on; give a corpus with --data")
     if out is not None:
         check_target(out)
     with open_model(model) as file:
@@ -110,16 +111,16 @@ def learn_point(
     changes: Sequence[str] = (),
     reporter: Reporter = SILENT,
 ) -> Stored:
-    """Learn which filters to keep with L0 gates: one run and one stored point for each knob position or strength.
+    """Learn which filters to keep with L0 gates: one run and one stored point per knob position or strength.
 
-    knob: a share of the FLOPs to reach, or several. strength: λ of the paper, fixed, or several.
-    recipe: the name of an l0 recipe, the path of a .toml file, or its tables. changes: such as "train.steps=500".
+    knob: one or more shares of the FLOPs to reach. strength: one or more fixed values of the paper's λ.
+    recipe: the name of an l0 recipe, the path to a .toml file, or its tables. changes: such as "train.steps=500".
     The gates of each run are stored as a ranking too. The same call resumes after an interruption.
     """
-    knobs, strengths = _several(knob), _several(strength)
+    knobs, strengths = _knobs(knob), _several(strength)
     if not (knobs or strengths):
         raise OperatingPointError("l0 learns a point for each --knob (or --strength); give at least one")
-    if not all(value > 0 for value in strengths):
+    if not all(isinstance(value, int | float) and value > 0 for value in strengths):
         raise OperatingPointError(f"--strength got {strengths}; expected positive numbers, or --knob to have λ found")
     wanted = [("knob", value) for value in knobs] + [("strength", value) for value in strengths]
     jobs: dict[str, Learn] = {}
@@ -146,14 +147,14 @@ def recover(
     changes: Sequence[str] = (),
     reporter: Reporter = SILENT,
 ) -> Stored:
-    """Train an update of low rank for each knob position, or for a stored point, and store the point with it.
+    """Train a low-rank update for each knob position, or for a stored point, and store the point with it.
 
-    criterion, ranking: what to cut by, if not what the knob uses. point: the name of a stored point to recover.
-    name: of the stored point, if there is only one. rank: of the update; 1 is the paper's.
+    criterion, ranking: what to cut by instead of what the knob uses. point: the name of a stored point to recover.
+    name: of the stored point, if there is only one. rank: of the update; the paper uses 1.
     distill: share of the target that is the full model's distribution. recipe, changes: as for `learn_point`.
-    The weights stay as they are. The same call resumes after an interruption.
+    The weights stay unchanged. The same call resumes after an interruption.
     """
-    knobs = _several(knob)
+    knobs = _knobs(knob)
     if not (knobs or point):
         raise OperatingPointError("nothing to recover; give at least one --knob, or a stored --point")
     if name is not None:
@@ -174,12 +175,20 @@ def recover(
         return replace(_learn_and_store(file, data, Path(out), jobs, reporter), used=used)
 
 
-def _several(values: float | Sequence[float]) -> list[float]:
-    return [values] if isinstance(values, int | float) else list(values)
+def _several(values: Any) -> list[Any]:
+    """One value or several; a str is one, and no number, which the checks that follow say."""
+    return [values] if isinstance(values, str) or not isinstance(values, Iterable) else list(values)
+
+
+def _knobs(values: float | Sequence[float]) -> list[float]:
+    knobs = _several(values)
+    for knob in knobs:
+        check_knob(knob)
+    return knobs
 
 
 def _ranking_names(criteria: Sequence[str], name: str | None) -> list[str]:
-    """The names of the rankings; an error for what cannot be ranked, before anything is read."""
+    """The names of the rankings; an error if a criterion or name is not valid, before anything is read."""
     for criterion in criteria:
         check_criterion(criterion)
     if doubled := [criterion for criterion in dict.fromkeys(criteria) if criteria.count(criterion) > 1]:
@@ -198,7 +207,7 @@ def _read(file: ModelFile, data: str | Path, split: str, progress: LabelledProgr
 
 
 def _origin(file: ModelFile, text: Split | None) -> Origin:
-    """The origin of what is made from a model and, if there is one, a text."""
+    """The origin of something made from a model and, if given, a text."""
     origin = replace(new_origin(), made_from=file.weights_digest())
     return origin if text is None else replace(origin, corpus=text.corpus, corpus_digest=text.digest)
 
@@ -225,10 +234,10 @@ def _search(
 def _learn_and_store(
     file: ModelFile, data: str | Path, out: Path, jobs: Mapping[str, Learn], reporter: Reporter
 ) -> Stored:
-    """Learn each point in a folder of its own beside `out`, write `out` with all of them, and remove the folders.
+    """Learn each point in its own folder next to `out`, write `out` with all of them, and remove the folders.
 
-    After an interruption, the same call resumes, and finished runs are not repeated. Folders of other calls that write
-    to `out` are left alone.
+    After an interruption, the same call resumes without repeating finished runs. Folders of other calls that write to
+    `out` are left alone.
     """
     for name in jobs:
         check_name(name, "the points to store")

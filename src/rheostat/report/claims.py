@@ -1,7 +1,7 @@
-"""The paper's claims, judged by our results: one small function for each kind of check.
+"""The paper's claims, judged by our results: one small function per kind of check.
 
-Every function returns facts: a comparison that holds, fails or could not be made, with the numbers that decide it and
-the files they come from. Claims are data (`published`); numbers come from `evidence`. Estimates decide nothing.
+Every function returns facts: a comparison that holds, fails or could not be made, with the deciding numbers and the
+files they come from. Claims are data (`published`); numbers come from `evidence`. Estimates decide nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def judge(claim: Claim, evidence: Evidence) -> Judgement:
 
 
 def verdict_of(facts: Sequence[Fact]) -> Verdict:
-    """Confirmed if everything was measured and holds; contradicted if nothing measured holds; else partly."""
+    """Confirmed if everything was measured and holds, contradicted if nothing measured holds, else partly."""
     measured = [fact.holds for fact in facts if fact.holds is not None]
     if not measured:
         return "not measured"
@@ -96,7 +96,7 @@ def _absent(corpus: str) -> Fact:
 
 @singledispatch
 def check_facts(check: object, evidence: Evidence) -> list[Fact]:
-    """What our results say of one check."""
+    """What our results say about one check."""
     raise AssertionError(f"no judge for {check}")
 
 
@@ -114,7 +114,7 @@ def _(check: checks.Better, evidence: Evidence) -> list[Fact]:
 def _rival_facts(
     check: checks.Better, on: CorpusEvidence, corpus: str, other: str, with_update: bool
 ) -> Iterator[Fact]:
-    """One fact for each share at which both were measured and at least one would be in the paper's figure."""
+    """One fact per share at which both were measured and at least one would be in the paper's figure."""
     limit = math.inf if on.cut_off is None else on.cut_off
     if not on.comparable:
         yield _absent(corpus)
@@ -283,7 +283,7 @@ def _(check: checks.LatencyAbove, evidence: Evidence) -> list[Fact]:
 
 @check_facts.register
 def _(check: checks.FullModelBetter, evidence: Evidence) -> list[Fact]:
-    """Against models that we measured ourselves: published figures come from other training."""
+    """Compared with models that we measured ourselves, because published figures come from other training."""
     on, rows = evidence.on(check.corpus), load_published().table(check.corpus).rows
     return [_against_baseline(check.corpus, on, row) for row in rows if row.row in check.than_rows]
 

@@ -28,7 +28,7 @@ from rheostat.report.kept_filters import KeptFilters
 from rheostat.report.paper_tables import NOT_TRAINED, show_energy, show_latency, three_digits
 from rheostat.report.published import load_published
 
-NOT_TOLD = "not told"
+NOT_REPORTED = "not reported"
 REPORT = "report"  # the stem of the page, and the start of its pictures' names
 
 
@@ -51,7 +51,7 @@ def bench_subject(bench: ModelBench) -> str:
     subject, machine = bench.subject, bench.provenance.machine
     return (
         f"{subject.model} in {subject.precision}, {engine_note(subject)}, on {machine.processor}, "
-        f"{subject.queries} queries per point, meter: {subject.meter}; {_machine_said(bench.machine)}"
+        f"{subject.queries} queries per point, meter: {subject.meter}; {_machine_state(bench.machine)}"
     )
 
 
@@ -62,12 +62,12 @@ def engine_note(subject: BenchSubject) -> str:
     return f"measured on {engine_title(subject.engine)} with {threads}{other}"
 
 
-def _machine_said(states: MachineStates) -> str:
-    """What may have disturbed a bench."""
+def _machine_state(states: MachineStates) -> str:
+    """What could have disturbed a bench."""
     loads = states.load_averages
-    load = NOT_TOLD if loads is None else "{:.1f} before and {:.1f} after".format(*loads)
-    clock = {True: "held down", False: "not held down", None: NOT_TOLD}[states.throttled]
-    return f"load average {load}, CPU governor {', '.join(states.after.governors) or NOT_TOLD}, clock {clock}"
+    load = NOT_REPORTED if loads is None else "{:.1f} before and {:.1f} after".format(*loads)
+    clock = {True: "throttled", False: "not throttled", None: NOT_REPORTED}[states.throttled]
+    return f"load average {load}, CPU governor {', '.join(states.after.governors) or NOT_REPORTED}, clock {clock}"
 
 
 def _fit_sentence(bench: ModelBench) -> str:
@@ -85,7 +85,7 @@ def _fit_sentence(bench: ModelBench) -> str:
 
 
 def _bench_table(bench: ModelBench, beside: Sequence[ModelBench]) -> Table:
-    """FLOPs of a model beside it are a share of the first one's."""
+    """The FLOPs of models beside the first are shares of the first model's."""
     whole = bench.subject.flops
     labelled = [(row.label, row.served_by, row) for row in bench.rows]
     labelled += [(_model_name(one), row.served_by, row) for one in beside for row in one.rows]
@@ -141,9 +141,9 @@ def ngram_sections(ngrams: Sequence[NGramResults]) -> Iterator[Section]:
     header = ("corpus", "model", "valid perplexity", "test perplexity", "test, by kenlm", "test R@3")
     more = ("keystrokes saved", "MB", "ms/query", "from")
     text = Paragraph(
-        "A model of counts, on the same words and measured in the same way as the networks. Nothing is pruned, and "
-        "probabilities have 32 bits. Its three words are exact: they come from the lists of what followed the last "
-        "words, without a search of the vocabulary. kenlm is independent of this program and reads the same n-grams."
+        "A model of word counts, with the same words and measured in the same way as the networks. Nothing is pruned, "
+        "and probabilities have 32 bits. Its three words are exact: they come from sorted lists of what followed the "
+        "last words, without searching the vocabulary. kenlm, an independent program, reads the same n-grams."
     )
     yield Section("Without a network: n-grams", (text, Table((*header, *more), "llrrrrrrrl", rows(cells))))
 
@@ -154,7 +154,7 @@ def weights_sections(kept: KeptFilters | None) -> Iterator[Section]:
     filters, elements = kept.corner.shape[1:]
     picture = Picture(
         f"{REPORT}-weights",
-        f"Weights of layer {kept.layer + 1} at shares of FLOPs, a row per criterion, with the cut filters blank",
+        f"Weights of layer {kept.layer + 1} at shares of FLOPs, one row per criterion, with the cut filters blank",
         f"Layer {kept.layer + 1} of `{kept.path.name}`. From top to bottom: the first {filters} filters of z, f and o. "
         f"From left to right: the first {elements} elements of each. White filters are cut; black is a weight of zero. "
         "The layer reads the embedding, which keeps its columns.",
@@ -185,7 +185,7 @@ def day_section(day: GovernResults) -> Section:
     )
     picture = Picture(
         f"{REPORT}-day-{day.path.stem}",
-        f"Knob, latency and energy over the trace {comparison.trace.name}, a line per behaviour",
+        f"Knob, latency and energy over the trace {comparison.trace.name}, one line per behaviour",
         f"Knob, latency and energy over the trace. From `{day.path.name}`.",
         partial(draw_replay, comparison),
     )

@@ -1,8 +1,7 @@
-"""The demo: one model file turned down from 100 % to 15 % of its FLOPs, on a text that it was not trained on.
+"""The demo: one model file turned down from 100 % to 15 % of its FLOPs, on a text it was not trained on.
 
-Every position is measured as everywhere else: quality by a sweep, cost by a bench, both in int8 as on a device. The
-demo leaves their results files and a report behind. Knows which positions and in which order; how they are shown is up
-to the caller.
+Positions are measured as usual: quality by a sweep, cost by a bench, both in int8 as on a device. The demo writes their
+results files and a report. Knows which positions to measure and in which order; the caller shows them.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from rheostat.tables import to_json
 KNOBS = (1.0, 0.85, 0.7, 0.55, 0.4, 0.3, 0.2, 0.15)
 STARTS = ("how are you", "i would like to", "what do you think about")
 PRECISION: Precision = "int8"
-WORDS = 5000  # that queries are made of, at most
+WORDS = 5000  # the most words that queries are made of
 QUERIES = 200  # at each position
-QUICK = Plan(idle_seconds=2.0, blocks=5, block_seconds=0.4)  # energy, roughly
+QUICK = Plan(idle_seconds=2.0, blocks=5, block_seconds=0.4)  # a rough energy measurement
 
 Progress = Callable[[str, float], None]
 
 
 @dataclass
 class DemoStep:
-    """One position of the knob. quality: its row of the sweep. cost: its row of the bench, None before that ran."""
+    """One knob position. quality: its row in the sweep. cost: its row in the bench; None until the bench has run."""
 
     quality: SweepRow
     suggestions: dict[str, list[str]]
@@ -54,7 +53,7 @@ class DemoStep:
 
 
 class Demo:
-    """A model, a text and a folder; `turn_down` first, then `measure_cost`, then `report`."""
+    """A model, a text and a folder. Call `turn_down` first, then `measure_cost`, then `report`."""
 
     def __init__(self, model: str | Path, data: str | None, out: Path) -> None:
         self.model, self._data, self.out = model_path(model), str(HELD_OUT_TEXT) if data is None else data, out
@@ -70,8 +69,8 @@ class Demo:
         self.steps: list[DemoStep] = []
 
     def turn_down(self, progress: Progress) -> Iterator[DemoStep]:
-        """Quality and suggestions, from the whole model downwards."""
-        # The file may be of an earlier demo, perhaps of another model.
+        """Quality and suggestions, starting from the whole model."""
+        # The file could be from an earlier demo, perhaps of another model.
         results = SweepFile(self._sweep_path, self._subject, resume=False)
         predictor = Predictor(self.model, precision=PRECISION)
         with open_model(self.model) as file:
@@ -93,13 +92,13 @@ class Demo:
         positions = [BenchPosition(cell.knob) for cell in self._cells]
         results = bench_positions_of(self.model, positions, self.text, config, source, progress)
         write_results(self._bench_path, results)
-        # Two positions may mean one point, which is measured once.
+        # Two positions can select the same point, which is measured once.
         by_widths = {row.widths: row for row in results.rows}
         for step in self.steps:
             step.cost = by_widths[step.quality.widths]
 
     def measure(self, meter: str | EnergySource, progress: Progress, queries: int = QUERIES) -> None:
-        """Quality and suggestions of every position, then what they cost."""
+        """Quality and suggestions at every position, then their cost."""
         source = find_meter(meter) if isinstance(meter, str) else meter
         for _ in self.turn_down(progress):
             progress("", 0.0)
@@ -132,7 +131,7 @@ def run_demo(
     queries: int = QUERIES,
     progress: Progress = lambda label, share: None,
 ) -> Demo:
-    """Turn a model's knob down over held-out text: quality, suggestions and cost of each position, and a report."""
+    """Turn a model's knob down on held-out text: quality, suggestions and cost at each position, and a report."""
     demo = Demo(model, data, out)
     demo.measure(meter, progress, queries)
     demo.report()
@@ -140,12 +139,12 @@ def run_demo(
 
 
 def _cells(file: ModelFile, split: str) -> list[Cell]:
-    """The positions that the model can be turned to, each as what the knob serves there."""
+    """One cell per position that the model has, with the point that the knob selects there."""
     rankings = {entry.name: entry for entry in file.description.rankings}
     ranking = rankings.get(file.description.default_ranking or "")
     if ranking is None:
         raise OperatingPointError(
-            f"{file.path} has no default ranking to turn the knob by; expected one: rheostat prune or pack adds it"
+            f"{file.path} has no default ranking for the knob; add one with rheostat prune or pack"
         )
     cells = [Cell(FULL, "", None, 1.0, split)]
     for knob in (knob for knob in KNOBS if knob < 1 and can_serve(file, knob)):

@@ -1,8 +1,8 @@
-"""A report as data: sections of paragraphs, tables and pictures; as Markdown, and as one HTML page.
+"""A report as data (sections of paragraphs, tables and pictures), written as Markdown and as a single HTML page.
 
-Knows nothing of what the sections say; `sections` fills them. In texts, `backticks` mark names of files and commands;
-a line end within a cell is one on the page. The HTML page contains its pictures and asks no server for anything. Its
-texts come from files that anybody may have written, so everything is escaped.
+Knows nothing of what the sections say; `sections` fills them. In texts, `backticks` mark names of files and commands; a
+line end within a cell is a line end on the page. The HTML page contains its pictures and loads nothing from a server.
+Its texts come from files that anyone could have written, so everything is escaped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class TableRow:
-    """mark: how a page sets it off, such as "published" or a verdict."""
+    """mark: how a page highlights the row, such as "published" or a verdict."""
 
     cells: tuple[str, ...]
     mark: str = ""
@@ -40,7 +40,7 @@ class TableRow:
 class Table:
     """align: one letter per column, "l" for words and "r" for numbers.
 
-    folded: the title to click for a table that starts closed. judged: its first column is a verdict.
+    folded: the title to click on, for a table that starts closed. judged: whether its first column is a verdict.
     """
 
     header: tuple[str, ...]
@@ -55,7 +55,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """stem: of its files; draw: writes it as PNG or SVG by a path's suffix. alt: what it shows, in words."""
+    """stem: of its file names. draw: writes it as PNG or SVG, by the path's suffix. alt: a description in words."""
 
     stem: str
     alt: str
@@ -80,7 +80,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Document:
-    """summary: a few lines that come before everything else."""
+    """summary: a few lines before everything else."""
 
     title: str
     lead: str
@@ -93,7 +93,7 @@ class Document:
 
 
 def line(cells: Iterable[str]) -> str:
-    """A line of a Markdown table; what would end a cell or the line is escaped."""
+    """A line of a Markdown table, with characters escaped that would end a cell or the line."""
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", "<br>") for cell in cells) + " |"
 
 
@@ -127,7 +127,7 @@ def _block_markdown(block: Block) -> str:
 
 
 def tell_apart(labels: Sequence[str], details: Sequence[str]) -> list[str]:
-    """The labels of a table's rows; those that occur twice get their detail too, and a number if that is not enough."""
+    """Labels for a table's rows. A label that occurs twice gets its detail too, and a number if still not unique."""
     doubled = Counter(labels)
     found = [f"{one} ({detail})" if doubled[one] > 1 else one for one, detail in zip(labels, details, strict=True)]
     seen: Counter[str] = Counter()
@@ -138,7 +138,7 @@ def tell_apart(labels: Sequence[str], details: Sequence[str]) -> list[str]:
 
 
 def files(paths: Iterable[Path]) -> str:
-    """Names of files, each once, in their order."""
+    """Names of files in order, without repetition."""
     return ", ".join(dict.fromkeys(f"`{path.name}`" for path in paths))
 
 
@@ -147,7 +147,7 @@ def rows(cells: Sequence[Sequence[str]]) -> tuple[TableRow, ...]:
 
 
 def html(document: Document, pictures: Mapping[str, Path]) -> str:
-    """The page. pictures: an SVG file for the stem of every picture."""
+    """The HTML page. pictures: an SVG file for every picture, by stem."""
     try:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup, escape

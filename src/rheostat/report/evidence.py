@@ -1,7 +1,7 @@
-"""What results files say about one corpus, by criterion and share, as the paper's tables and claims need it.
+"""What results files say about one corpus, by criterion and share, for the paper's tables and claims.
 
-Quality comes from sweeps, cost from benches, kept filters from a model file. Whatever was not measured is None. Knows
-how files are matched with each other; verdicts are in `claims`, pictures in `figures`.
+Quality comes from sweeps, cost from benches, kept filters from a model file. What was not measured is None. Knows how
+files are matched with each other; verdicts are in `claims`, pictures in `figures`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from rheostat.report.learned import GRADED, CorpusComparison, compare, is_nearly
 from rheostat.report.published import SAME_SHARE, PublishedRow, is_corpus, load_published
 
 DENSE = "dense"
-# If a share was measured more than once: all seeds of a ranking first, then a single stored point; but a point that a
-# criterion has learned comes before what its gates would cut as a ranking.
+# The order of preference if a share was measured more than once: all seeds of a ranking, then a single stored point.
+# But a learned point comes before a cut by the ranking of its gates.
 PREFERENCE = ("uniform", "stored", "bare")
 LEARNED_PREFERENCE = ("stored", "bare", "uniform")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Quality at one point, mean over seeds. flops_fraction: of the reference model of the corpus. precision: only if
-    it is not that model's.
+    """Quality at one point, mean over seeds. flops_fraction: of the corpus's reference model. precision: only if it
+    differs from that model's.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Cost:
-    """same_widths: measured with matrices of these sizes; otherwise at a point of nearly the same FLOPs."""
+    """same_widths: measured with matrices of the same sizes; otherwise at a point with nearly the same FLOPs."""
 
     row: BenchRow
     path: Path
@@ -59,7 +59,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class CorpusEvidence:
-    """All that was measured on one corpus. comparable: points of the reference model's own weights."""
+    """All measurements on one corpus. comparable: points of the reference model's own weights."""
 
     corpus: str
     comparison: CorpusComparison | None
@@ -77,7 +77,7 @@ class CorpusEvidence:
 
     @property
     def flops(self) -> int | None:
-        """Of a query of the whole model."""
+        """FLOPs of a query of the whole model."""
         known = self.reference or self.bench
         return known.subject.flops if known else None
 
@@ -87,19 +87,19 @@ class CorpusEvidence:
 
     @property
     def bench(self) -> ModelBench | None:
-        """The first whose energy was measured, else the first."""
+        """The first bench with measured energy, else the first."""
         return next((bench for bench in self.benches if bench.has_measured_energy), next(iter(self.benches), None))
 
     @property
     def cost_benches(self) -> list[ModelBench]:
-        """One machine for a whole table: that bench, and those with the same setup."""
+        """The benches of a table: that bench, and those with the same machine, precision, engine, threads and meter."""
         chosen = self.bench
         if chosen is None:
             return []
         return [chosen, *(one for one in self.benches if one is not chosen and _setup(one) == _setup(chosen))]
 
     def at(self, criterion: str, share: float, *, with_update: bool = False) -> Measurement | None:
-        """The point of a criterion at a share; with an update, one of rank 1 as in the paper."""
+        """The point of a criterion at a share. with_update: a point with an update of rank 1, as in the paper."""
         found = [one for one in self._of(criterion, with_update) if abs(one.flops_fraction - share) < SAME_SHARE]
         preference = LEARNED_PREFERENCE if criterion in POINT_BY_POINT else PREFERENCE
         return min(
@@ -109,7 +109,7 @@ class CorpusEvidence:
         )
 
     def shares(self, criterion: str, *, with_update: bool = False) -> list[float]:
-        """Where a criterion was measured, largest first."""
+        """The shares at which a criterion was measured, largest first."""
         return sorted({round(one.flops_fraction, 2) for one in self._of(criterion, with_update)}, reverse=True)
 
     def _of(self, criterion: str, with_update: bool) -> list[Measurement]:
@@ -117,25 +117,25 @@ class CorpusEvidence:
         return [one for one in self.comparable if one.criterion == criterion and one.update_rank == rank]
 
     def recovered(self, criterion: str) -> list[tuple[Measurement, Measurement]]:
-        """Points of a criterion without and with their update of rank 1."""
+        """Points of a criterion, without and with their update of rank 1."""
         bare = {(one.name, one.path): one for one in self.comparable if one.allocation == "bare"}
         updated = [one for one in self._of(criterion, True) if (one.name, one.path) in bare]
         return [(bare[one.name, one.path], one) for one in updated]
 
     def cost(self, share: float, widths: Sequence[int] = ()) -> Cost | None:
-        """Of a point with these widths, else of one at the same share: a query costs what its matrices cost."""
+        """The cost of a point with these widths, else at the same share: a query costs what its matrices cost."""
         found = [cost for bench in self.cost_benches if (cost := cost_in(bench, share, widths))]
         return next((cost for cost in found if cost.same_widths), next(iter(found), None))
 
     @property
     def cut_off(self) -> float | None:
-        """Above which the paper's figure leaves points out: the same multiple of our full model's perplexity."""
+        """The perplexity above which points are left out: the same multiple of the full model's as in the paper."""
         published = load_published()
         theirs = published.table("ptb").full.test_perplexity
         return self.full.test_perplexity * published.cut_offs.figure_test_perplexity / theirs if self.full else None
 
     def cost_of(self, one: Measurement) -> Cost | None:
-        """Of a measured point; of another model only if that model itself has a comparable bench."""
+        """The cost of a measured point; for another model, only if it has a comparable bench itself."""
         if one.criterion != DENSE:
             return self.cost(one.flops_fraction, one.widths)
         named = [bench for bench in self.baseline_benches if bench.subject.model == one.name]
@@ -149,7 +149,7 @@ class CorpusEvidence:
         return next((one for one in self.baseline_benches if row.is_name_of(one.subject.model)), None)
 
     def other_baselines(self, rows: Sequence[PublishedRow]) -> list[tuple[Measurement | None, ModelBench | None]]:
-        """Quality and cost of models that none of these rows is named after, matched by the model's name."""
+        """Quality and cost of baselines that are in none of these rows, matched by the model's name."""
         others = [one for one in self.baseline_benches if one not in self.benches]
         benches = {one.subject.model: one for one in others if is_corpus(one.subject.corpus, self.corpus)}
         qualities = {one.name: one for one in self.baselines}
@@ -159,15 +159,15 @@ class CorpusEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything there is to judge by."""
+    """All evidence for a report."""
 
     collection: Collection
     corpora: tuple[CorpusEvidence, ...]
     notes: tuple[str, ...] = ()
 
     def energy_bench(self, sweep: SweepResults) -> ModelBench | None:
-        """The bench that says what a joule saves in keystrokes: the first with the energy of a model with a sweep's
-        FLOPs, in its precision. None for a sweep without simulated typing.
+        """The bench for keystrokes saved per joule: the first with energy for a model with the sweep's FLOPs and
+        precision. None for a sweep without simulated typing.
         """
         if all(point.keystrokes_saved_share is None for point in sweep.points):
             return None
@@ -176,7 +176,7 @@ class Evidence:
         return next((bench for bench in benches if bench.has_measured_energy), None)
 
     def on(self, corpus: str) -> CorpusEvidence:
-        """What was measured on a corpus of the paper; empty if nothing was."""
+        """The evidence for a corpus of the paper; empty if nothing was measured."""
         for one in self.corpora:
             if is_corpus(one.corpus, corpus):
                 return one
@@ -206,12 +206,12 @@ def gather(collection: Collection, kept: KeptFilters | None = None) -> Evidence:
 def _left_out(sweep: SweepResults, reference: SweepResults) -> str:
     return (
         f"`{sweep.path.name}`, whose model has nearly the FLOPs of `{reference.path.name}`'s and is neither that model "
-        "nor named after a baseline; it has a page of its own"
+        "nor named after a baseline; it has its own page"
     )
 
 
 def _setup(bench: ModelBench) -> tuple[object, ...]:
-    """What has to be the same for two times to be compared."""
+    """What must be equal for two times to be comparable."""
     subject = bench.subject
     return bench.provenance.machine, subject.precision, subject.engine, subject.threads, subject.meter
 

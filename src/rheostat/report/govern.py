@@ -1,6 +1,6 @@
-"""A recorded day under the governor, beside always full and switching off: replayed, written and drawn.
+"""A recorded day under the governor, compared with "always full" and "off at 20 %": replayed, written and drawn.
 
-Knows where the cost of a query comes from; the replay itself is in `governor.replay`.
+Knows where the cost of a query comes from; `governor.replay` does the replay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rheostat.report.published import load_published
 
 @dataclass(frozen=True)
 class ReplayedDay:
-    """results: as in a results file. files: those that were written."""
+    """results: as in a results file. files: the files written."""
 
     results: GovernResults
     comparison: Comparison
@@ -33,30 +33,30 @@ class ReplayedDay:
 
 
 def replay_day(
-    trace: Path,
+    trace: str | Path,
     *,
     policy: str = DEFAULT,
     model: str | Path | None = None,
     latency_ms: float | None = None,
     energy_mj: float | None = None,
-    out: Path | None = None,
+    out: str | Path | None = None,
 ) -> ReplayedDay:
-    """Replay a recorded day through the governor, beside "always full" and "off at 20 %".
+    """Replay a recorded day through the governor, and compare it with "always full" and "off at 20 %".
 
-    policy: a .toml file, or the name of one that comes with the package. model: count the FLOPs that its points really
-    spend. latency_ms, energy_mj: of a query of the whole model on your device; the paper's if left out. out: the folder
-    for govern.json, govern.png and govern.svg.
+    policy: a .toml file, or the name of a policy that comes with the package. model: count the FLOPs that its points
+    really cost. latency_ms, energy_mj: of a query of the whole model on your device; by default the paper's. out: the
+    folder for govern.json, govern.png and govern.svg.
     """
-    day, rules, cost = read_trace(trace), read_policy(policy), full_cost(latency_ms, energy_mj)
+    day, rules, cost = read_trace(Path(trace)), read_policy(policy), full_cost(latency_ms, energy_mj)
     with _opened(model) as file:
         comparison = compare(day, rules, cost, _flops_share(file))
         name, weights = (file.path.name, origin_json(file.description.origin)) if file else (None, None)
     results = GovernResults.of(comparison, name, weights)
-    return ReplayedDay(results, comparison, () if out is None else _write(results, comparison, out))
+    return ReplayedDay(results, comparison, () if out is None else _write(results, comparison, Path(out)))
 
 
 def full_cost(latency_ms: float | None = None, energy_mj: float | None = None) -> FullCost:
-    """Of a query of the whole model: as given, else the paper's."""
+    """The cost of a query of the whole model: as given, else the paper's."""
     published = load_published()
     full, board = published.table("ptb").full, published.setup.measurement.board
     assert full.latency_ms is not None and full.energy_mj is not None
@@ -79,7 +79,7 @@ def _opened(model: str | Path | None) -> Iterator[ModelFile | None]:
 
 
 def _flops_share(file: ModelFile | None) -> Callable[[float], float]:
-    """What a knob position really spends: a model's points are never above it, and often a little below."""
+    """What a knob position really costs: a model's points are never above it, and often a little below."""
     if file is None:
         return lambda knob: knob
     return functools.cache(lambda knob: knob_positions.choose(file, knob).flops_fraction)
@@ -92,5 +92,5 @@ def _write(results: GovernResults, comparison: Comparison, out: Path) -> tuple[P
         draw_replay(comparison, picture)
         draw_replay(comparison, picture.with_suffix(".svg"))
     except OSError as error:
-        raise RheostatError(f"cannot write to {out}: {error.strerror}; expected a folder that can be written") from None
+        raise RheostatError(f"cannot write to {out}: {error.strerror}; expected a writable folder") from None
     return data, picture, picture.with_suffix(".svg")

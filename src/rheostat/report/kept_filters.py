@@ -1,7 +1,7 @@
 """Which filters of a model file each criterion keeps at some shares of the FLOPs, and the corner of the weights that
 the paper's weight picture shows.
 
-Knows the file and the knob; `figures.weights` draws it, `claims` counts what is dropped twice.
+Knows the file and the knob; `figures.weights` draws the picture, `claims` counts filters dropped in common.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from rheostat.model.operating_point import OperatingPoint, full_point
 from rheostat.model.shape import QRNN_GATES
 from rheostat.report.published import WeightPicture, load_published
 
-# From top to bottom as in the paper; criteria that it does not have come after them.
+# From top to bottom as in the paper; criteria that are not in the paper come last.
 ORDER = ("random", "filter-norm", "mean-activation", "l0")
-# Criteria that learn every point separately: the ranking by their gates is not what the paper means by them.
+# Criteria that learn every point separately: the paper means these points, not the ranking by gates.
 POINT_BY_POINT = ("l0",)
 
 
 @dataclass(frozen=True)
 class KeptFilters:
-    """points: by criterion and share, if the model has one. corner: [z, f, o][filters, elements] of one layer."""
+    """points: by criterion and share, if the model has them. corner: [z, f, o][filters, elements] of one layer."""
 
     path: Path
     flops: int
@@ -39,7 +39,7 @@ class KeptFilters:
     corner: NDArray[np.float32]
 
     def dropped(self, criterion: str, share: float) -> set[tuple[int, int]] | None:
-        """Layer and index of what is not kept."""
+        """Layer and index of each filter that is not kept."""
         point = self.points.get((criterion, share))
         if point is None:
             return None
@@ -56,7 +56,7 @@ def read_kept_filters(path: Path, picture: WeightPicture | None = None) -> KeptF
     picture = picture or load_published().picture
     with open_model(path) as file:
         if file.shape.cell != "qrnn":
-            raise RheostatError(f"{path} is a model of kind '{file.shape.cell}'; expected a QRNN: only these are cut")
+            raise RheostatError(f"{path} has cell '{file.shape.cell}'; expected qrnn, the only one that can be cut")
         criteria = _criteria(file)
         points = {
             (criterion, share): point
@@ -78,8 +78,8 @@ def _criteria(file: ModelFile) -> tuple[str, ...]:
 
 
 def _point(file: ModelFile, criterion: str, share: float) -> OperatingPoint | None:
-    """By the criterion's ranking, else its stored point: one kind at all shares, so that they can be compared. None
-    if it has neither.
+    """The point by the criterion's ranking, else its stored point: the same kind at all shares, so that they are
+    comparable. None if it has neither.
     """
     if share == 1:
         return full_point(file.shape)

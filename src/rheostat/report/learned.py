@@ -1,6 +1,6 @@
-"""What learning gains, from several results files of one corpus: gates, updates, graded and other models.
+"""The gains from learning, from several results files on one corpus: gates, updates, graded and other models.
 
-Everything is compared with the unpruned model that pruning started from. Nothing here is measured; `figures` draws it.
+Everything is compared with the unpruned model that pruning started from. Measures nothing; `figures` draws the results.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rheostat.report.published import PublishedTable, load_published, same_size
 
 GRADED = "graded"
 WON_BACK = (
-    "What an update wins back is a share of the perplexity that cutting lost. How ours were trained is listed under "
-    "“How models were made”; unless that is the paper's own schedule, the two shares are not like for like."
+    "“Won back” is the share of the perplexity lost by cutting that an update recovers. How our updates were trained "
+    "is listed under “How models were made”; the two shares are comparable only if it was the paper's own schedule."
 )
 
 
 @dataclass(frozen=True)
 class Share:
-    """A test perplexity at a share of the reference's FLOPs. precision: only if it is not the reference's.
+    """A test perplexity at a share of the reference's FLOPs. precision: only if it differs from the reference's.
 
     stored: whether it is a stored point. file: the results file it comes from.
     """
@@ -39,13 +39,13 @@ class Share:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The same point measured twice has the same digits, as far as they are shown, whatever the threads."""
+        """Equal for the same point measured twice: the digits shown do not depend on the number of threads."""
         return self.name, self.criterion, round(self.flops_fraction, 4), round(self.perplexity, 2)
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What an update won back of what cutting lost. file: the results file it comes from."""
+    """How much of what cutting lost an update won back. file: the results file it comes from."""
 
     name: str
     criterion: str
@@ -59,16 +59,16 @@ class Recovery:
 
     @property
     def won_back(self) -> float | None:
-        """None if cutting lost nothing."""
+        """The share won back; None if cutting lost nothing."""
         lost = self.bare - self.full
         return (self.bare - self.updated) / lost if lost > 0 else None
 
 
 @dataclass(frozen=True)
 class CorpusComparison:
-    """Results of one corpus. reference: the sweep of the model that pruning started from.
+    """Results on one corpus. reference: the sweep of the model that pruning started from.
 
-    left_out: sweeps of nearly that model (`is_nearly`), which are compared with nothing.
+    left_out: sweeps of nearly the same model (`is_nearly`), which are not compared.
     """
 
     reference: SweepResults
@@ -80,7 +80,7 @@ class CorpusComparison:
         return next(point.test_perplexity() for point in self.reference.points if not point.criterion)
 
     def shares(self) -> list[Share]:
-        """Every point of every file that needed no update, largest first."""
+        """Every point without an update, from all files, largest first."""
         found = []
         for sweep in (self.reference, *self.others):
             scale, precision = sweep.subject.flops / self.reference.subject.flops, self.other_precision(sweep)
@@ -89,13 +89,13 @@ class CorpusComparison:
                 if point.allocation == "bare" or not point.is_tested:
                     continue
                 if point.update_rank:
-                    continue  # updates have a table of their own
+                    continue  # updates have their own table
                 if GRADED in sweep.criteria and not point.criterion:
                     point = replace(point, criterion=GRADED)
                 elif not point.criterion and again:
                     continue  # the reference again, from a file with more stored points
                 found.append(_share(point, sweep, scale, precision))
-        different = {share.identity: share for share in reversed(found)}  # a stored point may be in several files
+        different = {share.identity: share for share in reversed(found)}  # a stored point can be in several files
         return sorted(different.values(), key=lambda share: (-round(share.flops_fraction, 2), share.perplexity))
 
     def other_precision(self, sweep: SweepResults) -> str:
@@ -112,7 +112,7 @@ class CorpusComparison:
 
 
 def compare(sweeps: Iterable[SweepResults]) -> list[CorpusComparison]:
-    """Sweeps by corpus; the reference is a model that was pruned and is not graded, if there is one."""
+    """Sweeps by corpus; the reference is preferably a model that was pruned and is not graded."""
     groups: dict[str, list[SweepResults]] = {}
     for sweep in sweeps:
         groups.setdefault(sweep.subject.corpus, []).append(sweep)
@@ -125,7 +125,7 @@ def _comparison(group: Sequence[SweepResults]) -> CorpusComparison:
     ]
     if not candidates:
         raise RheostatError(
-            f"{group[0].path} holds a graded model only; expected the model it was made from too: "
+            f"{group[0].path} holds only a graded model; expected also the model it was made from: "
             "give the sweep of that model as well"
         )
     reference = _reference([sweep for sweep in candidates if sweep.criteria] or candidates)
@@ -135,15 +135,15 @@ def _comparison(group: Sequence[SweepResults]) -> CorpusComparison:
 
 
 def _reference(candidates: Sequence[SweepResults]) -> SweepResults:
-    """The largest model; among those of one size, the one with most points."""
+    """The largest model; among models of the same size, the one with the most points."""
     largest = max(sweep.subject.flops for sweep in candidates)
     of_its_size = [sweep for sweep in candidates if same_size(sweep.subject.flops, largest)]
     return max(of_its_size, key=lambda sweep: (len(sweep.points), sweep.subject.flops))
 
 
 def is_nearly(subject: SweepSubject | BenchSubject, reference: SweepSubject) -> bool:
-    """Whether a model differs from the reference in a detail only, such as the clusters of the output layer: the same
-    size, other FLOPs, and not named after a baseline.
+    """Whether a model differs from the reference only in a detail, such as the clusters of the output layer: the same
+    size, slightly different FLOPs, and not named after a baseline.
     """
     flops, whole = subject.flops, reference.flops
     table = load_published().table_of(reference.corpus)
@@ -167,7 +167,7 @@ def _share(point: SweptPoint, sweep: SweepResults, scale: float, precision: str)
 
 
 def with_precision(name: str, precision: str) -> str:
-    """A name, with the precision if that is not the reference's."""
+    """A name, with the precision if it differs from the reference's."""
     return f"{name}, {precision}" if precision else name
 
 
@@ -178,7 +178,7 @@ def _recovery(updated: SweptPoint, bare: SweptPoint, full: float, file: str) -> 
 
 
 def learned_page(comparison: CorpusComparison, picture: str | None) -> str:
-    """A Markdown page: shares, what updates won back, how models were made, where the numbers come from."""
+    """A Markdown page: shares, gains from updates, how models were made, where the numbers come from."""
     subject = comparison.reference.subject
     files = ", ".join(f"`{sweep.path.name}`" for sweep in (comparison.reference, *comparison.others))
     parts = [
@@ -245,7 +245,7 @@ def recoveries_table(comparison: CorpusComparison) -> Table:
 
 
 def published_recovery(table: PublishedTable, criterion: str, share: float) -> float | None:
-    """The part of what cutting lost that the paper's update won back, at a share of FLOPs; None if it has no update."""
+    """The share of what cutting lost that the paper's update won back, at a share of FLOPs; None without an update."""
     row = table.beside(criterion, share)
     if row is None or row.with_update is None:
         return None

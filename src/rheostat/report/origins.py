@@ -1,4 +1,4 @@
-"""How weights, rankings and points were made, in words: what results files have copied from model files.
+"""How weights, rankings and points were made, in words, as results files copied it from model files.
 
 Nothing is guessed: what a file does not record is "not recorded".
 """
@@ -16,7 +16,7 @@ from rheostat.report.document import Table, rows
 
 @dataclass(frozen=True)
 class OriginLine:
-    """what: everything in a results file that was made in the same way, such as all rankings that do not say how."""
+    """what: everything in a results file that was made in the same way, such as all rankings without an origin."""
 
     path: Path
     model: str
@@ -25,7 +25,7 @@ class OriginLine:
 
 
 def origins_of(path: Path, model: str, origins: Origins) -> list[OriginLine]:
-    """A line for each way in which something in a results file was made."""
+    """One line per way in which something in a results file was made."""
     by_making: dict[str, dict[str, list[str]]] = {}
     kinds: dict[str, Mapping[str, OriginJson]]
     kinds = {"weights": {"": origins.weights}, "ranking": origins.rankings, "point": origins.points}

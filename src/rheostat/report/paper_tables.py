@@ -1,5 +1,5 @@
-"""The paper's tables 1 and 2 in our numbers: each row as published, and below it what we measured; baselines that the
-paper does not have come last.
+"""The paper's tables 1 and 2 in our numbers: each row as published, and below it what we measured. Baselines that are
+not in the paper come last.
 
 Knows the columns; quality and cost come from `evidence`.
 """
@@ -17,7 +17,7 @@ from rheostat.report.published import PublishedRow, PublishedTable
 
 PUBLISHED, OURS = "published", "ours"
 NOT_TRAINED = "not trained"
-NEARLY = "≈ "  # before a cost that was measured at the same share with other widths
+NEARLY = "≈ "  # precedes a cost measured at the same share with other widths
 HEADER = (
     *("#", "method", "whose", "valid perplexity", "test perplexity", "above its full model", "R@3"),
     *("FLOPs", "ms/query", "mJ/query", "with update: test", "with update: R@3", "from"),
@@ -27,9 +27,9 @@ ALIGN = "rllrrrrrrrrrl"
 
 @dataclass(frozen=True)
 class Ours:
-    """What we have for one row of the paper; None if it was not measured.
+    """Our measurements for one row of the paper; None if not measured.
 
-    trained: false for a model whose cost alone was measured.
+    trained: False for a model of which only the cost was measured.
     """
 
     plain: Measurement | None
@@ -70,7 +70,7 @@ def find_ours(row: PublishedRow, on: CorpusEvidence) -> Ours:
 
 
 def seeds_sentence(table: PublishedTable, on: CorpusEvidence) -> str:
-    """Which of our rows are means over seeds; empty if none is."""
+    """A sentence that says which of our rows are means over seeds; empty if none is."""
     sentences = []
     for row in table.pruned():
         ours = find_ours(row, on)
@@ -86,7 +86,7 @@ def show_latency(row: BenchRow) -> str:
 
 
 def show_energy(row: BenchRow) -> str:
-    """Never a number without saying what it is."""
+    """The energy, marked if it is an estimate or not resolved."""
     if row.energy_mj is None:
         return NOT_MEASURED
     shown = three_digits(row.energy_mj)
@@ -137,7 +137,7 @@ def _our_line(row: PublishedRow, ours: Ours, on: CorpusEvidence) -> TableRow:
 
 
 def _baseline_line(plain: Measurement | None, bench: ModelBench | None, on: CorpusEvidence) -> TableRow:
-    """A model that the paper does not have."""
+    """The row of a model that is not in the paper."""
     cost = cost_in(bench, 1.0) if bench else None
     name = plain.name if plain else bench.subject.model if bench else ""
     share = _own_share(plain, bench.subject.flops if bench else None, on)
@@ -148,7 +148,7 @@ def _baseline_line(plain: Measurement | None, bench: ModelBench | None, on: Corp
 
 
 def _own_share(found: Measurement | None, flops: int | None, on: CorpusEvidence) -> float | None:
-    """Share of the whole model's FLOPs, from the sweep, else from what a bench has counted."""
+    """Share of the whole model's FLOPs, from the sweep, else from a bench."""
     if found:
         return found.flops_fraction
     return flops / on.flops if flops and on.flops else None
@@ -186,5 +186,5 @@ def _updated_cells(updated: Measurement | None, pruned: bool) -> tuple[str, str]
 
 
 def three_digits(value: float) -> str:
-    """Three significant digits, and all digits before the point."""
+    """Three significant digits, but always all digits before the decimal point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

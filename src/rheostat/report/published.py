@@ -1,9 +1,9 @@
-"""What others have published, to compare our results with: the paper's figures and claims, and other sources.
+"""Published figures to compare our results with: the paper's figures and claims, and other sources.
 
-The figures are in `published.json`, transcribed once and compared with the paper by a test; this module gives
-them types. It knows nothing of our own results and does no arithmetic: the report says whether a claim holds.
+The figures are in `published.json`, transcribed once and compared with the paper by a test; this module gives them
+types. It also finds the table and the row to compare with a model and a share of ours. Knows nothing of our own results
 
-It also says which table and which row a model and a share of ours are compared with.
+and does no arithmetic: `claims` decides whether a claim holds.
 
 Units as everywhere: fractions 0–1, ms and mJ per query (the paper's second table is in s and J).
 A figure that a source does not give is None.
@@ -22,7 +22,7 @@ from rheostat.report.published_claims import Claim, Corpus, Criterion, Model
 from rheostat.tables import from_json
 
 SAME_SHARE = 0.02  # shares of FLOPs this close count as the same: the paper compares 69 % with 70 %
-SAME_SIZE = 0.01  # models within this share of their FLOPs count as one size: output clusters cost a little
+SAME_SIZE = 0.01  # models whose FLOPs differ by less than this share have the same size: output clusters cost a little
 
 # ---------------------------------------------------------------------------------------- tables and figures
 
@@ -43,10 +43,10 @@ class Updated:
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One line of a table. Without a criterion the model is unpruned; the paper's own has all its FLOPs."""
+    """One row of a table. Without a criterion, the model is unpruned; the paper's own model then has all its FLOPs."""
 
     row: int
-    method: str  # as printed there
+    method: str  # as printed in the table
     criterion: Criterion | None
     valid_perplexity: float
     test_perplexity: float
@@ -58,11 +58,11 @@ class PublishedRow:
 
     @property
     def is_baseline(self) -> bool:
-        """Of another kind of model."""
+        """Whether the row is about another kind of model."""
         return self.criterion is None and self.flops_fraction is None
 
     def is_name_of(self, model: str) -> bool:
-        """`awd-lstm.safetensors` is our AWD-LSTM."""
+        """Whether a model file of ours is named after this row: `awd-lstm.safetensors` is our AWD-LSTM."""
         return "-".join(self.method.lower().split()) in model.lower()
 
 
@@ -80,7 +80,7 @@ class PublishedTable:
         return next(row for row in self.rows if row.flops_fraction == 1)
 
     def beside(self, criterion: str | None, share: float) -> PublishedRow | None:
-        """The row of a criterion (of the paper's own model for none) nearest to a share of FLOPs that is the same."""
+        """The row of a criterion (None: the paper's unpruned model) nearest to a share of FLOPs, if close enough."""
         shares = [(row.flops_fraction, row) for row in self.rows if row.criterion == criterion]
         gaps = [(abs(theirs - share), row) for theirs, row in shares if theirs is not None]
         gap, nearest = min(gaps, key=lambda pair: pair[0], default=(SAME_SHARE, None))
@@ -91,7 +91,7 @@ class PublishedTable:
         return any(row.is_baseline and row.is_name_of(model) for row in self.rows)
 
     def pruned(self) -> tuple[PublishedRow, ...]:
-        """The pruned rows, of all criteria."""
+        """The pruned rows of all criteria."""
         return tuple(row for row in self.rows if row.criterion)
 
 
@@ -105,7 +105,7 @@ class CutOffs:
 
 @dataclass(frozen=True)
 class Headline:
-    """The paper's one-sentence result, rounded: its table has slightly less saved for slightly more."""
+    """The paper's one-sentence result, rounded: its table has slightly smaller savings at slightly more perplexity."""
 
     corpus: Corpus
     criterion: Criterion
@@ -124,7 +124,7 @@ class Linearity:
 
 @dataclass(frozen=True)
 class Storage:
-    """Kilobytes a model file grows by; of an update, an upper bound."""
+    """Kilobytes added to a model file; for an update, an upper bound."""
 
     model: Model
     update_kb_below: float
@@ -162,7 +162,7 @@ class CorpusSize:
 
 @dataclass(frozen=True)
 class ModelSize:
-    """As the text has it; in truth the last layer is as wide as the embedding."""
+    """As stated in the text; in fact the last layer is as wide as the embedding."""
 
     name: Model
     corpus: Corpus
@@ -195,7 +195,7 @@ class L0Training:
 
 @dataclass(frozen=True)
 class ActivationPass:
-    """How much of the training text, from its start, the mean activations are taken over."""
+    """The share of the training text, from its start, that mean activations are computed on."""
 
     model: Model
     training_share: float
@@ -236,13 +236,13 @@ class Setup:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    fraction: float  # of what the curve's axis names
+    fraction: float  # of the quantity on the curve's axis
     perplexity: float
 
 
 @dataclass(frozen=True)
 class Curve:
-    """axis: `recurrent-flops` leaves the output layer out of the FLOPs, which our knob counts in."""
+    """axis: `recurrent-flops` does not count the output layer, unlike our knob."""
 
     name: str
     corpus: Corpus
@@ -290,18 +290,18 @@ class Published:
         return next(table for table in self.tables if table.corpus == corpus)
 
     def table_of(self, corpus: str) -> PublishedTable | None:
-        """The table of the corpus that a folder's name is one of."""
+        """The table for the corpus that a folder is named after."""
         return next((table for table in self.tables if is_corpus(corpus, table.corpus)), None)
 
     def table_beside(self, corpus: str, model: str, flops: int) -> PublishedTable | None:
-        """The table whose figures a model of ours may be compared with: of its corpus, and of its shape."""
+        """The table to compare a model of ours with: for the same corpus and shape."""
         table = self.table_of(corpus)
         if table is None or table.is_baseline(model) or not same_size(flops, self.flops(table.model)):
             return None
         return table
 
     def flops(self, model: Model) -> int:
-        """Of a query of the paper's model, unpruned."""
+        """FLOPs of a query of the paper's unpruned model."""
         size = next(one for one in self.setup.models if one.name == model)
         vocabulary_size = next(one.vocabulary_size for one in self.setup.corpora if one.name == size.corpus)
         hidden_sizes = (*size.hidden_sizes[:-1], size.embedding_size)
@@ -316,7 +316,7 @@ def same_size(flops: int, other: int) -> bool:
 
 
 def is_corpus(name: str, corpus: str) -> bool:
-    """Whether a folder's name is one of a corpus: `wikitext-103-part` is of `wikitext103`."""
+    """Whether a folder is named after a corpus: `wikitext-103-part` is named after `wikitext103`."""
     signs, wanted = ("".join(filter(str.isalnum, text.lower())) for text in (name, corpus))
     return signs.startswith(wanted)
 
@@ -326,6 +326,6 @@ def is_corpus(name: str, corpus: str) -> bool:
 
 @functools.cache
 def load_published() -> Published:
-    """The figures shipped with this package."""
+    """The figures that come with this package."""
     text = resources.files("rheostat.report").joinpath("published.json").read_text(encoding="utf-8")
     return from_json(Published, json.loads(text), "published.json")

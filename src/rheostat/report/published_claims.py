@@ -1,6 +1,6 @@
-"""The paper's claims as data: each kind of check that a claim may be made of.
+"""The paper's claims as data: the kinds of checks that a claim consists of.
 
-Knows what a check says; `claims` judges it by our results, `published` loads all of them from `published.json`.
+Knows what a check says; `claims` judges it by our results, `published` loads all claims from `published.json`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class ClaimedPoint:
 
 @dataclass(frozen=True)
 class Trade:
-    """Against the full model, at least this share of energy is saved for at most this rise of perplexity.
+    """Compared with the full model, at least this share of energy is saved for at most this rise in perplexity.
 
-    Both may miss by `tolerance`: the paper's own round numbers do.
+    Both can be off by `tolerance`, as the paper's own rounded numbers are.
     """
 
     kind: Literal["trade"]
@@ -39,10 +39,10 @@ class Trade:
 
 @dataclass(frozen=True)
 class Better:
-    """At the same share of FLOPs the criterion has a lower test perplexity than each of the others.
+    """At the same share of FLOPs, the criterion has a lower test perplexity than each of the others.
 
-    Must hold on every corpus and for every value of `with_update`; up to 1 + tolerance times theirs will do.
-    Shares within 0.02 are the same: the paper compares 69 % with 70 %.
+    Must hold on every corpus and for every value of `with_update`; up to 1 + tolerance times the others' is accepted.
+    Shares within 0.02 count as the same: the paper compares 69 % with 70 %.
     """
 
     kind: Literal["better"]
@@ -74,7 +74,7 @@ class UpdateHelps:
 
 @dataclass(frozen=True)
 class UpdateBelow:
-    """The numbers of an update at this share of FLOPs, as 32-bit floats, take fewer kilobytes."""
+    """An update at this share of FLOPs takes fewer kilobytes than this, as 32-bit floats."""
 
     kind: Literal["update-below"]
     model: Model
@@ -94,7 +94,7 @@ class RecallFallsLess:
 
 @dataclass(frozen=True)
 class OrdersDiffer:
-    """The first point has the lower test perplexity, the second the higher recall."""
+    """The first point has the lower test perplexity, but the second has the higher recall."""
 
     kind: Literal["orders-differ"]
     corpus: Corpus
@@ -184,9 +184,9 @@ Check = (
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, in our words. It holds where all its checks do; with none it stays unchecked.
+    """A statement from the paper, in our words. It holds if all its checks do; without checks it is not judged.
 
-    own_tables: what the paper's own tables say of it, read as the checks read it.
+    own_tables: the verdict of the paper's own tables, judged by the same checks.
     """
 
     id: str

@@ -28,13 +28,13 @@ def summary_lines(evidence: Evidence, kept: KeptFilters | None = None) -> tuple[
 
 
 def whole_model(on: CorpusEvidence) -> Measurement | None:
-    """The reference at its full size; a graded model is its own."""
+    """The reference model at full size, or the graded model itself."""
     own = (one for one in on.measurements if on.reference and one.path == on.reference.path)
     return on.full or next((one for one in own if one.flops_fraction == 1), None)
 
 
 def best_point(on: CorpusEvidence) -> Measurement | None:
-    """The cheapest point that is good enough; other models are not points of this one."""
+    """The cheapest point that is good enough; other models are not points of this model."""
     whole = whole_model(on)
     if whole is None:
         return None

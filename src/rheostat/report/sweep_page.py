@@ -1,6 +1,6 @@
-"""The page of one sweep: every measured point, with the paper's figures beside it if the model has the paper's shape.
+"""The page of one sweep: every measured point, next to the paper's figures if the model has the paper's shape.
 
-Nothing here is measured. Knows the columns; `sections` shows the same table in the report.
+Measures nothing. Knows the columns; `sections` shows the same table in the report.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PAPER = ("paper: test perplexity", "paper: R@3")
 
 
 def points_table(results: SweepResults, energy: ModelBench | None = None) -> Table:
-    """Every measured point, beside the paper's row of the same criterion and share if it has one.
+    """Every measured point, next to the paper's row with the same criterion and share, if any.
 
-    energy: a bench of that model, for what a joule saves in keystrokes.
+    energy: a bench of that model, for keystrokes saved per joule.
     """
     subject = results.subject
     published = load_published().table_beside(subject.corpus, subject.model, subject.flops)
@@ -50,7 +50,7 @@ def points_table(results: SweepResults, energy: ModelBench | None = None) -> Tab
 
 
 def _published_beside(point: SweptPoint, table: PublishedTable | None) -> PublishedRow | Updated | None:
-    """The paper's row of the same criterion and share; for an update of rank 1, as the paper's are, with its update."""
+    """The paper's row with the same criterion and share; for an update of rank 1, the row's update."""
     row = table.beside(point.criterion or None, point.knob) if table else None
     if row is None or not point.update_rank:
         return row
@@ -68,7 +68,7 @@ def _share_saved(point: SweptPoint) -> str:
 
 
 def _saved_per_joule(point: SweptPoint, energy: ModelBench | None) -> str:
-    """From the energy of matrices of the same sizes, if a meter has resolved it."""
+    """From the energy of matrices of the same sizes, if a meter resolved it."""
     if point.keystrokes_saved_share is None:
         return ""
     cost = cost_in(energy, point.flops_fraction, point.widths) if energy else None

@@ -1,7 +1,7 @@
 """Writing a report: a Markdown page for each sweep and for learned points, the report itself as Markdown and as one
 HTML page, and every picture as PNG and SVG.
 
-Knows names and the folder; what the pages say is in `sections`, `sweep_page` and `learned`.
+Knows file names and the folder; `sections`, `sweep_page` and `learned` provide the contents.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ class WrittenReport:
     summary: tuple[str, ...]
 
 
-def write_report(results: Sequence[Path], *, out: Path, model: str | Path | None = None) -> WrittenReport:
+def write_report(results: Sequence[str | Path], *, out: str | Path, model: str | Path | None = None) -> WrittenReport:
     """Make the report of some results files. model: a model file with rankings or points, to show what is cut."""
+    if isinstance(results, str | Path):
+        raise RheostatError(f"results is {results!r:.200}; expected a list of results files: [{str(results)!r:.200}]")
     kept = read_kept_filters(Path(model)) if model else None
-    return write_evidence(gather(read_all(list(results)), kept), kept, out)
+    return write_evidence(gather(read_all(list(results)), kept), kept, Path(out))
 
 
 def write_evidence(evidence: Evidence, kept: KeptFilters | None, out: Path) -> WrittenReport:
-    """The same for results that have been read."""
+    """The same for results that have already been read."""
     document = build_report(evidence, kept)
     documents = {f"{REPORT}.md": markdown(document), **_pages(evidence)}
     _check_names(evidence)
@@ -54,7 +56,7 @@ def write_evidence(evidence: Evidence, kept: KeptFilters | None, out: Path) -> W
         for name, text in documents.items():
             (out / name).write_text(text, encoding="utf-8")
     except OSError as error:
-        raise RheostatError(f"cannot write to {out}: {error.strerror}; expected a folder that can be written") from None
+        raise RheostatError(f"cannot write to {out}: {error.strerror}; expected a writable folder") from None
     files = (*(out / name for name in sorted(documents)), *dict.fromkeys(pictures))
     return WrittenReport(files, document.notes, document.summary)
 
@@ -91,7 +93,7 @@ def _draw(picture: Picture, out: Path) -> list[Path]:
 
 
 def _check_names(evidence: Evidence) -> None:
-    """Two results files of one name would overwrite each other's page."""
+    """Refuse two results files with the same name: they would overwrite each other's page."""
     collection = evidence.collection
     for kind in (collection.sweeps, collection.benches, collection.days):
         names = Counter(path.stem for path in {one.path for one in kind})
@@ -99,4 +101,4 @@ def _check_names(evidence: Evidence) -> None:
         if doubled:
             raise RheostatError(f"two results files are named {doubled[0]}.json; expected different names: rename one")
     if any(sweep.path.stem == REPORT for sweep in collection.sweeps):
-        raise RheostatError(f"a sweep is named {REPORT}.json, as the report itself; rename it")
+        raise RheostatError(f"a sweep is named {REPORT}.json, like the report itself; rename it")

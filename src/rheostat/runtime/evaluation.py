@@ -1,4 +1,4 @@
-"""Perplexity and recall of a cut model on a text, on the runtime: the protocol of `rheostat.metrics`, without torch.
+"""Perplexity and recall of a cut model on a text, without torch; `rheostat.metrics` defines both.
 
 The text is one stream, read in stretches. The state is carried from stretch to stretch, so their length does not change
 the result.

@@ -1,14 +1,14 @@
-"""The states of texts already read, so that one more word costs one step and deleting words costs none.
+"""The states of texts already read: one more word costs one step, and deleting words costs none.
 
-Knows sequences of ids and how many bytes a state takes; knows nothing of what a state is. States of different operating
-points must not mix: each point has its own history.
+Knows sequences of ids and how many bytes a state takes; does not know what a state is. States of different operating
+points must not mix, so each point has its own history.
 
-A text is found by the hashes of its prefixes and then compared id by id: a collision may lose a state but never returns
+A text is found by the hashes of its prefixes and then compared id by id: a collision can lose a state but never returns
 a wrong one. The hashes of a text that grew by a word are those of the text before and one more.
 
-What to drop first: the newest state of a text is needed by its next word. Once the text continues, the older state is
-needed again only if words are deleted or another text begins the same way; until then it is *spare*. So spare states
-are dropped first, and then those that were not used for long.
+The next word of a text needs its newest state. Once the text continues, the older state is needed again only if words
+are deleted or another text begins the same way; until then it is *spare*. Spare states are dropped first, then the
+least recently used.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ DEFAULT_LIMIT_BYTES = 64 << 20
 ENTRY_BYTES = 512  # Python's overhead per entry, rounded up
 _ID_BYTES = 4
 _HASH_MASK = 2**64 - 1
-# A state is abandoned if it was not asked for while this many times the number of all states were added. Without
-# this rule, the last states of abandoned texts would slowly take all the memory of spare states.
-_ROUNDS_UNTIL_LEFT = 8
+# A state counts as abandoned if it was not used while this many times the number of all states were added. Without
+# this rule, the last states of abandoned texts would slowly take up the memory of spare states.
+_ROUNDS_UNTIL_ABANDONED = 8
 
 
 class Found(NamedTuple, Generic[State]):
@@ -49,7 +49,7 @@ class _Entry(Generic[State]):
     state: State
     size_bytes: int
     last_used: int  # the number of puts at that time
-    went_on: bool = False
+    continued: bool = False
 
 
 class History(Generic[State]):
@@ -97,7 +97,7 @@ class History(Generic[State]):
             if size_bytes > self.limit_bytes:
                 return
             if before := self._longest(hashes, data, len(hashes) - 1):
-                self._go_on_from(hashes[before - 1])
+                self._make_spare(hashes[before - 1])
             self._recent[hashes[-1]] = _Entry(data, state, size_bytes, self._puts)
             self._size_bytes += size_bytes
             while self._size_bytes > self.limit_bytes:
@@ -150,17 +150,17 @@ class History(Generic[State]):
         entry.last_used = self._puts
         return entry
 
-    def _go_on_from(self, key: int) -> None:
-        """Make a state spare the first time its text continues; the second time, several texts begin with it."""
+    def _make_spare(self, key: int) -> None:
+        """Make a state spare the first time its text continues. If it continues again, several texts begin with it."""
         entry = self._recent.get(key)
-        if entry and not entry.went_on:
-            entry.went_on = True
+        if entry and not entry.continued:
+            entry.continued = True
             self._spare[key] = self._recent.pop(key)
 
     def _least_needed(self) -> int:
-        oldest = next(iter(self._recent))  # never empty: it holds what was put last
-        left_alone = self._puts - self._recent[oldest].last_used > _ROUNDS_UNTIL_LEFT * len(self)
-        return oldest if left_alone or not self._spare else next(iter(self._spare))
+        oldest = next(iter(self._recent))  # never empty: it has the entry that was put last
+        abandoned = self._puts - self._recent[oldest].last_used > _ROUNDS_UNTIL_ABANDONED * len(self)
+        return oldest if abandoned or not self._spare else next(iter(self._spare))
 
     def _remove(self, key: int) -> None:
         entry = self._recent.pop(key, None) or self._spare.pop(key, None)
@@ -180,16 +180,16 @@ _multipliers = np.empty(0, np.uint64)
 
 def prefix_hashes(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
     """[n] hashes of the first 1, 2, … n ids: the sum, modulo 2**64, of each id times a multiplier of its position."""
-    # Plus one, so that an id of 0 counts too.
+    # Plus one, so an id of 0 counts too.
     return np.cumsum((ids.astype(np.uint64) + np.uint64(1)) * _multipliers_of(len(ids)), dtype=np.uint64)
 
 
 def _multipliers_of(length: int) -> NDArray[np.uint64]:
-    """Random numbers that are always the same: a longer list starts with the shorter one."""
+    """Random numbers from a fixed seed: a longer list starts with the shorter one."""
     global _multipliers
     numbers = _multipliers
     if len(numbers) < length:
-        # Not NumPy's: importing its generators takes as long as several queries and takes megabytes.
+        # Not NumPy's: importing its generators takes as long as several queries, and megabytes.
         numbers = np.frombuffer(random.Random(0).randbytes(8 * max(1024, 2 * length)), np.uint64)
         _multipliers = numbers
     return numbers[:length]

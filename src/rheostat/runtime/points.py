@@ -1,4 +1,4 @@
-"""The operating points of one model file, built when they are first asked for and kept while there is room.
+"""The operating points of one model file, built when first requested and kept while there is room.
 
 Knows the file, the knob and bytes; texts and words are handled by `predictor`.
 """
@@ -21,7 +21,7 @@ from rheostat.runtime.precision import Precision, check_precision
 from rheostat.runtime.threads import thread_count
 
 DEFAULT_CACHE_BYTES = 256 << 20
-MOST_POSITIONS = 256  # knob positions that are remembered, however little their points take
+MOST_POSITIONS = 256  # knob positions to remember, however small their points are
 
 Position: TypeAlias = tuple[float | None, str | None]  # the knob's share, or a stored point's name
 
@@ -88,7 +88,7 @@ class Points:
         with self._lock:
             if serving := self._kept.get((knob, name)):
                 self._kept.move_to_end((knob, name))
-                self._make_room()  # it may have grown since: sessions are opened when they are first needed
+                self._make_room()  # it may have grown since: sessions are opened when first needed
             return serving
 
     def serve(self, knob: float | None, name: str | None) -> Serving:
@@ -109,12 +109,12 @@ class Points:
 
     @property
     def size_bytes(self) -> int:
-        """The most memory that the kept points may take."""
+        """The most memory that the kept points can take."""
         with self._lock:
             return self._size_bytes()
 
     def _same(self, point: OperatingPoint) -> Serving | None:
-        """A kept point that is this one under another position of the knob."""
+        """A kept point that is the same model at another knob position."""
         with self._lock:
             return next((kept for kept in self._kept.values() if _equal(kept.point, point)), None)
 

@@ -1,10 +1,9 @@
 """Predicting the next word on a device: text in, suggestions out, and a knob that the application can turn.
 
-`suggest` is a function of the text alone. What was read before only makes it faster, and after turning the knob it
-returns exactly what a fresh predictor at the new position would return. Everything here is safe to use from several
-threads.
+`suggest` depends on the text alone. Texts read before only make it faster, and after turning the knob it returns
+exactly what a fresh predictor at the new position would return. Everything here is safe to use from several threads.
 
-Knows how reading, completing, presenting and operating points fit together; each has a module of its own.
+Knows how reading, completing, presenting and operating points fit together; each has its own module.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from rheostat.words.user_words import UserWords
 from rheostat.words.writing import CONTEXT_LIMIT, Suggestion, Typed, as_context, compose_best, distinct, split_typed
 
 DEFAULT_HISTORY_BYTES = 32 << 20  # for the states of texts, per point
-REMEMBERED = 8  # last words of a text read in one pass whose states are kept, so that deleting them costs nothing
-SPARE = 4  # extra words asked for beyond k, because some look alike once they are capitalised
-KNOB_STEP = 0.05  # between the positions that are tried for a latency
+REMEMBERED = 8  # last words of a text read in one pass whose states are kept, so deleting them costs nothing
+SPARE = 4  # words requested beyond k, because some look the same once they are capitalised
+KNOB_STEP = 0.05  # between the positions tried to find a latency
 TIMED_QUERIES = 9
 
 
@@ -65,7 +64,7 @@ def load(
     hidden_words: words that are never suggested. A Path names a file of changes to the package's list; a list of words
         replaces that list; () hides nothing.
     context: how many words back a text is read.
-    cache_bytes: memory for operating points that were visited.
+    cache_bytes: memory for visited operating points.
     history_bytes: memory for the states of texts, per point.
     engine: "core", or "onnx" for ONNX Runtime (the `onnx` extra); None takes the core for everything it can run.
     """
@@ -146,8 +145,8 @@ class Predictor:
         serving = model.points.serve(knob, point)
         self._model = model
         self._turning = threading.Lock()
-        self._wishes = 0  # turns asked for so far; of several in the background, the last one counts
-        self._serving: Serving | None = serving  # None once it is closed
+        self._wishes = 0  # turns requested so far; of several in the background, the last one counts
+        self._serving: Serving | None = serving  # None once closed
         self._knob = serving.point.flops_fraction if knob is None else knob
         model.add()
 
@@ -213,7 +212,7 @@ class Predictor:
 
     @property
     def knob(self) -> float:
-        """The share of the FLOPs that was asked for last; `flops_fraction` is what is really spent."""
+        """The share of the FLOPs that was requested last; `flops_fraction` is what is really spent."""
         return self._knob
 
     @property
@@ -265,7 +264,7 @@ class Predictor:
     def executed_flops(self, text: str, k: int = 3, prefix: str = "") -> int:
         """FLOPs of the query that `suggest` answers for this text, without the clusters that stay closed.
 
-        For a plain softmax this is the point's static count. For a text that was asked for before, all clusters opened
+        For a plain softmax this is the point's static count. For a text that was queried before, all clusters opened
         so far count; the head counts once.
         """
         self.suggest(text, k, prefix)
@@ -282,7 +281,7 @@ class Predictor:
         serving = self._open()
         reading = self._reading(serving, typed.words)
         taught = self._taught(serving, reading, typed, k)
-        # A lazy output layer may open more clusters for every further word: it is asked for spare ones only if needed.
+        # A lazy output layer may open more clusters for every further word: spare words are requested only if needed.
         is_lazy = bool(self.shape.softmax_splits)
         found = self._found(serving, reading, typed, k, spare=0 if is_lazy else SPARE)
         if is_lazy and len(found) < k:
@@ -325,12 +324,12 @@ class Predictor:
     # The user's words
 
     def learn(self, word: str) -> None:
-        """Remember a word, so that it is suggested from now on; learning it again makes it more likely."""
+        """Remember a word, and suggest it from now on; learning it again makes it more likely."""
         self._open()
         self.user_words.learn(word)
 
     def forget(self, word: str) -> bool:
-        """Forget a learned word; returns whether it was known."""
+        """Forget a learned word; return whether it was known."""
         self._open()
         return self.user_words.forget(word)
 
@@ -341,9 +340,9 @@ class Predictor:
     ) -> None:
         """Move to another operating point: a share of the FLOPs, a stored point, or the largest that is fast enough.
 
-        A position that cannot be served is an error right away, and nothing changes. With wait=False, a point that was
-        not visited before is built in the background while the old one keeps answering; if that fails, the old one
-        stays and a warning says so. Finding a point by `latency_ms` always waits, since it measures.
+        A position that cannot be served is an error, and nothing changes. With wait=False, a point that was not visited
+        before is built in the background while the old one keeps answering; if that fails, the old one stays and a
+        warning says so. Finding a point by `latency_ms` always waits, because it measures.
         """
         self._open()
         check_position(knob, point, latency_ms)
@@ -366,7 +365,7 @@ class Predictor:
     def at(self, knob: float | None = None, *, point: str | None = None) -> Predictor:
         """Another predictor of the same model at another point, to use both at the same time.
 
-        Both share the weights, the points that were visited and the user's words; each has its own knob.
+        Both share the weights, visited points and the user's words; each has its own knob.
         """
         self._open()
         check_position(knob, point)
@@ -388,7 +387,7 @@ class Predictor:
 
     def _serve(self, serving: Serving, knob: float | None, wish: int) -> None:
         with self._turning:
-            if wish == self._wishes and self._serving is not None:  # no later turn, and not closed meanwhile
+            if wish == self._wishes and self._serving is not None:  # no later turn, and still open
                 self._serving = serving
                 self._knob = serving.point.flops_fraction if knob is None else knob
 
@@ -404,7 +403,7 @@ class Predictor:
             warnings.warn(message, RheostatWarning, stacklevel=1)
 
     def _turn_to_latency(self, latency_ms: float) -> None:
-        """Go down from the full point in steps that the measured times suggest, and take the first point that fits."""
+        """Go down from the full point, in steps based on the measured times, and take the first point that fits."""
         position, wish = 1.0, self._wish()
         while True:
             serving = self._model.points.serve(position, None)
@@ -418,13 +417,13 @@ class Predictor:
                 self._model.points.choose(position, None)
             except OperatingPointError:
                 raise OperatingPointError(
-                    f"{latency_ms} ms per query was asked for; the smallest point tried, "
+                    f"{latency_ms} ms per query was requested; the smallest point tried, "
                     f"{serving.point.flops_fraction:.0%} of the FLOPs, takes {found:.2f} ms: allow more time or threads"
                 ) from None
 
 
 def _read_on(serving: Serving, ids: list[int], known: int, reading: Reading | None) -> Reading:
-    """Read the new part of a text: its last words one by one, to be remembered, and what precedes them in one pass."""
+    """Read the new part of a text: its last words one by one, to remember their states, and the rest in one pass."""
     engine, history = serving.engine, serving.history
     state = engine.after(reading) if reading else engine.start()
     stepped = max(known, len(ids) - REMEMBERED)

@@ -14,7 +14,7 @@ def thread_count(threads: int) -> int:
     cpus = os.cpu_count() or 1
     if not 0 <= threads <= THREADS_PER_CPU * cpus:
         raise RheostatError(
-            f"{threads} threads were asked for on a machine with {cpus} CPUs; "
+            f"{threads} threads were requested on a machine with {cpus} CPUs; "
             f"expected 0 (one per physical core) to {THREADS_PER_CPU * cpus}"
         )
     return threads or physical_cores()
@@ -22,7 +22,7 @@ def thread_count(threads: int) -> int:
 
 def physical_cores() -> int:
     """Physical cores that this process may use."""
-    import psutil  # here, since an app that sets the number of threads never needs it
+    import psutil  # here, because an app that sets the number of threads never needs it
 
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(psutil.cpu_count(logical=False) or usable, usable))

@@ -1,6 +1,6 @@
-"""The usual spelling of words that are not written in lower case: collected from raw text, stored in the model file.
+"""The usual spelling of words that are not normally in lower case: collected from raw text, stored in the model file.
 
-Knows spellings, but not ids, files or models.
+Knows spellings; knows nothing of ids, files or models.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from rheostat.text.tokenizers import spellings
 from rheostat.text.vocabulary import Vocabulary, decode_lines
 
 SENTENCE_ENDS = frozenset({".", "!", "?", "...", "。", "！", "？", "।", "؟"})
-_MINIMUM_COUNT = 3  # of a spelling that is believed
-_SPELLINGS_PER_WORD = 8  # bounds the memory: "LoL" has 2 to the power of its length
+
+
+_MINIMUM_COUNT = 3  # a rarer spelling is ignored
+
+
+_SPELLINGS_PER_WORD = 8  # limits memory: a word of n letters has 2ⁿ spellings
 
 
 def collect_casing(lines: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
-    """The usual spelling of the words in the vocabulary that raw text mostly does not write in lower case.
+    """The usual spelling of each vocabulary word that raw text does not mostly write in lower case.
 
-    Words at the start of a line or sentence, and lines in capitals only, prove nothing and are not counted.
+    Words at the start of a line or sentence, and lines all in capitals, say nothing about spelling and are not counted.
     """
     counts: dict[str, dict[str, int]] = {}
     for line in lines:
@@ -40,7 +44,7 @@ def collect_casing(lines: Iterable[str], vocabulary: Vocabulary) -> dict[str, st
 
 
 def _inside_sentences(pieces: Iterable[str]) -> Iterator[str]:
-    """The words that do not begin a sentence."""
+    """The words that do not start a sentence."""
     begins = True
     for piece in pieces:
         if piece in SENTENCE_ENDS:
@@ -52,9 +56,9 @@ def _inside_sentences(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def casing_to_bytes(casing: Mapping[str, str]) -> bytes:
-    """As in the model file: UTF-8, one spelling per line, in the order of the words.
+    """The bytes stored in the model file: UTF-8, one spelling per line, sorted by word.
 
-    The word is not stored: it is the spelling in lower case. Entries where it is not are left out.
+    The word itself is not stored, because it is the spelling in lower case. Entries where it is not are left out.
     """
     lines = [spelling for word, spelling in sorted(casing.items()) if spelling.lower() == word != spelling]
     return "\n".join(lines).encode()
@@ -66,9 +70,7 @@ def casing_from_bytes(data: bytes) -> dict[str, str]:
     lines = text.split("\n") if text else []
     casing = {spelling.lower(): spelling for spelling in lines}
     if "" in casing:
-        raise ValueError(f"the casing has an empty line at line {lines.index('') + 1}; one spelling was expected")
+        raise ValueError(f"line {lines.index('') + 1} of the casing is empty; expected one spelling per line")
     if len(casing) != len(lines):
-        raise ValueError(
-            f"the casing has {len(lines)} spellings of only {len(casing)} words; one per word was expected"
-        )
+        raise ValueError(f"the casing has {len(lines)} spellings of only {len(casing)} words; expected one per word")
     return casing

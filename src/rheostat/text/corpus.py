@@ -1,11 +1,11 @@
-"""Text as streams of ids: finding the splits of a corpus, reading, counting and encoding them.
+"""Text as streams of ids: finding the splits of a corpus, then reading, counting and encoding them.
 
 Knows text files, splits and word counts. Knows nothing of models, batches or training; `token_cache` knows the layout
-of the cache, `chat` where chat comes from. It is not in `training/` because evaluation and benchmarks read corpora
-without torch.
+of the cache; `chat` and `mixture` write the corpora that have no text files of their own. It is not in `training/`
+because evaluation and benchmarks read corpora without torch.
 
-A corpus is never in memory as a whole: text is read in blocks, and ids are memory-mapped. Only the vocabulary is in
-memory and, while a training text is counted, all of its different words.
+A corpus is never held in memory: text is read in blocks, and ids are memory-mapped. Only the vocabulary is in memory
+and, while a training text is being counted, its distinct words.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ from rheostat.errors import CorpusError
 from rheostat.text.casing import collect_casing
 from rheostat.text.chat import CHAT_CYCLE, chat_texts
 from rheostat.text.counts import count_words, read_vocabulary_with_counts, select_words
+from rheostat.text.mixture import Mixture, Part, mix, talk_parts
 from rheostat.text.reading import read_blocks, read_tokens
 from rheostat.text.single_file import DividedText, divide
 from rheostat.text.sources import (
-    CHAT,
     Source,
     bare_names,
     check_split_name,
     find_split,
     find_splits,
     is_chat,
+    is_named,
     is_one_file,
+    is_talk,
 )
 from rheostat.text.token_cache import (
     Ids,
@@ -56,7 +58,8 @@ class CorpusConfig:
 
     vocabulary_size: the number of words to keep, special tokens included, the most frequent first; 0 = all.
     minimum_count: rarer words become `<unk>`. If no word of raw text is cut off, there is no `<unk>` to learn from.
-    conversations, seed: of the chat corpus only: how many conversations (0 = all), and the seed of their order.
+    conversations, seed: of the chat corpus: how many conversations (0 = all), and the seed of their order.
+    parts, seed: the texts of a mixture, and the seed of their order; without parts the corpus is one text.
     special_counts: counts of `<eos>` and `<unk>`, for a vocabulary file that has counts but not theirs.
     """
 
@@ -65,6 +68,7 @@ class CorpusConfig:
     minimum_count: int = 1
     conversations: int = 0
     seed: int = 1
+    parts: tuple[Part, ...] = ()
     special_counts: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,9 +86,10 @@ class CorpusConfig:
 
 @dataclass(frozen=True)
 class Split:
-    """A split as ids, with `<eos>` after every line. words: tokens except `<eos>`; unknown: how many are `<unk>`.
+    """A split as ids, with `<eos>` after every line.
 
-    corpus: the name of the corpus. digest: of the bytes of the text.
+    words: number of tokens other than `<eos>`. unknown: number of `<unk>`. corpus: its name. digest: of the text's
+    bytes.
     """
 
     name: str
@@ -108,9 +113,10 @@ class Split:
 class Corpus:
     """Everything that training needs to know about a text.
 
-    source: names of the folder or files, without their paths, which would mean nothing on another machine.
-    counts: how often the words of the vocabulary occur, by id; empty if the vocabulary is that of a model.
+    source: names of the folder or files, without paths, which would mean nothing on another machine.
+    counts: how often each vocabulary word occurs, by id; empty if the vocabulary comes from a model.
     casing: the usual spelling of words not written in lower case.
+    parts: of a mixture, those that were there.
     split_rule: how one file was divided into the splits; empty if they were given. divided_in: where its parts are.
     """
 
@@ -121,6 +127,7 @@ class Corpus:
     counts: tuple[int, ...]
     splits: Mapping[str, Split]
     casing: Mapping[str, str]
+    parts: tuple[Part, ...] = ()
     split_rule: str = ""
     divided_in: Path | None = None
 
@@ -130,6 +137,7 @@ class Corpus:
             "name": self.name,
             "source": self.source,
             **({"split_rule": self.split_rule} if self.split_rule else {}),
+            **({"parts": {part.name: part.weight for part in self.parts}} if self.parts else {}),
             "tokenizer": self.tokenizer,
             "vocabulary_size": len(self.vocabulary),
             "words_with_casing": len(self.casing),
@@ -149,15 +157,17 @@ def load_corpus(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
-    """All three splits of a corpus: a folder, three files, one file (which is divided), or the name "chat".
+    """All three splits of a corpus: a folder, three files, one file (which is divided), "chat" or "talk".
 
-    The vocabulary is `vocabulary` (of a model that is trained further), else that of `vocabulary_file`, else that of
-    the training text; the limits of the config apply to the last two.
+    The vocabulary is `vocabulary` (from a model that is trained further) if given, else that of `vocabulary_file`, else
+    that of the training text. The limits of the config apply to the last two.
     """
     if vocabulary is not None and vocabulary_file is not None:
         raise CorpusError(f"found a model's vocabulary and {vocabulary_file}; expected one: leave the file out")
-    divided = _divide(source, cache_directory, progress)
-    paths = divided.paths if divided else locate_splits(source, config, cache_directory)
+    mixture = _mix(source, config, cache_directory)
+    divided = None if mixture else _divide(source, cache_directory, progress)
+    made = mixture or divided
+    paths = made.paths if made else locate_splits(source, config, cache_directory)
     counts: Mapping[str, int] = {}
     if vocabulary is None:
         counts = vocabulary_counts(paths["train"], config, vocabulary_file, cache_directory, progress)
@@ -171,7 +181,7 @@ def load_corpus(
     casing = {}
     if config.tokenizer == "words":
         casing = read_casing(paths["train"], vocabulary, cache_directory, progress)
-    name = corpus_name(source, paths["train"])
+    name = corpus_name(source, paths["train"], config)
     return Corpus(
         name,
         bare_names(source),
@@ -180,15 +190,16 @@ def load_corpus(
         tuple(counts.values()),
         {key: replace(split, corpus=name) for key, split in splits.items()},
         casing,
+        parts=mixture.parts if mixture else (),
         split_rule=divided.rule if divided else "",
         divided_in=divided.folder if divided else None,
     )
 
 
-def corpus_name(source: Source, text: Path) -> str:
-    """What a corpus is called: "chat", the name of its only file, or that of the folder of one of its texts."""
-    if is_chat(source):
-        return CHAT
+def corpus_name(source: Source, text: Path, config: CorpusConfig) -> str:
+    """What a corpus is called: "chat", "talk", the name of its only file, or that of the folder of its texts."""
+    if is_written_here(source, config):
+        return bare_names(source)
     return Path(str(source)).stem if is_one_file(source) else text.resolve().parent.name
 
 
@@ -207,14 +218,14 @@ def load_split(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """One split in a model's vocabulary, to evaluate on; `source` may be one file, which then is that split."""
+    """One split in a model's vocabulary, for evaluation; if `source` is a single file, all of it is that split."""
     check_split_name(name)
-    chat = is_chat(source)
-    path = locate_splits(source, config, cache_directory)[name] if chat else find_split(source, name)
+    written = is_written_here(source, config)
+    path = locate_splits(source, config, cache_directory)[name] if written else find_split(source, name)
     split = encode_split(
         path, vocabulary, config.tokenizer, name=name, cache_directory=cache_directory, progress=progress
     )
-    return replace(split, corpus=corpus_name(source, path))
+    return replace(split, corpus=corpus_name(source, path, config))
 
 
 def load_training_split(
@@ -227,20 +238,41 @@ def load_training_split(
     progress: Progress | None = None,
 ) -> Split:
     """The same, to learn from: one file is divided, so that training text and other splits do not overlap."""
-    divided = _divide(source, cache_directory, progress)
+    divided = None if is_written_here(source, config) else _divide(source, cache_directory, progress)
     if divided is None:
         return load_split(source, name, config, vocabulary, cache_directory=cache_directory, progress=progress)
     part = load_split(divided.folder, name, config, vocabulary, cache_directory=cache_directory, progress=progress)
-    return replace(part, corpus=corpus_name(source, divided.folder))
+    return replace(part, corpus=corpus_name(source, divided.folder, config))
 
 
 def locate_splits(source: Source, config: CorpusConfig, cache_directory: Path | None = None) -> dict[str, Path]:
-    """The three text files of a source; the chat corpus is written into the cache if it is missing."""
+    """The three text files of a source; chat and mixtures are written into the cache if they are missing."""
     if is_chat(source):
-        if config.tokenizer != "words":
-            raise CorpusError(f"chat is raw text; found corpus.tokenizer = {config.tokenizer!r}; set it to 'words'")
+        _check_raw(source, config)
         return chat_texts(open_cache(cache_directory), config.conversations, config.seed)
-    return find_splits(source)
+    mixture = _mix(source, config, cache_directory)
+    return mixture.paths if mixture else find_splits(source)
+
+
+def is_written_here(source: Source, config: CorpusConfig) -> bool:
+    """Whether this program writes the texts (chat, or a mixture of parts); otherwise they are the user's files."""
+    return bool(config.parts) or is_named(source)
+
+
+def _mix(source: Source, config: CorpusConfig, cache_directory: Path | None) -> Mixture | None:
+    """The mixture that a source and the parts of a recipe stand for; None if they stand for something else."""
+    if is_chat(source) or not is_written_here(source, config):
+        return None
+    _check_raw(source, config)
+    if not isinstance(source, str | Path):
+        raise CorpusError(f"got {len(source)} files; the recipe has parts: expected the one folder that they are in")
+    folder = None if is_talk(source) else Path(source)
+    return mix(config.parts or talk_parts(), folder, config.seed, cache_directory)
+
+
+def _check_raw(source: Source, config: CorpusConfig) -> None:
+    if config.tokenizer != "words":
+        raise CorpusError(f"{source} is raw text; found corpus.tokenizer = {config.tokenizer!r}; set it to 'words'")
 
 
 def vocabulary_counts(
@@ -269,7 +301,7 @@ def encode_split(
     cache_directory: Path | None = None,
     progress: Progress | None = None,
 ) -> Split:
-    """A text as ids, read from the cache if it is there and complete."""
+    """A text as ids, read from the cache if complete there."""
     cache = open_cache(cache_directory)
     digest = hash_text(path, cache, progress)
     file = cache / f"{key(digest, tokenizer, vocabulary.to_bytes())}.ids"
@@ -290,7 +322,7 @@ def _encode(token_lists: Iterable[list[str]], vocabulary: Vocabulary) -> Iterato
 def read_casing(
     path: Path, vocabulary: Vocabulary, cache_directory: Path | None = None, progress: Progress | None = None
 ) -> dict[str, str]:
-    """The usual spelling of words in a raw text, read from the cache if it is there."""
+    """The usual spelling of words in a raw text, read from the cache if possible."""
     cache = open_cache(cache_directory)
     file = cache / f"{key(hash_text(path, cache, progress), 'words', vocabulary.to_bytes())}.casing.json"
     if (stored := load_json(file)) is not None:

@@ -1,7 +1,7 @@
 """Counting the words of a training text, and choosing a vocabulary by their counts.
 
-Knows words and how often they occur; knows nothing of ids or splits. All the different words of a text are in memory
-while it is counted.
+Knows words and how often they occur; knows nothing of ids or splits. All distinct words of a text are in memory while
+it is counted.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOW
 
 
 def select_words(counts: Mapping[str, int], vocabulary_size: int = 0, minimum_count: int = 1) -> dict[str, int]:
-    """The most frequent words first, ties in alphabetical order; `<eos>` and `<unk>` are placed by their counts too.
+    """The words to keep, most frequent first, ties in alphabetical order; `<eos>` and `<unk>` are sorted by count too.
 
-    Words that are cut off count as `<unk>`. `<eos>` and `<unk>` are always kept, and `<num>` if it occurs.
+    Dropped words count as `<unk>`. `<eos>` and `<unk>` are always kept, and so is `<num>` if it occurs.
     """
     special = {word: counts.get(word, 0) for word in SPECIAL_TOKENS if word != NUMBER or word in counts}
     ordinary = [word for word, count in counts.items() if count >= minimum_count and word not in special]
@@ -35,7 +35,7 @@ def select_words(counts: Mapping[str, int], vocabulary_size: int = 0, minimum_co
 def count_words(
     path: Path, tokenizer: str, cache_directory: Path | None = None, progress: Progress | None = None
 ) -> dict[str, int]:
-    """How often each word of a text occurs, `<eos>` included; read from the cache if possible."""
+    """How often each word of a text occurs, including `<eos>`; read from the cache if possible."""
     cache = open_cache(cache_directory)
     file = cache / f"{key(hash_text(path, cache, progress), tokenizer)}.counts.json"
     if (stored := load_json(file)) is not None:
@@ -52,11 +52,11 @@ def read_vocabulary_with_counts(
     special_counts: Mapping[str, int] | None = None,
     training_counts: Callable[[], Mapping[str, int]] | None = None,
 ) -> dict[str, int]:
-    """The counts of a vocabulary file: on each line a word, and how often it occurs in the whole training text.
+    """The counts in a vocabulary file: each line has a word and how often it occurs in the whole training text.
 
     If the file lacks `<eos>` or `<unk>`, their counts are taken from `special_counts`. If they are missing there too,
-    they are estimated from the training text at hand, which may be only a part of the whole: in proportion to the words
-    of the file, where any other word is an `<unk>`.
+    they are estimated from the training text at hand, which can be only a part of the whole: in proportion to the words
+    in the file, with every other word counted as `<unk>`.
     """
     counts = _parse_counts(path)
     total = sum(counts.values())
@@ -81,10 +81,10 @@ def _parse_counts(path: Path) -> dict[str, int]:
             case [word, count] if count.isdecimal() and len(count) <= _LONGEST_COUNT and word not in counts:
                 counts[word] = int(count)
             case found:
-                reason = "a word for the second time" if found and found[0] in counts else "no word and count"
+                reason = "a repeated word" if found and found[0] in counts else "no word and count"
                 raise CorpusError(
-                    f"{path}, line {number}: found {reason} ({line[:80]!r}); expected each word once, a "
-                    "space and how often it occurs: correct the line"
+                    f"{path}, line {number}: found {reason} ({line[:80]!r}); expected each word once, followed by a "
+                    "space and its count: correct the line"
                 )
     return counts
 
@@ -94,7 +94,7 @@ def _estimate_special_counts(
 ) -> dict[str, int]:
     known = sum(count for word, count in training.items() if word in counts and word not in (END_OF_LINE, UNKNOWN))
     if not known:
-        raise CorpusError(f"{path} has no word of the training text; expected the vocabulary of the same corpus")
+        raise CorpusError(f"{path} shares no word with the training text; expected the vocabulary of the same corpus")
     ends = training.get(END_OF_LINE, 0)
     occurrences = {END_OF_LINE: ends, UNKNOWN: sum(training.values()) - known - ends}
     return {word: round(occurrences[word] * total / known) for word in missing}

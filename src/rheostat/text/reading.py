@@ -1,4 +1,4 @@
-"""Reading a text file as tokens, block by block, so that no text is ever in memory as a whole.
+"""Reading a text file as tokens, block by block, so that a whole text is never in memory.
 
 Knows bytes, lines and tokens; knows nothing of splits, ids or counts.
 """
@@ -18,16 +18,14 @@ BLOCK_BYTES = 1 << 20
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-_SPECIAL_WORD = re.compile(
-    r"<(?<!\S<)(?:unk|eos|num)>(?!\S)"
-)  # starts with a fixed character, which makes the search fast
+_SPECIAL_WORD = re.compile(r"<(?<!\S<)(?:unk|eos|num)>(?!\S)")  # starting with a fixed character makes the search fast
 
 
 def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Iterator[list[str]]:
     """All tokens of a text, with an `<eos>` for every line, in lists of convenient size.
 
-    A blank line of a pre-tokenised corpus counts as a line, as in the published token counts. In raw text it is only
-    layout, and skipped.
+    A blank line in a pre-tokenised corpus counts as a line, as in the published token counts. In raw text it is only
+    layout and is skipped.
     """
     as_tokenizer(tokenizer)
     blocks = read_blocks(path, report)
@@ -77,7 +75,7 @@ def _refuse_special_words(path: Path, first_line: int, text: str) -> None:
 
 
 def read_blocks(path: Path, report: Report | None = None) -> Iterator[tuple[int, str]]:
-    """(number of first line, text) of blocks of about a megabyte, each ending after a space or a line end."""
+    """(number of its first line, text) of each block: about a megabyte, ending after a space or a line end."""
     size = max(1, stat_text(path).st_size)
     line, done, is_first = 1, 0, True
     held: list[bytes] = []  # the bytes after the last white space read so far

@@ -1,8 +1,8 @@
-"""One text file as a training corpus: its lines are divided into train, valid and test by a fixed rule.
+"""A single text file as a training corpus: its lines are divided into train, valid and test by a fixed rule.
 
-Lines are taken in blocks, since neighbouring lines often belong together. Of every 20 blocks in a row, one goes to
-valid and one to test; a hash of the seed says which. So the parts have about 90, 5 and 5 % of the lines, and the same
-text is always divided in the same way, whichever command reads it. Knows lines and the cache; knows nothing of words.
+Lines are grouped into blocks, since neighbouring lines often belong together. Of every 20 consecutive blocks, one goes
+to valid and one to test; a hash of the seed decides which. So the parts have about 90, 5 and 5 % of the lines, and
+every command divides the same text in the same way. Knows lines and the cache; knows nothing of words.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from rheostat.text.token_cache import (
     whole_file,
 )
 
-SEED = 1  # part of the rule, so that no command trains on what another one tests on
+SEED = 1  # part of the rule, so that no command trains on text that another tests on
 CYCLE = 20  # blocks, of which one is for validation and one for testing
-MOST_LINES = 100  # of a block
+MOST_LINES = 100  # per block
 BLOCKS = 200  # a text with this many blocks or more is divided evenly enough
 
 
 @dataclass(frozen=True)
 class DividedText:
-    """The parts of a text as three files in one folder, which can be given as a corpus itself."""
+    """The parts of a text as three files in one folder, which is itself a corpus."""
 
     folder: Path
     rule: str
@@ -45,7 +45,7 @@ class DividedText:
 
 
 def divide(text: Path, cache_directory: Path | None = None, progress: Progress | None = None) -> DividedText:
-    """The parts of one text file, written into the cache if they are not there."""
+    """The parts of a text file, written to the cache if missing."""
     cache = open_cache(cache_directory)
     folder = cache / f"divided-{hash_text(text, cache, progress)}-{CACHE_VERSION}"
     known = load_json(folder / "division.json") or {}
@@ -77,7 +77,7 @@ def _write(text: Path, folder: Path) -> DividedText:
 
 
 def assignments(seed: int = SEED) -> Iterator[str]:
-    """The split of each block, without end."""
+    """The split of each block, in an endless sequence."""
     cycle = 0
     while True:
         draw = int.from_bytes(blake2b(f"{seed} {cycle}".encode(), digest_size=8).digest(), "little")

@@ -1,6 +1,6 @@
-"""Finding the texts of a corpus: which file is the training, the validation and the test text.
+"""Finding the texts of a corpus: which file holds the training, the validation and the test text.
 
-Knows the names of files and folders, not their contents.
+Knows the names of files and folders; knows nothing of their contents.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rheostat.text.token_cache import reading
 
 SPLITS = ("train", "valid", "test")
 CHAT = "chat"
+TALK = "talk"
 Source = str | Path | Sequence[Path]
 
 _SPLIT_NAMES = {
@@ -28,7 +29,7 @@ _EXPECTED_FILES = "one file each for train, valid and test, named like train.txt
 
 
 def find_splits(source: Source) -> dict[str, Path]:
-    """The train, valid and test text of a folder, or of three files in that order."""
+    """The train, valid and test text in a folder, or three files in that order."""
     if not isinstance(source, str | Path):
         return _three_files(source)
     folder = Path(source)
@@ -42,23 +43,14 @@ def find_splits(source: Source) -> dict[str, Path]:
 
 def is_one_file(source: Source) -> bool:
     """Whether a source is a single text file: divided for training (`single_file`), taken whole for evaluation."""
-    if not isinstance(source, str | Path) or is_chat(source):
+    if not isinstance(source, str | Path) or is_named(source):
         return False
     with reading(Path(source)):
         return Path(source).is_file()
 
 
-def split_names(source: Source) -> tuple[str, ...]:
-    """The splits that a source can be evaluated on. One file has one, which is reported as test."""
-    if is_one_file(source):
-        return ("test",)
-    if is_chat(source) or not isinstance(source, str | Path):
-        return SPLITS
-    return tuple(name for name, paths in _candidates(Path(source)).items() if paths)
-
-
 def find_split(source: Source, name: str) -> Path:
-    """The text of one split; one file is taken whole."""
+    """The text of one split; a single file is used whole."""
     check_split_name(name)
     if not isinstance(source, str | Path):
         return _three_files(source)[name]
@@ -91,8 +83,10 @@ def _candidates(folder: Path) -> dict[str, list[Path]]:
     with reading(folder):
         if folder.is_file():
             raise CorpusError(f"{folder} is one file; expected a folder with {_EXPECTED_FILES}, or three files")
+        if not folder.exists():
+            raise CorpusError(f"{folder} does not exist; expected a text file, or a folder with {_EXPECTED_FILES}")
         if not folder.is_dir():
-            raise CorpusError(f"the folder {folder} does not exist; expected {_EXPECTED_FILES} in it")
+            raise CorpusError(f"{folder} is a device or a pipe; expected a text file, or a folder with text")
         for path in sorted(folder.iterdir()):
             match = _SPLIT_FILE.fullmatch(path.name)
             if match and path.is_file() and not path.name.startswith("."):
@@ -106,8 +100,21 @@ def _wrong_candidates(folder: Path, name: str, paths: Sequence[Path]) -> str:
     return f"{folder} has {len(paths) or 'no'} texts for the split {name}: found {found}; expected {_EXPECTED_FILES}"
 
 
+def is_named(source: Source) -> bool:
+    """Whether a source is the name of a corpus that this program writes itself."""
+    return is_chat(source) or is_talk(source)
+
+
 def is_chat(source: Source) -> bool:
-    return source == CHAT or (source == Path(CHAT) and not Path(CHAT).exists())
+    return _is(CHAT, source)
+
+
+def is_talk(source: Source) -> bool:
+    return _is(TALK, source)
+
+
+def _is(name: str, source: Source) -> bool:
+    return source == name or (source == Path(name) and not Path(name).exists())
 
 
 def bare_names(source: Source) -> str:

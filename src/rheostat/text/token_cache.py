@@ -1,12 +1,13 @@
-"""The files of a cache that may be deleted at any time: hashes of texts, JSON objects, ids as memory maps.
+"""The token cache, which can be deleted at any time: hashes of texts, JSON objects, ids as memory maps.
 
 Knows files, bytes and ids; knows nothing of splits, vocabularies or how text becomes ids. A file is named after the
-hash of what it was made from, and is either complete or absent. A corpus keeps these here:
+hash of its inputs, and is either complete or absent. A corpus stores these files here:
 
     {text, tokenizer}.counts.json             how often each word of a training text occurs
     {text, tokenizer, vocabulary}.ids         a text as ids: a header, then one int32 per token
     {text, tokenizer, vocabulary}.casing.json the usual spelling of words, for raw text
     chat-…/                                   the chat corpus as three text files
+    mixture-…/                                a corpus of several parts: three text files, and each part's own
     divided-{text}-…/                         one text file as three: train, valid and test
     hashes.json                               the hashes of texts by path, size and time of change
 """
@@ -32,13 +33,13 @@ from rheostat.errors import CorpusError
 
 CACHE_VERSION = 1  # raise it whenever tokenisation or the layout of a cache file changes
 
-Progress = Callable[[str, float], None]  # called now and then: a label, and the share done
+Progress = Callable[[str, float], None]  # called from time to time with a label and the share done
 Report = Callable[[float], None]  # the same, for one label
 Ids = npt.NDArray[np.int32]
 
 
 def default_cache_directory() -> Path:
-    """`$RHEOSTAT_CACHE`, or else a folder where the platform keeps caches."""
+    """`$RHEOSTAT_CACHE` if set, else a folder where the platform keeps caches."""
     if given := os.environ.get("RHEOSTAT_CACHE"):
         return Path(given)
     if sys.platform == "win32":
@@ -51,7 +52,7 @@ def default_cache_directory() -> Path:
 
 
 def open_cache(directory: Path | None = None) -> Path:
-    """The folder of the cache, created if missing; by default the platform's."""
+    """The cache folder, created if missing; by default the platform's."""
     directory = directory or default_cache_directory()
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -70,11 +71,11 @@ def _unusable_cache(directory: Path, error: OSError) -> CorpusError:
 # --- hashes -----------------------------------------------------------------------------------------------
 
 _HASH_BLOCK_BYTES = 1 << 22
-_SETTLED_NS = 2_000_000_000  # a text changed more recently may change again without a new time stamp
+_SETTLED_NS = 2_000_000_000  # a text modified more recently could change again without a new time stamp
 
 
 def key(*parts: str | bytes) -> str:
-    """The name of a cache file that is made from these parts."""
+    """The name of the cache file for these inputs."""
     digest = blake2b(digest_size=16)
     for part in (str(CACHE_VERSION), *parts):
         data = part.encode() if isinstance(part, str) else part
@@ -83,7 +84,7 @@ def key(*parts: str | bytes) -> str:
 
 
 def hash_text(path: Path, cache: Path, progress: Progress | None) -> str:
-    """Hash of a text's bytes. It is stored, so that gigabytes of unchanged text are not read again."""
+    """Hash of a text's bytes. Hashes are stored, so that gigabytes of unchanged text are not read again."""
     before = stat_text(path)
     place, stamp = str(path.resolve()), [before.st_size, before.st_mtime_ns]
     memory = cache / "hashes.json"
@@ -112,7 +113,7 @@ def _hash_bytes(path: Path, report: Report | None) -> str:
 
 
 def stat_text(path: Path) -> os.stat_result:
-    """Size and time of change of a text; an error if it is not a file."""
+    """Size and modification time of a text; an error if it is not a file."""
     with reading(path):
         if not path.is_file():
             raise CorpusError(f"{path} is not a file; expected a text file")
@@ -121,7 +122,7 @@ def stat_text(path: Path) -> os.stat_result:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """System errors while a text is looked for or read, as a CorpusError in one line."""
+    """Within the block, system errors become a CorpusError in one line."""
     try:
         yield
     except OSError as error:
@@ -131,7 +132,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def reporter(progress: Progress | None, label: str) -> Report | None:
-    """Reports the progress of one label."""
+    """A function that reports progress under this label; None if nobody listens."""
     return None if progress is None else lambda fraction: progress(label, fraction)
 
 
@@ -139,7 +140,7 @@ def reporter(progress: Progress | None, label: str) -> Report | None:
 
 
 def load_json(file: Path) -> dict[str, Any] | None:
-    """An object of the cache; None if it is missing or damaged."""
+    """A JSON object from the cache; None if missing or damaged."""
     try:
         stored = json.loads(file.read_bytes())
     except (OSError, ValueError):
@@ -154,13 +155,13 @@ def store_json(file: Path, stored: Mapping[str, Any]) -> None:
 
 @contextmanager
 def whole_file(file: Path) -> Iterator[BinaryIO]:
-    """A file that appears under its name only when all of it is written, even if others write it at the same time."""
+    """A file that appears under its name only when complete, even if other processes write it at the same time."""
     try:
         with replacing(file) as output:
             yield output
     except OSError as error:
         if isinstance(error, PermissionError) and file.exists():
-            return  # Windows: another process has it open. Its name says that its content is the same.
+            return  # Windows: another process has it open. Files with this name always have the same content.
         raise _unusable_cache(file.parent, error) from error
 
 
@@ -172,7 +173,7 @@ _IDS_TYPE = np.dtype("<i4")
 
 
 class StoredIds(NamedTuple):
-    """A text as ids. words: ids except those of `<eos>`; unknown: how many are `<unk>`."""
+    """A text as ids. words: number of ids other than `<eos>`; unknown: number of `<unk>`."""
 
     ids: Ids
     words: int
@@ -180,7 +181,7 @@ class StoredIds(NamedTuple):
 
 
 def write_ids(file: Path, blocks: Iterable[Ids], *, end_id: int, unknown_id: int) -> None:
-    """Write all blocks one after another, and count their tokens."""
+    """Write all blocks to one file, and count their tokens."""
     tokens = words = unknown = 0
     with whole_file(file) as output:
         output.seek(_IDS_HEADER.size)
@@ -194,7 +195,7 @@ def write_ids(file: Path, blocks: Iterable[Ids], *, end_id: int, unknown_id: int
 
 
 def open_ids(file: Path) -> StoredIds | None:
-    """The ids of a cache file, memory-mapped; None if it is missing or incomplete."""
+    """The ids in a cache file, memory-mapped; None if missing or incomplete."""
     try:
         with file.open("rb") as stream:
             header = stream.read(_IDS_HEADER.size)

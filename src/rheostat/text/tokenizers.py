@@ -1,16 +1,16 @@
 """Splitting typed text into the words that a model was trained on.
 
-Knows characters; knows nothing of ids, files, corpora or models. Every function takes linear time for any
-text: no expression below scans a run of characters more than once.
+Knows characters; knows nothing of ids, files, corpora or models. Every function takes linear time for any text: no
+regular expression below scans a run of characters more than once.
 
 Three tokenizers:
 
     ptb        Penn Treebank as prepared by Mikolov: lower case, numbers are N, no punctuation, "do n't", "it 's"
-    wikitext   WikiText: case kept, punctuation apart, "role @-@ playing", "1 @,@ 000", "don 't"
+    wikitext   WikiText: case kept, punctuation separate, "role @-@ playing", "1 @,@ 000", "don 't"
     words      raw text of any language: lower case, apostrophes inside words, numbers are <num>
 
-Text is not normalised beyond typographic apostrophes, the ellipsis and invisible characters: "é" as one character and
-as two are two words. Languages written without spaces are not segmented.
+Only typographic apostrophes, the ellipsis and invisible characters are normalised: "é" as one character and "é" as two
+are different words. Languages written without spaces are not segmented.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ PTB_NUMBER = "N"
 
 
 def as_tokenizer(name: str) -> Tokenizer:
-    """The name of a tokenizer, as found in a file or a recipe; ValueError if there is none of that name."""
+    """The name of a tokenizer, as found in a file or a recipe; ValueError if it does not exist."""
     if name not in TOKENIZERS:
         raise ValueError(f"the tokenizer {name!r} is not known; expected one of {', '.join(TOKENIZERS)}")
     return cast(Tokenizer, name)
 
 
-# str.split() would also split at these, but in the pre-tokenised corpora some of them are parts of words.
+# str.split() would also split at these, but in pre-tokenised corpora some of them are parts of words.
 _OTHER_WHITE_SPACE = re.compile("[\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 
 _BETWEEN_ASCII_WHITE_SPACE = re.compile(r"[^ \t\n\r\v\f]+")
@@ -57,7 +57,7 @@ ABBREVIATIONS = frozenset([
     "wash", "wis", "op", "pp",
 ])  # fmt: skip
 
-# There, "5 %" is "N N" and "£ 5" is "# N".
+# In Penn Treebank, "5 %" is "N N" and "£ 5" is "# N".
 PTB_SIGNS = {"$": "$", "#": "#", "&": "&", "£": "#", "%": PTB_NUMBER}
 
 _PTB_NUMERIC = re.compile(r"[\d.,:/-]+")
@@ -76,13 +76,13 @@ def split_at_ascii_white_space(text: str) -> list[str]:
 def tokenize(text: str, tokenizer: str) -> list[str]:
     """Typed text as the words that a model with this tokenizer was trained on, without `<eos>`.
 
-    A line end is ordinary white space: a caller that wants an `<eos>` there splits the text into lines first.
+    A line end is ordinary white space: callers that want an `<eos>` there split the text into lines first.
     """
     return _TOKENIZE[as_tokenizer(tokenizer)](text)
 
 
 def spellings(text: str) -> list[str]:
-    """Raw text as the pieces of the "words" tokenizer, in their original spelling and with numbers as written."""
+    """Raw text as the pieces of the "words" tokenizer, with words and numbers in their original spelling."""
     text = fold(text)
     if "_" in text:  # regular expressions count it as a letter
         text = text.replace("_", " _ ")
@@ -92,12 +92,12 @@ def spellings(text: str) -> list[str]:
 
 
 def fold(text: str) -> str:
-    """Replace typographic apostrophes and ellipses by plain ones, and remove invisible characters."""
+    """Replace typographic apostrophes and ellipses with plain ones, and remove invisible characters."""
     return text if text.isascii() else text.translate(_FOLDING)
 
 
 def _tokenize_raw(text: str) -> list[str]:
-    # Each piece is put in lower case, not the text, so that the result matches the keys of the casing.
+    # Lower-casing each piece, not the whole text, makes the result match the keys of the casing.
     return [NUMBER if piece[0].isdecimal() else piece.lower() for piece in spellings(text)]
 
 
@@ -149,7 +149,7 @@ def _tokenize_wikitext(text: str) -> list[str]:
 
 
 def _is_abbreviation(word: str) -> bool:
-    """Whether a full stop after a word is part of it, as after "Mr", "U.S" or an initial; but "I." ends a sentence."""
+    """Whether a full stop after a word is part of it, as in "Mr.", "U.S." or an initial; but "I." ends a sentence."""
     if len(word) == 1:
         return word.isalpha() and word not in "iI"
     return word.lower() in ABBREVIATIONS or all(len(letter) == 1 for letter in word.split("."))
@@ -164,9 +164,9 @@ _TOKENIZE: Mapping[str, Callable[[str], list[str]]] = {
 
 @cache
 def _raw_pattern(marks: str) -> re.Pattern[str]:
-    """A number, a word, or one sign: an emoji with all its modifiers is one sign.
+    """A number, a word, or one sign; an emoji with all its modifiers is one sign.
 
-    Groups could be possessive with the same result, but Python before 3.11.5 misreads such groups (gh-106052).
+    Possessive groups would give the same result, but Python before 3.11.5 misreads them (gh-106052).
     """
     letter = rf"[\w{marks}\u200c\u200d]"
     modified = r"[\u0300-\u036f\u20d0-\u20ff\ufe00-\ufe0f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]*+"
@@ -182,7 +182,7 @@ def _raw_pattern(marks: str) -> re.Pattern[str]:
 
 @cache
 def _prepared_pattern(marks: str) -> re.Pattern[str]:
-    """Groups for the text of prepared corpora: separate part of a word, word, full stop after it, sign."""
+    """Text as in prepared corpora. Groups: separate part of a word, word, full stop after it, sign."""
     letter = rf"[\w{marks}]"
     joint = r"(?:[.'&-]|\\?/|(?<=\d)[,:](?=\d))"
     clitic = rf"(?<!\w)'(?:(?i:{'|'.join(AFTER_APOSTROPHE)})|\d\ds)(?!\w)|(?:(?<=s)|(?<!\S))'(?!\S)"
@@ -200,13 +200,13 @@ def _marks_for(text: str) -> str:
 
 @cache
 def _marks() -> str:
-    """The combining marks as a character class: many scripts need them, but `re` does not count them as letters.
+    """Combining marks as a character class: many scripts need them, but `re` does not count them as letters.
 
-    A range may include letters, which belong to words anyway; so there are fewer ranges to search.
+    Ranges can include letters, which belong to words anyway, so that there are fewer ranges to search.
     """
     ranges: list[str] = []
     start, has_mark = 0, False
-    for code in range(0x300, 0x1F000):  # all of them, except variants of rare Han characters
+    for code in range(0x300, 0x1F000):  # all marks, except variants of rare Han characters
         character = chr(code)
         is_mark = unicodedata.category(character)[0] == "M"
         if is_mark or character.isalnum():

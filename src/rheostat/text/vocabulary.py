@@ -1,6 +1,6 @@
 """Words and their ids.
 
-Knows words; text is handled in `tokenizers`. Knows nothing of files, counts or models.
+Knows words; knows nothing of files, counts or models. Text is split into words by `tokenizers`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SPECIAL_TOKENS = (UNKNOWN, END_OF_LINE, NUMBER)
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The words of a model; the id of a word is its place in `words`. An unusable list is a ValueError."""
+    """The words of a model; a word's id is its place in `words`. An unusable list raises ValueError."""
 
     words: tuple[str, ...]
     index: Mapping[str, int] = field(init=False, repr=False, compare=False)
@@ -35,23 +35,23 @@ class Vocabulary:
         return len(self.words)
 
     def encode(self, words: Iterable[str]) -> list[int]:
-        """The ids of words; a word that is not in the vocabulary gets the id of `<unk>`."""
+        """The ids of words; a word outside the vocabulary gets the id of `<unk>`."""
         return list(map(self.index.get, words, repeat(self.unknown_id)))
 
     def to_bytes(self) -> bytes:
-        """As in the model file: UTF-8, one word per line, no newline after the last."""
+        """The bytes stored in the model file: UTF-8, one word per line, no newline after the last."""
         return "\n".join(self.words).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Vocabulary:
         """The reverse of `to_bytes`; one newline after the last word is accepted."""
-        # Not splitlines(): words may contain other characters that Unicode counts as line ends.
+        # Not splitlines(): words can contain other characters that Unicode counts as line ends.
         return cls(tuple(decode_lines(data, "the vocabulary").removesuffix("\n").split("\n")))
 
 
 def _check_words(words: Sequence[str], index: Mapping[str, int]) -> None:
     if "" in index:
-        raise ValueError(f"the vocabulary has an empty word at line {words.index('') + 1}")
+        raise ValueError(f"line {words.index('') + 1} of the vocabulary is empty; expected one word per line")
     if len(index) != len(words):
         place = next(place for place, word in enumerate(words) if index[word] != place)
         raise ValueError(

@@ -4,7 +4,7 @@ The vocabulary, sorted by count, is split into a head and tail clusters. The hea
 and one per cluster; a tail word has log p = log p(cluster) + log p(word | cluster). Words share the embedding; only
 the clusters' own rows (`clusters.weight`, `clusters.bias`) are extra.
 
-No splits is the plain softmax: the head is the vocabulary. Knows tensors, nothing of models.
+Without splits this is the plain softmax: the head is the whole vocabulary. Knows tensors; knows nothing of models.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OutputWeights:
 
     @property
     def head_size(self) -> int:
-        """Words of the head, without the clusters' entries."""
+        """The number of words in the head, without the clusters' entries."""
         return self.splits[0] if self.splits else len(self.weight)
 
     def detach(self) -> OutputWeights:
@@ -43,10 +43,10 @@ class OutputWeights:
         return OutputWeights(self.weight.detach(), self.bias.detach(), self.splits, *cluster)
 
     def softmaxes(self) -> list[tuple[Tensor, Tensor]]:
-        """Rows and biases of each softmax: the head's words and then one row per cluster; the words of each cluster.
+        """Rows and biases of each softmax. First the head: its words, then one row per cluster. Then each cluster.
 
-        Split at once, not sliced one by one: in the backward pass, each slice would fill a gradient of the whole
-        vocabulary.
+        Split in one call: with separate slices, the backward pass would fill a gradient of the whole vocabulary for
+        each slice.
         """
         if not self.splits:
             return [(self.weight, self.bias)]
@@ -63,15 +63,15 @@ class OutputWeights:
 
 @dataclass(frozen=True)
 class Taught:
-    """The distribution of another model: the input of its output layer [N, D'], and that layer."""
+    """A teacher's distribution: the input of its output layer [N, D'], and that layer."""
 
     hidden: Tensor
     output: OutputWeights
-    share: float  # how much of the target is this distribution; the rest is the text's
+    share: float  # how much of the target is this distribution; the rest is the text
 
 
 def cross_entropy(hidden: Tensor, output: OutputWeights, targets: Tensor) -> Tensor:
-    """Summed negative log-likelihood of targets [N] given hidden [N, D]; only the clusters that occur are opened."""
+    """Summed negative log-likelihood of targets [N] given hidden [N, D]; opens only the clusters of the targets."""
     losses = [
         linear_cross_entropy(hidden if part.rows is None else hidden[part.rows], weight, bias, part.targets)
         for part, (weight, bias) in _parts(output, targets)
@@ -80,9 +80,9 @@ def cross_entropy(hidden: Tensor, output: OutputWeights, targets: Tensor) -> Ten
 
 
 def distillation(hidden: Tensor, output: OutputWeights, targets: Tensor, taught: Taught) -> Distilled:
-    """The same with another model's distribution as a second target.
+    """The same with a teacher's distribution as a second target.
 
-    Within a cluster, it is imitated only for targets in it: no cluster is opened for the teacher alone.
+    Within a cluster, the teacher is imitated only for targets in it: no cluster is opened for the teacher alone.
     """
     losses = []
     for (part, own), (_, theirs) in zip(_parts(output, targets), _parts(taught.output, targets), strict=True):
@@ -93,14 +93,14 @@ def distillation(hidden: Tensor, output: OutputWeights, targets: Tensor, taught:
 
 
 class _Part(NamedTuple):
-    """One softmax of the output layer: the predictions that it takes part in, and their targets within it."""
+    """One softmax of the output layer: the predictions that involve it, and their targets within it."""
 
     rows: Tensor | None  # None: all
     targets: Tensor
 
 
 def _parts(output: OutputWeights, targets: Tensor) -> Iterator[tuple[_Part, tuple[Tensor, Tensor]]]:
-    """The head and the clusters that occur among the targets, each with its weights and biases."""
+    """The head and the clusters of the targets, each with its weights and biases."""
     head_targets = targets
     for cluster, (first, last) in enumerate(output.tails()):
         inside = (targets >= first) & (targets < last)
@@ -114,7 +114,7 @@ def _parts(output: OutputWeights, targets: Tensor) -> Iterator[tuple[_Part, tupl
 
 
 def scores(hidden: Tensor, output: OutputWeights) -> Scores:
-    """log p of the head's words and of the clusters [N, H + C], and of the words of a cluster when it is opened."""
+    """log p of the head's words and of the clusters [N, H + C], and of a cluster's words when it is opened."""
     (head_weight, head_bias), *tails = output.softmaxes()
     head = F.log_softmax(F.linear(hidden, head_weight, head_bias).float(), dim=-1)
 

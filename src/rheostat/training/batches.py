@@ -1,7 +1,7 @@
-"""A long text as batches for truncated back-propagation: B stretches of it, read side by side.
+"""A long text as batches for truncated back-propagation: B stretches of it, read in parallel.
 
-Where a batch starts and how long it is depend only on the seed and the step number, so that a resumed run, and every
-process of a distributed one, sees the same batches. Knows ids, not words.
+The start and length of a batch depend only on the seed and the step number, so a resumed run, and every process of a
+distributed run, sees the same batches. Knows ids; knows nothing of words.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ SHORTEST = 5  # steps
 
 
 class Batches:
-    """The text as B columns, or those of them that one process of a distributed run reads."""
+    """The text as B columns, or the columns that one process of a distributed run reads."""
 
     def __init__(self, ids: np.ndarray, batch_size: int, columns: slice = slice(None)) -> None:
         self.rows = len(ids) // batch_size
         if self.rows < 2:
             raise CorpusError(
-                f"the training text has {len(ids)} tokens, too few for {batch_size} texts side by side; "
+                f"the training text has {len(ids)} tokens, too few for {batch_size} parallel texts; "
                 "expected at least two tokens for each (lower train.batch_size)"
             )
-        # A view: only the rows of a batch are ever read from a memory-mapped corpus.
+        # A view: only the rows of the current batch are read from a memory-mapped corpus.
         self._columns = ids[: self.rows * batch_size].reshape(batch_size, self.rows)[columns]
 
     def batch(self, position: int, length: int) -> tuple[Tensor, Tensor]:
-        """Inputs and targets [T, B] from row `position` on; T is at most `length`."""
+        """Inputs and targets [T, B] starting at row `position`; T is at most `length`."""
         last = min(position + length, self.rows - 1)
         stretch = np.array(self._columns[:, position : last + 1].T, dtype=np.int64)
         return torch.from_numpy(stretch[:-1]), torch.from_numpy(stretch[1:])

@@ -1,9 +1,9 @@
 """Loops compiled for processors (numba): pooling over time, and weight drop.
 
-Pooling: each thread handles a strip of filters of one text for all time steps. A strip is short enough for its cells
-to stay in the nearest cache, and long enough for full vector instructions. The formulas are those of `scan.py`.
+Pooling: each thread handles a strip of one text's filters for all time steps. A strip is short enough for its cells to
+stay in the nearest cache, and long enough for full vector instructions. The formulas are those of `scan.py`.
 
-Weight drop: a hash of i and a seed says whether entry i is dropped, so that the mask is never stored: the backward pass
+Weight drop: a hash of i and a seed decides whether entry i is dropped. The mask is never stored: the backward pass
 computes it again. (Drawing 20 million Bernoulli variables from torch's generator takes longer than pooling all four
 layers.)
 """

@@ -1,4 +1,4 @@
-"""The choices of a training run, as the dataclasses that a recipe fills. No behaviour beyond checking them."""
+"""The settings of a training run, as the dataclasses that a recipe fills. They check their values and do no more."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rheostat.training.regularization import RegularizationConfig
 # Numbers of `[train]` that must be finite and not negative.
 NOT_NEGATIVE = (
     "steps",
+    "minutes",
     "seed",
     "decay_factor",
     "weight_decay",
@@ -36,13 +37,13 @@ class ModelConfig:
     cell: Cell = "qrnn"
     embedding_size: int = 400  # 0 = as wide as the layers
     layers: int = 4
-    hidden_size: int = 1550  # of all layers but the last, which is as wide as the embedding
-    windows: tuple[int, ...] = (2,)  # of the first layers; one for the rest
+    hidden_size: int = 1550  # of every layer but the last, which is as wide as the embedding
+    windows: tuple[int, ...] = (2,)  # of the first layers; 1 for the rest
     softmax_splits: tuple[int, ...] = ()  # first word id of each tail cluster; empty = a plain softmax
     softmax_tails: int = (
-        0  # instead of splits: a number of tail clusters, split where a query is expected to be fastest
+        0  # instead of splits: the number of tail clusters, split where a query is expected to be fastest
     )
-    parameters: int = 0  # if given, hidden_size is the largest whose model has at most this many parameters
+    parameters: int = 0  # if given, hidden_size is the largest with at most this many parameters in the model
 
     def __post_init__(self) -> None:
         if min(self.layers, self.hidden_size, *self.windows) < 1 or self.embedding_size < 0:
@@ -62,13 +63,13 @@ class ModelConfig:
         return replace(self, softmax_splits=splits, softmax_tails=0)
 
     def shape(self, vocabulary_size: int) -> ModelShape:
-        """The shape of this model with a vocabulary of that size; ValueError if it is not a valid one."""
+        """The shape of this model with a vocabulary of this size; ValueError if it is not valid."""
         shape = self._solved(vocabulary_size)
         shape.check()
         return shape
 
     def _solved(self, vocabulary_size: int) -> ModelShape:
-        """With the hidden size that was given, or the one that follows from the number of parameters."""
+        """The shape with the given hidden size, or with the one that fits the number of parameters."""
         if any(not 0 < split < vocabulary_size for split in self.softmax_splits):
             raise ValueError(
                 f"softmax_splits {self.softmax_splits} are not all inside a vocabulary of {vocabulary_size}"
@@ -102,22 +103,23 @@ class TrainConfig:
 
     epochs: int = 10
     steps: int = 0  # if given, the run ends after this many steps, whatever `epochs` says
+    minutes: float = 0.0  # if given, the run ends after this time, and the schedule follows the clock
     batch_size: int = 20  # texts read side by side, over all processes
     sequence_length: int = 70  # steps of back-propagation
     random_length: bool = True  # vary it: half with probability 0.05, then Normal(·, 5); rate scaled with it
     optimizer: Optimizer = "adamw"
     learning_rate: float = 3e-3
     schedule: Literal["constant", "one-cycle"] = "constant"
-    warmup: float = 0.25  # one-cycle: share of the run in which the rate rises
+    warmup: float = 0.25  # one-cycle: share of the run during which the rate rises
     decay_epochs: tuple[int, ...] = ()  # the rate is multiplied by decay_factor after each of these epochs
     decay_factor: float = 0.1
     weight_decay: float = 0.0
     clip: float = 0.25  # largest norm of the gradient; 0 = no limit
     nonmonotone_interval: int = 5  # nt-asgd: evaluations without improvement before averaging starts
-    average_from: float = 1.0  # share of the run after which weights are averaged, whatever the optimizer
-    patience: int = 0  # end once validation has stalled for this many evaluations; 0 = never
+    average_from: float = 1.0  # share of the run after which weights are averaged, with any optimizer
+    patience: int = 0  # stop once validation has stalled for this many evaluations; 0 = never
     precision: Literal["fp32", "bf16", "bf16-always"] = (
-        "fp32"  # bf16: if it is faster here; bf16-always: even if slower
+        "fp32"  # bf16: only if faster on this machine; bf16-always: even if slower
     )
     graded: float = 0.0  # train every prefix of filters down to this share of the FLOPs; 0 = the full width only
     seed: int = 1
@@ -126,6 +128,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         if min(self.epochs, self.batch_size, self.sequence_length) < 1:
             raise ValueError("epochs, batch_size and sequence_length must be at least 1")
+        if self.steps and self.minutes:
+            raise ValueError("steps and minutes are both given; expected one: leave the other out")
         if not 0 < self.learning_rate < math.inf:
             raise ValueError(f"learning_rate is {self.learning_rate}; expected a positive number")
         for name in NOT_NEGATIVE:
@@ -142,7 +146,7 @@ class TrainConfig:
 class TrainingRecipe:
     """All tables of a recipe for `rheostat train`."""
 
-    data: str = ""  # the corpus to use when none is given: a folder, or "chat"
+    data: str = ""  # the corpus to use when none is given: a folder, "chat" or "talk"
     corpus: CorpusConfig = field(default_factory=CorpusConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

@@ -1,9 +1,9 @@
 """Cross-entropy of a linear output layer, in blocks of tokens.
 
-The logits of a whole batch (tokens × vocabulary) are never in memory: one block of them is computed, turned into its
-loss and its gradient while still in the cache, and discarded. The matrix products are the same three as in the plain
-form; what is saved is memory and passes over it. A teacher's distribution can be a second target, handled in the same
-blocks. Knows nothing of models.
+The logits of a whole batch (tokens × vocabulary) are never in memory: one block is computed, turned into its loss and
+gradient while still in the cache, and discarded. The three matrix products are the same as in the plain form; this
+saves memory and passes over it. A teacher's distribution can be a second target, handled in the same blocks. Knows
+nothing of models.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import torch
 from torch import Tensor
 
 BLOCK_BYTES = 32 * 2**20
-SMALLEST_BLOCK = 128  # tokens: products narrower than this run well below the machine's rate
+SMALLEST_BLOCK = 128  # tokens: narrower products run well below the machine's peak rate
 
 
 class Teacher(NamedTuple):
-    """A distribution to imitate: softmax(hidden Wᵀ + b) of another layer. It gets no gradient."""
+    """A distribution to imitate, softmax(hidden Wᵀ + b) of another layer, which gets no gradient."""
 
     hidden: Tensor  # [N, D']
     weight: Tensor  # [V, D']
     bias: Tensor  # [V]
-    share: float  # how much of the target is the teacher's; the rest is the text's
+    share: float  # how much of the target is the teacher; the rest is the text
 
 
 class Distilled(NamedTuple):
-    """objective: (1 - share) · cross-entropy + share · KL(teacher ‖ own), summed; log_likelihood_loss: of the text."""
+    """objective: (1 - share) · cross-entropy + share · KL(teacher ‖ own), summed. log_likelihood_loss: of the text."""
 
     objective: Tensor
     log_likelihood_loss: Tensor
@@ -45,7 +45,7 @@ def linear_distillation(hidden: Tensor, weight: Tensor, bias: Tensor, targets: T
 
 
 def block_size(vocabulary_size: int) -> int:
-    """Tokens whose float32 logits fill one block."""
+    """The number of tokens whose float32 logits fill one block."""
     return max(SMALLEST_BLOCK, BLOCK_BYTES // (4 * vocabulary_size))
 
 
@@ -83,7 +83,7 @@ class _Gradients(NamedTuple):
 def _blocks(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, teacher: Teacher | None, gradients: _Gradients
 ) -> tuple[Tensor, Tensor]:
-    """The objective and the text's loss; also fills in the gradients of the objective."""
+    """The objective and the loss on the text; also fills in the gradients of the objective."""
     log_likelihood_loss, divergence = bias.new_zeros(()), bias.new_zeros(())
     share = teacher.share if teacher else 0.0
     size = block_size(len(weight))
@@ -98,7 +98,7 @@ def _blocks(
             difference = taught - log_probabilities
             divergence += difference.mul_(taught.exp_()).sum()
         if any(gradient is not None for gradient in gradients):
-            # ∂objective/∂logits = softmax - target, which is one-hot, the teacher's distribution, or a mixture of both
+            # ∂objective/∂logits = softmax - target; the target is one-hot, the teacher's distribution, or a mixture
             delta = log_probabilities.exp_()
             delta.scatter_add_(1, wanted, delta.new_full(wanted.shape, share - 1))
             if taught is not None:

@@ -1,6 +1,6 @@
-"""Quality of a torch model on a text, by the protocol of `rheostat.metrics`.
+"""Quality of a torch model on a text, measured as `rheostat.metrics` defines it.
 
-The stretches are long enough for matrix products to run at full speed. Used while training, on the model's device.
+Stretches are long enough for matrix products to run at full speed. Used during training, on the model's device.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STRETCH = 1024  # tokens
 
 
 def measure_quality(model: LanguageModel, ids: np.ndarray, progress: Callable[[float], None] | None = None) -> Quality:
-    """Perplexity and recall of a model on a stream of token ids; progress is told the share done."""
+    """Perplexity and recall of a model on a stream of token ids. progress: called with the share done."""
     count = QualityCount()
     count_predictions(model, ids, count, progress)
     return count.quality()
@@ -45,7 +45,7 @@ def count_predictions(
 
 
 def _count_block(model: LanguageModel, hidden: Tensor, targets: Tensor, count: QualityCount) -> None:
-    """In blocks of tokens, so that the logits of a large vocabulary fit in memory."""
+    """Count in blocks of tokens, so that the logits of a large vocabulary fit in memory."""
     output = model.output_weights()
     size = block_size(output.head_size)
     for block, wanted in zip(hidden.split(size), targets.split(size), strict=True):

@@ -1,11 +1,11 @@
-"""Graded training: every prefix of filters becomes a good model, so that the knob is continuous and costs no bytes.
+"""Graded training: every prefix of filters becomes a good model, so the knob is continuous and costs no bytes.
 
 Each step runs the full width on the text, and narrower prefixes that share its weights and have its distribution as
 their target (nested dropout, Rippel et al. 2014; slimmable networks, Yu & Huang 2019). A run that starts from a trained
-model can use that model as the teacher of all widths, the full one included: frozen and without dropout it is a
-steadier target, and one forward pass of it replaces the full width's pass over every text. The `graded` ranking alone
-decides how wide each layer of a prefix is, so that training and the knob cut in the same way. Knows widths; the loop is
-in `trainer`, cutting in `model.cut`.
+model can use that model as the teacher of all widths, including the full one. Frozen and without dropout, it is a
+steadier target, and its forward pass replaces the full width's pass over every text. Only the `graded` ranking decides
+how wide each layer of a prefix is, so training and the knob cut in the same way. Knows widths; `trainer` has the loop,
+`model.cut` does the cutting.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ GRADED = "graded"
 
 @dataclass(frozen=True)
 class GradedConfig:
-    """The `[graded]` table of a recipe; `train.graded` is the smallest share of the FLOPs that is trained."""
+    """The `[graded]` table of a recipe; `train.graded` is the smallest share of the FLOPs to train."""
 
     teacher: Literal["self", "start"] = "self"  # the full width while it learns, or the model that the run started from
-    # Narrower prefixes per step. The texts of the batch are divided among them, and the full width too unless it is the
-    # teacher, which reads all texts.
+    # Narrower prefixes per step. The batch's texts are divided among them (and the full width, unless it is the teacher
+    # and reads all texts).
     widths: int = 2
-    # With teacher = "start": share of the start's weights in the result. A mean of both is closer to the full width of
-    # the start, and no worse at other widths (Wortsman et al. 2022).
+    # With teacher = "start": share of the starting weights in the result. Averaging both keeps the full width closer to
+    # the start, and is no worse at other widths (Wortsman et al. 2022).
     anchor: float = 0.0
-    sampling: Literal["sandwich", "uniform"] = "sandwich"  # always the smallest one, or all at random
-    # For each layer: a prefix at position s of the knob keeps s^taper of it. Empty = 1 for all layers or, if the
-    # filters were sorted by a ranking with comparable scores, the widths that follow from that ranking.
+    sampling: Literal["sandwich", "uniform"] = "sandwich"  # always include the smallest prefix, or all at random
+    # For each layer: a prefix at knob position s keeps s^taper of it. Empty = 1 for all layers or, if the filters were
+    # sorted by a ranking with comparable scores, the widths given by that ranking.
     taper: tuple[float, ...] = ()
     distill: float = 1.0  # share of the target that is the teacher's distribution
-    dropout: float = 0.5  # of a prefix, as a multiple of the full width's: small models need less
+    dropout: float = 0.5  # of a prefix, relative to the full width's: small models need less
     weight: float = 1.0  # of the prefixes' loss relative to that of the full width, which reads all texts
-    ranking: str = ""  # of the model given by --from: sorts its filters before training; empty = its default one
+    ranking: str = ""  # sorts the filters of the --from model before training; empty = its default ranking
 
     def __post_init__(self) -> None:
         if self.widths < 1:
@@ -71,7 +71,7 @@ class GradedConfig:
 
     @property
     def readers(self) -> int:
-        """The number of widths that share the texts of a batch; a full width that teaches reads all of them."""
+        """The number of widths that share the texts of a batch; a full width that teaches reads all texts."""
         return self.widths + (self.teacher == "start")
 
 
@@ -84,7 +84,7 @@ def sorted_ranking(ranking: Ranking) -> Ranking:
 def graded_ranking(shape: ModelShape, taper: tuple[float, ...] = ()) -> Ranking:
     """The ranking of a model whose filters are sorted: filter i of m is left out when s^taper falls below (i + ½)/m.
 
-    Scores are log(m / (i + ½)) / taper, which is -log of that s, and so comparable between layers.
+    Scores are log(m / (i + ½)) / taper, which is -log of that s, so they are comparable between layers.
     """
     taper = taper or (1.0,) * len(shape.hidden_sizes)
     if len(taper) != len(shape.hidden_sizes):
@@ -97,10 +97,10 @@ def graded_ranking(shape: ModelShape, taper: tuple[float, ...] = ()) -> Ranking:
 
 
 class GradedLoss(LanguageModelLoss):
-    """The loss of the full width, plus that of prefixes which imitate it.
+    """The loss of the full width, plus that of the prefixes that imitate it.
 
-    With the start as teacher, it is the loss of all widths, the full one included, as they imitate the teacher. Only
-    the teacher then reads every text, so its state is the one that is carried, and every width starts from it.
+    With teacher = "start", it is the loss of all widths, including the full one, which all imitate the teacher. Only
+    the teacher then reads every text, so its state is carried, and every width starts from it.
     """
 
     def __init__(
@@ -131,12 +131,12 @@ class GradedLoss(LanguageModelLoss):
         return Loss(objective / targets.numel(), full / targets[:, dealt[0][0]].numel(), theirs.state)
 
     def prefix(self, share: float) -> tuple[OperatingPoint, LanguageModel]:
-        """The prefix of a share of the FLOPs, computing with this model's own weights."""
+        """The prefix with this share of the FLOPs, as a model that shares this model's weights."""
         point = select(self._ranking, self.model.shape, share)
         weights, shape = cut(dict(self.model.named_parameters()), self.model.shape, point)
         return point, LanguageModel.over(shape, weights)
 
-    def beside(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
+    def extra_loss(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
         taught = self.model.teach(outputs.raw, self._config.distill)
         losses = [
             self._distilled(inputs, targets, state, taught, texts, share).objective
@@ -162,9 +162,9 @@ class GradedLoss(LanguageModelLoss):
 
 
 def deal(shares: Sequence[float], texts: int) -> list[tuple[slice, float]]:
-    """Which texts of the batch are read at which share of the FLOPs: each text once, the same number at every share.
+    """Which texts of the batch each share of the FLOPs reads: every text once, the same number at every share.
 
-    Drawn again at each step: a column of the batch is one part of the whole text, and every share should read it all.
+    Drawn again at each step: a column of the batch is one part of the text, and every share should read the whole text.
     """
     bounds = [texts * part // len(shares) for part in range(len(shares) + 1)]
     parts = [slice(first, last) for first, last in pairwise(bounds)]
@@ -172,10 +172,10 @@ def deal(shares: Sequence[float], texts: int) -> list[tuple[slice, float]]:
 
 
 def prefix_state(state: State, point: OperatingPoint, texts: slice) -> State:
-    """The part of the teacher's state that belongs to the filters of a prefix, which starts from it.
+    """The part of the teacher's state that belongs to the filters of a prefix, as the prefix's initial state.
 
-    It is not the state that the prefix would have reached by itself, but close, and forgotten within a few words.
-    Carrying a state for every possible width is impossible.
+    It differs from the state that the prefix would have reached by itself, but only a little, and it is forgotten
+    within a few words. Carrying a state for every possible width is impossible.
     """
     layers = []
     inputs = state[0][1].shape[-1]  # the embedding, which is never cut
@@ -191,7 +191,7 @@ def _scaled(regularization: RegularizationConfig, factor: float) -> Regularizati
 
 
 def validated_shares(smallest: float) -> tuple[float, ...]:
-    """Shares of the FLOPs at which a graded model is validated: the full width, the smallest and the one between."""
+    """Shares of the FLOPs at which a graded model is validated: the full width, the smallest, and their midpoint."""
     return 1.0, (1 + smallest) / 2, smallest
 
 
@@ -209,17 +209,17 @@ class GradedTask(WeightTask):
         precision: str = "fp32",
         order: Ranking | None = None,
     ) -> None:
-        """order: the ranking that the filters were sorted by, if they were."""
+        """order: the ranking that sorted the filters, if any."""
         self._smallest = smallest
         follows = order is not None and order.comparable and not config.taper
         self._ranking = sorted_ranking(order) if order and follows else graded_ranking(model.shape, config.taper)
-        select(self._ranking, model.shape, smallest)  # complains early about a share that no model has
+        select(self._ranking, model.shape, smallest)  # raises early if the share is impossible
         super().__init__(model, regularization, valid_ids, write, precision)
         self.module: GradedLoss = GradedLoss(model, self._ranking, smallest, config, regularization, precision)
         self._anchor = config.anchor
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
-        """Over several widths together, so that the whole knob is judged."""
+        """Validate several widths together, so that the whole knob counts."""
         count = QualityCount()
         positions = validated_shares(self._smallest)
         with torch.no_grad(), self._anchored():
@@ -239,7 +239,7 @@ class GradedTask(WeightTask):
 
     @contextmanager
     def _anchored(self) -> Iterator[None]:
-        """Within the block, the model has the weights of its result; afterwards those that are being trained."""
+        """Within the block, the model has the weights of the result; afterwards, the weights in training again."""
         if self.module.teacher is None or not self._anchor:
             yield
             return

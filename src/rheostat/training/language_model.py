@@ -1,7 +1,7 @@
 """A word-level language model in torch: embedding, recurrent layers, tied output layer.
 
-Its parameters have the names and shapes of `ModelShape.tensor_shapes`, so that a state dict and a model file hold the
-same tensors. The state is a value: state in, state out. Knows nothing of files, text or training.
+Its parameters have the names and shapes in `ModelShape.tensor_shapes`, so a state dict and a model file hold the same
+tensors. The state is a value: state in, state out. Knows nothing of files, text or training.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ State = tuple[tuple[Tensor, ...], ...]  # one LayerState or LstmState per layer
 
 @dataclass(frozen=True)
 class Adjustment:
-    """What is trained on top of frozen weights, one entry per layer: factors of its outputs, updates of its matrix."""
+    """What is trained on top of frozen weights, one entry per layer: factors for its outputs, updates to its matrix."""
 
     gates: Sequence[Tensor] | None = None  # [m] each
     updates: Sequence[LowRank] | None = None
@@ -61,7 +61,7 @@ class LanguageModel(nn.Module):
 
     @classmethod
     def from_weights(cls, shape: ModelShape, weights: Mapping[str, Any]) -> Self:
-        """A model with given weights: arrays or tensors by name. They are copied."""
+        """A model with a copy of these weights: arrays or tensors by name."""
         with torch.device("meta"):
             model = cls(shape)
         tensors = {
@@ -79,12 +79,12 @@ class LanguageModel(nn.Module):
         for name, tensor in tensors.items():
             owner, _, leaf = name.rpartition(".")
             module = model.get_submodule(owner)
-            delattr(module, leaf)  # a parameter can only be replaced by a parameter
+            delattr(module, leaf)  # torch only lets a parameter be replaced by a parameter
             setattr(module, leaf, tensor)
         return model
 
     def initial_state(self, batch_size: int) -> State:
-        """Before the text starts."""
+        """The state before the text starts."""
         return tuple(layer.initial_state(batch_size) for layer in self._layers())
 
     def forward(
@@ -94,8 +94,8 @@ class LanguageModel(nn.Module):
         regularization: RegularizationConfig = NO_REGULARIZATION,
         adjustment: Adjustment = UNADJUSTED,
     ) -> Outputs:
-        """The layers' outputs for ids [T, B]. `regularization` alone decides about dropout, not the module's mode."""
-        # If tied, the output layer already gives the embedding a dense gradient, to which only these rows are added.
+        """The layers' outputs for ids [T, B]. Only `regularization` controls dropout, not the module's mode."""
+        # If tied, the output layer already gives the embedding a dense gradient; these rows are added to it.
         tied = not self.shape.is_cut
         rows = embed(ids, self.embedding.weight, regularization.dropout_embedding, sparse=tied)
         return self.run_layers(rows, state, regularization, adjustment)

@@ -36,7 +36,7 @@ class LstmLayer(nn.Module):
         return LstmState(zeros, zeros)
 
     def forward(self, inputs: Tensor, state: LstmState, drop: float = 0.0) -> tuple[Tensor, LstmState]:
-        """Hidden outputs [T, B, m] of inputs [T, B, D], and the state after them; `drop` acts on hidden to hidden."""
+        """Hidden outputs [T, B, m] for inputs [T, B, D], and the state after them; `drop` acts on hidden to hidden."""
         parameters = [self.weight_ih, weight_drop(self.weight_hh, drop), self.bias_ih, self.bias_hh]
         state_in = [state.hidden[None], state.cell[None]]  # one layer
         hidden, last_hidden, last_cell = torch.lstm(

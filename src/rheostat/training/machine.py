@@ -1,4 +1,4 @@
-"""Fitting a training run to this machine: memory, threads, and a precision that works.
+"""Adapting a training run to this machine: memory, threads, and a precision that works.
 
 Only probes and settings; nothing here changes a result.
 """
@@ -26,8 +26,8 @@ PROBE = 1024  # rows and columns of the products that are timed
 def keep_freed_memory() -> bool:
     """Let glibc keep freed blocks for the next step instead of returning them to the system.
 
-    Each step frees and allocates the same few hundred megabytes; fresh pages from the kernel cost many times as much as
-    writing to them. No effect on other C libraries; returns whether it was set.
+    Each step frees and allocates the same few hundred megabytes, and fresh pages from the kernel cost many times as
+    much as writing to them. No effect with other C libraries; returns whether it was set.
     """
     if sys.platform != "linux":
         return False
@@ -47,17 +47,17 @@ def use_threads(threads: int) -> None:
 
 
 def sensible_threads(step_flops: int) -> int:
-    """One thread for small steps, where threads wait for each other longer than they work; else as torch chooses.
+    """One thread for small steps, where threads would wait for each other longer than they work; else torch's choice.
 
-    On a busy machine this matters many times more: a step waits until its last thread is scheduled.
+    On a busy machine this matters much more: a step waits until its last thread is scheduled.
     """
     return 1 if step_flops < SMALL_STEP_FLOPS else torch.get_num_threads()
 
 
 def usable_precision(wanted: str, device: torch.device, *, lstm: bool = False) -> str:
-    """The precision to train in: fp32 with a warning if bf16 products fail or, unless forced, are slower.
+    """The precision to train in: fp32, with a warning, if bf16 products fail or (unless forced) are slower.
 
-    lstm: the model has LSTM layers. Their kernel is torch's own and may lack bf16 even if matrix products have it.
+    lstm: the model has LSTM layers. Their kernel is torch's own and can lack bf16 even if matrix products have it.
     """
     if wanted == "fp32":
         return wanted
@@ -71,13 +71,13 @@ def usable_precision(wanted: str, device: torch.device, *, lstm: bool = False) -
         wide = product_seconds(torch.float32, device)
         if narrow <= wide or wanted == "bf16-always":
             return "bf16"
-        reason = f"bf16 products take {narrow / wide:.1f} times as long as fp32's here"
+        reason = f"bf16 products take {narrow / wide:.1f} times as long as fp32 products on this machine"
     warnings.warn(f"{reason}: training in fp32", RheostatWarning, stacklevel=2)
     return "fp32"
 
 
 def product_seconds(dtype: torch.dtype, device: torch.device) -> float:
-    """The best time of three products like those of a layer, forward and backward."""
+    """The best of three times for a product like a layer's, forward and backward."""
     left = torch.randn(PROBE // 2, PROBE, dtype=dtype, device=device, generator=_private_generator(device))
     right = torch.randn(PROBE, PROBE, dtype=dtype, device=device, generator=_private_generator(device))
     seconds = []

@@ -1,9 +1,9 @@
-"""How weights are stepped: the optimizer, its learning rate, and the averaging of NT-ASGD.
+"""The optimizer, its learning rate, and the averaging of NT-ASGD.
 
-The rate follows from how much of the run is done, so that it needs no state. NT-ASGD (Merity et al. 2017) is plain SGD
-at a constant rate until validation has not improved for a while (the non-monotone trigger). From then on the running
-mean of the weights is kept, evaluated and saved, while SGD continues underneath. The trigger and the averaging are also
-used separately: averaging at the end of an AdamW run, or stopping a second run. Knows parameters, nothing of models.
+The rate depends only on how much of the run is done, so it needs no state. NT-ASGD (Merity et al. 2017) is plain SGD at
+a constant rate until validation has not improved for a while (the non-monotone trigger). From then on the running mean
+of the weights is kept, evaluated and saved, while SGD continues underneath. The trigger and the averaging are also used
+separately: averaging at the end of an AdamW run, or stopping a second run. Knows parameters; knows nothing of models.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from rheostat.training.configuration import TrainConfig
 
-# One cycle: the rate starts at its peak divided by the first, and ends at its peak divided by the second.
+# One cycle: the rate starts at peak / first number, and ends at peak / second number.
 FIRST_DIVISOR, LAST_DIVISOR = 25.0, 1000.0
 
 
@@ -31,7 +31,7 @@ def make_optimizer(parameters: Mapping[str, nn.Parameter], config: TrainConfig) 
     if config.optimizer == "adam":
         rate, decay = config.learning_rate, config.weight_decay
         return torch.optim.Adam(parameters.values(), lr=rate, weight_decay=decay, fused=_can_fuse(parameters))
-    # Decoupled decay acts on matrices only: a bias that shrinks is no simpler.
+    # Decoupled decay acts on matrices only: shrinking a bias does not simplify the model.
     groups = [
         {"params": [p for p in parameters.values() if p.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [p for p in parameters.values() if p.dim() <= 1], "weight_decay": 0.0},
@@ -60,7 +60,7 @@ def _cosine(start: float, end: float, share: float) -> float:
 
 
 def has_stalled(losses: Sequence[float], interval: int) -> bool:
-    """Whether the newest validation loss is worse than the best of those more than `interval` evaluations before it."""
+    """Whether the newest validation loss is worse than the best one from more than `interval` evaluations ago."""
     return len(losses) > interval + 1 and losses[-1] > min(losses[: -interval - 1])
 
 
@@ -85,7 +85,7 @@ class WeightAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Within the block the model has the averaged weights, if there are any; afterwards its own again."""
+        """Within the block, the model has the averaged weights, if any; afterwards its own again."""
         if not self.steps:
             yield
             return

@@ -1,6 +1,6 @@
 """One QRNN layer: a masked convolution over time, then pooling (note the forget gate).
 
-The state is a value: it goes in and comes out, and the layer keeps nothing between calls. Knows nothing of words.
+The state is a value: state in, state out; the layer keeps nothing between calls. Knows nothing of words.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LowRank(NamedTuple):
 
 
 class LayerState(NamedTuple):
-    """What a layer carries from one call to the next."""
+    """What the caller carries from one call of a layer to the next."""
 
     cell: Tensor  # [B, m]
     inputs: Tensor  # [r - 1, B, D]: the last inputs, oldest first; empty for a window of one
@@ -42,7 +42,7 @@ class QrnnLayer(nn.Module):
         self.bias = nn.Parameter(torch.empty(QRNN_GATES * hidden_size).uniform_(-bound, bound))
 
     def initial_state(self, batch_size: int) -> LayerState:
-        """Before the text starts: zeros."""
+        """The state before the text starts: zeros."""
         weight = self.weight
         return LayerState(
             weight.new_zeros(batch_size, self.hidden_size),
@@ -52,7 +52,7 @@ class QrnnLayer(nn.Module):
     def forward(
         self, inputs: Tensor, state: LayerState, drop: float = 0.0, update: LowRank | None = None
     ) -> tuple[Tensor, LayerState]:
-        """Hidden outputs [T, B, m] of inputs [T, B, D], and the state after them."""
+        """Hidden outputs [T, B, m] for inputs [T, B, D], and the state after them."""
         windows, last_inputs = self._windows(inputs, state.inputs)
         gates = F.linear(windows, weight_drop(self.weight, drop), self.bias)  # [T, B, 3m]
         if update is not None:  # two thin products, so that a frozen W needs no full-size gradient
@@ -61,7 +61,7 @@ class QrnnLayer(nn.Module):
         return hidden, LayerState(cell, last_inputs)
 
     def _windows(self, inputs: Tensor, before: Tensor) -> tuple[Tensor, Tensor]:
-        """X [T, B, r·D] and the inputs the next call needs."""
+        """X [T, B, r·D], and the inputs that the next call needs."""
         if self.window == 1:
             return inputs, before
         steps = len(inputs)

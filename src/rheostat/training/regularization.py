@@ -1,4 +1,4 @@
-"""What keeps a language model from memorising its text, after Merity et al. (2017).
+"""Regularization, which keeps a language model from memorising its text, after Merity et al. (2017).
 
 Locked dropout (one mask for all steps of a text), embedding dropout (whole words), weight drop (entries of a matrix),
 and the two activation penalties. Every function is the identity, or zero, at strength 0. Knows nothing of models.
@@ -19,7 +19,7 @@ PENALTIES = ("activation", "temporal_activation")
 
 @dataclass(frozen=True)
 class RegularizationConfig:
-    """The `[regularization]` table of a recipe: probabilities of dropout, weights of penalties."""
+    """The `[regularization]` table of a recipe: dropout probabilities and weights of penalties."""
 
     dropout_embedding: float = 0.0  # whole words of the embedding
     dropout_input: float = 0.0  # what the first layer reads
@@ -52,13 +52,13 @@ def locked_dropout(inputs: Tensor, probability: float) -> Tensor:
 def embed(ids: Tensor, embedding: Tensor, dropout: float, *, sparse: bool = False) -> Tensor:
     """Rows of the embedding, with a share of the *words* zeroed everywhere in the batch and the others scaled up.
 
-    sparse: the embedding's gradient has those rows only, to be added to a dense one from elsewhere.
+    sparse: the embedding's gradient has only those rows, to be added to a dense gradient from elsewhere.
     """
     rows = F.embedding(ids, embedding, sparse=sparse)
     if not dropout:
         return rows
     keep = 1 - dropout
-    # Masking the rows that were looked up equals masking the matrix, without a copy of the matrix.
+    # Masking the looked-up rows equals masking the matrix, without copying the matrix.
     mask = torch.empty(len(embedding), 1, dtype=rows.dtype, device=rows.device).bernoulli_(keep).div_(keep)
     return rows * F.embedding(ids, mask)
 

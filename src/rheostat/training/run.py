@@ -1,7 +1,7 @@
-"""A whole training run, from a recipe and a corpus to a model file: `train` it, or `resume` it.
+"""A whole training run, from a recipe and a corpus to a model file: `train` and `resume`.
 
-Puts corpus, model, task and session together. What was asked for is saved in the checkpoint, so that resuming needs
-nothing but the folder.
+Puts corpus, model, task and session together. The request is saved in the checkpoint, so resuming needs only the
+folder.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class TrainingRequest:
     """What a user asked for, as plain data that can be saved in the checkpoint."""
 
     recipe: dict[str, Any]  # the recipe's tables, as read
-    data: tuple[str, ...]  # a folder, one file, three files, or "chat"; empty: what the recipe says
+    data: tuple[str, ...]  # a folder, one file, three files, "chat" or "talk"; empty: what the recipe says
     vocabulary_file: str | None = None
     from_model: str | None = None
-    threads: int = 0  # 0: as many as the model keeps busy
-    # Found or chosen when the run started; None before that.
+    threads: int = 0  # 0 = as many as the model keeps busy
+    # Known once the run has started; None before that.
     precision: str | None = None
     from_digest: str | None = None  # of the weights of from_model
     vocabulary_digest: str | None = None  # of the words in their order
@@ -60,8 +60,8 @@ class TrainingResult:
     model: Path
     epochs: int
     steps: int
-    valid_perplexity: float  # of the model that was kept, the best one
-    valid_over_shares: tuple[float, ...] = ()  # of the FLOPs, where validation covered several widths together
+    valid_perplexity: float  # of the best model, which was kept
+    valid_over_shares: tuple[float, ...] = ()  # the shares of FLOPs, if validation covered several widths together
 
 
 Files = str | Path | Sequence[str | Path]
@@ -81,10 +81,10 @@ def train(
     """Train a language model in the new folder `out`; the best model so far is always in `out/model.safetensors`.
 
     recipe: the name of a recipe that comes with the package, the path of a .toml file, or its tables.
-    data: a folder with train, valid and test text, three files in that order, one file (which is divided), or "chat";
-        by default what the recipe names. changes: such as "train.epochs=2".
+    data: a folder with train, valid and test text, three files in that order, one file (which is divided), "chat" or
+        "talk"; by default what the recipe names. changes: such as "train.epochs=2".
     from_model: start from the weights of this model file. vocabulary: a file with one word and its count per line.
-    threads: of the processor; 0 = as many as the model keeps busy.
+    threads: processor threads; 0 = as many as the model keeps busy.
     Raises InterruptedRunError, after saving, when a signal asks to stop: `resume` continues the run.
     """
     request = _request(recipe, data, changes, from_model, vocabulary, threads)
@@ -117,7 +117,7 @@ def write_untrained(
     vocabulary: str | Path | None = None,
     reporter: Reporter = SILENT,
 ) -> Path:
-    """Write the model of a recipe before its first step. It predicts nothing, but runs as fast as the trained one."""
+    """Write the untrained model of a recipe. It predicts nothing useful, but runs as fast as the trained one."""
     request = _request(recipe, data, changes, from_model, vocabulary)
     filled, folder = _begin(request, Path(out))
     fabric = open_session(folder).fabric
@@ -149,18 +149,20 @@ def _request(
 
 
 def _begin(request: TrainingRequest, folder: Path) -> tuple[TrainingRecipe, RunFolder]:
-    recipe = fill(TrainingRecipe, request.recipe)  # complains about a recipe before anything is written
+    recipe = fill(TrainingRecipe, request.recipe)  # raises if the recipe is wrong, before anything is written
     if recipe.train.graded and recipe.graded.teacher == "start":
-        _check_taught(request, recipe)
+        _check_teacher(request, recipe)
     if not (request.data or recipe.data):
-        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, one or three files, or 'chat'")
+        raise RecipeError(
+            "no corpus: the recipe names none, so --data must; a folder, one or three files, 'chat' or 'talk'"
+        )
     run_folder = RunFolder(folder)
     run_folder.create(resume=False)
     return recipe, run_folder
 
 
-def _check_taught(request: TrainingRequest, recipe: TrainingRecipe) -> None:
-    """A run that is taught by its start needs one, and imitating it is then the whole loss."""
+def _check_teacher(request: TrainingRequest, recipe: TrainingRecipe) -> None:
+    """With teacher = "start", a run needs a starting model, and imitating it must be the whole loss."""
     if not request.from_model:
         raise RecipeError('graded.teacher = "start" needs --from MODEL, the trained model that teaches')
     for key, value, expected in (
@@ -175,7 +177,7 @@ def _check_taught(request: TrainingRequest, recipe: TrainingRecipe) -> None:
 
 
 def _run(request: TrainingRequest, recipe: TrainingRecipe, session: RunSession, reporter: Reporter) -> TrainingResult:
-    _check_dealing(recipe, session.fabric.world_size)
+    _check_texts_per_width(recipe, session.fabric.world_size)
     corpus = _load_corpus_once(session.fabric, request, recipe, reporter)
     request = _with_digests(request, corpus)
     torch.manual_seed(recipe.train.seed)
@@ -197,23 +199,23 @@ def _result(folder: RunFolder, recipe: TrainingRecipe, progress: RunProgress) ->
     return TrainingResult(folder.model, progress.epoch, progress.step, perplexity(progress.best_loss), shares)
 
 
-def _check_dealing(recipe: TrainingRecipe, processes: int) -> None:
+def _check_texts_per_width(recipe: TrainingRecipe, processes: int) -> None:
     texts, readers = recipe.train.batch_size // processes, recipe.graded.readers
     if recipe.train.graded and texts < readers:
         raise RecipeError(
-            f"each process has {texts} texts of a batch for {readers} widths to read; expected one for each: "
+            f"each process has {texts} texts per batch for {readers} widths; expected at least one text per width: "
             "raise train.batch_size, or lower graded.widths"
         )
 
 
 def _with_digests(request: TrainingRequest, corpus: Corpus) -> TrainingRequest:
-    """The request with digests of its model and its words; an error if the run started with others."""
+    """The request with digests of its model and its words; an error if they differ from those at the start."""
     now: dict[str, Any] = {"vocabulary_digest": blake2b(corpus.vocabulary.to_bytes(), digest_size=8).hexdigest()}
     if request.from_model:
         with open_model(Path(request.from_model)) as file:
             now["from_digest"] = file.weights_digest()
     changed = changes_since({name: getattr(request, name) for name in now}, now)
-    remedy = "since the run started; restore what it was, or start a new run"
+    remedy = "since the run started; restore the old ones, or start a new run"
     if "from_digest" in changed:
         raise CheckpointError(f"the weights in {request.from_model} have changed {remedy}")
     if changed:
@@ -242,7 +244,7 @@ def _make_task(
 
 
 def _load_corpus_once(fabric: Fabric, request: TrainingRequest, recipe: TrainingRecipe, reporter: Reporter) -> Corpus:
-    """The first process fills the token cache; the others then find it filled."""
+    """Load the corpus in the first process, which fills the token cache, then in the others."""
     if not fabric.is_global_zero:
         fabric.barrier()
     data = _data(request, recipe)
@@ -267,12 +269,12 @@ def _data(request: TrainingRequest, recipe: TrainingRecipe) -> tuple[str, ...]:
 def _make_model(
     request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus
 ) -> tuple[LanguageModel, Ranking | None]:
-    """The model to train, and the ranking that its filters were sorted by, if they were sorted."""
+    """The model to train, and the ranking that sorted its filters, if any."""
     if request.from_model:
         with open_model(Path(request.from_model)) as file:
             if not (recipe.train.graded and (recipe.graded.ranking or file.description.rankings)):
                 return LanguageModel.from_weights(file.shape, file.weights()), None
-            ranking = file.ranking(recipe.graded.ranking or None)  # the filters to leave last come first
+            ranking = file.ranking(recipe.graded.ranking or None)  # the most important filters come first
             return LanguageModel.from_weights(file.shape, reorder(file.weights(), file.shape, ranking)), ranking
     try:
         shape = recipe.model.with_splits(corpus.counts).shape(len(corpus.vocabulary))
@@ -282,7 +284,7 @@ def _make_model(
 
 
 def _step_flops(shape: ModelShape, recipe: TrainingRecipe) -> int:
-    """Of one training step: the forward pass, and a backward pass that costs twice as much."""
+    """FLOPs of one training step: a forward pass, and a backward pass that costs twice as much."""
     return 3 * shape.flops * recipe.train.batch_size * recipe.train.sequence_length
 
 
@@ -304,7 +306,7 @@ def _describe(corpus: Corpus, shape: ModelShape, recipe: TrainingRecipe) -> str:
 
 
 def _origin(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) -> Origin:
-    """The origin of a run's weights, as far as it is known when the run starts."""
+    """The origin of a run's weights, as far as known when the run starts."""
     before = UNKNOWN_ORIGIN
     if request.from_model:
         with open_model(Path(request.from_model)) as file:
@@ -312,7 +314,7 @@ def _origin(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) ->
     return replace(
         new_origin(),
         command=request.command,  # not that of `train --resume`
-        recipe=_resolved(request, recipe),
+        recipe=_resolved(request, recipe, corpus),
         seed=recipe.train.seed,
         corpus=corpus.name,
         corpus_digest=corpus.splits["train"].digest,
@@ -320,11 +322,12 @@ def _origin(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) ->
     ).after(before)
 
 
-def _resolved(request: TrainingRequest, recipe: TrainingRecipe) -> dict[str, Any]:
+def _resolved(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) -> dict[str, Any]:
     """The recipe as it was followed."""
-    tables = asdict(recipe)
+    used = replace(recipe.corpus, parts=corpus.parts)  # "talk" names parts, and some of their files may be missing
+    tables = asdict(replace(recipe, corpus=used))
     if request.from_model:
-        del tables["model"]  # the shape is that of the model it started from
+        del tables["model"]  # the shape comes from the model it started from
     return tables
 
 
@@ -345,7 +348,7 @@ def _write(
         new_contents(model.shape, corpus.vocabulary, weights, text, corpus.casing),
         rankings=tuple(rankings),
         default_ranking=rankings[0].name if rankings else None,
-        recipe=_resolved(request, recipe),
+        recipe=_resolved(request, recipe, corpus),
         # The command of a resumed run is only `train --resume`, so what was asked for is recorded too.
         provenance={**provenance(), "asked": given, "corpus": corpus.summary(), "run": dict(run)},
         origin=origin,

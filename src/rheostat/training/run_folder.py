@@ -1,7 +1,7 @@
-"""The folder of a run: checkpoint, log and model. The run may be killed at any moment without damaging them.
+"""The folder of a run: checkpoint, log and model. Killing the run at any moment does not damage them.
 
-A checkpoint is written to a temporary file, flushed to disk and renamed, so that there is always a complete one. When a
-run is resumed, the log is cut back to the checkpoint, so that no step is in it twice.
+A checkpoint is written to a temporary file, flushed to disk and renamed, so there is always a complete one. When a run
+is resumed, the log is truncated to the checkpoint, so no step is logged twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RunFolder:
         self.model = path / "model.safetensors"
 
     def create(self, resume: bool) -> None:
-        """Create the folder; refuse to overwrite another run unless it is to be resumed."""
+        """Create the folder; refuse to overwrite another run unless it is being resumed."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file; expected a folder for the run (choose another -o)")
         if self.checkpoint.exists():
@@ -56,7 +56,7 @@ class RunFolder:
             self.path.rmdir()
 
     def save(self, contents: dict[str, Any]) -> None:
-        """Replace the checkpoint, all or nothing."""
+        """Replace the checkpoint atomically."""
         try:
             with replacing(self.checkpoint, alone=True) as file:
                 torch.save({"checkpoint_version": CHECKPOINT_VERSION, **contents}, file)
@@ -66,7 +66,7 @@ class RunFolder:
             ) from None
 
     def load(self) -> dict[str, Any]:
-        """The checkpoint; only plain data and tensors are read, and no code is run."""
+        """Load the checkpoint. Only plain data and tensors are read; no code is run."""
         try:
             contents: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises many kinds for a damaged file

@@ -40,7 +40,7 @@ def pool(gates: Tensor, cell: Tensor, method: Method = "auto") -> tuple[Tensor, 
 
 
 def textbook_pool(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """The recurrence as it is written in papers, one step after another."""
+    """The recurrence as written in papers, one step at a time."""
     hidden = []
     for step in gates:
         z, f, o = step.chunk(QRNN_GATES, dim=-1)
@@ -57,11 +57,11 @@ class _Pool(torch.autograd.Function):
     def forward(ctx: Any, gates: Tensor, cell: Tensor, method: Method) -> tuple[Tensor, Tensor]:
         steps, batch, _ = gates.shape
         filters = cell.shape[-1]
-        # Reduced precision ends at the product: a recurrence over 70 steps needs full precision.
+        # Only the product uses reduced precision: a recurrence over 70 steps needs full precision.
         wide = torch.float32 if gates.dtype in (torch.bfloat16, torch.float16) else gates.dtype
         activated = torch.empty(gates.shape, dtype=wide, device=gates.device)
         _activate(gates, activated, filters)
-        # cells[t] is the cell *before* step t, so that a step reads row t and writes row t + 1.
+        # cells[t] is the cell *before* step t: a step reads row t and writes row t + 1.
         cells = torch.empty(steps + 1, batch, filters, dtype=wide, device=gates.device)
         cells[0] = cell
         if method == "compiled":

@@ -1,8 +1,8 @@
-"""What all runs share, whether they train weights, gates or updates: how a run starts, resumes and settles its choices.
+"""What runs that train weights, gates or updates share: how a run starts, resumes, and fixes its threads and precision.
 
 Threads and precision are chosen once, when a run starts, and saved in its checkpoint. A resumed run uses the same ones,
-so that it ends with the same bits as one that was never stopped. Knows folders, checkpoints and Fabric; corpora, models
-and tasks are put together in `training.run` and `pruning.run`.
+so its result is bit-identical to that of an uninterrupted run. Knows folders, checkpoints and Fabric; `training.run`
+and `pruning.run` put corpora, models and tasks together.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from rheostat.training.trainer import Reporter, RunProgress, Trainer
 
 @dataclass(frozen=True)
 class RunSession:
-    """A run from its start, or from its last checkpoint, to its end or the next interruption."""
+    """A run from its start or last checkpoint to its end or next interruption."""
 
     folder: RunFolder
     fabric: Fabric
-    saved: Mapping[str, Any]  # the checkpoint that is resumed; empty for a new run
+    saved: Mapping[str, Any]  # the checkpoint to resume from; empty for a new run
 
     @property
     def settled(self) -> Mapping[str, Any]:
-        """What the run was asked for and what was chosen for it when it started; empty for a new run."""
+        """The request, and what was chosen when the run started; empty for a new run."""
         settled: Mapping[str, Any] = self.saved.get("recipe", {})
         return settled
 
     def settle_threads(self, wanted: int, step_flops: int) -> None:
-        """Use the threads that the run started with; a new run uses `wanted`, or 0 for as many as it keeps busy."""
+        """Use the threads that the run started with; a new run uses `wanted` (0 = as many as it keeps busy)."""
         use_threads(self.saved["threads"] if self.saved else wanted or sensible_threads(step_flops))
 
     def settle_precision(self, wanted: str, *, lstm: bool = False) -> str:
-        """The precision that the run started with; a new run takes one that works here, the same in all processes."""
+        """The precision that the run started with; for a new run, one that works here, the same in all processes."""
         started_with: str | None = self.settled.get("precision")
         if started_with:
             return started_with
@@ -52,7 +52,7 @@ class RunSession:
     def train(
         self, task: Task, ids: np.ndarray, config: TrainConfig, reporter: Reporter, asked: Mapping[str, Any]
     ) -> RunProgress:
-        """Train to the end. asked: what a resumed run must be asked for again, saved in the checkpoint."""
+        """Train to the end. asked: the request, saved in the checkpoint; a resumed run must match it."""
         return Trainer(task, ids, config, self.folder, self.fabric, reporter, asked).run(resume=bool(self.saved))
 
 
@@ -65,14 +65,14 @@ def open_session(folder: RunFolder, saved: Mapping[str, Any] | None = None) -> R
 
 
 def changes_since(started: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names of what was recorded when a run started and has another value now. None: not known yet."""
+    """The names of values that differ from those recorded when the run started. None: not known yet."""
     return [name for name, value in started.items() if value is not None and value != now.get(name)]
 
 
 def make_fabric() -> Fabric:
-    """Fabric for this process: the only one, or one of those that `torchrun` started.
+    """Fabric for this process, which is the only one or was started by `torchrun`.
 
-    Precision is left to the task: see LanguageModelLoss.
+    The task handles precision: see LanguageModelLoss.
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
@@ -85,5 +85,5 @@ def make_fabric() -> Fabric:
 
 
 def is_first_process() -> bool:
-    """Whether this is the only process, or the one of those started by `torchrun` that prints and writes."""
+    """Whether this is the process that prints and writes: the only one, or the first that `torchrun` started."""
     return int(os.environ.get("RANK", "0")) == 0

@@ -1,6 +1,6 @@
-"""What a training run trains: which parameters, which loss, which validation, which file.
+"""What a training run trains: its parameters, its loss, its validation and its file.
 
-The trainer knows only this interface. Training all weights is defined here; gates and updates in `pruning`.
+The trainer knows only this interface. Training all weights is defined here, gates and updates in `pruning`.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ class Task(Protocol):
     def validate(self, progress: Callable[[float], None]) -> Quality: ...
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
-        """Write the result so far; `run` is what the file records about the run."""
+        """Write the current result; `run` is what the file records about the run."""
 
 
 def after_run(origin: Origin, run: Mapping[str, Any]) -> Origin:
-    """The origin of what a run has made by now: how many steps it took and how many tokens it read."""
+    """The origin of a run's current result: `origin` plus the steps taken and the tokens read so far."""
     return replace(origin, steps=run.get("steps"), tokens_read=run.get("training_tokens"), date=new_origin().date)
 
 
@@ -66,19 +66,19 @@ class LanguageModelLoss(nn.Module):
         self.model, self.regularization, self.precision = model, regularization, precision
 
     def adjustment(self) -> Adjustment:
-        """What this step adds to the weights; nothing, unless a subclass trains it."""
+        """What this step adds to the weights: nothing, unless a subclass trains something."""
         return UNADJUSTED
 
     def penalty(self) -> Tensor | None:
-        """What is added to the loss in addition to the activation penalties."""
+        """An extra loss term, besides the activation penalties."""
         return None
 
     def taught(self, inputs: Tensor, state: State) -> tuple[Taught | None, State]:
-        """A second target for this step, from a teacher whose state is carried after the model's own."""
+        """A second target for this step from a teacher, whose state follows the model's own."""
         return None, state
 
-    def beside(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
-        """Another loss of this step, a mean over tokens, for a task that runs the model in more ways than one."""
+    def extra_loss(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
+        """An extra loss for this step, a mean over tokens, for tasks that also run the model in other ways."""
         return None
 
     def forward(self, inputs: Tensor, targets: Tensor, state: State) -> Loss:
@@ -87,21 +87,21 @@ class LanguageModelLoss(nn.Module):
             outputs = self.model(inputs, own, self.regularization, self.adjustment())
             taught, carried = self.taught(inputs, carried)
             objective, loss = self._losses(outputs.dropped, targets, taught)
-            beside = self.beside(inputs, targets, own, outputs)
+            extra = self.extra_loss(inputs, targets, own, outputs)
         activations = activation_penalty(outputs.raw.float(), outputs.dropped.float(), self.regularization)
-        for term in (beside, activations, self.penalty()):
+        for term in (extra, activations, self.penalty()):
             objective = objective if term is None else objective + term
         return Loss(objective, loss, outputs.state + carried)
 
     def reduced_precision(self, inputs: Tensor) -> torch.autocast:
-        """Within it, products are computed in bf16 if asked for; weights, pooling, state and penalties stay in float32.
+        """Within it, products use bf16 if asked for; weights, pooling, state and penalties stay in float32.
 
         (Fabric's own bf16-mixed would round the carried state at every call.)
         """
         return torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
 
     def _losses(self, hidden: Tensor, targets: Tensor, taught: Taught | None) -> tuple[Tensor, Tensor]:
-        """Objective and log-likelihood loss, means over tokens."""
+        """Objective and log-likelihood loss, as means over tokens."""
         if taught is None:
             loss = self.model.cross_entropy(hidden, targets) / targets.numel()
             return loss, loss.detach()

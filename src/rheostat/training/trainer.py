@@ -1,8 +1,8 @@
-"""The one training loop: weights, gates and updates are all trained here.
+"""The training loop for weights, gates and updates.
 
 It reads the text in batches, steps the optimizer, validates after every epoch and keeps the best result. It can be
-killed and resumed at any moment with the same outcome. What is trained is defined by a `task`; processes and devices
-are handled by Fabric.
+killed and resumed at any moment with the same outcome. A `task` defines what is trained; Fabric handles processes and
+devices.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ LOG_STEPS = 10
 
 @dataclass
 class RunProgress:
-    """How far a run has come: everything that decides what happens next, apart from weights and random numbers."""
+    """The progress of a run: everything that decides what happens next, apart from weights and random numbers."""
 
     epoch: int = 0  # finished epochs
     position: int = 0  # row of the text at which the next batch starts
     step: int = 0  # finished steps
     tokens: int = 0
-    seconds: float = 0.0  # of all sessions together
+    seconds: float = 0.0  # over all sessions
     losses: list[float] = field(default_factory=list)  # one per validation
     averaging: bool = False
     finished: bool = False
@@ -52,7 +52,7 @@ class RunProgress:
 
 
 class Reporter(Protocol):
-    """What is told about a run while it runs, such as a progress bar. `SILENT` ignores it all."""
+    """Receives news about a run while it runs, for instance a progress bar. `SILENT` ignores everything."""
 
     def reading(self, label: str, share: float) -> None:
         """The corpus is being read into the token cache."""
@@ -126,7 +126,7 @@ class Trainer:
         self._log_loss: Tensor = torch.zeros((), device=fabric.device)
         self._log_tokens, self._log_started = 0, time.monotonic()
         self._tensorboard: Any = None
-        # Each process draws its own dropout; batches follow from the seed alone and are shared.
+        # Each process draws its own dropout; batches depend only on the seed and are shared.
         torch.manual_seed(config.seed + 7919 * (fabric.global_rank + 1))
 
     def run(self, resume: bool = False) -> RunProgress:
@@ -140,7 +140,9 @@ class Trainer:
             while not self.progress.finished:
                 self._step()
                 self.progress.seconds = before + time.monotonic() - started
-                if self._at_end_of_text() or self._out_of_steps():
+                if self.config.minutes:  # it decides the rate and the end: one clock for all processes
+                    self.progress.seconds = self.fabric.broadcast(self.progress.seconds)
+                if self._at_end_of_text() or self._is_over():
                     self._finish_epoch()
                     due = True
                 else:
@@ -179,14 +181,17 @@ class Trainer:
     def _share_done(self) -> float:
         if self.config.steps:
             return self.progress.step / self.config.steps
+        if self.config.minutes:
+            return min(self.progress.seconds / (60 * self.config.minutes), 1.0)
         within = min(self.progress.position / (self._batches.rows - 1), 1.0)
         return (self.progress.epoch + within) / self.config.epochs
 
     def _at_end_of_text(self) -> bool:
         return not self._batches.has(self.progress.position)
 
-    def _out_of_steps(self) -> bool:
-        return 0 < self.config.steps <= self.progress.step
+    def _is_over(self) -> bool:
+        """Whether the steps or the minutes of the recipe are used up."""
+        return (self.config.steps or self.config.minutes) > 0 and self._share_done() >= 1
 
     def _finish_epoch(self) -> None:
         progress, config = self.progress, self.config
@@ -199,11 +204,11 @@ class Trainer:
             if progress.averaging:
                 self.reporter.message(f"validation has stalled: averaging weights from step {progress.step} on")
         stalled = config.patience > 0 and has_stalled(progress.losses, config.patience)
-        epochs_done = not config.steps and progress.epoch >= config.epochs
-        progress.finished = epochs_done or self._out_of_steps() or stalled
+        epochs_done = not (config.steps or config.minutes) and progress.epoch >= config.epochs
+        progress.finished = epochs_done or self._is_over() or stalled
 
     def _validate(self) -> None:
-        """On the first process. The others wait for its loss, so that all of them decide the same."""
+        """Validate on the first process. The others wait for its loss, so that all make the same decisions."""
         progress, quality = self.progress, None
         with self._average.in_place():
             if self.fabric.is_global_zero:
@@ -218,7 +223,7 @@ class Trainer:
         if quality:
             self._log_validation(quality)
             self.reporter.validated(progress, quality, improved)
-        # The time of validation does not count in the tokens per second that follow.
+        # Validation time is not counted in the next tokens per second.
         self._log_started = time.monotonic()
 
     def _run_so_far(self, quality: Quality) -> dict[str, Any]:
@@ -258,7 +263,7 @@ class Trainer:
             self.reporter.step(self.progress, self._share_done(), mean, speed)
 
     def _require_finite(self, what: str, value: float) -> None:
-        """End a run that has diverged: resuming it with the same recipe would only diverge again."""
+        """Stop a run that has diverged: resuming it with the same recipe would only diverge again."""
         if not math.isfinite(value):
             raise RheostatError(
                 f"the {what} became {value} at step {self.progress.step}; start again with a lower train.learning_rate"
@@ -285,7 +290,7 @@ class Trainer:
         }
         ranks = self._gather(mine)
         self._require_finite("loss", sum(rank["log_loss"] for rank in ranks))
-        # Weights that the last step made infinite show in the loss only at the next step.
+        # If the last step made weights infinite, the loss shows it only at the next step.
         self._require_finite("sum of all weights", sum(float(p.detach().sum()) for p in self._parameters.values()))
         if self.fabric.is_global_zero:
             self.folder.save(
@@ -306,13 +311,13 @@ class Trainer:
         ranks = saved["ranks"]
         if len(ranks) != self.fabric.world_size:
             raise CheckpointError(
-                f"the run was started by {len(ranks)} processes and is resumed by {self.fabric.world_size}; "
+                f"the run was started with {len(ranks)} processes and is resumed with {self.fabric.world_size}; "
                 f"resume it with {len(ranks)}"
             )
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 stored = saved["parameters"][name]
-                # The words, the weights and the recipe have been compared with the checkpoint's already.
+                # Words, weights and recipe have already been compared with the checkpoint's.
                 assert stored.shape == parameter.shape, name
                 parameter.copy_(stored)
         self._optimizer.load_state_dict(saved["optimizer"])
@@ -335,7 +340,7 @@ class Trainer:
         return everyone
 
     def _agree(self, *flags: bool) -> tuple[bool, ...]:
-        """Each flag as all processes see it: true if it is true in any of them."""
+        """Each flag combined over all processes: true if it is true in any of them."""
         if self.fabric.world_size == 1:
             return flags
         wishes = torch.tensor(flags, dtype=torch.float32, device=self.fabric.device)

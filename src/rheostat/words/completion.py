@@ -1,14 +1,14 @@
-"""Which words of a vocabulary a keyboard may suggest, and which of them begin with what was typed.
+"""Which words of a vocabulary may be suggested, and which of them begin with the typed letters.
 
-Knows words, ids and log-probabilities; knows nothing of models, of the text before the word, or of how a word
-is shown (see `writing`).
+Knows words, ids and log-probabilities; knows nothing about models, the text before the word, or how a word is shown
+(see `writing`).
 
-Never suggested: `<unk>`, `<eos>`, numbers, punctuation and other signs, and words that no keyboard could insert as they
-are ("@-@", "property\\\\/casualty"). Prefixes match regardless of capitals and of the kind of apostrophe: "ga" finds
-"Gary", "Ga" finds "game".
+Never suggested: `<unk>`, `<eos>`, numbers, punctuation and other signs, and tokens that nobody would type ("@-@",
+"property\\\\/casualty"). Prefixes match regardless of capitals and of the kind of apostrophe: "ga" finds "Gary", "Ga"
+finds "game".
 
-Clitics ("n't", "'s": see `text.clitics`) are asked for with `attach`, when a word stands right before the cursor.
-Without a prefix they compete with whole words, since "do" may continue either way; with a prefix,
+Clitics ("n't", "'s": see `text.clitics`) are included with `attach`, if there is a word right before the cursor.
+Without a prefix they compete with whole words, because "do" can continue either way. With a prefix,
 `writing.split_typed` has already decided which of the two is being typed.
 """
 
@@ -32,8 +32,8 @@ from rheostat.words.writing import matching_form
 Ids: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
 
-WHOLE, PART = 1, 2  # kinds of words: whole ones, and those that attach to the word before
-BLOCK = 256  # values per block; at first only the largest of each is looked at
+WHOLE, PART = 1, 2  # kinds of words: whole words, and parts that attach to the word before
+BLOCK = 256  # values per block; at first only the largest value of each block is looked at
 _MASKS_KEPT = 16  # one takes a quarter of a megabyte for the largest vocabulary
 _NOT_ON_A_KEYBOARD = frozenset("@\\<>|")
 _JOINERS = frozenset("\u200c\u200d")  # invisible, but many scripts need them inside words
@@ -72,7 +72,7 @@ class Completion:
         mask = np.zeros(len(self._vocabulary), np.bool_)
         mask[ids] = True
         mask.flags.writeable = False
-        if len(ids):  # a prefix that matches nothing is not kept: it may have any length
+        if len(ids):  # a prefix that matches nothing is not kept: it can have any length
             self._keep(key, mask)
         return mask
 
@@ -96,7 +96,7 @@ class Completion:
         with self._lock:
             mask = self._masks.setdefault(key, mask)
             if len(self._masks) > _MASKS_KEPT:
-                # Masks without a prefix are needed for every word, so they stay.
+                # Masks without a prefix stay, because every word needs them.
                 del self._masks[next(kept for kept in self._masks if kept[0])]
 
     @cached_property
@@ -138,7 +138,7 @@ def _among_best(values: NDArray[np.floating[Any]], k: int) -> Ids:
     """Indices of the k largest values above -inf, of all values equal to the last of them, and perhaps a few others.
 
     If k blocks have such a value, at least k values reach the k-th largest of the blocks' maxima. np.partition of all
-    values would be slower, and much slower where most are -inf (words of clusters that were not opened).
+    values would be slower, and much slower if most of them are -inf (words of closed clusters).
     """
     blocks = len(values) // BLOCK
     least = np.finfo(values.dtype).min

@@ -1,7 +1,7 @@
 """Words that are never suggested unless the user has learned them: slurs and profanity, or an application's own list.
 
 Knows the package's list, files that change it, and the ids of these words in a vocabulary.
-Words are matched as wholes, ignoring case. A file of changes is text with one word per line:
+Whole words are matched, ignoring case. A file of changes is text with one word per line:
 
     # this line is a comment
     word          also hidden
@@ -37,14 +37,14 @@ def hidden_places(vocabulary: Vocabulary, wish: HiddenWords = None) -> list[int]
 
 
 def _checked(wish: Iterable[str]) -> list[str]:
-    """A str is an iterable of str too, and could be meant as a path: it is refused."""
+    """The words as a list. A str is refused: it could be meant as a path, and it is an iterable of str too."""
     remedy = 'pass Path("changes.txt") for a file of changes, or ["word", …] for the words themselves'
     if isinstance(wish, str | bytes) or not isinstance(wish, Iterable):
         raise UserWordsError(f"hidden_words is {wish!r:.40}; expected a Path or a list of words: {remedy}")
     words = list(wish)
     for word in words:
         if not isinstance(word, str):
-            raise UserWordsError(f"hidden_words has {word!r:.40} in it; expected a Path or a list of words: {remedy}")
+            raise UserWordsError(f"hidden_words contains {word!r:.40}; expected a Path or a list of words: {remedy}")
     return words
 
 

@@ -1,6 +1,6 @@
-"""Which words begin with a prefix: an index by the forms that words are compared in.
+"""Which words begin with a prefix: an index of words by the form in which they are compared.
 
-Knows forms and numbers; what a number stands for (a word's id, its place in a list) is up to the caller.
+Knows forms and numbers; the caller decides what a number means (a word's id, its place in a list).
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Words that the user has taught, in a small file.
 
-Knows words, how often and when they were used, and the file; knows nothing of models or vocabularies. The file is
-private: only its owner can read it. It is the single source of truth: every change locks it, reads it again, changes
-one word and replaces the whole file. So several processes can share one file, a word that one of them forgets stays
-forgotten, and a crash leaves either the old file or the new one. A file that cannot be understood is reported by name
-and never overwritten.
+Knows words, how often and when they were used, and the file; knows nothing about models or vocabularies. The file is
+private: only its owner can read it. Every change locks it, reads it again, changes one word and replaces the whole
+file. So several processes can share one file, a word that one of them forgets stays forgotten, and a crash leaves
+either the old file or the new one. A file that cannot be parsed is an error and is never overwritten.
 
     {"format": "rheostat-user-words", "format_version": 1,
      "words": [{"word": "Rheostat", "count": 2, "last_used": 1767225600.0}, …]}      last_used: seconds since 1970
@@ -52,7 +51,7 @@ class UserWord:
 
     @property
     def score(self) -> float:
-        """Words with a higher score are suggested first: how often and how recently used. Does not change with time."""
+        """How often and how recently the word was used; higher is suggested first. It does not change with time."""
         return math.log2(1 + self.count) + self.last_used / DOUBLING_SECONDS
 
 
@@ -68,7 +67,7 @@ class UserWords:
         given: object = path  # callers may not check their types
         if given is not None and not isinstance(given, str | os.PathLike):
             raise UserWordsError(f"the file of words is {given!r:.40}; expected a path, or None for words in memory")
-        self.path = None if path is None else Path(os.path.realpath(path))  # a link stays a link when it is replaced
+        self.path = None if path is None else Path(os.path.realpath(path))  # so links are kept
         self.limit = max(1, limit)
         self._clock = clock
         self._lock = threading.Lock()
@@ -92,7 +91,7 @@ class UserWords:
         return self._change(change, keep=word)[word]
 
     def forget(self, word: str) -> bool:
-        """Remove a word, spelled as it was learned; returns whether it was there."""
+        """Remove a word, spelled as it was learned; return whether it was there."""
         if not isinstance(word, str):
             _refuse(f"the word {_show(word)}", "a str", "give the word as text")
         was_there = False
@@ -109,7 +108,7 @@ class UserWords:
         self._change(lambda words: words.clear())
 
     def merge(self, path: str | Path) -> int:
-        """Add the words of an exported file, keeping the larger count and the later use; returns how many were new."""
+        """Add the words of an exported file, keeping the larger count and the later use; return how many were new."""
         added = _read(Path(path), must_exist=True)
         new = 0
 
@@ -148,9 +147,9 @@ class UserWords:
         return word in self._index.by_word
 
     def _change(self, change: Callable[[dict[str, UserWord]], None], keep: str = "") -> Mapping[str, UserWord]:
-        """Apply a change to what is stored now, which another process may have written.
+        """Apply a change to the words as they are stored now; another process may have changed them.
 
-        keep: a word that stays whatever the limit: if the clock was set back, the newest word looks old.
+        keep: a word that is never dropped. If the clock was set back, the newest word would look old.
         """
         with self._lock, _locked(self.path):
             before = dict(self._index.by_word) if self.path is None else _read(self.path)
@@ -166,7 +165,7 @@ class UserWords:
 
 
 def check_word(word: str) -> None:
-    """Raise UserWordsError unless this can be a word."""
+    """Raise UserWordsError unless this can be learned as a word."""
     if not isinstance(word, str):
         _refuse(f"the word {_show(word)}", "a str", "give the word as text")
     if not word:
@@ -194,7 +193,7 @@ def _show(value: object) -> str:
 
 
 class _WordList:
-    """Words sorted by form and by score; it never changes, so readers need no lock."""
+    """Words sorted by form and by score. It never changes, so readers need no lock."""
 
     def __init__(self, words: Iterable[UserWord]) -> None:
         self.ranked = sorted(words, key=lambda word: (-word.score, word.word))

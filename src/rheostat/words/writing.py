@@ -1,16 +1,15 @@
 """From typed text to the words that a model reads, and from its words to what the user sees.
 
-Knows characters, lines and sentences; knows nothing of ids or models, and only carries probabilities along.
+Knows characters, lines and sentences; knows nothing about ids or models, and only passes probabilities on.
 
 Reading. A text starts on a new line, so its words begin with `<eos>`, and every further line end is an `<eos>` too, as
 in the corpora (`rheostat.text.corpus`: blank lines count, except in raw text). Only the end of a long text is read: at
-most `limit` words, and usually at least half as many. The place where reading starts moves in large steps as the text
-grows: with exactly the last `limit` words, each further word would drop the first one, and no state computed before
-could be reused.
+most `limit` words, and usually at least half as many. The start of this window moves in large steps as the text grows.
+If it were always the last `limit` words, each new word would drop the first one, and no earlier state could be reused.
 
 Showing. Models of raw text are lower-case; capitals are restored here: the usual spelling of names, "I", the first word
-of a sentence. Capitals that the user typed take precedence. Small letters do not, since people type them without
-thinking.
+of a sentence. Capitals that the user typed take precedence. Lower-case letters do not, because people often skip
+capitals.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Source = Literal["model", "user"]
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A suggested word. To insert it, replace the last `replaces` characters of the text by `word`.
+    """A suggested word. To insert it, replace the last `replaces` characters of the text with `word`.
 
     replaces: the part of the word that was typed already, or the word that it extends: "don't" replaces "do ".
     """
@@ -53,14 +52,14 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class Typed:
-    """The text before the cursor, taken apart.
+    """The text before the cursor, split into its parts.
 
     words: what the model has to read, with `<eos>` and without the prefix.
     prefix: the typed part of the next word, as it was typed; empty between words.
     word: the visible word at the cursor, which ends with the prefix: "don'" with the prefix "n'" for a model that
         reads "do n't"; "well-kn" with the prefix "kn".
     attaches: whether a clitic, which attaches to the word before, can come next (see `completion`).
-    space: how many characters of white space there are between `word` and the cursor.
+    space: the number of spaces between `word` and the cursor.
     """
 
     words: list[str]
@@ -73,8 +72,8 @@ class Typed:
 
 # --- reading: text -> words --------------------------------------------------------------------------------
 
-CHARACTERS_PER_WORD = 16  # generous: even half of it, the least that is kept, is more than words take
-BLOCK = 256  # characters that are tokenised together, once while a text grows
+CHARACTERS_PER_WORD = 16  # generous: even half of it, the least that is kept, is longer than words are
+BLOCK = 256  # characters that are tokenised together, only once as the text grows
 _BLOCKS_KEPT = 2048  # for all texts; a few kilobytes each. While a word is typed, the text before it is tokenised once
 _PIECES_KEPT = 4096  # of text between white space; a hundred bytes each
 _WHITE_SPACE = re.compile(r"\s")
@@ -107,13 +106,13 @@ def _read(text: str, end: int, letter: str, tokenizer: str, limit: int) -> list[
 
 
 def _steady_start(length: int, limit: int) -> int:
-    """Where to start so that at most `limit` are left: 0, or a place that moves in steps of half the limit."""
+    """Where to start to leave at most `limit`: 0, or a place that moves in steps of half the limit."""
     step = max(1, limit // 2)
     return -(-(length - limit) // step) * step if length > limit else 0
 
 
 def _block_borders(text: str, start: int, end: int) -> list[int]:
-    """Where blocks start: near multiples of their size, so that all but the last stay the same as the text grows."""
+    """Where blocks start: near multiples of their size, so all but the last stay the same as the text grows."""
     borders = [start]
     while (place := (borders[-1] // BLOCK + 1) * BLOCK) < end:
         border = _break_behind(text, place, end)
@@ -163,10 +162,10 @@ def _without_blank_lines(words: list[str]) -> list[str]:
 
 # --- reading: the word being typed -------------------------------------------------------------------------
 
-LONGEST_WORD = 256  # characters that are looked at; no word of a vocabulary is this long
+LONGEST_WORD = 256  # characters; no word of a vocabulary is this long
 APOSTROPHES = "'\u2019\u02bc\uff07"
 _JOINERS = "\u200c\u200d"  # inside words of many scripts
-# Signs that can be inside words, and those of them after which a word is still unfinished.
+# Signs that can be inside words, and the ones after which a word is still unfinished.
 INSIDE: Mapping[str, str] = {"words": APOSTROPHES, "wikitext": APOSTROPHES + ".", "ptb": APOSTROPHES + ".&-/"}
 UNFINISHED: Mapping[str, str] = {"words": APOSTROPHES, "wikitext": APOSTROPHES, "ptb": APOSTROPHES + "&-"}
 
@@ -200,7 +199,7 @@ def as_context(text: str, tokenizer: str, prefix: str = "", limit: int = CONTEXT
 
 def matching_form(word: str) -> str:
     """The form in which a word is compared with what is typed: without capitals, with plain apostrophes."""
-    if word.isascii() and word.islower():  # most words are, and need no second copy
+    if word.isascii() and word.islower():  # most words are, and need no copy
         return word
     return fold(word).lower().replace("ς", "σ")
 

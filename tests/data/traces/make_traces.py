@@ -1,4 +1,4 @@
-"""Regenerates the traces, always the same ones: invented days that look like those of a real telephone.
+"""Regenerate the traces, always the same ones: invented days that look like those of a real phone.
 
 python tests/data/traces/make_traces.py
 """
@@ -26,7 +26,7 @@ def ordinary_day(seed: int = 5) -> Iterator[Row]:
         typing = 0 < time <= typing_until
         queries = chance.randint(8, 40) if typing else 0
         charging = 13.9 * HOUR <= time < 14.9 * HOUR
-        fall = (0.012 if asleep else 0.043) / HOUR + (0.07 / HOUR if typing else 0)  # of the level, a second
+        fall = (0.012 if asleep else 0.043) / HOUR + (0.07 / HOUR if typing else 0)  # of the level, per second
         level = min(1.0, max(0.02, level + 120 * ((0.75 / HOUR if charging else 0) - fall)))
         yield time, level, charging, queries, 1.0
 
@@ -43,7 +43,7 @@ def flapping_battery(seed: int = 6) -> Iterator[Row]:
 
 
 def busy_device(seed: int = 7) -> Iterator[Row]:
-    """Two hours at a good level: for an hour in the middle something else makes the device about twice as slow."""
+    """Two hours at a good level; for an hour in the middle, the device is busy and about twice as slow."""
     chance, level = random.Random(seed), 0.95
     for time in range(0, 2 * HOUR + 1, 10):
         level -= 0.06 / HOUR * 10

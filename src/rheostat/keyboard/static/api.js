@@ -1,4 +1,4 @@
-// The server's API, as promises. Knows HTTP; knows nothing of the page.
+// The server's API, as promises. Knows HTTP; knows nothing about the page.
 
 const TIMEOUT_MS = 8000;
 

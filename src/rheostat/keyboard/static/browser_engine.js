@@ -47,7 +47,7 @@ export class BrowserEngine {
   }
 }
 
-/** Ask the service worker to cache what a model needs, so that it works offline. */
+/** Ask the service worker to cache what a model needs, so it works offline. */
 function keepForLater(addresses) {
   navigator.serviceWorker?.ready.then((registration) => registration.active?.postMessage({ keep: addresses }));
 }

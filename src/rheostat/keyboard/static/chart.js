@@ -1,4 +1,4 @@
-// The current place on the curve: perplexity against FLOPs if that was measured, else the times seen on this page.
+// The current place on the curve: perplexity against FLOPs if that was measured, otherwise the times seen on this page.
 
 const SVG = "http://www.w3.org/2000/svg";
 const BOX = { left: 40, right: 338, top: 16, bottom: 134 };

@@ -11,7 +11,7 @@ export class Completion {
     this.parts = makeIndex(words, suggestible, PART);
   }
 
-  /** Ids and probabilities of the k most probable words with a prefix; of equal ones the smaller id comes first. */
+  /** Ids and probabilities of the k most probable words with a prefix; between equals the smaller id comes first. */
   best(logProbabilities, prefix, k, attach) {
     const best = [];
     for (const id of this.idsWithPrefix(matchingForm(prefix), attach)) {

@@ -61,7 +61,7 @@ async function modelAt(percent) {
   return { model, fetched };
 }
 
-/** Offline, only some positions are available: takes the nearest that costs no more, or else the smallest. */
+/** Offline, only some positions are available: takes the nearest that costs no more, otherwise the smallest. */
 async function loadNearest(percent) {
   try {
     return await load(percent);
@@ -92,7 +92,7 @@ async function startRuntime() {
     throw new Error("The browser runtime is not installed: run make web once, then reload the page.");
   });
   ort.env.wasm.wasmPaths = folder.href;
-  // The page is isolated, so more threads are possible; for one query at a time, a second one costs more than it gains.
+  // The page is isolated, so threads are allowed; but for one query at a time, a second thread costs more than it gains.
   ort.env.wasm.numThreads = 1;
   return ort;
 }
@@ -168,7 +168,7 @@ class Model {
     return Array.from(outputs.top_words.data, (id, place) => ({ id: Number(id), probability: probabilities[place] }));
   }
 
-  /** Time some queries, so that there is a figure right away; the first two are warm-up. */
+  /** Time some queries, to have a figure right away; the first two are warm-up. */
   async measure() {
     if (this.times.length) return;
     for (let query = 0; query < TIMED + 2; query += 1) {

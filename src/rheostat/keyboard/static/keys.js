@@ -87,7 +87,7 @@ export class Keys {
 
   #down(event) {
     const key = event.target.closest("button");
-    event.preventDefault(); // so that the text keeps the focus and the cursor
+    event.preventDefault(); // the text keeps the focus and the cursor
     if (key?.dataset.key !== "⌫") return;
     const again = () => {
       this.#actions.deleteBackward();

@@ -1,4 +1,4 @@
-// The page: connects the text, the knob, the battery and the engine. Each has a module of its own.
+// The page: connects the text, the knob, the battery and the engine. Each has its own module.
 
 import { ServerEngine, ServerGone, call } from "./api.js";
 import { makeBattery } from "./battery.js";
@@ -10,10 +10,10 @@ import { TextField } from "./text_field.js";
 import { atSentenceStart } from "./writing.js";
 
 const SUGGESTIONS = 3;
-const RETRY_MS = [500, 1000, 2000, 4000]; // then the last one repeatedly
+const RETRY_MS = [500, 1000, 2000, 4000]; // then the last one again and again
 const QUIET_MS = 900; // without a key press before suggestions are read out
 const SETTLE_MS = 250; // how long the knob rests before a model is fetched into the browser
-const SECONDS_PER_SECOND = 60; // a second here is a minute of the battery's day, since a policy waits a minute between two turns
+const SECONDS_PER_SECOND = 60; // one second here is one minute of the battery's day: a policy waits a minute between two turns
 const GOVERN_MS = 1000;
 const GOVERN_ROUNDS = 5; // after the last change of the battery, because a charger counts as unplugged only after a minute
 
@@ -25,7 +25,7 @@ let model = null;
 let chart = null;
 let engineName = "computer";
 let shown = { text: null, suggestions: [] };
-let position = null; // of the last answer: knob, flops, query_ms, energy_mj
+let position = null; // from the last answer: knob, flops, query_ms, energy_mj
 let sequence = 0;
 let request = null;
 
@@ -177,7 +177,7 @@ const battery = makeBattery(element("battery"), (percent) =>
 );
 const charging = element("charging");
 const governed = element("governed");
-let previous = null; // the governor's last decision, which this page keeps for it
+let previous = null; // the governor's last decision, which the page keeps for the server
 let rounds = 0;
 let governing = 0;
 
@@ -254,7 +254,7 @@ function showFigure(name, figure, note) {
 function showPosition() {
   const { knob: at, flops, flops_fraction: share, query_ms: time, energy_mj: energy, point } = position;
   const percent = Math.round(at * 100);
-  // Offline, a position may not be available: then the knob shows the one that is used.
+  // Offline, a position may be missing; the knob then shows the one that is used.
   if (engineName === "phone" && percent !== knob.value) {
     element("point").textContent = `${knob.value} % is not stored in this browser; this is ${percent} %.`;
     knob.value = percent;
@@ -313,7 +313,7 @@ function choose(name) {
 
 // --- start ---
 
-// A browser may be set to store nothing; then the page starts from its defaults each time.
+// If the browser stores nothing, the page starts with its defaults every time.
 function remember(name, value) {
   try {
     localStorage.setItem(name, value);

@@ -1,6 +1,6 @@
-// Caches the page, the browser runtime and the models that were used, so that the page works offline.
+// Caches the page, the browser runtime and the models that were used, so the page works offline.
 //
-// The server is asked first, so that nothing here goes stale; its answers are cached and used when it cannot be reached.
+// The server is asked first, so nothing here goes stale. Its answers are cached, and used when it cannot be reached.
 
 const CACHE = "rheostat-3";
 const PAGE = [

@@ -2,7 +2,7 @@
 
 import { insertInto } from "./writing.js";
 
-const JOINS = new Set([...".,!?;:"]); // signs that take the place of the space after a suggestion
+const JOINS = new Set([...".,!?;:"]); // signs that replace the space after a suggestion
 
 export class TextField extends EventTarget {
   #area;

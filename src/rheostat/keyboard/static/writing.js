@@ -1,6 +1,6 @@
 // From typed text to the words that a model reads, and from its words to what is shown: rheostat/words/writing.py, for a
-// browser without a server. The Python module is the definition and explains why; tests/browser/writing_cases.json tests
-// both against the same answers. Lengths are counted in characters, as in Python, so texts are arrays of characters here.
+// browser without a server. The Python module is the definition and explains why; tests/browser/writing_cases.json checks
+// that both give the same answers. Lengths are counted in characters, as in Python, so texts are arrays of characters.
 
 import {
   APOSTROPHES, BETWEEN_SENTENCES, BLOCK, CHARACTERS_PER_WORD, CLITICS, CONTEXT_LIMIT, END_OF_LINE, INSIDE, LONGEST_WORD, NEGATED,

@@ -1,4 +1,4 @@
-"""Choosing a meter: by its name, or the first one that is available here."""
+"""Choosing a meter: by name, or the first one available on this machine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class MeterOptions:
 
     system_root: Path = SYSTEM_ROOT
     trace_offset_s: float = 0.0  # how far the clock of a trace's recorder is ahead of this machine's
-    trace_patience_s: float = PATIENCE_S  # how long to wait after the run for a trace to cover all of it
+    trace_patience_s: float = PATIENCE_S  # how long to wait after the run until a trace covers all of it
     joules_per_flop: float = JOULES_PER_FLOP
     joules_per_byte: float = JOULES_PER_BYTE
 
@@ -54,7 +54,7 @@ DEFAULTS = MeterOptions()
 
 
 def find_meter(name: str = "auto", options: MeterOptions = DEFAULTS) -> EnergySource:
-    """The meter with this name, or an error that says why it is not available. auto: the first that is, or NoMeter."""
+    """The meter with this name, or an error that says why it is unavailable. auto: the first available, or NoMeter."""
     kind, _, argument = name.partition(":")
     if argument and kind in WITHOUT_ARGUMENT:
         raise MeterError(f"the meter {kind} takes no argument, but ':{argument}' was given; expected {kind} alone")
@@ -72,7 +72,7 @@ def find_meter(name: str = "auto", options: MeterOptions = DEFAULTS) -> EnergySo
 
 
 def explain(options: MeterOptions = DEFAULTS) -> list[tuple[str, str | None]]:
-    """Every meter in the order in which `auto` tries them, then those it never takes; None if it is available."""
+    """Every meter with why it is unavailable (None if available): first those that `auto` tries, in order."""
     tried = [(name, make().available()) for name, make in automatic_meters(options).items()]
     return [
         *tried,
@@ -83,7 +83,7 @@ def explain(options: MeterOptions = DEFAULTS) -> list[tuple[str, str | None]]:
 
 
 def automatic_meters(options: MeterOptions) -> Mapping[str, Callable[[], Meter]]:
-    """What `auto` tries: closest to the processor first, slowest last. It sends nothing to unknown serial ports."""
+    """The meters that `auto` tries: closest to the processor first, slowest last. None writes to serial ports."""
     return {
         "rapl": lambda: RaplMeter(options.system_root),
         "zeus": lambda: ZeusMeter(PROCESSOR),

@@ -1,4 +1,4 @@
-"""Meters that count energy themselves: read at the marks, and now and then in between to see how often they update."""
+"""Meters that count energy themselves. Read at the marks, and occasionally in between to see how often they update."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from rheostat.measure.meters.meter import Clock, Meter, Recording
 from rheostat.measure.meters.series import EnergySeries, WindowEnergy
 
-SHORTEST_PAUSE_S = 0.02  # between two readings, since reading a counter is work too
+SHORTEST_PAUSE_S = 0.02  # between two readings, since reading a counter takes energy too
 
 
 class CounterMeter(Meter):
@@ -28,14 +28,16 @@ class CounterMeter(Meter):
 
 
 class CounterRecording(Recording):
-    """The count at every mark, so that a window has its exact energy, and whenever there is a chance to look.
+    """The count at every mark, which gives a window its exact energy, and whenever `look` is called.
 
     Only a changed count is a reading: how often it changes is observed, not taken from a data sheet.
     """
 
     def __init__(self, read_energy: Callable[[], float], period_s: float, clock: Clock) -> None:
         self._read_energy, self._clock = read_energy, clock
-        self._pause_s = max(period_s / 2, SHORTEST_PAUSE_S)  # half: looking in step with the counter would miss updates
+        self._pause_s = max(
+            period_s / 2, SHORTEST_PAUSE_S
+        )  # half: reading at the counter's own rate would miss updates
         self._times: list[float] = []
         self._energy_j: list[float] = []
 

@@ -1,7 +1,7 @@
-"""Energy per query: idle, blocks of queries, idle again; the energy of idling is subtracted.
+"""Energy per query: idle, blocks of queries, idle again; idle energy is subtracted.
 
 Knows how a run is laid out and what can be concluded from it; knows nothing of devices or models. A figure that the
-meter could not resolve is marked so, and a missing one is None, never zero.
+meter could not resolve is marked as such, and a missing one is None, never zero.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from rheostat.measure.meters.series import WindowEnergy
 from rheostat.measure.meters.student import confidence_interval
 
 SHORTEST_IDLE_S, SHORTEST_BLOCK_S = 10.0, 2.0  # by default
-IDLE_LOOKS = 40  # readings of a counter, spread over an idle window
-GUARDS_BEFORE = 2  # a reading may be the mean of one period and be shown for another
+IDLE_LOOKS = 40  # readings of a counter during an idle window
+GUARDS_BEFORE = 2  # a reading can be the mean of one period and be shown during the next
 GUARDS_AFTER = 1  # the power at the end of a window is interpolated towards the next reading
 
 
 @dataclass(frozen=True)
 class Work:
-    """Something to measure. run: performs some queries and returns how many; called until a block is full.
+    """Something to measure. run: performs some queries and returns their number; called until a block is full.
 
-    Counters are read between two runs, so a run should take no longer than a tenth of a block.
+    Counters are read between runs, so a run should take at most a tenth of a block.
     """
 
     run: Callable[[], int]
@@ -38,19 +38,19 @@ class Work:
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a run takes. Seconds that are None are chosen to suit the meter."""
+    """The duration of a run. Seconds that are None are chosen to suit the meter."""
 
     idle_seconds: float | None = None  # before the blocks, and again after them
     blocks: int = 10  # per work; their spread gives the interval
     block_seconds: float | None = None
-    minimum_samples: int = 10  # readings of the meter needed in every block and while idle
+    minimum_samples: int = 10  # meter readings needed in every block and while idle
 
     def __post_init__(self) -> None:
         if self.blocks < 2:
             raise ValueError(f"{self.blocks} blocks; an interval needs at least two")
 
     def needed_s(self, period_s: float) -> float:
-        """A window long enough for the readings needed, wherever it starts."""
+        """The shortest window that is sure to hold the readings needed, whenever it starts."""
         return (self.minimum_samples + 1) * period_s
 
     def idle_s(self, period_s: float) -> float:
@@ -62,7 +62,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class EnergyPerQuery:
-    """The energy of one query above idling, according to one meter."""
+    """The energy of one query above idle, according to one meter."""
 
     meter: str
     covers: str
@@ -71,7 +71,7 @@ class EnergyPerQuery:
     gross_mj: float | None = None  # before idle power is subtracted
     idle_power_w: float | None = None  # mean of before and after
     idle_drift_w: float | None = None  # after minus before
-    idle_uncertainty_mj: float | None = None  # from not knowing how idle power moved between before and after
+    idle_uncertainty_mj: float | None = None  # because idle power may have changed between before and after
     queries: int = 0
     seconds: float = 0.0
     blocks: int = 0
@@ -95,7 +95,7 @@ class EnergyPerQuery:
 
 @dataclass(frozen=True)
 class Window:
-    """The part of a recording between two marks, and the queries performed in it."""
+    """The part of a recording between two marks, and the number of queries in it."""
 
     begin: float
     end: float
@@ -119,7 +119,7 @@ def measure_energy(source: EnergySource, work: Work, plan: Plan = DEFAULT_PLAN) 
 
 
 def measure_energies(source: EnergySource, works: Sequence[Work], plan: Plan = DEFAULT_PLAN) -> list[EnergyPerQuery]:
-    """Measure several works. Their blocks are interleaved, so that heat and load affect all of them; idle is shared.
+    """Measure several works with shared idle windows. Blocks are interleaved, so heat and load affect all equally.
 
     If the meter stops in the middle, the results are "not measured", with the reason.
     """
@@ -152,8 +152,8 @@ def estimate(source: Estimate, work: Work) -> EnergyPerQuery:
 
 
 def run(meter: Meter, recording: Recording, works: Sequence[Work], plan: Plan) -> Windows:
-    """Idle, the interleaved blocks, idle."""
-    period_s, guard_s = meter.period_s, meter.guard_s  # read now: the sensor may be gone later
+    """Run idle, the interleaved blocks, and idle again."""
+    period_s, guard_s = meter.period_s, meter.guard_s  # read now: the sensor can disappear later
     idle_s, block_s = plan.idle_s(period_s), plan.block_s(period_s)
     idle_before = _idle(meter, recording, idle_s, period_s)
     for work in works:
@@ -177,7 +177,7 @@ def _idle(meter: Meter, recording: Recording, seconds: float, guard_s: float) ->
 
 
 def _block(meter: Meter, recording: Recording, work: Work, seconds: float, guard_s: float) -> Window:
-    """The work also runs before and after the window, during the guards."""
+    """Run a block. The work also runs before and after the window, during the guards."""
     _work_on(meter, work, GUARDS_BEFORE * guard_s)
     begin, deadline = recording.mark(), meter.clock.now() + seconds
     queries = work.run()
@@ -210,7 +210,7 @@ def energy_per_query(
     ]
     idle_uncertainty_mj = 1e3 * abs(drift_w) / 2 * seconds / queries
     low_mj, high_mj = confidence_interval(net_mj)
-    # All blocks share one idle power: its error shows in its two readings, not in the spread of the blocks.
+    # All blocks share one idle power, so its error shows in its two readings, not in the spread of the blocks.
     interval_mj = (low_mj - idle_uncertainty_mj, high_mj + idle_uncertainty_mj)
     reasons = shortcomings(idle, readings, interval_mj, plan)
     return EnergyPerQuery(
@@ -243,18 +243,18 @@ def shortcomings(
             f"{fewest.samples} readings in a window of {fewest.duration_s:.3g} s, {plan.minimum_samples} are needed: "
             "the meter is slow, use longer blocks and idle times"
         )
-    # Even many readings may leave half of a window unseen.
+    # Even with many readings, half of a window can be without one.
     gappy = max(readings, key=lambda reading: reading.largest_gap_s / reading.duration_s)
     if fewest.samples >= plan.minimum_samples and gappy.largest_gap_s > 2 * gappy.duration_s / plan.minimum_samples:
         reasons.append(f"no reading for {gappy.largest_gap_s:.3g} s in a window of {gappy.duration_s:.3g} s")
     if interval_mj[0] <= 0:
         reasons.append(
             f"the interval {interval_mj[0]:.3g} … {interval_mj[1]:.3g} mJ is not above zero: "
-            f"the work cannot be told from idling, {idle[0].power_w:.3g} W before and {idle[1].power_w:.3g} W after"
+            f"the work cannot be told from idle, {idle[0].power_w:.3g} W before and {idle[1].power_w:.3g} W after"
         )
     return reasons
 
 
 def interleaved_order(count: int, turn: int) -> list[int]:
-    """0 … count - 1 starting at another one each turn, so that none always comes after the largest point."""
+    """0 … count - 1, rotated by one each turn, so that no point always follows the largest one."""
     return [(turn + number) % count for number in range(count)]

@@ -1,7 +1,7 @@
 """Energy computed instead of measured: a constant per FLOP and a constant per byte read.
 
-Used only when asked for by name. Knows two constants and no machine. It leaves out everything else that a processor
-spends, so read it as a lower bound and as a way to compare operating points.
+Used only when asked for by name. Knows two constants; knows nothing of the machine. It leaves out all other energy that
+a processor uses, so treat it as a lower bound and as a way to compare operating points.
 """
 
 from __future__ import annotations

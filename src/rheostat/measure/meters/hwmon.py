@@ -1,7 +1,7 @@
 """Power sensors of the board, as Linux shows them under /sys/class/hwmon: INA2xx chips, server power meters, …
 
-Only the maker of the board knows which sensor is the right one, since one rail may be part of another. So a single
-sensor is used automatically, and with several the user has to name one or more.
+Only the maker of the board knows which sensor is the right one, since one rail can be part of another. So a single
+sensor is used automatically; with several, the user has to name one or more.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rheostat.errors import MeterError
 from rheostat.measure.meters.sampler import SamplerMeter
 from rheostat.measure.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
 
-GRAPHICS = ("amdgpu", "nouveau", "radeon", "i915", "xe")  # cards that run no queries: used only by name
+GRAPHICS = ("amdgpu", "nouveau", "radeon", "i915", "xe")  # graphics cards run no queries: used only by name
 FASTEST_S = 0.02
 
 
@@ -48,7 +48,7 @@ class Sensor:
 
 
 class HwmonMeter(SamplerMeter):
-    """names: of the sensors whose power is added up; empty for the only sensor."""
+    """names: the sensors whose power is added up; empty = the only sensor."""
 
     name = "hwmon"
 
@@ -118,11 +118,11 @@ def _named(name: str, sensors: Sequence[Sensor]) -> Sensor:
     for sensor in sensors:
         if sensor.name == name:
             return sensor
-    raise MeterError(f"no power sensor is called {name!r}; there are {_list(sensors, ', ')}")
+    raise MeterError(f"no power sensor is called {name!r}; expected one of {_list(sensors, ', ')}")
 
 
 def _several(board: Sequence[Sensor]) -> str:
-    return f"{len(board)} power sensors, and one may be part of another" if board else "only a graphics card's sensor"
+    return f"{len(board)} power sensors, and one can be part of another" if board else "only a graphics card's sensor"
 
 
 def _list(sensors: Sequence[Sensor], separator: str) -> str:

@@ -1,8 +1,8 @@
-"""The interface of a meter, behind which watts and joules are read.
+"""The interface of all meters, which read watts or joules.
 
 A run is one recording. Its windows (idle, blocks of queries, idle) are marked during the recording, and their energy is
-asked for afterwards. So a counter is read only at the marks, a sampler samples all the time, and a trace that another
-computer writes is read at the end. Knows nothing of queries or devices.
+computed afterwards. So a counter is read only at the marks, a sampler samples all the time, and a trace written by
+another computer is read at the end. Knows nothing of queries or devices.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Recording(ABC):
         """The current time, as the start or end of a window; raises if the meter has failed."""
 
     def look(self) -> None:
-        """A chance to read between queries and while idle, for meters without a thread of their own."""
+        """Called between queries and while idle, so that meters without their own thread can read."""
         return
 
     @abstractmethod
@@ -54,11 +54,11 @@ class Meter(ABC):
     @property
     @abstractmethod
     def period_s(self) -> float:
-        """About how often there is a new reading."""
+        """The approximate time between two readings."""
 
     @property
     def guard_s(self) -> float:
-        """How far one window reaches into the readings of the next; counters separate windows by their marks."""
+        """How far readings of one window can reach into the next; zero for counters, which are read at the marks."""
         return self.period_s
 
     @property

@@ -1,4 +1,4 @@
-"""The power management chip of the Raspberry Pi 5, read rail by rail by the command `vcgencmd pmic_read_adc`."""
+"""The power management chip of the Raspberry Pi 5, read rail by rail with the command `vcgencmd pmic_read_adc`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RAIL = re.compile(r"^\s*(\w+)_([AV])\s+\w+\(\d+\)=([0-9.]+)[AV]\s*$", re.MULTILI
 class PmicMeter(SamplerMeter):
     name = "pmic"
     covers = "the rails of the power management chip, without what USB and the 5 V pins feed"
-    period_s = 0.2  # every reading starts a process; more often would be a load itself
+    period_s = 0.2  # every reading starts a process, so reading more often would add load
 
     def available(self) -> str | None:
         if shutil.which(COMMAND[0]) is None:
@@ -49,7 +49,7 @@ def read_power() -> float:
 
 
 def parse_rails(text: str) -> dict[str, float]:
-    """Watts of every rail with a current and a voltage; the input and the clock's cell only have a voltage."""
+    """Watts of every rail with a current and a voltage; the input and the clock's battery only have a voltage."""
     values = {(rail, unit): float(value) for rail, unit, value in RAIL.findall(text)}
     names = dict.fromkeys(rail for rail, unit in values if unit == "A")
     return {rail: values[rail, "A"] * values[rail, "V"] for rail in names if (rail, "V") in values}

@@ -1,6 +1,6 @@
 """The battery as a meter: what a laptop or a phone draws from it, under /sys/class/power_supply.
 
-That is the power of the device only while the battery discharges; with a charger plugged in, it is not.
+This is the power of the device only while the battery discharges, not with a charger plugged in.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rheostat.measure.sysfs import SYSTEM_ROOT, read_integer, read_word
 
 class BatteryMeter(SamplerMeter):
     name = "battery"
-    only_changes_count = True  # gauges update once every one to thirty seconds and do not say when
+    only_changes_count = True  # gauges update every one to thirty seconds and do not say when
     period_s = 0.5
 
     def __init__(self, system_root: Path = SYSTEM_ROOT) -> None:

@@ -1,8 +1,8 @@
 """A power trace that another meter records: a CSV file, aligned with the run by its time stamps.
 
 Columns: `time` (Unix seconds, or ISO 8601 with its offset from UTC) and either `power_w` or `energy_j` (counted from
-any moment, never decreasing); further columns are ignored. The file may still grow during the run. The recorder may ask
-more often than the meter updates, so only changed values count as readings.
+any moment, never decreasing); further columns are ignored. The file can still grow during the run. The recorder can
+read more often than the meter updates, so only changed values count as readings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def wall_clock() -> Clock:
 class TraceMeter(Meter):
     """offset_s: how far the recorder's clock is ahead of this machine's.
 
-    patience_s: how long to wait after the run for the file to cover all of it.
+    patience_s: how long to wait after the run until the file covers all of it.
     """
 
     name = "trace"
@@ -83,7 +83,7 @@ class TraceRecording(Recording):
         return moment
 
     def finish(self) -> None:
-        """Read the file once it covers all marks."""
+        """Wait until the file covers all marks, then read it."""
         deadline = self._meter.clock.now() + self._meter.patience_s
         while self._meter.clock.now() < deadline and not self._is_covered():
             self._meter.clock.sleep(min(self._meter.patience_s / 20, LONGEST_PAUSE_S))
@@ -100,9 +100,9 @@ class TraceRecording(Recording):
         first, last = self._series.times[[0, -1]]
         if first > self._first_mark or last < self._last_mark:
             raise MeterError(
-                f"{self._meter.path} runs from {_said(first)} to {_said(last)}, but the run was from "
-                f"{_said(self._first_mark)} to {_said(self._last_mark)}; record all of it, "
-                "check both clocks, and wait for a file that comes later (--meter-wait)"
+                f"{self._meter.path} runs from {_utc(first)} to {_utc(last)}, but the run was from "
+                f"{_utc(self._first_mark)} to {_utc(self._last_mark)}; record all of it, "
+                "check both clocks, and wait longer for a file that arrives late (--meter-wait)"
             )
         self._series.check_moves()
         return self._series.reading(begin, end)
@@ -158,5 +158,5 @@ def _seconds(text: str) -> float:
     return moment.timestamp()
 
 
-def _said(moment: float) -> str:
+def _utc(moment: float) -> str:
     return datetime.datetime.fromtimestamp(moment, datetime.UTC).isoformat(timespec="milliseconds")

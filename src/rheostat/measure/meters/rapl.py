@@ -1,6 +1,6 @@
 """RAPL: the energy counters of Intel and AMD processors, as Linux shows them under /sys/class/powercap.
 
-Counts packages and memory. Leaves out `psys` (the whole platform, which would count packages twice) and the parts of a
+Counts packages and memory. Leaves out `psys` (the whole platform, which includes the packages) and the parts of a
 package.
 """
 
@@ -48,7 +48,7 @@ class RaplMeter(CounterMeter):
 
 
 class Counter:
-    """The counter of one zone, which wraps around to zero at its own range."""
+    """The counter of one zone, which wraps around to zero at the end of its range."""
 
     def __init__(self, zone: Path) -> None:
         self._path = zone / "energy_uj"
@@ -57,7 +57,7 @@ class Counter:
         self._total_uj = 0
 
     def read_j(self) -> float:
-        """Joules since this object was made; right if it is read at least once per wrap-around."""
+        """Joules since this object was created; correct if read at least once per wrap-around."""
         now_uj = read_integer(self._path)
         step_uj = now_uj - self._last_uj
         self._total_uj += step_uj if step_uj >= 0 else step_uj + self._range_uj

@@ -20,12 +20,12 @@ class SamplerMeter(Meter):
 
     @property
     def only_changes_count(self) -> bool:
-        """Whether the sensor is read more often than it updates, by an unknown factor."""
+        """Whether only changed values count, because the sensor is read more often than it updates."""
         return False
 
     @property
     def lag_s(self) -> float:
-        """How old a value is when it arrives: half the time that it averages over."""
+        """The age of a value when it arrives: half the time it averages over."""
         return 0.0
 
     @abstractmethod
@@ -49,7 +49,7 @@ class SampledRecording(Recording):
     def __init__(self, read_power: Callable[[], float], meter: SamplerMeter) -> None:
         self._read_power, self._meter = read_power, meter
         self._pause_s = 0.0 if meter.waits_for_itself else meter.period_s
-        self._only_changes_count = meter.only_changes_count  # read now: the sensor may be gone later
+        self._only_changes_count = meter.only_changes_count  # read now: the sensor can disappear later
         self._times: list[float] = []
         self._watts: list[float] = []
         self._failure: Exception | None = None
@@ -65,7 +65,7 @@ class SampledRecording(Recording):
         self._ending.set()
         self._thread.join(self._meter.stopping_s)
         if self._thread.is_alive():  # a hanging driver must not block the run; the thread ends with the process
-            self._failure = MeterError(f"a reading has not come back for {self._meter.stopping_s:g} s")
+            self._failure = MeterError(f"a reading has not finished after {self._meter.stopping_s:g} s")
 
     def mark(self) -> float:
         self._check()
@@ -88,7 +88,7 @@ class SampledRecording(Recording):
                 self._take()
             while self._times[-1] < self._last_mark:  # cover the last window to its end
                 self._take()
-        except Exception as error:  # any error has to reach the run, not die with the thread
+        except Exception as error:  # any error must reach the run instead of dying with the thread
             self._failure = error
 
     def _take(self) -> None:

@@ -1,4 +1,4 @@
-"""Readings over time, and the energy of a window of them.
+"""Readings over time, and the energy in a window.
 
 Knows numbers with time stamps; knows nothing of the meter. All times are seconds of the same clock.
 """
@@ -47,7 +47,7 @@ class Series(ABC):
         if len(self.values) > 1 and bool(np.all(self.values == self.values[0])):
             over = f"{len(self.values)} readings in {self.times[-1] - self.times[0]:.3g} s"
             raise MeterError(
-                f"{over} that are all the same ({self.values[0]:g}): the meter answers, but its value does not change"
+                f"{over} are all the same ({self.values[0]:g}): the meter answers, but its value does not change"
             )
 
     def reading(self, begin: float, end: float) -> WindowEnergy:

@@ -1,4 +1,4 @@
-"""Student's t distribution, as far as needed for the confidence interval of a mean."""
+"""Student's t distribution, for the confidence interval of a mean."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 import statistics
 from collections.abc import Sequence
 
-LEVEL = 0.95  # of every interval: the probability that it holds the mean
+LEVEL = 0.95  # of every interval: the probability that it contains the mean
 
 
 def confidence_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Of the mean of at least two independent values."""
+    """The confidence interval of the mean of at least two independent values."""
     mean = statistics.fmean(values)
     error = statistics.stdev(values) / math.sqrt(len(values))
     reach = quantile((1 + LEVEL) / 2, len(values) - 1) * error

@@ -17,13 +17,13 @@ from rheostat.measure.meters.sampler import SamplerMeter
 BAUD_RATE = 115200
 START = b"#L,W,3,E,0,1;"  # logging, external, (reserved), every second: the meter's fastest
 STOP = b"#L,R,0;"
-LEFT_OUT = b"_"  # stands for a quantity that the meter is not set to log
+LEFT_OUT = b"_"  # in place of a quantity that the meter is not set to log
 FTDI = 0x0403  # the maker of the serial chip inside
 MOST_FOREIGN = 8  # packets in a row that are not data records; the meter sends one or two between records
 
 
 class WattsUpMeter(SamplerMeter):
-    """port: such as /dev/ttyUSB0 or COM3; None for the only port with the right chip."""
+    """port: such as /dev/ttyUSB0 or COM3; None = the only port with the right chip."""
 
     name = "watts-up"
     covers = "the whole device with its power supply, at the mains"
@@ -64,7 +64,7 @@ class WattsUpMeter(SamplerMeter):
         try:
             return serial.Serial(port, BAUD_RATE, timeout=self.patience_s, write_timeout=5)
         except OSError as error:
-            raise MeterError(f"the serial port {port} does not open: {error}") from None
+            raise MeterError(f"the serial port {port} cannot be opened: {error}") from None
 
     def _start(self, line: Any) -> None:
         try:

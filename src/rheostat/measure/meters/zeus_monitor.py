@@ -1,6 +1,6 @@
 """Everything that the library zeus can read: Apple silicon, Jetson, processors with RAPL, NVIDIA and AMD cards.
 
-Knows zeus's windows and which of their figures add up without counting anything twice.
+Knows zeus's windows, and which of their figures can be added up without counting anything twice.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rheostat.measure.meters.counter import CounterMeter
 
 PROCESSOR = ("soc", "cpu")  # where queries run; graphics cards count only if asked for
 EVERYTHING = ("soc", "cpu", "gpu")
-# Apple's further figures are parts of these.
+# Apple's other figures are parts of these.
 SOC_PARTS = ("cpu_total_mj", "dram_mj", "gpu_mj", "gpu_sram_mj", "ane_mj", "cpu_energy_mj", "gpu_energy_mj")
 WINDOW = "rheostat"
 
@@ -47,8 +47,8 @@ class ZeusMeter(CounterMeter):
             present = self._present()
         except MissingExtraError as error:
             return str(error)
-        except Exception as error:  # drivers may raise anything
-            return f"zeus does not start here: {_one_line(error)}"
+        except Exception as error:  # drivers can raise anything
+            return f"zeus does not start on this machine: {_one_line(error)}"
         wanted = " nor ".join(self._parts)
         return None if present else f"zeus finds nothing it can read here (neither {wanted})"
 
@@ -80,7 +80,7 @@ class ZeusMeter(CounterMeter):
     def _ask(self, question: Callable[[], Any]) -> Any:
         try:
             return question()
-        except Exception as error:  # drivers may raise anything
+        except Exception as error:  # drivers can raise anything
             raise MeterError(f"zeus failed: {_one_line(error)}") from None
 
     def _start(self) -> None:

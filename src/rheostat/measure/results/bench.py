@@ -1,4 +1,4 @@
-"""Results of a bench: what a query costs at each operating point, and on which machine."""
+"""Results of a bench: the cost of a query at each operating point, and the machine."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rheostat.tables import not_stored
 
 @dataclass(frozen=True)
 class BenchSubject:
-    """What was measured, and how. trained: whether the model's weights are worth more than their time.
+    """What was measured, and how. trained: False if the model's weights are only good for measuring time.
 
     threads: of the engine; the core runs on one. cpus: those that the program could use; None if the system does not
-    say. pinned: whether it was kept on them. engine: what ran the queries; files from before it was recorded are of
+    say. pinned: whether it was pinned to them. engine: what ran the queries; files from before it was recorded are of
     ONNX Runtime, the only engine then.
     """
 
@@ -39,7 +39,7 @@ class BenchSubject:
 
 @dataclass(frozen=True)
 class ExecutedFlops:
-    """Of a query: a lazy output layer leaves clusters closed."""
+    """FLOPs that a query really executes: a lazy output layer leaves clusters closed."""
 
     mean: float
     worst: int
@@ -47,10 +47,10 @@ class ExecutedFlops:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchRow(LatencyFigures):
-    """What a query costs at one point. label: of the position that was asked for.
+    """The cost of a query at one point. label: of the position asked for.
 
-    point: name of the operating point. ranking: that it was cut by, None of the whole model and of a stored point.
-    resident_bytes: of a process that serves this point, model_bytes: what the model added to it; None if that was
+    point: name of the operating point. ranking: what it was cut by; None for the whole model and for a stored point.
+    resident_bytes: memory of a process that runs this point. model_bytes: what the model added to it. Both are None if
     not measured.
     """
 
@@ -78,17 +78,17 @@ class BenchRow(LatencyFigures):
 
     @property
     def megabytes_held(self) -> float | None:
-        """By a process that serves this point."""
+        """Resident memory of a process that runs this point."""
         return None if self.resident_bytes is None else self.resident_bytes / 1e6
 
     @property
     def energy_mj(self) -> float | None:
-        """Whatever is known of it: measured, resolved or not, or an estimate."""
+        """The energy if known at all: measured (resolved or not) or estimated."""
         return self.energy.energy_mj
 
     @property
     def measured_mj(self) -> float | None:
-        """Energy that a meter has read and resolved: the only energy that decides anything."""
+        """Energy that a meter measured and resolved; only this energy counts in verdicts."""
         return self.energy.energy_mj if self.energy.resolved and not self.energy.estimate else None
 
     @property
@@ -101,7 +101,7 @@ class BenchRow(LatencyFigures):
 
 @dataclass(frozen=True)
 class Fit:
-    """How well a straight line through FLOPs predicts a cost; None for fewer than three points, or without a cost."""
+    """How well a straight line in FLOPs predicts each cost; None for fewer than three points, or if not measured."""
 
     latency_r_squared: float | None
     energy_r_squared: float | None
@@ -109,7 +109,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class MachineStates:
-    """What the machine said about itself around the measurements. throttled: None if it does not tell."""
+    """The state of the machine before and after the measurements. throttled: None if not reported."""
 
     before: Conditions
     after: Conditions
@@ -128,7 +128,7 @@ class MachineStates:
 
 @dataclass(frozen=True)
 class BenchPart:
-    """What was found about one model."""
+    """The results for one model."""
 
     subject: BenchSubject
     fit: Fit
@@ -141,7 +141,7 @@ class BenchPart:
 
 @dataclass(frozen=True)
 class ModelBench(BenchPart):
-    """The same, with the file and the machine it comes from. is_beside: interleaved with another model's points."""
+    """The same, with its file and machine. is_beside: interleaved with another model's points."""
 
     path: Path
     provenance: Provenance
@@ -149,7 +149,7 @@ class ModelBench(BenchPart):
     is_beside: bool
 
     def label(self, row: BenchRow) -> str:
-        """Of one of its rows, in a table with other models."""
+        """The label of one of its rows, in a table with other models."""
         if not self.is_beside:
             return row.label
         return Path(self.subject.model).stem + ("" if self.subject.trained else " (not trained)")
@@ -165,7 +165,7 @@ class ModelBench(BenchPart):
 
 @dataclass(frozen=True)
 class BenchResults:
-    """One model at many points, and the models that were interleaved with it. interval: what the intervals are."""
+    """One model at many points, and the models interleaved with it. interval: a description of the intervals."""
 
     kind: ClassVar[str] = "bench"
 
@@ -183,7 +183,7 @@ class BenchResults:
             raise ValueError("has no rows")
 
     def by_model(self) -> list[ModelBench]:
-        """The model that was asked for first."""
+        """One bench per model: the main model first, then those beside it."""
         parts = [BenchPart(self.subject, self.fit, self.rows), *self.beside]
         return [
             ModelBench(part.subject, part.fit, part.rows, self.path, self.provenance, self.machine, number > 0)

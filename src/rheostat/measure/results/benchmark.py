@@ -1,6 +1,6 @@
 """Results of the benchmarks in `benchmarks/` and of training runs.
 
-A benchmark's figures have names of its own choosing; only the envelope is typed.
+Each benchmark names its own figures; only the envelope is typed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rheostat.tables import not_stored
 
 @dataclass(frozen=True)
 class BenchmarkResults:
-    """name: of the benchmark. figures: numbers, texts and lists by name, nested as the benchmark likes."""
+    """name: of the benchmark. figures: numbers, texts and lists by name, nested freely."""
 
     kind: ClassVar[str] = "benchmark"
 
@@ -27,7 +27,7 @@ class BenchmarkResults:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Every number by its place, such as `sizes.0.tokens`."""
+        """Every number by its path, such as `sizes.0.tokens`."""
         return _numbers(self.figures)
 
 
@@ -43,7 +43,7 @@ def _numbers(value: Any, place: str = "") -> dict[str, float]:
 
 @dataclass(frozen=True)
 class TrainingOutcome:
-    """recipe, run: as the model file has them. test: None if the test text was not measured."""
+    """recipe, run: as in the model file. test: None if the test text was not measured."""
 
     recipe: Mapping[str, Any]
     run: Mapping[str, Any]

@@ -1,18 +1,19 @@
-"""Results files: the only place that writes them, reads them and tells their kinds apart.
+"""Results files: the only place that writes them, reads them and distinguishes their kinds.
 
 A results file is a JSON object. `kind` says what measured it, `version` which version of the schema it follows; the
-rest is the dataclass of that kind. What follows from the numbers is said by `report`.
+rest is the dataclass of that kind. `report` interprets the numbers.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rheostat.durable import replacing
+from rheostat.durable import obstacle, replacing
 from rheostat.errors import RheostatError
 from rheostat.measure.results.bench import BenchResults, ModelBench
 from rheostat.measure.results.benchmark import BenchmarkResults, TrainingResults
@@ -33,7 +34,7 @@ _WRITTEN_BY = "a results file that rheostat wrote"
 
 @dataclass(frozen=True)
 class Collection:
-    """All that some results files hold, in the order they were given. benches: one for each model of each file."""
+    """The contents of several results files, in the order given. benches: one per model and file."""
 
     sweeps: tuple[SweepResults, ...] = ()
     benches: tuple[ModelBench, ...] = ()
@@ -48,18 +49,32 @@ def results_json(results: Results) -> dict[str, Any]:
     return {"kind": results.kind, "version": VERSION, **to_json(results)}
 
 
+def check_results_target(path: str | Path) -> Path:
+    """This path; a RheostatError if something is there that is no file. Call it before measuring.
+
+    A sweep reads what it resumes, so a pipe or a device would keep it waiting for ever.
+    """
+    if not isinstance(path, str | Path):
+        raise RheostatError(f"the results file is {path!r:.80}; expected a path")
+    target = Path(path)
+    with contextlib.suppress(OSError):  # writing it says what is wrong
+        if found := obstacle(target):
+            raise RheostatError(f"cannot write {path}: it is {found}, not a regular file; choose another name")
+    return target
+
+
 def write_results(path: Path, results: Results) -> None:
-    """Replace a file as a whole, so that a kill leaves the old one or the new one."""
+    """Replace a file atomically: a kill leaves either the old one or the new one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.write((_formatted(results_json(results)) + "\n").encode())
     except OSError as error:
-        raise RheostatError(f"cannot write {path}: {error.strerror}; what it held is intact") from None
+        raise RheostatError(f"cannot write {path}: {error.strerror}; the old file is intact") from None
 
 
 def _formatted(value: Any, indent: str = "") -> str:
-    """JSON with a key per line; a list of plain values stays on one line, however long a series is."""
+    """JSON with one key per line; a list of plain values stays on one line, however long."""
     inner = indent + " "
     if isinstance(value, dict) and value:
         lines = [
@@ -76,13 +91,13 @@ def read_results(path: Path) -> Results:
     contents = _contents(path)
     kind, version = contents.pop("kind", None), contents.pop("version", None)
     if not isinstance(kind, str) or kind not in KINDS:
-        found = "has no kind" if kind is None else f"is of the unknown kind {kind!r}"
-        raise RheostatError(f"{path} {found}; expected {_WRITTEN_BY}, of one of the kinds {', '.join(KINDS)}")
+        found = "has no kind" if kind is None else f"has the unknown kind {kind!r}"
+        raise RheostatError(f"{path} {found}; expected {_WRITTEN_BY}, of kind {', '.join(KINDS)}")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         raise RheostatError(f"{path} has the version {version!r}; expected {_WRITTEN_BY}: measure again")
     if version > VERSION:
         raise RheostatError(
-            f"{path} is of version {version}; this program reads versions up to {VERSION}: update rheostat"
+            f"{path} has version {version}; this program reads versions up to {VERSION}: update rheostat"
         )
     try:
         return replace(from_json(KINDS[kind], contents, kind), path=path)
@@ -90,9 +105,9 @@ def read_results(path: Path) -> Results:
         raise RheostatError(f"{path}: {error}; expected {_WRITTEN_BY}: measure again") from None
 
 
-def read_all(paths: Sequence[Path]) -> Collection:
+def read_all(paths: Sequence[str | Path]) -> Collection:
     """Every file by its kind."""
-    found: list[Results] = [read_results(path) for path in dict.fromkeys(paths)]
+    found: list[Results] = [read_results(path) for path in dict.fromkeys(map(Path, paths))]
     return Collection(
         tuple(one for one in found if isinstance(one, SweepResults)),
         tuple(model for one in found if isinstance(one, BenchResults) for model in one.by_model()),
@@ -104,10 +119,10 @@ def read_all(paths: Sequence[Path]) -> Collection:
 
 
 def read_sweep(path: Path) -> SweepResults:
-    """A results file of a sweep."""
+    """The results file of a sweep."""
     found = read_results(path)
     if not isinstance(found, SweepResults):
-        raise RheostatError(f"{path} is of the kind {found.kind}; expected a sweep, which `rheostat sweep` writes")
+        raise RheostatError(f"{path} has the kind {found.kind}; expected a sweep, which `rheostat sweep` writes")
     return found
 
 
@@ -119,5 +134,5 @@ def _contents(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise RheostatError(f"{path} is not JSON ({error}); expected {_WRITTEN_BY}") from None
     if not isinstance(contents, dict):
-        raise RheostatError(f"{path} is no JSON object; expected {_WRITTEN_BY}")
+        raise RheostatError(f"{path} is not a JSON object; expected {_WRITTEN_BY}")
     return contents

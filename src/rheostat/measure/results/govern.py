@@ -1,4 +1,4 @@
-"""Results of a replayed day: the governor beside other behaviours, as totals and over time."""
+"""Results of a replayed day: the governor compared with other behaviours, as totals and over time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rheostat.tables import not_stored
 
 @dataclass(frozen=True)
 class RecordedDay:
-    """The trace, one value for each of its rows. Queries of single rows are not kept: no figure needs them."""
+    """The trace, with one value per row. Queries of single rows are not kept, because no figure needs them."""
 
     name: str
     time_s: tuple[float, ...]
@@ -26,7 +26,7 @@ class RecordedDay:
 
 @dataclass(frozen=True)
 class BehaviourSeries:
-    """One value for each row of the trace. latency_ms: None while prediction is off. energy_j: so far."""
+    """One value per row of the trace. latency_ms: None while prediction is off. energy_j: cumulative."""
 
     knob: tuple[float, ...]
     latency_ms: tuple[float | None, ...]
@@ -42,7 +42,7 @@ class BehaviourResults:
 
 @dataclass(frozen=True)
 class GovernResults:
-    """model: whose points were counted, and weights how it was made; None for a knob that spends what it says."""
+    """model: whose points were counted. weights: how it was made. Both are None if costs follow the knob exactly."""
 
     kind: ClassVar[str] = "govern"
 
@@ -71,7 +71,7 @@ class GovernResults:
 
     @property
     def comparison(self) -> Comparison:
-        """As it was replayed."""
+        """The comparison that these results were made from."""
         readings = zip(self.trace.time_s, self.trace.level, self.trace.charging, strict=True)
         rows = tuple(Row(time_s, Battery(level, charging), 0) for time_s, level, charging in readings)
         replays = tuple(self._replay(one) for one in self.behaviours)

@@ -1,4 +1,4 @@
-"""Results of an n-gram baseline: the model without a network, measured as models are."""
+"""Results of an n-gram baseline: a model without a network, measured like any other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rheostat.tables import not_stored
 
 @dataclass(frozen=True)
 class NGramSubject:
-    """ngrams: how many of each length. size_bytes: of the tables."""
+    """ngrams: the number of each length. size_bytes: of the tables."""
 
     model: str
     corpus: str
@@ -35,7 +35,7 @@ class SplitQuality(QualityFigures):
 
 @dataclass(frozen=True)
 class NGramResults:
-    """kenlm_perplexity: of the test text, by an independent program; None if it was not asked."""
+    """kenlm_perplexity: of the test text, from an independent program; None if it was not used."""
 
     kind: ClassVar[str] = "ngram"
 
@@ -49,7 +49,7 @@ class NGramResults:
 
     def __post_init__(self) -> None:
         if missing := {"valid", "test"} - {row.split for row in self.rows}:
-            raise ValueError(f"has no row of the split {min(missing)}")
+            raise ValueError(f"has no row for the split {min(missing)}")
 
     def quality(self, split: str) -> SplitQuality:
         return next(row for row in self.rows if row.split == split)

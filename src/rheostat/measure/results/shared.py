@@ -1,4 +1,4 @@
-"""What results of several kinds have in common: where they come from, quality figures, and how a model was made."""
+"""What several kinds of results have in common: where they come from, quality figures, and how a model was made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rheostat.tables import from_json
 
 NOT_RECORDED: Final = "not recorded"
 _ENGINE_TITLES: dict[EngineName | None, str] = {"core": "the core", "onnx": "ONNX Runtime", None: "torch"}
-# How weights, a ranking or a point was made, as the model file says it.
+# How weights, a ranking or a point was made, as stored in the model file.
 OriginJson: TypeAlias = Mapping[str, Any] | Literal["not recorded"]
 
 
@@ -29,7 +29,7 @@ class RecordedMachine:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What measured a file: the last command, the version and commit of the program, the date and the machine."""
+    """Where a file comes from: the last command, the program's version and commit, the date and the machine."""
 
     command: str
     rheostat: str
@@ -45,7 +45,7 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Origins:
-    """How the weights of a model, and the rankings and points that were measured, were made. By name."""
+    """How a model's weights, and the measured rankings and points, were made. By name."""
 
     weights: OriginJson = NOT_RECORDED
     rankings: Mapping[str, OriginJson] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Origins:
 
     @classmethod
     def of(cls, file: ModelFile, rankings: Iterable[str] = (), points: Iterable[str] = ()) -> Self:
-        """Copied from a model file; what it does not record is "not recorded"."""
+        """Copy origins from a model file; what it does not record is "not recorded"."""
         description = file.description
         by_ranking = {entry.name: origin_json(entry.origin) for entry in description.rankings}
         by_point = {entry.name: origin_json(entry.origin) for entry in description.points}
@@ -64,7 +64,7 @@ class Origins:
         )
 
     def with_those_of(self, other: Origins) -> Origins:
-        """These, and those that only the other has."""
+        """These origins, plus those that only `other` has."""
         rankings, points = {**other.rankings, **self.rankings}, {**other.points, **self.points}
         return Origins(self.weights, rankings, points)
 
@@ -95,7 +95,7 @@ class QualityFigures:
 
 @dataclass(frozen=True)
 class KeystrokeFigures:
-    """What typing a text took with suggestions, and without."""
+    """Keystrokes for a text, with and without suggestions."""
 
     keystrokes_typed: int
     keystrokes_needed: int
@@ -114,7 +114,7 @@ class KeystrokeFigures:
 
 @dataclass(frozen=True, kw_only=True)
 class LatencyFigures:
-    """Of the queries of one point. interval_ms: of the median, bootstrap over turns."""
+    """Latency of the queries at one point. interval_ms: of the median, by bootstrap over turns."""
 
     latency_ms: float  # median
     interval_ms: tuple[float, float]

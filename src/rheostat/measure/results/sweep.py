@@ -16,17 +16,17 @@ from rheostat.tables import not_stored
 Allocation = Literal["uniform", "stored", "bare"]
 Figure = Literal["perplexity", "recall_at_3"]
 TEST = "test"
-TEXT = "text"  # the split of a single file, which is measured as it is
+TEXT = "text"  # the split name of a single file, which is measured whole
 
 
 @dataclass(frozen=True)
 class SweepSubject:
-    """What was measured. weights: digest of the model's; empty in files of before it was recorded.
+    """What was measured. weights: digest of the model's weights; empty in files from before it was recorded.
 
     engine: what ran the model; None if torch did, before the runtime existed.
 
-    typed_words: how many words of the test text were typed; None if no typing was simulated. Subjects are the same
-    whatever the origins say: a point may be learned again.
+    typed_words: how many words of the test text were typed; None if no typing was simulated. Origins do not count when
+    subjects are compared, because a point can be learned again.
     """
 
     model: str
@@ -41,10 +41,10 @@ class SweepSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRow(QualityFigures):
-    """One measurement. label: the ranking's or the stored point's name; "full" for the whole model.
+    """One measurement. label: the name of the ranking or stored point; "full" for the whole model.
 
-    allocation: "uniform" cuts by the ranking; "stored" is the point of that name, "bare" the same without its update.
-    digest: of the point; empty in files of before it was recorded.
+    allocation: "uniform" = cut by the ranking; "stored" = the point of that name; "bare" = the same without its update.
+    digest: of the point; empty in files from before it was recorded.
     """
 
     label: str
@@ -72,9 +72,9 @@ class SweepRow(QualityFigures):
 
 @dataclass(frozen=True)
 class TestFigures:
-    """What the test text says of one point. keystrokes_saved_share: None if nothing was typed."""
+    """Figures of one point on the test text. keystrokes_saved_share: None if nothing was typed."""
 
-    __test__: ClassVar[bool] = False  # for pytest: these are no tests
+    __test__: ClassVar[bool] = False  # tells pytest that this is not a test
 
     flops_fraction: float
     perplexity: float
@@ -84,7 +84,7 @@ class TestFigures:
 
 @dataclass(frozen=True)
 class SweptPoint:
-    """Measurements at one place of the curve; more than one where a criterion has several rankings (seeds)."""
+    """Measurements at one place on the curve; several if the criterion has several rankings (seeds)."""
 
     criterion: str  # "" for the whole model
     knob: float
@@ -92,12 +92,12 @@ class SweptPoint:
     rows: tuple[SweepRow, ...]
 
     def values(self, split: str, figure: Figure) -> list[float]:
-        """A single text counts as the test text."""
+        """The values of a figure on a split. A single text counts as the test text."""
         wanted = (TEST, TEXT) if split == TEST else (split,)
         return [getattr(row, figure) for row in self.rows if row.split in wanted]
 
     def mean(self, split: str, figure: Figure) -> float | None:
-        """Over seeds; None if the split was not measured."""
+        """The mean over seeds; None if the split was not measured."""
         values = self.values(split, figure)
         return statistics.fmean(values) if values else None
 
@@ -115,12 +115,12 @@ class SweptPoint:
 
     @property
     def keystrokes_saved_share(self) -> float | None:
-        """Of typing the test text, mean over seeds; None if it was not typed."""
+        """Share of keystrokes saved on the test text, mean over seeds; None if it was not typed."""
         shares = [row.keystrokes.keystrokes_saved_share for row in self.rows if row.keystrokes]
         return statistics.fmean(shares) if shares else None
 
     def keystrokes_saved_per_joule(self, query_mj: float) -> float | None:
-        """Of typing the test text, if a query costs this; mean over seeds, None if it was not typed."""
+        """Keystrokes saved per joule if a query costs `query_mj`; mean over seeds, None if the text was not typed."""
         counts = [row.keystrokes.count for row in self.rows if row.keystrokes]
         return statistics.fmean(count.saved_per_joule(query_mj) for count in counts) if counts else None
 
@@ -158,7 +158,7 @@ class SweepResults:
 
     @cached_property
     def points(self) -> tuple[SweptPoint, ...]:
-        """The rows of one criterion at one knob position together; stored points by name."""
+        """Rows grouped by criterion and knob position; stored points by name."""
         groups: dict[tuple[str, float, Allocation, str], list[SweepRow]] = {}
         for row in self.rows:
             criterion = "" if row.label == FULL else row.criterion
@@ -172,7 +172,7 @@ class SweepResults:
         return sorted(chosen, key=lambda point: -point.knob)
 
     def test_figures(self, criterion: str) -> list[TestFigures]:
-        """What the test text says of each point of a curve, whole model first."""
+        """Figures on the test text for each point of a curve, whole model first."""
         return [
             TestFigures(
                 point.flops_fraction, point.test_perplexity(), point.test_recall(), point.keystrokes_saved_share

@@ -1,6 +1,6 @@
-"""Pictures of what quality costs (matplotlib): the trade-off over FLOPs, time and energy, and the fit of a bench.
+"""Pictures of the cost of quality (matplotlib): the trade-off over FLOPs, time and energy, and the fit of a bench.
 
-Only measured points are drawn; an estimate of energy is labelled as one and never fitted. Legible at half width.
+Only measured points are drawn; estimated energy is labelled as an estimate and never fitted. Legible at half width.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FEWEST_TO_FIT = 3
 
 @dataclass(frozen=True)
 class Family:
-    """Points that share a colour and a line. name: a criterion, with what sets these points apart from its others."""
+    """Points that share a colour and a line. name: a criterion, and what distinguishes these points from its others."""
 
     name: str
     criterion: str
@@ -60,9 +60,9 @@ class Line:
     intercept: float
 
     def written(self, unit: str) -> str:
-        """Of a cost against millions of FLOPs."""
+        """The line as text, for a cost against millions of FLOPs."""
         sign = "+" if self.slope >= 0 else "−"
-        return f"{self.intercept:.3g} {unit} {sign} {abs(self.slope):.3g} {unit} for a million FLOPs"
+        return f"{self.intercept:.3g} {unit} {sign} {abs(self.slope):.3g} {unit} per million FLOPs"
 
 
 def families(on: CorpusEvidence) -> list[Family]:
@@ -89,7 +89,7 @@ def _has_ranking(on: CorpusEvidence, one: Measurement) -> bool:
 
 
 def pareto_front(points: Sequence[tuple[float, float]], largest: float | None = None) -> list[tuple[float, float]]:
-    """The shown (cost, perplexity) that no other beats in both, cheapest first."""
+    """The shown points (cost, perplexity) that no other point beats in both, cheapest first."""
     front: list[tuple[float, float]] = []
     for cost, perplexity in sorted(points):
         if (largest is None or perplexity <= largest) and (not front or perplexity < front[-1][1]):
@@ -98,12 +98,12 @@ def pareto_front(points: Sequence[tuple[float, float]], largest: float | None = 
 
 
 def largest_shown(on: CorpusEvidence) -> float | None:
-    """A little above n-grams, since a model worse than them is of no use; without them, the paper's cut-off."""
+    """A little above the n-grams, since a worse model is useless; without n-grams, the paper's cut-off."""
     return ABOVE_NGRAMS * max(one.test_perplexity for one in on.ngrams) if on.ngrams else on.cut_off
 
 
 def panels(on: CorpusEvidence) -> list[Panel]:
-    """Share of FLOPs always; time and energy if a bench has measured at least two different points."""
+    """Always share of FLOPs; also time and energy if a bench measured at least two distinct points."""
     chosen = [Panel("share of the whole model's FLOPs (%)", lambda one: 100 * one.flops_fraction)]
     if on.bench is None:
         return chosen
@@ -132,7 +132,7 @@ def _cost_of(on: CorpusEvidence, quantity: Callable[[BenchRow], float | None]) -
 
 
 def draw_costs(on: CorpusEvidence, path: Path) -> None:
-    """Test perplexity against every known cost: a line per criterion, with the Pareto front behind them."""
+    """Test perplexity against every known cost: one line per criterion, with the Pareto front behind them."""
     chosen, largest = panels(on), largest_shown(on)
     with figure_at(path, height=2.0 + 5.0 * len(chosen)) as figure:
         all_axes = np.atleast_1d(figure.subplots(len(chosen), 1))
@@ -151,7 +151,7 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
 
 
 def model_and_corpus(on: CorpusEvidence) -> str:
-    """Whose points these are."""
+    """The model and the corpus of these points."""
     return f"{Path(on.reference.subject.model).stem} on {on.corpus}" if on.reference else on.corpus
 
 
@@ -164,7 +164,7 @@ def precision_of(on: CorpusEvidence) -> str:
 def _draw_panel(
     axes: Any, panel: Panel, groups: Sequence[Family], others: Sequence[Place], largest: float | None
 ) -> None:
-    """others: what else will be drawn into it."""
+    """others: what else will be drawn into the panel."""
     places = {family: found for family in groups if (found := _places(panel, family))}
     everything = [*others, *(place for found in places.values() for place in found)]
     shown = [place for place in everything if largest is None or place[1] <= largest] or everything
@@ -172,10 +172,10 @@ def _draw_panel(
         style = "none" if not family.joined else OTHER_PRECISION if family.precision else "-"
         look = mark(family.criterion, updated=family.updated, hollow=not family.joined)
         axes.plot(*zip(*drawn, strict=True), linestyle=style, label=family.name, **look)
-    # Another model is not a position of this one's knob.
+    # Another model is not a position of this model's knob.
     own = [place for family, found in places.items() if family.criterion != DENSE for place in found]
     if front := pareto_front(own, largest):
-        # In steps: between two points of the front a budget buys the cheaper one.
+        # In steps: between two points of the front, a budget buys the cheaper one.
         axes.plot(*zip(*front, strict=True), drawstyle="steps-post", label="Pareto front", **FRONT)
     log_perplexity(axes)
     axes.invert_xaxis()
@@ -188,7 +188,7 @@ def _places(panel: Panel, family: Family) -> list[Place]:
 
 
 def _moved_apart(places: Mapping[Family, list[Place]], shown: Sequence[Place]) -> dict[Family, list[Place]]:
-    """Lines stay; single marks are moved if they would hide each other."""
+    """Single marks are moved apart if they would hide each other; lines stay."""
     loose = [family for family in places if not family.joined]
     moved = side_by_side([places[family] for family in loose], shown) if loose else []
     return {**places, **dict(zip(loose, moved, strict=True))}
@@ -199,7 +199,7 @@ def _same_machine(one: NGramResults, bench: ModelBench | None) -> bool:
 
 
 def _draw_ngram(axes: Any, one: NGramResults, with_latency: bool) -> None:
-    """A line, since it has no FLOPs and no knob; with a mark on it if its time can be compared."""
+    """A line, since an n-gram model has no FLOPs and no knob; with a mark on it if its time is comparable."""
     label = f"{one.subject.model} (no network)"
     axes.axhline(one.test_perplexity, color=NGRAM, linestyle="--", linewidth=2, label=label, zorder=1)
     if with_latency:
@@ -209,7 +209,7 @@ def _draw_ngram(axes: Any, one: NGramResults, with_latency: bool) -> None:
 
 
 def _bound(axes: Any, largest: float | None) -> None:
-    """Show nothing above the largest, unless that is everything."""
+    """Show nothing above `largest`, unless that would hide everything."""
     low, high = axes.get_ylim()
     if largest is not None and low < largest < high:
         axes.set_ylim(low, largest)
@@ -219,7 +219,7 @@ def _bound(axes: Any, largest: float | None) -> None:
 
 
 def fit_line(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
-    """None for fewer than three different x: any two points lie on a line."""
+    """The least-squares line; None for fewer than three distinct x, because any two points lie on a line."""
     if len(set(xs)) < FEWEST_TO_FIT:
         return None
     slope, intercept = np.polyfit(xs, ys, 1)
@@ -267,7 +267,7 @@ def _draw_fit_panel(
 ) -> None:
     flops = np.array([row.flops / 1e6 for row in bench.rows])
     values = np.array([value for value, _ in measured])
-    # A bootstrap interval need not contain the median.
+    # A bootstrap interval does not always contain the median.
     bounds = np.array([interval or (value, value) for value, interval in measured]).T
     errors = np.maximum(0, [values - bounds[0], bounds[1] - values])
     if line is not None:

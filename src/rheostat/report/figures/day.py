@@ -22,12 +22,12 @@ STYLES: tuple[dict[str, Any], ...] = (
 BATTERY = "#777777"
 CHARGER = "#009E73"
 LEVEL_LABEL, CHARGER_LABEL = "battery level", "on the charger"
-FONT_SIZE = 14  # at half width still as large as a footnote
+FONT_SIZE = 14  # as large as a footnote at half width
 Quantity = Callable[[Moment], float | None]
 
 
 def draw_replay(comparison: Comparison, path: Path) -> None:
-    """Three panels over one axis of time, as PNG or SVG by the path's suffix."""
+    """Draw three panels over one time axis, as PNG or SVG by the path's suffix."""
     try:
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -57,7 +57,7 @@ def _draw_knob(axes: Any, comparison: Comparison) -> None:
     levels = [None if row.battery.level is None else 100 * row.battery.level for row in rows]
     axes.plot(times, levels, color=BATTERY, linewidth=1.4, label=LEVEL_LABEL)
     charging = [bool(row.battery.charging) for row in rows]
-    across = axes.get_xaxis_transform()  # the whole height, whatever the scale
+    across = axes.get_xaxis_transform()  # the whole height at any scale
     if any(charging):
         shade = {"color": CHARGER, "alpha": 0.18, "linewidth": 0}
         axes.fill_between(times, 0, 1, where=charging, step="post", transform=across, label=CHARGER_LABEL, **shade)
@@ -81,7 +81,7 @@ def _draw_energy(axes: Any, comparison: Comparison) -> None:
 
 
 def _show_from_zero(axes: Any) -> None:
-    """With room above, which a nearly constant quantity would not get by itself."""
+    """Start the axis at zero, with room at the top even for a nearly constant quantity."""
     axes.set_ylim(0, 1.1 * axes.dataLim.y1)
 
 

@@ -1,5 +1,5 @@
-"""Pictures of sweeps (matplotlib), and what all pictures share: colours that colour-blind readers can tell apart,
-repeated by markers.
+"""Pictures of sweeps (matplotlib), and what all pictures share: colours that colour-blind readers can distinguish, and
+a marker for each.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ STYLES = {
     "graded": ("#CC79A7", "X"),
     "dense": ("#0072B2", "p"),
 }
-OTHER = ("#7F7F7F", "v")  # grey: every colour of the palette that shows on white belongs to a criterion
+OTHER = ("#7F7F7F", "v")  # grey, because every palette colour that is visible on white belongs to a criterion
 UPDATED = "*"  # the mark of points with an update, in the colour of their criterion
 WHOLE = {"color": "#000000", "marker": "H", "markersize": 9}
-MARK_SIZE, STEP_ASIDE = 0.04, 0.02  # of the width and height of a picture
-ASIDE = "Marks of stored points that would hide each other are drawn side by side, around their true position."
-OTHER_PRECISION = "--"  # the line of points in another precision than the reference's
-FONT_SIZE = 14  # on a figure of eight inches: at half width still as large as a footnote
-LARGEST_ABOVE = 60.0  # percent above the unpruned model: nothing beyond is of use
+MARK_SIZE, STEP_ASIDE = 0.04, 0.02  # as shares of a picture's width and height
+ASIDE = "Marks of stored points that would overlap are drawn side by side, around their true position."
+OTHER_PRECISION = "--"  # the line style for a precision other than the reference's
+FONT_SIZE = 14  # on a figure of eight inches: as large as a footnote at half width
+LARGEST_ABOVE = 60.0  # percent above the unpruned model; worse models are useless
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def figure_at(path: Path, width: float = 8.0, height: float = 5.4, font_size: in
 
 
 def log_perplexity(axes: Any) -> None:
-    """A logarithmic axis with plain, evenly spread numbers on it."""
+    """A logarithmic axis with plain, evenly spaced numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axes.set_yscale("log")
@@ -62,7 +62,7 @@ def log_perplexity(axes: Any) -> None:
 
 
 def mark(criterion: str, *, updated: bool = False, hollow: bool = False) -> dict[str, Any]:
-    """The look of a criterion's points: a star with an update, hollow if they are not part of its line."""
+    """The style of a criterion's points: a star for an update, hollow if they are not part of its line."""
     colour, marker = STYLES.get(criterion, OTHER)
     if updated:
         return {"color": colour, "marker": UPDATED, "markersize": 12, "markeredgecolor": "#000000"}
@@ -79,7 +79,7 @@ Place = tuple[float, float]  # cost, perplexity
 
 
 def side_by_side(series: Sequence[Sequence[Place]], shown: Iterable[Place]) -> list[list[Place]]:
-    """The same places, moved apart if they are of different series and would hide each other. shown: all places."""
+    """The same places, moved apart if they belong to different series and would overlap. shown: all places."""
     width, height = _extent(shown)
     crowds: list[list[tuple[int, Place]]] = []
     for one, place in sorted(((one, place) for one, places in enumerate(series) for place in places), key=_perplexity):
@@ -102,7 +102,7 @@ def _perplexity(found: tuple[int, Place]) -> float:
 
 
 def _extent(places: Iterable[Place]) -> tuple[float, float]:
-    """Of costs, and of the logarithms of perplexities."""
+    """The range of costs, and of the logarithms of perplexities."""
     costs, perplexities = zip(*places, strict=True)
     return max(costs) - min(costs), math.log(max(perplexities) / min(perplexities))
 
@@ -113,7 +113,7 @@ def _touch(one: Place, other: Place, width: float, height: float) -> bool:
 
 
 def _steps(members: Sequence[int]) -> dict[int, int]:
-    """Steps to both sides of where they meet, which is left to the lines through it; a single one stays."""
+    """Steps to both sides of the meeting point, which is left free for lines; a single mark stays in place."""
     if len(members) == 1:
         return {members[0]: 0}
     half = len(members) // 2
@@ -130,7 +130,7 @@ def _is_drawn(point: SweptPoint) -> bool:
 
 
 def draw_trade_off(results: SweepResults, path: Path) -> None:
-    """Test perplexity against share of FLOPs: a line per criterion, seeds as a band, stored points as single marks."""
+    """Test perplexity against share of FLOPs: one line per criterion, a band for seeds, marks for stored points."""
     with figure_at(path) as figure:
         axes = figure.subplots()
         curves = {criterion: _curve(results, criterion) for criterion in results.criteria}
@@ -150,7 +150,7 @@ def draw_trade_off(results: SweepResults, path: Path) -> None:
 
 
 def _curve(results: SweepResults, criterion: str) -> list[SweptPoint]:
-    """Whole model first; empty if there is nothing else, which is no curve."""
+    """The points of a curve, whole model first; empty if there is only the whole model."""
     points = [point for point in results.curve(criterion) if _is_drawn(point)]
     return points if any(point.criterion for point in points) else []
 
@@ -192,13 +192,13 @@ def _place(point: SweptPoint) -> Place:
 
 
 def draw_learned(comparison: CorpusComparison, path: Path) -> None:
-    """Test perplexity above the unpruned model against share of FLOPs: one line per family, as far as it is legible."""
+    """Test perplexity above the unpruned model against share of FLOPs: one line per family, up to a legible limit."""
     families: dict[tuple[str, str], list[tuple[float, float]]] = {}  # by precision
     shares = comparison.shares()
     ranked = {share.criterion for share in shares if not share.stored}
     for share in shares:
         above = 100 * (share.perplexity / comparison.full - 1)
-        # A criterion that has a ranking as well: its stored points have other widths, and a line of their own.
+        # If a criterion also has a ranking, its stored points have other widths, so they get a separate line.
         apart = share.stored and share.criterion in ranked
         family = stored_name(share.criterion, updated=False) if apart else share.criterion
         if above <= LARGEST_ABOVE:
@@ -211,7 +211,7 @@ def draw_learned(comparison: CorpusComparison, path: Path) -> None:
                 continue
             colour, marker = STYLES.get(family, OTHER)
             if family != "dense" and family != "graded":
-                points = [*wholes.get(precision, ()), *points]  # cut from the unpruned model, so they start there
+                points = [*wholes.get(precision, ()), *points]  # cut from the unpruned model, so the line starts there
             style = "none" if family == "dense" else OTHER_PRECISION if precision else "-"
             label = with_precision(family, precision)
             axes.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker, linestyle=style, label=label)

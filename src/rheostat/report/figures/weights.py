@@ -1,8 +1,8 @@
-"""The paper's weight picture (matplotlib): a corner of the first layer's weights at each share, a row per criterion.
+"""The paper's weight picture (matplotlib): a corner of the first layer's weights at each share, one row per criterion.
 
-From top to bottom: the first filters of z, f and o. From left to right: their first elements. Filters that are cut are
-blank (white). The first layer reads the embedding, which keeps all its columns, so only rows are cut. Black is zero, so
-that blank is never mistaken for a small weight; colour-blind readers can tell negative from positive.
+From top to bottom: the first filters of z, f and o. From left to right: their first elements. Cut filters are blank
+(white). The first layer reads the embedding, which keeps all its columns, so only rows are cut. Black is zero, so blank
+is never mistaken for a small weight; colour-blind readers can tell negative from positive.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from rheostat.report.figures.style import figure_at
 from rheostat.report.kept_filters import KeptFilters
 
 NEGATIVE, ZERO, POSITIVE, BLANK = "#56B4E9", "#000000", "#F0A500", "#ffffff"
-FONT_SIZE = 22  # the figure is wide: at half width still as large as a footnote
-LARGEST_SHARE = 0.97  # of the weights fit the colour scale: a single large one would make all others black
+FONT_SIZE = 22  # the figure is wide: as large as a footnote at half width
+LARGEST_SHARE = 0.97  # of the weights fit the colour scale; otherwise one large weight would make all others black
 PANEL = 2.1  # inches
 
 

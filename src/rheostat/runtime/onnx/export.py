@@ -1,7 +1,7 @@
-"""One operating point as a folder that an application ships: ONNX graphs, words, and a manifest that describes them.
+"""One operating point as a folder to ship with an application: ONNX graphs, words, and a manifest.
 
-docs/export.md describes the folder. It is complete and can be used without this package. Knows files and folders; the
-graphs themselves are built in `graph`.
+docs/export.md describes the folder, which can be used without this package. Knows files and folders; `graph` builds the
+graphs.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def export(
 
     model: a model file, or the name of a bundled model. The point is the one at `knob`, a share of the FLOPs, or a
     stored `point` by its name; `criterion` and `ranking` say what to cut by. hidden_words: see `rheostat.load`.
-    The folder is created, or replaces an earlier export; it is only put in place once it is complete.
+    The folder is created, or replaces an earlier export, only once it is complete.
     """
     check_precision(precision)
     with open_model(model) as file:
@@ -77,7 +77,7 @@ def write_export(
     hidden_words: HiddenWords = None,
 ) -> Json:
     """Write `point` of an open model file into a folder and return the manifest."""
-    folder = folder.absolute()  # so that "." has a name
+    folder = folder.absolute()  # gives "." a name
     check_precision(precision)
     _check_replaceable(folder)
     with _written(folder) as partial:
@@ -176,16 +176,16 @@ def _state(step: Json) -> list[Json]:
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Raise ExportError unless there is nothing at `folder`, or nothing but an earlier export."""
+    """Raise ExportError unless there is nothing at `folder`, or only an earlier export."""
     if not os.path.lexists(folder):
         return
     if folder.is_symlink() or not folder.is_dir():
         raise _refuse(folder, "is not a folder")
     names = {path.name for path in folder.iterdir()}
     if names and not _is_export(folder / MANIFEST):
-        raise _refuse(folder, "has files in it that are not an earlier export")
+        raise _refuse(folder, "contains files that are not an earlier export")
     if strangers := sorted(names - FILES):
-        raise _refuse(folder, f"has {strangers[0]!r:.60} in it, which is not part of an export")
+        raise _refuse(folder, f"contains {strangers[0]!r:.60}, which is not part of an export")
 
 
 def _is_export(manifest: Path) -> bool:
@@ -222,7 +222,7 @@ def _put_in_place(partial: Path, folder: Path) -> None:
     if not folder.exists():
         partial.rename(folder)
         return
-    _check_replaceable(folder)  # again, since it may have changed meanwhile
+    _check_replaceable(folder)  # again, because it may have changed since
     # Not every system can rename a folder onto an existing one, so the old one is moved aside first.
     aside = partial.with_suffix(".old")
     folder.rename(aside)

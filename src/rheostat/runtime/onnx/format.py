@@ -1,7 +1,7 @@
 """ONNX models as bytes: the messages of onnx.proto that the runtime's graphs consist of.
 
-Knows fields and their numbers; knows nothing of operators. The onnx package would write the same bytes, but importing
-it takes longer than building a graph and opening its session, so only `export` and the tests import it.
+Knows fields and their numbers; knows nothing about operators. The onnx package would write the same bytes, but
+importing it takes longer than building a graph and opening its session, so only `export` and the tests import it.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Graph:
 
     def complete(self) -> onnx.ModelProto:
         """One self-contained model."""
-        import onnx  # here, since no session needs it
+        import onnx  # here, because no session needs it
 
         tensors = (onnx_format.tensor(name, array) for name, array in self.constants.items())
         return onnx.load_model_from_string(self._model(tensors))
@@ -130,7 +130,7 @@ def build_graph(
 ) -> Graph:
     """The graph of a cut model, from its prepared weights.
 
-    every_cluster: open all clusters of an adaptive softmax, needed or not; laziness is checked against this.
+    every_cluster: open all clusters of an adaptive softmax, needed or not; tests compare the lazy graph with it.
     cluster: which one, for the form "cluster"; 0 is the head.
     """
     return _ModelWriter(weights, shape, precision, form, every_cluster, cluster).graph()
@@ -366,7 +366,7 @@ class _ModelWriter:
         write.apply("Exp", write.apply("Squeeze", best, write.integers(0)), names=["top_probabilities"])
 
     def _choose_lazily(self, hidden: str) -> None:
-        """Choose the k best allowed words of an adaptive softmax, opening only tail clusters that may hold one.
+        """Choose the k best allowed words of an adaptive softmax, opening only tail clusters that can contain one.
 
         Clusters come in the order of their ids, and TopK prefers the first of equals: a later word has to be more
         probable than the k-th best.
@@ -374,7 +374,7 @@ class _ModelWriter:
         write = self.writer
         words, clusters = self._head(hidden, "head" if self.form == "choose" else "")
         most = write.apply("Min", "k", write.integers(self.shape.vocabulary_size))
-        # Padded to k, so that there is always a k-th best to compare with.
+        # Padded to k, so there is always a k-th best to compare with.
         filling = write.apply("Expand", write.number(-np.inf), write.apply("Concat", write.integers(1), most, axis=0))
         allowed = _allowed(write, self.shape.clusters[0])
         candidates = write.apply("Concat", _masked(write, words, allowed), filling, axis=1)

@@ -1,6 +1,6 @@
 """Writing ONNX graphs: nodes and constants under names, and matrix products in every precision.
 
-Knows operators and arrays; knows nothing of language models. Operators beyond ONNX's own are ONNX Runtime's
+Knows operators and arrays; knows nothing about language models. Operators beyond ONNX's own are ONNX Runtime's
 (`com.microsoft`), and only those that its builds for Android, iOS and the web have too.
 """
 
@@ -18,8 +18,8 @@ from rheostat.runtime.onnx.format import FLOAT, INT32, UINT8, Message, Option, S
 from rheostat.runtime.onnx.quantization import Floats, Prepared, in_blocks, transposed
 from rheostat.runtime.precision import BLOCK, Precision
 
-OPSET = 17  # old enough for every ONNX Runtime since 1.12
-IR_VERSION = 8  # the one that belongs to it
+OPSET = 17  # supported by every ONNX Runtime since 1.12
+IR_VERSION = 8  # goes with this opset
 CONTRIB = "com.microsoft"
 
 

@@ -1,11 +1,11 @@
 """The numbers that a graph computes with: float32, 8 bits with one scale per row, or 4 bits with one scale per block.
 
-Knows arrays by the names of `ModelShape.tensor_shapes`; knows nothing of ONNX. Whole and cut models are treated alike.
+Knows arrays by the names of `ModelShape.tensor_shapes`; knows nothing about ONNX, nor whether a model is cut.
 
-The 8-bit range is not used in full: weights lie in -LARGEST … LARGEST (64 instead of 127). x86 processors without VNNI
+8-bit weights do not use the full range: they are in -LARGEST … LARGEST (64 instead of 127). x86 processors without VNNI
 add two products of an unsigned and a signed byte in 16 bits (vpmaddubsw), and 2 · 255 · 127 does not fit: the sum would
-silently saturate and the answer would be wrong. 2 · 255 · 64 = 32,640 fits, so the same graph is right on every
-processor. Unsigned weights would be right as well, but ONNX Runtime's kernel for them took about 12 % longer per query
+silently saturate and the answer would be wrong. 2 · 255 · 64 = 32,640 fits, so the same graph is correct on every
+processor. Unsigned weights would be correct too, but ONNX Runtime's kernel for them took about 12 % longer per query
 there, for a twentieth of a percent less perplexity.
 """
 
@@ -38,7 +38,7 @@ def prepare(weights: Weights, precision: str) -> Prepared:
     """Weights of any stored precision as the graph of `precision` needs them; arrays that already fit are not copied.
 
     fp32 and int4: everything is float32. int8: matrices are int8 in -LARGEST … LARGEST with row scales under
-    `{name}.scale`, so that a prepared model can be cut repeatedly; biases are float32.
+    `{name}.scale`, so a prepared model can be cut repeatedly; biases are float32.
     """
     check_precision(precision)
     prepared: dict[str, NDArray[Any]] = {}
@@ -104,7 +104,7 @@ def _nearest(floats: Floats, largest: int) -> tuple[Floats, Floats]:
 
 
 def _signed_scale(floats: Floats) -> Floats:
-    """A scale that maps the value of largest magnitude to nibble 0, that is -8, the end that reaches farther."""
+    """A scale that maps the value of largest magnitude to nibble 0, which means -8: the range is -8 to 7."""
     extreme = floats[np.arange(len(floats)), np.abs(floats).argmax(axis=1)]
     scale: Floats = extreme / np.float32(-8)
     scale[scale == 0] = 1

@@ -1,7 +1,7 @@
 """One cut model, ready to run: ONNX Runtime's sessions, and the state as a value.
 
-An engine never changes and can be called from several threads. Knows ids and states; knows nothing of words, texts or
-knobs (see `predictor` and `points`).
+An engine never changes and can be called from several threads. Knows ids and states; knows nothing about words,
+texts or knobs (see `predictor` and `points`).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class GraphEngine:
     ) -> None:
         """weights: returns the prepared weights of the cut model. It is called now and whenever a further session is
         opened, because a session copies what it needs and the weights need not stay in memory. threads: 0 = one per
-        physical core. ready: open the sessions of a step right away, not when they are first needed.
+        physical core. ready: open the sessions of a step now, not when first needed.
         """
         self.shape, self.precision, self.threads = shape, precision, thread_count(threads)
         self._weights = weights
@@ -128,7 +128,7 @@ class GraphEngine:
             return StepResult(tuple(after), *self._session("choose").run([*ANSWER, "opened"], feeds))
         feeds = self._token(state, token) | _choice(k, allowed)
         words, probabilities, *after = self._session("step").run([*ANSWER, *self._next], feeds)
-        if not allowed[words].all():  # fewer are allowed than were asked for
+        if not allowed[words].all():  # fewer are allowed than were requested
             chosen = allowed[words]
             words, probabilities = words[chosen], probabilities[chosen]
         return StepResult(tuple(after), words, probabilities, np.empty(0, np.uint8))
@@ -157,7 +157,7 @@ class GraphEngine:
         feeds = {"hidden": reading.hidden, **_choice(k or self.shape.vocabulary_size, wanted)}
         names = ["head", *(f"tail.{tail}" for tail in range(len(self._clusters) - 1))]
         parts = self._session("choose").run(names, feeds)
-        with self._noting:  # another thread may have looked up the same reading meanwhile
+        with self._noting:  # another thread may be looking up the same reading
             if 0 in reading.closed:
                 reading.log_probabilities.fill(-np.inf)
             for cluster, scores in enumerate(parts):
@@ -275,6 +275,6 @@ def session_options(threads: int) -> onnxruntime.SessionOptions:
 
 
 def _give_back_memory() -> None:
-    """Return freed memory to the system, since glibc would keep what building a graph needed."""
+    """Return freed memory to the system; glibc would keep what building a graph needed."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)

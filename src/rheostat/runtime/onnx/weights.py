@@ -1,8 +1,8 @@
-"""From a model file to the numbers that a graph computes with: the one path that weights take to an engine.
+"""From a model file to the numbers that a graph computes with: the only path of weights to an engine.
 
-The whole model is prepared first and cut afterwards, so that all points of a file round alike. Layers that a point
-changes (gates folded in, an update added) come out of the cut as floats and are prepared once more. Knows files and
-points; nothing after this module prepares weights again: graphs and engines take `Prepared` ones.
+The whole model is prepared first and cut afterwards, so all points of a file are rounded the same way. Layers that a
+point changes (gates folded in, an update added) are floats after the cut and are prepared once more. Knows files and
+points. Graphs and engines take `Prepared` weights and never prepare them again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from rheostat.runtime.precision import Precision
 class RuntimeWeights:
     """The weights of a file in one precision, cut to any point. Safe to use from several threads.
 
-    The prepared model is kept from its second use on: a device that never turns the knob holds its one point only,
-    and a program that does turn it does not read the whole file again. With `keep`, it is kept from the first use on.
+    The prepared model is kept from its second use on. So a device that never turns the knob holds only its one point,
+    and a program that turns it does not read the whole file again. With `keep`, it is kept from the first use on.
     """
 
     def __init__(self, file: ModelFile, precision: Precision, *, keep: bool = False) -> None:
@@ -39,7 +39,7 @@ class RuntimeWeights:
             if self._whole is not None:
                 return self._whole
             weights = prepare(self._file.stored_weights(), self._precision)
-            # Biases are copied: a view of one would keep everything that was read of the file in memory.
+            # Biases are copied: a view of one would keep the whole mapped file in memory.
             whole = Prepared({name: array.copy() if array.ndim == 1 else array for name, array in weights.items()})
             self._file.release()
             if self._keeps:

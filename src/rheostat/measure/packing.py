@@ -1,0 +1,72 @@
+"""A changed copy of a model file: another precision, another default ranking, fewer points, or a measured curve.
+
+The edits themselves are in `model.contents`. This module is in `measure` because it can store what a sweep measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from rheostat.errors import RheostatError
+from rheostat.measure.results import read_sweep
+from rheostat.model.contents import Contents, convert, drop_points, drop_rankings, keep_points, set_default_ranking
+from rheostat.model.file import open_model
+from rheostat.model.precision import Precision
+from rheostat.model.summary import summarize
+from rheostat.model.writer import check_target, write_model
+
+
+def pack(
+    model: str | Path,
+    out: str | Path,
+    *,
+    precision: Precision | None = None,
+    default_ranking: str | None = None,
+    points: Sequence[str] | None = None,
+    drop_points: Sequence[str] = (),
+    drop_rankings: Sequence[str] = (),
+    results: str | Path | None = None,
+) -> dict[str, Any]:
+    """Write a changed copy of a model file to `out`, and return its summary, as `summarize` does.
+
+    precision: "fp32", "fp16" or "int8"; None keeps it. points: the only ones to keep, in this order; None keeps all.
+    results: the results file of a sweep of this model, whose curve is stored for the keyboard page. Everything else
+    stays as it is; weights whose precision does not change keep their bytes.
+    """
+    lists = {"points": points, "drop_points": drop_points, "drop_rankings": drop_rankings}
+    for argument, names in lists.items():
+        if isinstance(names, str):
+            raise RheostatError(f"{argument} is the string {names!r}; expected a list of names: [{names!r}]")
+    check_target(out)
+    with open_model(model) as source:
+        contents = _edited(source.contents(), precision, default_ranking, points, drop_points, drop_rankings)
+        write_model(out, contents if results is None else _with_curve(contents, Path(results)))
+    with open_model(Path(out).absolute()) as packed:  # a bare name could be that of a bundled model
+        return summarize(packed)
+
+
+def _edited(
+    contents: Contents,
+    precision: Precision | None,
+    default_ranking: str | None,
+    points: Sequence[str] | None,
+    dropped_points: Sequence[str],
+    dropped_rankings: Sequence[str],
+) -> Contents:
+    if precision is not None:
+        contents = convert(contents, precision)
+    if default_ranking is not None:
+        contents = set_default_ranking(contents, default_ranking)
+    if points is not None:
+        contents = keep_points(contents, points)
+    return drop_points(drop_rankings(contents, dropped_rankings), dropped_points)
+
+
+def _with_curve(contents: Contents, results: Path) -> Contents:
+    """The contents with what a sweep measured along the default ranking in their provenance."""
+    criteria = {ranking.name: ranking.criterion for ranking in contents.rankings}
+    curve = read_sweep(results).test_figures(criteria.get(contents.default_ranking or "", ""))
+    return replace(contents, provenance={**contents.provenance, "curve": [asdict(one) for one in curve]})
