@@ -319,7 +319,7 @@ def test_pack_is_one_call_and_returns_the_summary(tmp_path: Path) -> None:
     [
         ({"points": "plain"}, "points is the string 'plain'; expected a list of names"),
         ({"drop_rankings": "norm"}, "drop_rankings is the string 'norm'"),
-        ({"points": ["plan"]}, "found no point 'plan'; the file has: .*plain"),
+        ({"points": ["plan"]}, "found no point 'plan'; the model has: .*plain"),
         ({"precision": "float32"}, "precision 'float32'.*one of fp32, fp16, int8"),
     ],
 )
