@@ -88,7 +88,16 @@ for name in rheostat.__all__:
 print(sorted(missing))
 """
     answer = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
-    assert set(ast.literal_eval(answer.stdout)) == {"learn_point", "rank", "recover", "resplit", "resume", "train"}
+    assert set(ast.literal_eval(answer.stdout)) == {
+        "criterion",
+        "learn_point",
+        "rank",
+        "recover",
+        "resplit",
+        "resume",
+        "train",
+        "write_untrained",
+    }
 
 
 def test_load_is_a_function_with_the_arguments_of_a_predictor(model: Path) -> None:
