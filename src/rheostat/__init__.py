@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rheostat.governor.battery import Battery
     from rheostat.governor.governor import Governor
     from rheostat.governor.policy import Policy
+    from rheostat.keyboard.server import serve_keyboard
     from rheostat.measure.bench import bench
     from rheostat.measure.evaluation import evaluate
     from rheostat.measure.ngram_baseline import measure_ngram
@@ -40,13 +41,15 @@ if TYPE_CHECKING:
     from rheostat.model.file import ModelFile, open_model
     from rheostat.model.operating_point import OperatingPoint
     from rheostat.model.summary import summarize
+    from rheostat.pruning.criteria import criterion
     from rheostat.pruning.resplit import resplit
     from rheostat.pruning.steps import learn_point, rank, recover
+    from rheostat.report.demo import run_demo
     from rheostat.report.govern import replay_day
     from rheostat.report.writer import write_report
     from rheostat.runtime.onnx.export import export
     from rheostat.runtime.predictor import Predictor, load
-    from rheostat.training.run import resume, train
+    from rheostat.training.run import resume, train, write_untrained
     from rheostat.words.user_words import UserWords
     from rheostat.words.writing import Suggestion
 
@@ -75,6 +78,7 @@ __all__ = [
     "UserWordsError",
     "__version__",
     "bench",
+    "criterion",
     "evaluate",
     "export",
     "learn_point",
@@ -87,10 +91,13 @@ __all__ = [
     "replay_day",
     "resplit",
     "resume",
+    "run_demo",
+    "serve_keyboard",
     "summarize",
     "sweep",
     "train",
     "write_report",
+    "write_untrained",
 ]
 
 # The module that defines each name.
@@ -104,6 +111,7 @@ _WHERE = {
     "Suggestion": "rheostat.words.writing",
     "UserWords": "rheostat.words.user_words",
     "bench": "rheostat.measure.bench",
+    "criterion": "rheostat.pruning.criteria",
     "evaluate": "rheostat.measure.evaluation",
     "export": "rheostat.runtime.onnx.export",
     "learn_point": "rheostat.pruning.steps",
@@ -116,10 +124,13 @@ _WHERE = {
     "replay_day": "rheostat.report.govern",
     "resplit": "rheostat.pruning.resplit",
     "resume": "rheostat.training.run",
+    "run_demo": "rheostat.report.demo",
+    "serve_keyboard": "rheostat.keyboard.server",
     "summarize": "rheostat.model.summary",
     "sweep": "rheostat.measure.sweep",
     "train": "rheostat.training.run",
     "write_report": "rheostat.report.writer",
+    "write_untrained": "rheostat.training.run",
 }
 
 

@@ -88,7 +88,16 @@ for name in rheostat.__all__:
 print(sorted(missing))
 """
     answer = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60)
-    assert set(ast.literal_eval(answer.stdout)) == {"learn_point", "rank", "recover", "resplit", "resume", "train"}
+    assert set(ast.literal_eval(answer.stdout)) == {
+        "criterion",
+        "learn_point",
+        "rank",
+        "recover",
+        "resplit",
+        "resume",
+        "train",
+        "write_untrained",
+    }
 
 
 def test_load_is_a_function_with_the_arguments_of_a_predictor(model: Path) -> None:
@@ -319,7 +328,7 @@ def test_pack_is_one_call_and_returns_the_summary(tmp_path: Path) -> None:
     [
         ({"points": "plain"}, "points is the string 'plain'; expected a list of names"),
         ({"drop_rankings": "norm"}, "drop_rankings is the string 'norm'"),
-        ({"points": ["plan"]}, "found no point 'plan'; the file has: .*plain"),
+        ({"points": ["plan"]}, "found no point 'plan'; the model has: .*plain"),
         ({"precision": "float32"}, "precision 'float32'.*one of fp32, fp16, int8"),
     ],
 )

@@ -20,7 +20,7 @@ HEAVY_LIBRARIES = {"torch", "lightning_fabric", "numba", "tensorboard"}
 # What a part may import besides itself, from the command line down to the errors. Several modules of the part use each
 # of these; what only one or two modules need is in ONE_MODULE.
 MAY_IMPORT: dict[str, str] = {
-    "__init__": "errors governor measure model pruning report runtime training words",
+    "__init__": "errors governor keyboard measure model pruning report runtime training words",
     "__main__": "cli",
     "errors": "",
     "durable": "",
@@ -66,6 +66,7 @@ ONE_MODULE: dict[str, str] = {
     "report.govern": "governor",
     "report.published": "tables",
     "keyboard.facts": "measure tables",
+    "keyboard.server": "bundled measure",
     "keyboard.governing": "tables",
     "keyboard.page_tables": "text",
     "training.run": "provenance recipe tables",

@@ -47,25 +47,22 @@ def keyboard(
 
     Example: rheostat keyboard --open
     """
-    from rheostat.keyboard.facts import Energy
-    from rheostat.keyboard.server import open_service, serve
-    from rheostat.measure.meters.estimate import Estimate
-
-    estimate = Estimate()
-    energy = Energy("estimate", estimate.covers, lambda flops, size: 1e3 * estimate.energy_j(flops, size))
-    service = open_service(
-        model,
-        policy=policy,
-        precision=precision,
-        threads=threads,
-        hidden_words=hidden_words,
-        energy=energy,
-        results=results,
-    )
+    from rheostat.keyboard.server import serve_keyboard
 
     def announce(address: str) -> None:
         messages.print(f"the keyboard is at {address} (Ctrl-C to stop)", markup=False, highlight=False)
         if open_page:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
-    serve(service, host, port, allow_host or (), announce)
+    serve_keyboard(
+        model,
+        host=host,
+        port=port,
+        allowed_hosts=allow_host or (),
+        policy=policy,
+        results=results,
+        precision=precision,
+        threads=threads,
+        hidden_words=hidden_words,
+        announce=announce,
+    )

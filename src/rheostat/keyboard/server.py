@@ -43,12 +43,14 @@ try:
 except ImportError as error:
     raise MissingExtraError("keyboard", "the keyboard page") from error
 
+from rheostat.bundled import DEFAULT_MODEL
 from rheostat.governor.policy import DEFAULT, Policy, read_policy
 from rheostat.keyboard.exports import NAMES, Exports
 from rheostat.keyboard.facts import Energy, Json, curve_of, model_facts
 from rheostat.keyboard.governing import govern
 from rheostat.keyboard.positions import Position, Positions
 from rheostat.keyboard.protection import Hosts, Protection
+from rheostat.measure.meters.estimate import Estimate
 from rheostat.runtime.precision import Precision
 from rheostat.words.hidden_words import HiddenWords
 
@@ -235,6 +237,38 @@ def serve(
     announce(f"http://{shown}:{listener.getsockname()[1]}/")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
+
+
+def serve_keyboard(
+    model: str | Path = DEFAULT_MODEL,
+    *,
+    host: str = LOCAL,
+    port: int = DEFAULT_PORT,
+    allowed_hosts: Iterable[str] = (),
+    policy: str | Path = DEFAULT,
+    results: Path | None = None,
+    precision: Precision = "int8",
+    threads: int = 1,
+    hidden_words: HiddenWords = None,
+    announce: Callable[[str], None] = print,
+) -> None:
+    """Serve the keyboard page until the process is stopped. Energy is an estimate.
+
+    port: 0 = any free one. allowed_hosts: further host names to answer to. results: a sweep of the model, for the
+    curve. announce: called with the address.
+    """
+    estimate = Estimate()
+    energy = Energy("estimate", estimate.covers, lambda flops, size: 1e3 * estimate.energy_j(flops, size))
+    service = open_service(
+        model,
+        policy=policy,
+        precision=precision,
+        threads=threads,
+        hidden_words=hidden_words,
+        energy=energy,
+        results=results,
+    )
+    serve(service, host, port, allowed_hosts, announce)
 
 
 def _listen(host: str, port: int) -> socket.socket:
