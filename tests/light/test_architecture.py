@@ -81,8 +81,8 @@ ONE_MODULE: dict[str, str] = {
 # Inside a package a module may import those named before it.
 INSIDE: dict[str, str] = {
     "text": "clitics token_cache vocabulary chat sources single_file tokenizers casing reading counts corpus",
-    "model": "clusters container digest flops names origin precision shape description operating_point contents cut"
-    " file summary widths writer knob ordered",
+    "model": "clusters container digest flops names origin precision shape description operating_point cut widths path"
+    " contents file summary writer knob ordered",
     "core": "build binding",
     "words": "hidden_words prefixes writing completion user_words",
     "runtime": "arguments precision threads history engine onnx onnx.format onnx.quantization onnx.operators onnx.graph"

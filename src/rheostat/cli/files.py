@@ -16,6 +16,7 @@ from rheostat.cli.console import BUNDLED, MODEL_HELP, print_json
 from rheostat.cli.console import results as console
 from rheostat.model.contents import convert, drop_points, drop_rankings, keep_points, set_default_ranking
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.ordered import order as order_filters
 from rheostat.model.origin import NOT_RECORDED, Origin
 from rheostat.model.precision import PRECISIONS, Precision
 from rheostat.model.summary import summarize
@@ -54,14 +55,20 @@ def pack(
     ] = None,
     drop_point: Annotated[list[str] | None, typer.Option(help="Leave out this point; may be repeated.")] = None,
     drop_ranking: Annotated[list[str] | None, typer.Option(help="Leave out this ranking; may be repeated.")] = None,
+    order: Annotated[
+        bool,
+        typer.Option(help="Put the filters in the order of the default ranking, and store the path of the knob."),
+    ] = False,
     results: Annotated[
         Path | None, typer.Option(help="Results of a sweep of this model: store its curve, for the keyboard page.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print what was written as JSON.")] = False,
 ) -> None:
-    """Write a model file again with another precision, another default ranking, or fewer or reordered points.
+    """Write a model file again with another precision, another default ranking, ordered filters, or fewer points.
 
-    Everything else stays as it is, origins included; weights of the same precision keep their bytes.
+    Everything else stays as it is, origins included; weights of the same precision keep their bytes. An ordered file
+    answers as before, and the core runs it as it is: every position of the knob is served from the mapped file.
+    Another default ranking makes it unordered, unless --order puts it in the new order.
 
     Example: rheostat pack model.safetensors --precision int8 --default-ranking taylor -o small.safetensors
     """
@@ -76,6 +83,8 @@ def pack(
         contents = drop_points(keep_points(contents, point) if point else contents, drop_point or ())
         if results:
             contents = replace(contents, provenance=_with_curve(source, results))
+        if order:
+            contents = order_filters(contents)
         write_model(out, contents)
     with open_model(out.absolute()) as packed:  # a bare name could be that of a bundled model
         if json:
@@ -96,9 +105,10 @@ def _with_curve(file: ModelFile, results: Path) -> dict[str, Any]:
 def _in_one_line(file: ModelFile) -> str:
     description = file.description
     default = f" (default {description.default_ranking})" if description.default_ranking else ""
+    ordered = f", ordered with {description.positions} positions" if description.ordered else ""
     return (
         f"{file.precision}, {file.file_bytes:,} bytes, "
-        f"{len(description.rankings)} rankings{default}, {len(description.points)} points"
+        f"{len(description.rankings)} rankings{default}, {len(description.points)} points{ordered}"
     )
 
 
@@ -113,6 +123,7 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
         "tokenizer": summary["tokenizer"],
         "trained on": _corpus(summary),
         "default ranking": summary["default_ranking"] or "none",
+        "ordered": f"yes, {summary['path_positions']} positions" if summary["ordered"] else "no",
     }
     yield _pairs("model", facts)
     yield _parts(summary["bytes_by_part"], summary["flops_by_part"])
