@@ -85,8 +85,8 @@ INSIDE: dict[str, str] = {
     " contents file summary writer knob ordered",
     "core": "build binding",
     "words": "hidden_words prefixes writing completion user_words",
-    "runtime": "arguments precision threads history engine onnx onnx.format onnx.quantization onnx.operators onnx.graph"
-    " onnx.weights onnx.export onnx.session onnx.quality onnx.engine points evaluation predictor",
+    "runtime": "arguments precision threads history sharing engine onnx onnx.format onnx.quantization onnx.operators"
+    " onnx.graph onnx.weights onnx.export onnx.session onnx.quality onnx.engine points evaluation predictor",
     "governor": "battery policy decision trace governor replay",
     "measure": "sysfs machine memory ngram texts typing_simulator keystrokes"
     " meters.estimate meters.series meters.student meters.meter meters.counter meters.sampler meters.power_trace"

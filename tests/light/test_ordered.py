@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import tracemalloc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -14,6 +17,7 @@ import pytest
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+import rheostat
 from models import make_point, make_ranking, make_vocabulary, make_weights
 from rheostat.cli import app
 from rheostat.core.binding import CoreModel
@@ -32,6 +36,7 @@ from rheostat.model.contents import (
     set_default_ranking,
 )
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.knob import choose
 from rheostat.model.operating_point import OperatingPoint, Update, full_point
 from rheostat.model.ordered import order
 from rheostat.model.path import PathPosition, check_path, known_down_to, path_along
@@ -39,6 +44,7 @@ from rheostat.model.shape import ModelShape
 from rheostat.model.widths import best_of, select
 from rheostat.model.writer import write_model
 from rheostat.runtime.engine import CoreWeights
+from rheostat.runtime.sharing import open_mapped
 
 SHAPE = ModelShape(61, 24, (50, 40, 24), (2, 1, 3), (20, 33, 50))
 WORDS = [5, 1, 60, 7, 7, 0, 33, 2]
@@ -320,6 +326,96 @@ def test_the_limits_are_those_of_the_core() -> None:
     assert f"#define RHEO_MAX_CLUSTERS {description.MOST_CLUSTERS} " in header
     assert f"#define RHEO_MAX_WINDOW {description.LARGEST_WINDOW}\n" in header
     assert "MAX_HEADER_BYTES = 1 << 22," in source and description.LARGEST_HEADER_BYTES == 1 << 22
+
+
+# --- the runtime ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """An ordered int8 file of about 3 MB, and beside it the same model unordered."""
+    shape = ModelShape(8000, 128, (512, 512, 128), (2, 1, 1))
+    made = new_contents(shape, make_vocabulary(8000), make_weights(shape), {"tokenizer": "words"}, precision="int8")
+    made = set_default_ranking(add_rankings(made, [make_ranking(shape, 1, "first")]), "first")
+    write_model(tmp_path / "unordered", made)
+    write_model(tmp_path / "ordered", order(made))
+    return tmp_path / "ordered"
+
+
+def memory_taken(path: Path, knobs: tuple[float, ...]) -> int:
+    """The most memory that serving these positions took, in bytes; mapped pages are not counted."""
+    with open_model(path) as file:
+        points, _ = [choose(file, knob) for knob in knobs], file.vocabulary
+        tracemalloc.start()
+        try:
+            weights = CoreWeights(file, "int8")
+            engines = [weights.engine(point) for point in points]
+            assert all(engine.held_bytes == 0 for engine in engines)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+
+def test_positions_of_an_ordered_file_take_no_memory_for_weights(large: Path) -> None:
+    size = large.stat().st_size
+    assert memory_taken(large.with_name("unordered"), (1.0, 0.5)) > size
+    assert memory_taken(large, (1.0, 0.8, 0.6, 0.4, 0.2)) < size / 5  # the index of words, and scratch
+
+
+def test_predictors_of_one_ordered_file_share_it(large: Path) -> None:
+    first, second = (CoreWeights(open_model(large), "int8").engine(full_point(open_model(large).shape)) for _ in "ab")
+    assert first.model is second.model
+    with open_model(large.with_name("unordered")) as file:
+        made = [CoreWeights(file, "int8").engine(full_point(file.shape)).model for _ in "ab"]
+    assert made[0] is not made[1]
+    opened = weakref.ref(first.model)
+    del first, second
+    gc.collect()
+    assert opened() is None, "it is closed with the last of them"
+
+
+def test_another_precision_than_the_files_is_made_in_memory(tmp_path: Path, contents: Contents) -> None:
+    for stored in ("int8", "fp32", "fp16"):
+        file = written(tmp_path / stored, convert(order(contents), stored))
+        for asked in ("int8", "fp32"):
+            assert (open_mapped(file, asked) is not None) == (asked == stored)
+            assert np.isfinite(answers(file, full_point(SHAPE), asked)).all()
+
+
+def test_a_replaced_file_is_another_model_to_a_new_predictor_only(tmp_path: Path, contents: Contents) -> None:
+    path = tmp_path / "model.safetensors"
+    write_model(path, order(contents))
+    old = rheostat.load(path)
+    before = {knob: old.at(knob).suggest("word3") for knob in (1.0, 0.5)}
+    other = {name: array / 2 for name, array in make_weights(SHAPE, 7).items()}
+    write_model(path, order(convert(replace_weights(contents, SHAPE, other), "int8")))
+    new = rheostat.load(path)
+    assert {knob: old.at(knob).suggest("word3") for knob in (1.0, 0.5)} == before
+    assert new.suggest("word3") != before[1.0]
+    assert new.suggest("word3") == rheostat.load(path).suggest("word3")
+
+
+def test_an_ordered_file_at_another_place_in_memory_still_runs(tmp_path: Path, contents: Contents) -> None:
+    """Another program may write tensors where the core cannot use them; Python then moves them."""
+    path = tmp_path / "model"
+    expected = answers(written(path, order(contents)), full_point(SHAPE), "int8")
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    path.write_bytes((length + 1).to_bytes(8, "little") + data[8 : 8 + length] + b" " + data[8 + length :])
+    with open_model(path) as file:
+        assert open_mapped(file, "int8") is None
+        assert np.array_equal(answers(file, full_point(SHAPE), "int8"), expected)
+
+
+@pytest.mark.parametrize(("name", "value"), [("embedding.weight", -128), ("output.bias", np.inf)])
+def test_a_value_that_no_model_has_is_named_with_the_file(
+    tmp_path: Path, contents: Contents, name: str, value: float
+) -> None:
+    weights = {key: array.copy() for key, array in order(contents).weights.items()}
+    weights[name].flat[0] = value
+    write_model(tmp_path / "model", replace(order(contents), weights=weights))
+    with pytest.raises(ModelFileError, match=f"model: .*{name}"):
+        rheostat.load(tmp_path / "model")
 
 
 # --- the command ------------------------------------------------------------------------------------------

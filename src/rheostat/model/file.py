@@ -167,6 +167,11 @@ class ModelFile:
         scale = scale_name(name)
         return self._values(scale) if scale in self._container.tensors else None
 
+    def check_scales(self) -> None:
+        """Check the scales of all int8 tensors without reading the integers, which the core checks itself."""
+        for name in self._weight_shapes:
+            self.scale(name)
+
     def stored_weights(self) -> dict[str, NDArray[Any]]:
         """All weight tensors as they are stored, with `{name}.scale` beside int8: `cut` takes these too."""
         stored = {name: self.raw(name) for name in self._weight_shapes}
