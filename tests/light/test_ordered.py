@@ -38,7 +38,7 @@ from rheostat.model.contents import (
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import choose
 from rheostat.model.operating_point import OperatingPoint, Update, full_point
-from rheostat.model.ordered import order
+from rheostat.model.ordered import order_filters
 from rheostat.model.path import PathPosition, check_path, known_down_to, path_along
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import best_of, select
@@ -87,7 +87,7 @@ def answers(file: ModelFile, point: OperatingPoint, precision: Literal["int8", "
 
 
 def both(tmp_path: Path, contents: Contents) -> tuple[ModelFile, ModelFile]:
-    return written(tmp_path / "before", contents), written(tmp_path / "after", order(contents))
+    return written(tmp_path / "before", contents), written(tmp_path / "after", order_filters(contents))
 
 
 # --- the same model ---------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def test_other_rankings_keep_the_same_filters(tmp_path: Path, contents: Contents
 
 
 def test_ordering_keeps_values_and_everything_else(contents: Contents) -> None:
-    made = order(contents)
+    made = order_filters(contents)
     for name, array in contents.weights.items():
         assert made.weights[name].dtype == array.dtype
         assert np.array_equal(np.sort(made.weights[name], axis=None), np.sort(array, axis=None))
@@ -133,14 +133,14 @@ def test_ordering_keeps_values_and_everything_else(contents: Contents) -> None:
 
 
 def test_ordering_twice_changes_nothing(tmp_path: Path, contents: Contents) -> None:
-    written(tmp_path / "once", order(contents))
-    write_model(tmp_path / "twice", order(open_model(tmp_path / "once").contents()))
+    written(tmp_path / "once", order_filters(contents))
+    write_model(tmp_path / "twice", order_filters(open_model(tmp_path / "once").contents()))
     assert (tmp_path / "twice").read_bytes() == (tmp_path / "once").read_bytes()
 
 
 def test_weights_that_stand_in_order_stay_where_they_are(contents: Contents) -> None:
-    again = order(order(contents))
-    assert order(again).weights is again.weights
+    again = order_filters(order_filters(contents))
+    assert order_filters(again).weights is again.weights
 
 
 # --- the path ---------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def test_the_path_goes_down_by_at_most_two_percent_and_nests() -> None:
 
 
 def test_a_whole_percent_is_the_same_position_to_python_and_to_the_core(tmp_path: Path, contents: Contents) -> None:
-    file = written(tmp_path / "model", order(contents))
+    file = written(tmp_path / "model", order_filters(contents))
     core = CoreModel(file.mapped_bytes())
     for knob in (1.0, 0.75, 0.5, 0.33, 0.2):
         assert core.position_near(knob).widths == select(file.ranking(), SHAPE, knob).widths
@@ -192,7 +192,7 @@ def test_a_path_ends_at_the_smallest_position_that_the_model_has() -> None:
 def test_a_path_that_does_not_fit_is_not_written(
     tmp_path: Path, contents: Contents, change: Callable[[Any], Any], message: str
 ) -> None:
-    made = order(contents)
+    made = order_filters(contents)
     with pytest.raises(ModelFileError, match=message):
         write_model(tmp_path / "model", replace(made, knob_path=change(made.knob_path)))
 
@@ -210,7 +210,7 @@ def test_a_file_says_that_it_is_ordered(tmp_path: Path, contents: Contents) -> N
 
 
 def test_the_core_opens_the_mapped_file_as_it_is(tmp_path: Path, contents: Contents) -> None:
-    file = written(tmp_path / "model", order(contents))
+    file = written(tmp_path / "model", order_filters(contents))
     core = CoreModel(file.mapped_bytes())
     assert core.config.positions == file.description.positions and core.config.is_int8
     assert core.config.hidden_sizes == SHAPE.hidden_sizes
@@ -229,7 +229,7 @@ def test_the_core_opens_the_mapped_file_as_it_is(tmp_path: Path, contents: Conte
 def test_an_edit_of_the_default_ranking_or_the_cost_ends_the_order(
     tmp_path: Path, contents: Contents, edit: Edit
 ) -> None:
-    made = edit(order(contents))
+    made = edit(order_filters(contents))
     assert (made.ordered, made.knob_path) == (None, ())
     written(tmp_path / "model", made)
 
@@ -246,14 +246,14 @@ def test_an_edit_of_the_default_ranking_or_the_cost_ends_the_order(
     ],
 )
 def test_every_other_edit_keeps_the_order(tmp_path: Path, contents: Contents, edit: Edit) -> None:
-    ordered = order(contents)
+    ordered = order_filters(contents)
     made = edit(ordered)
     assert (made.ordered, made.knob_path) == ("first", ordered.knob_path)
     assert written(tmp_path / "model", made).ranking().is_in_order
 
 
 def test_scores_that_are_not_in_order_are_refused(tmp_path: Path, contents: Contents) -> None:
-    made = order(contents)
+    made = order_filters(contents)
     with pytest.raises(ModelFileError, match="a better filter behind a worse one"):
         write_model(tmp_path / "model", replace(made, rankings=contents.rankings))
 
@@ -284,7 +284,7 @@ def changed(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
 def test_a_wrong_description_says_what_is_wrong(
     tmp_path: Path, contents: Contents, change: Callable[[dict[str, Any]], None], message: str
 ) -> None:
-    write_model(tmp_path / "model", order(contents))
+    write_model(tmp_path / "model", order_filters(contents))
     changed(tmp_path / "model", change)
     with pytest.raises(ModelFileError, match=message):
         open_model(tmp_path / "model")
@@ -293,7 +293,7 @@ def test_a_wrong_description_says_what_is_wrong(
 def test_a_file_that_claims_an_order_it_does_not_have_is_refused_at_first_use(
     tmp_path: Path, contents: Contents
 ) -> None:
-    made = order(contents)
+    made = order_filters(contents)
     write_model(tmp_path / "model", made)
     data = (tmp_path / "model").read_bytes()
     scores, cost = made.rankings[0].scores[0], np.float32(made.knob_path[3].cost)
@@ -315,7 +315,7 @@ def test_a_file_that_claims_an_order_it_does_not_have_is_refused_at_first_use(
 )
 def test_what_the_core_has_no_room_for_is_not_ordered(tmp_path: Path, shape: ModelShape, message: str) -> None:
     large = new_contents(shape, make_vocabulary(shape.vocabulary_size), make_weights(shape), {})
-    made = order(add_rankings(large, [make_ranking(shape, 1, "first")]), "first")
+    made = order_filters(add_rankings(large, [make_ranking(shape, 1, "first")]), "first")
     with pytest.raises(ModelFileError, match=message):
         write_model(tmp_path / "model", made)
 
@@ -338,7 +338,7 @@ def large(tmp_path: Path) -> Path:
     made = new_contents(shape, make_vocabulary(8000), make_weights(shape), {"tokenizer": "words"}, precision="int8")
     made = set_default_ranking(add_rankings(made, [make_ranking(shape, 1, "first")]), "first")
     write_model(tmp_path / "unordered", made)
-    write_model(tmp_path / "ordered", order(made))
+    write_model(tmp_path / "ordered", order_filters(made))
     return tmp_path / "ordered"
 
 
@@ -376,7 +376,7 @@ def test_predictors_of_one_ordered_file_share_it(large: Path) -> None:
 
 def test_another_precision_than_the_files_is_made_in_memory(tmp_path: Path, contents: Contents) -> None:
     for stored in ("int8", "fp32", "fp16"):
-        file = written(tmp_path / stored, convert(order(contents), stored))
+        file = written(tmp_path / stored, convert(order_filters(contents), stored))
         for asked in ("int8", "fp32"):
             assert (open_mapped(file, asked) is not None) == (asked == stored)
             assert np.isfinite(answers(file, full_point(SHAPE), asked)).all()
@@ -384,11 +384,11 @@ def test_another_precision_than_the_files_is_made_in_memory(tmp_path: Path, cont
 
 def test_a_replaced_file_is_another_model_to_a_new_predictor_only(tmp_path: Path, contents: Contents) -> None:
     path = tmp_path / "model.safetensors"
-    write_model(path, order(contents))
+    write_model(path, order_filters(contents))
     old = rheostat.load(path)
     before = {knob: old.at(knob).suggest("word3") for knob in (1.0, 0.5)}
     other = {name: array / 2 for name, array in make_weights(SHAPE, 7).items()}
-    write_model(path, order(convert(replace_weights(contents, SHAPE, other), "int8")))
+    write_model(path, order_filters(convert(replace_weights(contents, SHAPE, other), "int8")))
     new = rheostat.load(path)
     assert {knob: old.at(knob).suggest("word3") for knob in (1.0, 0.5)} == before
     assert new.suggest("word3") != before[1.0]
@@ -398,7 +398,7 @@ def test_a_replaced_file_is_another_model_to_a_new_predictor_only(tmp_path: Path
 def test_an_ordered_file_at_another_place_in_memory_still_runs(tmp_path: Path, contents: Contents) -> None:
     """Another program may write tensors where the core cannot use them; Python then moves them."""
     path = tmp_path / "model"
-    expected = answers(written(path, order(contents)), full_point(SHAPE), "int8")
+    expected = answers(written(path, order_filters(contents)), full_point(SHAPE), "int8")
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     path.write_bytes((length + 1).to_bytes(8, "little") + data[8 : 8 + length] + b" " + data[8 + length :])
@@ -411,9 +411,9 @@ def test_an_ordered_file_at_another_place_in_memory_still_runs(tmp_path: Path, c
 def test_a_value_that_no_model_has_is_named_with_the_file(
     tmp_path: Path, contents: Contents, name: str, value: float
 ) -> None:
-    weights = {key: array.copy() for key, array in order(contents).weights.items()}
+    weights = {key: array.copy() for key, array in order_filters(contents).weights.items()}
     weights[name].flat[0] = value
-    write_model(tmp_path / "model", replace(order(contents), weights=weights))
+    write_model(tmp_path / "model", replace(order_filters(contents), weights=weights))
     with pytest.raises(ModelFileError, match=f"model: .*{name}"):
         rheostat.load(tmp_path / "model")
 
@@ -438,4 +438,4 @@ def test_pack_orders_by_the_default_ranking_or_by_another(tmp_path: Path, conten
 
 def test_a_file_without_a_ranking_cannot_be_ordered(contents: Contents) -> None:
     with pytest.raises(OperatingPointError, match="no default ranking to order by; its rankings: none"):
-        order(drop_rankings(contents, ["first", "second"]))
+        order_filters(drop_rankings(contents, ["first", "second"]))

@@ -16,7 +16,7 @@ from rheostat.cli.console import BUNDLED, MODEL_HELP, print_json
 from rheostat.cli.console import results as console
 from rheostat.model.contents import convert, drop_points, drop_rankings, keep_points, set_default_ranking
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.ordered import order as order_filters
+from rheostat.model.ordered import order_filters
 from rheostat.model.origin import NOT_RECORDED, Origin
 from rheostat.model.precision import PRECISIONS, Precision
 from rheostat.model.summary import summarize

@@ -3,9 +3,9 @@
     write_model(path, add_points(file.contents(), [point]))
 
 What an edit does not name stays as it was, stored weights to the byte. An ordered file stays ordered unless the edit
-changes its default ranking or its cost: then `ordered.order` orders it again. A key of the description without an edit
-here (`recipe`, `provenance`, `origin`, …) is changed with `dataclasses.replace`. Knows values; `file` reads them,
-`writer` writes them.
+changes its default ranking or what its positions cost; `ordered.order_filters` orders it again. A key of the
+description without an edit here (`recipe`, `provenance`, `origin`, …) is changed with `dataclasses.replace`. Knows
+values; `file` reads them, `writer` writes them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Contents:
     recipe: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     origin: Origin = UNKNOWN_ORIGIN  # of the weights
-    ordered: str | None = None  # the default ranking, if the filters stand in its order: `ordered.order` makes it so
+    ordered: str | None = None  # the default ranking, if the filters stand in its order
     knob_path: KnobPath = ()  # of an ordered file
 
     @property

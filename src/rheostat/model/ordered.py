@@ -1,9 +1,9 @@
 """Ordered files: filters of every layer in the order of a ranking, best first, so a position is one width per layer.
 
-`order` makes contents ordered, to be written as a model file; `ordered_bytes` makes such bytes in memory from any
-weights. The core opens both: it reads the description's `format_version`, `cell`, `shape` and `ordered`, the weights,
-the vocabulary and the path. Tensor names come from `names`, keys from `description`; core/rheostat.h says how the core
-runs them.
+`order_filters` makes contents ordered, to be written as a model file; `ordered_bytes` makes such bytes in memory from
+any weights. The core opens both: it reads the description's `format_version`, `cell`, `shape` and `ordered`, the
+weights, the vocabulary and the path. Tensor names come from `names`, keys from `description`; core/rheostat.h says how
+the core runs them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from rheostat.text.vocabulary import Vocabulary
 Arrays = Mapping[str, NDArray[Any]]
 
 
-def order(contents: Contents, ranking: str | None = None, smallest: float | None = None) -> Contents:
+def order_filters(contents: Contents, ranking: str | None = None, smallest: float | None = None) -> Contents:
     """The same model with its filters in the order of a ranking, which becomes the default, and with its path.
 
     ranking: a name; without one, the default. All weights, scores and points move along and keep their values.
