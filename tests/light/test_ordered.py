@@ -22,7 +22,7 @@ from models import make_point, make_ranking, make_vocabulary, make_weights
 from rheostat.cli import app
 from rheostat.core.binding import CoreModel
 from rheostat.core.build import FOLDER
-from rheostat.errors import ModelFileError, OperatingPointError
+from rheostat.errors import ModelFileError, OperatingPointError, RheostatWarning
 from rheostat.model import description
 from rheostat.model.contents import (
     Contents,
@@ -416,6 +416,24 @@ def test_a_value_that_no_model_has_is_named_with_the_file(
     write_model(tmp_path / "model", replace(order_filters(contents), weights=weights))
     with pytest.raises(ModelFileError, match=f"model: .*{name}"):
         rheostat.load(tmp_path / "model")
+
+
+def test_a_position_below_what_is_known_is_served_with_one_warning(tmp_path: Path, contents: Contents) -> None:
+    path, (first, second) = tmp_path / "model.safetensors", contents.rankings
+    graded = replace(contents, rankings=(replace(first, criterion="graded"), second))
+    write_model(path, order_filters(replace(graded, recipe={"train": {"graded": 0.4}})))
+    predictor = rheostat.load(path, 0.4)
+    predictor.turn(point="plain")
+    with pytest.warns(
+        RheostatWarning, match=r"at 29\.\d% of the FLOPs; model.safetensors was .* down to 40.0% only"
+    ) as warned:
+        predictor.turn(0.3)
+        predictor.turn(0.2)
+    assert len(warned) == 1 and 0.19 < predictor.flops_fraction <= 0.2
+    with pytest.warns(RheostatWarning, match="turn the knob to 0.4 or more"):
+        rheostat.load(path, 0.2)
+    write_model(path, order_filters(graded))
+    assert rheostat.load(path, 0.2).suggest("word3"), "nothing is known about it, so nothing is said"
 
 
 # --- the command ------------------------------------------------------------------------------------------
