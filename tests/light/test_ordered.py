@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 import rheostat
-from models import make_point, make_ranking, make_vocabulary, make_weights
+from models import GOLDEN, golden_origins, make_golden_ordered, make_point, make_ranking, make_vocabulary, make_weights
 from rheostat.cli import app
 from rheostat.core.binding import CoreModel
 from rheostat.core.build import FOLDER
@@ -198,6 +198,15 @@ def test_a_path_that_does_not_fit_is_not_written(
 
 
 # --- the file ---------------------------------------------------------------------------------------------
+
+
+def test_an_ordered_file_is_written_as_it_always_was(tmp_path: Path) -> None:
+    golden = GOLDEN / "golden-ordered.safetensors"
+    make_golden_ordered(tmp_path / "model")
+    assert (tmp_path / "model").read_bytes() == golden.read_bytes()
+    with open_model(golden) as file:
+        assert file.ordered == "norm" and CoreModel(file.mapped_bytes()).config.positions == len(file.knob_path()) == 10
+        assert (file.origin, file.ranking("norm").origin, file.point("l0-0.5").origin) == golden_origins()
 
 
 def test_a_file_says_that_it_is_ordered(tmp_path: Path, contents: Contents) -> None:

@@ -194,6 +194,8 @@ class CoreWeights:
         """Whether a point keeps the best filters of the order that the shared weights are in."""
         if point.gates or point.updates:
             return False
+        if self._file.ordered is not None:  # kept filters ascend, so the last one tells whether they are the first
+            return all(keep[-1] == len(keep) - 1 for keep in point.keep)
         ranking = self._order()
         orders = [None if ranking is None else ranking.order(layer) for layer in range(len(point.keep))]
         return all(
