@@ -14,7 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from rheostat.model.contents import new_contents
+from rheostat.model.file import open_model
 from rheostat.model.operating_point import OperatingPoint, Ranking, Update
+from rheostat.model.ordered import order_filters
 from rheostat.model.origin import Origin
 from rheostat.model.precision import Precision
 from rheostat.model.shape import Cell, ModelShape
@@ -95,6 +97,12 @@ def make_golden(path: Path, precision: Precision, version: int = 1) -> None:
         origin=trained,
         precision=precision,
     )
+
+
+def make_golden_ordered(path: Path) -> None:
+    """The golden model of version 2, ordered."""
+    with open_model(GOLDEN / "golden-version-2.safetensors") as file:
+        write_model(path, order_filters(file.contents()))
 
 
 def golden_origins() -> tuple[Origin, Origin, Origin]:

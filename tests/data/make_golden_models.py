@@ -11,9 +11,10 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 sys.path.append(str(FOLDER.parent))
 
-from models import make_golden  # noqa: E402
+from models import make_golden, make_golden_ordered  # noqa: E402
 from rheostat.model.precision import PRECISIONS  # noqa: E402
 
 for precision in PRECISIONS:
     make_golden(FOLDER / f"golden-{precision}.safetensors", precision)
 make_golden(FOLDER / "golden-version-2.safetensors", "int8", version=2)
+make_golden_ordered(FOLDER / "golden-ordered.safetensors")

@@ -223,6 +223,7 @@ def test_a_graded_run_gives_a_continuous_knob_and_starts_from_a_ranked_model(
     with open_model(second / "model.safetensors") as file:
         assert file.description.default_ranking == "graded"
         assert file.ranking().comparable
+        assert file.ordered == "graded" and 0.35 < file.knob_path()[-1].cost <= 0.4
         origin = file.description.provenance
         assert origin["run"]["valid_over_shares"] == [1.0, 0.7, 0.4]
         assert origin["asked"] == {"data": [str(corpus_folder)], "from": str(ranked)}

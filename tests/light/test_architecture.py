@@ -85,12 +85,12 @@ ONE_MODULE: dict[str, str] = {
 INSIDE: dict[str, str] = {
     "text": "clitics token_cache vocabulary chat held_out sources mixture single_file tokenizers casing reading"
     " counts corpus",
-    "model": "clusters container digest flops names origin precision shape description operating_point contents cut"
-    " file summary widths writer knob ordered",
+    "model": "clusters container digest flops names origin precision shape description operating_point cut widths path"
+    " contents file summary writer knob ordered",
     "core": "build binding",
     "words": "hidden_words prefixes writing completion user_words",
-    "runtime": "arguments precision threads history engine onnx onnx.format onnx.quantization onnx.operators onnx.graph"
-    " onnx.weights onnx.export onnx.session onnx.quality onnx.engine points evaluation predictor",
+    "runtime": "arguments precision threads history sharing engine onnx onnx.format onnx.quantization onnx.operators"
+    " onnx.graph onnx.weights onnx.export onnx.session onnx.quality onnx.engine points evaluation predictor",
     "governor": "battery policy decision trace governor replay",
     "measure": "sysfs machine memory ngram texts typing_simulator keystrokes"
     " meters.estimate meters.series meters.student meters.meter meters.counter meters.sampler meters.power_trace"

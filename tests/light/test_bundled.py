@@ -18,9 +18,10 @@ from rheostat.bundled import DEFAULT_MODEL, FOLDER, HELD_OUT_TEXT, model_path
 from rheostat.cli import app
 from rheostat.errors import ModelFileError
 from rheostat.model.file import open_model
-from rheostat.model.knob import can_serve
+from rheostat.model.knob import can_serve, choose
 from rheostat.model.origin import NOT_RECORDED
 from rheostat.report.demo import KNOBS
+from rheostat.runtime.sharing import open_mapped
 from rheostat.text.corpus import CorpusConfig, locate_splits
 from rheostat.words.hidden_words import read_hidden_words
 
@@ -90,6 +91,8 @@ def test_it_is_small_int8_and_turns_from_100_to_15_percent(default_model: Path) 
         assert file.file_bytes <= LARGEST_BYTES and file.precision == "int8"
         assert file.description.default_ranking == "graded"
         assert all(can_serve(file, knob) for knob in KNOBS)
+        assert file.ordered == "graded" and open_mapped(file, "int8") is not None
+        assert file.knob_path()[-1].widths == choose(file, file.description.recipe["train"]["graded"]).widths
         curve = file.description.provenance["curve"]
     assert len(curve) > 5 and all(point["keystrokes_saved_share"] > 0 for point in curve)
 

@@ -20,6 +20,7 @@ from rheostat.model.cut import cut, reorder
 from rheostat.model.flops import executed_flops
 from rheostat.model.operating_point import Ranking
 from rheostat.model.ordered import as_precision, ordered_bytes
+from rheostat.model.path import position_of
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import best_of
 from rheostat.runtime.onnx.session import GraphEngine
@@ -248,16 +249,16 @@ def test_words_are_found_by_their_bytes() -> None:
 
 def test_positions_come_from_the_path() -> None:
     order = Ranking("first", "test", tuple(-np.arange(size, dtype=np.float32) for size in SHAPE.hidden_sizes))
-    path = [best_of(order, SHAPE, widths) for widths in ((40, 33, 12), (20, 16, 8), (4, 4, 4))]
+    path = tuple(position_of(best_of(order, SHAPE, widths)) for widths in ((40, 33, 12), (20, 16, 8), (4, 4, 4)))
     model = CoreModel(
         ordered_bytes(small_weights(SHAPE), SHAPE, make_vocabulary(SHAPE.vocabulary_size), order="first", path=path)
     )
     assert model.config.positions == 3
-    assert [model.position_at(number).widths for number in range(3)] == [point.widths for point in path]
+    assert [model.position_at(number).widths for number in range(3)] == [position.widths for position in path]
     assert model.position_near(1.0).widths == (40, 33, 12)
-    assert model.position_near(path[1].flops_fraction + 0.01).widths == (20, 16, 8)
+    assert model.position_near(path[1].cost + 0.01).widths == (20, 16, 8)
     with pytest.raises(RheostatError, match="costs so little"):
-        model.position_near(path[2].flops_fraction / 2)
+        model.position_near(path[2].cost / 2)
     with pytest.raises(RheostatError, match="share of the cost"):
         model.position_near(1.5)
     with pytest.raises(RheostatError, match="no such position"):

@@ -10,16 +10,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from rheostat.bundled import model_path
 from rheostat.core.binding import Choice, CoreModel
 from rheostat.core.build import FLAGS, FOLDER, WARNINGS, CompilerError, find_compiler, run_compiler, sources
-from rheostat.model.cut import reorder
-from rheostat.model.file import open_model
-from rheostat.model.ordered import ordered_bytes
-from rheostat.model.widths import select
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +34,12 @@ def run(*command: str | Path, timeout: int = 120) -> str:
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=timeout)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def fails(*command: str | Path) -> str:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    return done.stderr
 
 
 def check_bits(*command: str | Path) -> set[str]:
@@ -106,19 +107,12 @@ def test_mutated_files_are_opened_or_refused_and_never_crash(tmp_path: Path) -> 
 
 
 def test_the_example_completes_a_sentence(tmp_path: Path) -> None:
-    with open_model(model_path()) as file:
-        ranking = file.ranking(None)
-        weights = reorder(file.stored_weights(), file.shape, ranking)
-        path = [select(ranking, file.shape, knob) for knob in (1.0, 0.5, 0.15)]
-        ordered = ordered_bytes(weights, file.shape, file.vocabulary, order=ranking.name, path=path)
-    ordered.tofile(tmp_path / "chat.safetensors")
     program = build(tmp_path / "example", FOLDER / "example.c", *WARNINGS)
-    full = run(program, tmp_path / "chat.safetensors", "1", "how are y")
+    full = run(program, model_path(), "1", "how are y")
     assert full.startswith("100 % of the cost") and "you" in full.split()
-    assert run(program, tmp_path / "chat.safetensors", "0.2", "how are y").startswith("15 % of the cost")
-    assert np.fromfile(tmp_path / "chat.safetensors", np.uint8).size == ordered.size
-    done = subprocess.run([program, tmp_path / "none", "1", "x"], capture_output=True, text=True)
-    assert done.returncode == 1 and "cannot be read" in done.stderr
+    assert run(program, model_path(), "0.2", "how are y").startswith("20 % of the cost")
+    assert "cannot be read" in fails(program, tmp_path / "none", "1", "x")
+    assert "costs so little" in fails(program, model_path(), "0.1", "x"), "it was graded down to 14 %"
 
 
 def test_the_example_of_the_page_on_embedding_completes_a_word(tmp_path: Path) -> None:

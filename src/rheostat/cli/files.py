@@ -51,6 +51,10 @@ def pack(
     ] = None,
     drop_point: Annotated[list[str] | None, typer.Option(help="Leave out this point. May be repeated.")] = None,
     drop_ranking: Annotated[list[str] | None, typer.Option(help="Leave out this ranking. May be repeated.")] = None,
+    order: Annotated[
+        bool,
+        typer.Option(help="Put the filters in the order of the default ranking, and store the path of the knob."),
+    ] = False,
     results: Annotated[
         Path | None,
         typer.Option(help="The results file of a sweep of this model: store its curve, for the keyboard page."),
@@ -59,8 +63,11 @@ def pack(
 ) -> None:
     """Write a changed copy of a model file.
 
-    Changes the precision, the default ranking, or which points and rankings are stored. Everything else stays as it
-    is, including origins. Weights whose precision does not change keep their bytes.
+    Changes the precision, the default ranking, the order of the filters, or which points and rankings are stored.
+    Everything else stays as it is, including origins. Weights whose precision does not change keep their bytes.
+
+    An ordered file gives the same answers, and the core serves every position of its knob from the mapped file.
+    Another default ranking makes it unordered, unless --order puts it in the new order.
 
     Example: rheostat pack model.safetensors --precision int8 --default-ranking taylor -o small.safetensors
     """
@@ -75,6 +82,7 @@ def pack(
         drop_points=drop_point or (),
         drop_rankings=drop_ranking or (),
         results=results,
+        order=order,
     )
     if json:
         print_json(summary)
@@ -103,6 +111,7 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
         "tokenizer": summary["tokenizer"],
         "trained on": _corpus(summary),
         "default ranking": summary["default_ranking"] or "none",
+        "ordered": f"yes, {summary['path_positions']} positions" if summary["ordered"] else "no",
     }
     yield _pairs("model", facts)
     yield _parts(summary["bytes_by_part"], summary["flops_by_part"])

@@ -14,6 +14,7 @@ from rheostat.errors import RheostatError
 from rheostat.measure.results import read_sweep
 from rheostat.model.contents import Contents, convert, drop_points, drop_rankings, keep_points, set_default_ranking
 from rheostat.model.file import open_model
+from rheostat.model.ordered import order_filters
 from rheostat.model.precision import Precision
 from rheostat.model.summary import summarize
 from rheostat.model.writer import check_target, write_model
@@ -29,12 +30,14 @@ def pack(
     drop_points: Sequence[str] = (),
     drop_rankings: Sequence[str] = (),
     results: str | Path | None = None,
+    order: bool = False,
 ) -> dict[str, Any]:
     """Write a changed copy of a model file to `out`, and return its summary, as `summarize` does.
 
     precision: "fp32", "fp16" or "int8"; None keeps it. points: the only ones to keep, in this order; None keeps all.
-    results: the results file of a sweep of this model, whose curve is stored for the keyboard page. Everything else
-    stays as it is; weights whose precision does not change keep their bytes.
+    results: the results file of a sweep of this model, whose curve is stored for the keyboard page. order: put the
+    filters in the order of the default ranking, and store the path of the knob. Everything else stays as it is;
+    weights whose precision does not change keep their bytes.
     """
     lists = {"points": points, "drop_points": drop_points, "drop_rankings": drop_rankings}
     for argument, names in lists.items():
@@ -43,7 +46,8 @@ def pack(
     check_target(out)
     with open_model(model) as source:
         contents = _edited(source.contents(), precision, default_ranking, points, drop_points, drop_rankings)
-        write_model(out, contents if results is None else _with_curve(contents, Path(results)))
+        contents = contents if results is None else _with_curve(contents, Path(results))
+        write_model(out, order_filters(contents) if order else contents)
     with open_model(Path(out).absolute()) as packed:  # a bare name could be that of a bundled model
         return summarize(packed)
 

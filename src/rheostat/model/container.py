@@ -56,7 +56,7 @@ Stored: TypeAlias = tuple[str, tuple[int, ...], int, int]
 class Container:
     """An open safetensors file. Arrays taken from it outlive `close` and the replacement of the file."""
 
-    __slots__ = ("_data", "_descriptor", "data_offset", "metadata", "path", "size", "tensors")
+    __slots__ = ("_data", "_descriptor", "data_offset", "identity", "metadata", "path", "size", "tensors")
 
     def __init__(self, path: str) -> None:
         self._descriptor = -1
@@ -69,7 +69,9 @@ class Container:
             raise ModelFileError(f"{path}: {error}") from error.__cause__
 
     def _open(self) -> None:
-        self._descriptor, self.size = _open_file(self.path)
+        self._descriptor, status = _open_file(self.path)
+        self.size = status.st_size
+        self.identity = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
         header = _read_header(self._descriptor, self.size)
         self.data_offset = LENGTH_BYTES + len(header)
         self.metadata, self.tensors, data_bytes = parse_header(header)
@@ -77,11 +79,18 @@ class Container:
 
     def array(self, name: str) -> NDArray[Any]:
         """The tensor as stored: a read-only view of the mapped file."""
-        data = self._data  # a local reference, since another thread can release it
+        dtype, shape, begin, _ = self.tensors[name]
+        return np.ndarray(shape, DTYPES[dtype], self._mapping(), self.data_offset + begin)
+
+    def mapped_bytes(self) -> NDArray[np.uint8]:
+        """The whole file: a read-only view of it, mapped."""
+        return np.frombuffer(self._mapping(), np.uint8)
+
+    def _mapping(self) -> mmap.mmap:
+        data = self._data  # a name of its own: another thread may release it
         if data is None:
             data = self._data = self._map()
-        dtype, shape, begin, _ = self.tensors[name]
-        return np.ndarray(shape, DTYPES[dtype], data, self.data_offset + begin)
+        return data
 
     def _map(self) -> mmap.mmap:
         if self._descriptor < 0:
@@ -160,8 +169,8 @@ def header_bytes(metadata: Mapping[str, str], tensors: Mapping[str, NDArray[Any]
 # Reading
 
 
-def _open_file(path: str) -> tuple[int, int]:
-    """A descriptor of the file, and its size in bytes."""
+def _open_file(path: str) -> tuple[int, os.stat_result]:
+    """A descriptor of the file, and what the system says of it."""
     try:
         descriptor = os.open(path, _OPEN_FLAGS)
     except (OSError, ValueError) as error:
@@ -170,7 +179,7 @@ def _open_file(path: str) -> tuple[int, int]:
     if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise problem("a folder or a device", "a model file", "name the file itself")
-    return descriptor, status.st_size
+    return descriptor, status
 
 
 def _read_header(descriptor: int, size: int) -> bytes:

@@ -2,9 +2,10 @@
 
     write_model(path, add_points(file.contents(), [point]))
 
-An edit leaves everything else unchanged, down to the bytes of stored weights. Keys of the description without an edit
-here (`recipe`, `provenance`, `origin`, …) are changed with `dataclasses.replace`. Knows values; `file` reads them,
-`writer` writes them.
+An edit leaves everything else unchanged, down to the bytes of stored weights. An ordered file stays ordered unless the
+edit changes its default ranking or what its positions cost; `ordered.order_filters` orders it again. Keys of the
+description without an edit here (`recipe`, `provenance`, `origin`, …) are changed with `dataclasses.replace`. Knows
+values; `file` reads them, `writer` writes them.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
 from rheostat.model.container import problem
-from rheostat.model.names import scale_name
+from rheostat.model.names import CASING, VOCABULARY, scale_name
 from rheostat.model.operating_point import RANDOM, Floats, OperatingPoint, Ranking
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
+from rheostat.model.path import KnobPath
 from rheostat.model.precision import Precision, as_floats, decode, encode_all, is_stored_as, precision_of
 from rheostat.model.shape import ModelShape
 from rheostat.text.casing import casing_to_bytes
@@ -47,6 +49,8 @@ class Contents:
     recipe: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
     origin: Origin = UNKNOWN_ORIGIN  # of the weights
+    ordered: str | None = None  # the default ranking, if the filters stand in its order
+    knob_path: KnobPath = ()  # of an ordered file
 
     @property
     def precision(self) -> Precision | None:
@@ -74,9 +78,9 @@ def new_contents(
             f"{shape.vocabulary_size} as in the shape",
             "give the model's own",
         )
-    words = {"vocabulary": np.frombuffer(vocabulary.to_bytes(), np.uint8)}
+    words = {VOCABULARY: np.frombuffer(vocabulary.to_bytes(), np.uint8)}
     if casing and (spellings := casing_to_bytes(casing)):
-        words["casing"] = np.frombuffer(spellings, np.uint8)
+        words[CASING] = np.frombuffer(spellings, np.uint8)
     return Contents(shape, encode_all(_checked(weights, shape.tensor_shapes()), precision), words, text)
 
 
@@ -96,12 +100,15 @@ def convert(contents: Contents, precision: Precision) -> Contents:
 
 
 def replace_weights(contents: Contents, shape: ModelShape, weights: Mapping[str, Any]) -> Contents:
-    """A new shape, with the weights that it changes, stored in the precision of the others."""
+    """A new shape, with the weights that it changes, stored in the precision of the others.
+
+    The result is not ordered, since the positions of the path no longer cost the same.
+    """
     before, after = contents.shape.tensor_shapes(), shape.tensor_shapes()
     kept = [name for name, size in after.items() if name not in weights and before.get(name) == size]
     same = {key: array for name in kept for key, array in _stored(contents, name).items()}
     return replace(
-        contents,
+        _without_order(contents),
         shape=shape,
         weights=same | encode_all(_checked(weights, after, kept), contents.precision or "fp32"),
     )
@@ -132,8 +139,9 @@ def add_rankings(contents: Contents, added: Sequence[Ranking]) -> Contents:
     comparison, and is used only when asked for.
     """
     chosen = next((ranking.name for ranking in added if ranking.criterion != RANDOM), None)
+    is_replaced = contents.ordered in [ranking.name for ranking in added]
     return replace(
-        contents,
+        _without_order(contents) if is_replaced else contents,
         rankings=_with_added(contents.rankings, added),
         default_ranking=contents.default_ranking or chosen,
     )
@@ -148,12 +156,20 @@ def drop_rankings(contents: Contents, names: Sequence[str]) -> Contents:
             f"ranking '{contents.default_ranking}' is the default and cannot be dropped; "
             f"choose another default first, one of {_names(left)}, with --default-ranking"
         )
-    return replace(contents, rankings=left, default_ranking=contents.default_ranking if left else None)
+    if contents.default_ranking in dropped:
+        contents = replace(_without_order(contents), default_ranking=None)
+    return replace(contents, rankings=left)
 
 
 def set_default_ranking(contents: Contents, name: str) -> Contents:
     """Make this the ranking that the knob uses."""
-    return replace(contents, default_ranking=_find("ranking", name, contents.rankings).name)
+    chosen = _find("ranking", name, contents.rankings).name
+    return replace(contents if contents.ordered == chosen else _without_order(contents), default_ranking=chosen)
+
+
+def _without_order(contents: Contents) -> Contents:
+    """The filters stay where they are; the file no longer states their order."""
+    return replace(contents, ordered=None, knob_path=())
 
 
 # Points

@@ -7,7 +7,7 @@ indexes, multiplies and adds.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
@@ -56,7 +56,7 @@ def reorder(weights: Mapping[str, Array], shape: ModelShape, ranking: Ranking) -
 
     The output layer reads the last layer. It is also the embedding, which feeds the first layer. So the last layer's
     order is also applied to the columns of the embedding and of the first layer. Scores and points of the old order do
-    not fit the result.
+    not fit the result: `reorder_ranking` and `reorder_point` make them fit.
     """
     require_filters(shape)
     ranking.check(shape)
@@ -67,6 +67,35 @@ def reorder(weights: Mapping[str, Array], shape: ModelShape, ranking: Ranking) -
         result[EMBEDDING] = result.pop(OUTPUT)
         result.pop(scale_name(OUTPUT), None)  # the embedding's own
     return cast(dict[str, Array], result)
+
+
+def reorder_ranking(other: Ranking, ranking: Ranking) -> Ranking:
+    """The scores of a ranking for the model that `reorder` makes by `ranking`."""
+    scores = tuple(layer[ranking.order(index)] for index, layer in enumerate(other.scores))
+    return replace(other, scores=scores)
+
+
+def reorder_point(point: OperatingPoint, shape: ModelShape, ranking: Ranking) -> OperatingPoint:
+    """The same point of the model that `reorder` makes by `ranking`: filters, gates and updates move along."""
+    order = [ranking.order(layer) for layer in range(len(point.keep))]
+    places = [np.argsort(layer)[keep] for layer, keep in zip(order, point.keep, strict=True)]  # where each one is now
+    moved = [np.argsort(layer) for layer in places]  # kept filters are listed ascending
+    read = [None if shape.is_cut else order[-1], *moved]  # what the columns of each layer read
+    keep = tuple(layer[by].astype(np.int32) for layer, by in zip(places, moved, strict=True))
+    gates = point.gates and tuple(
+        None if gate is None else gate[by] for gate, by in zip(point.gates, moved, strict=True)
+    )
+    updates = point.updates and tuple(
+        None if update is None else _reorder_update(update, by, columns, window)
+        for update, by, columns, window in zip(point.updates, moved, read, shape.windows, strict=False)
+    )
+    return replace(point, keep=keep, gates=gates, updates=updates)
+
+
+def _reorder_update(update: Update, rows: NDArray[Any], columns: NDArray[Any] | None, window: int) -> Update:
+    u = update.u[_Places(rows, len(rows), QRNN_GATES).positions()]
+    v = update.v if columns is None else update.v[:, _Places(columns, len(columns), window).positions()]
+    return Update(np.ascontiguousarray(u), np.ascontiguousarray(v))
 
 
 def _check_weights(weights: Mapping[str, Any], shape: ModelShape) -> None:

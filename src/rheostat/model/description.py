@@ -10,22 +10,40 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
 from rheostat.errors import ModelFileError
 from rheostat.model.container import FETCH_AGAIN, Stored, parse_json, problem, show
-from rheostat.model.names import check_name, point_tensors, scale_name, scores_name
+from rheostat.model.names import (
+    CASING,
+    PATH_COST,
+    PATH_WIDTHS,
+    VOCABULARY,
+    check_name,
+    point_tensors,
+    scale_name,
+    scores_name,
+)
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
 from rheostat.text.tokenizers import TOKENIZERS, Tokenizer
 
 FORMAT_VERSION = 2  # the newest version that is read; a file without its features is written as version 1
 ORIGIN_VERSION = 2  # the first with origins
+ORDERED_VERSION = 2  # the first with ordered files
 METADATA_KEY = "rheostat"
 DEFAULT_TOKENIZER = "ptb"  # for a file that does not state one
 
 _FLOPS_TOLERANCE = 0.01  # between the share that a description states and the share counted from the widths
 _MAXIMUM_DEPTH = 64  # of text, recipe, provenance and origins
+
+# Limits of ordered files: those of the core, core/rheostat.h and core/model.c
+MOST_LAYERS = 16
+MOST_CLUSTERS = 64
+LARGEST_WINDOW = 16
+LARGEST_HEADER_BYTES = 1 << 22
+MOST_POSITIONS = 1000  # of a path; the core has no limit
 
 _MATRIX_TYPES = ("F32", "F16", "I8")
 _VECTOR_TYPES = ("F32", "F16")
@@ -71,6 +89,8 @@ class Description:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     origin: Origin = UNKNOWN_ORIGIN  # of the weights
     format_version: int = 1
+    ordered: str | None = None  # the ranking in whose order the filters stand: the default one
+    positions: int = 0  # of the path; 0 if the file is not ordered
 
     @property
     def cell(self) -> str:
@@ -110,37 +130,49 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
     origin = _origin(fields, "the weights", version)
     rankings = tuple(_parse_ranking(entry, shape, tensors, known, version) for entry in _named(fields, "rankings"))
     points = tuple(_parse_point(entry, shape, tensors, known, version) for entry in _named(fields, "points"))
-    if len(known) != len(tensors):
-        raise _unexpected_tensor(min(set(tensors) - known))
     default = fields.get("default_ranking")
     if default is not None and default not in [entry.name for entry in rankings]:
         raise problem(f"default_ranking {show(default)}", "the name of one of its rankings, or null", "choose another")
+    ordered = fields.get("ordered") if version >= ORDERED_VERSION else None
+    positions = 0 if ordered is None else _check_ordered(ordered, default, shape, tensors, known)
+    if len(known) != len(tensors):
+        raise _unexpected_tensor(min(set(tensors) - known))
     free["recipe"] = free["recipe"] or dict(origin.recipe or {})
     return Description(
-        shape, rankings=rankings, points=points, default_ranking=default, origin=origin, format_version=version, **free
+        shape,
+        rankings=rankings,
+        points=points,
+        default_ranking=default,
+        origin=origin,
+        format_version=version,
+        ordered=ordered,
+        positions=positions,
+        **free,
     )
 
 
 def metadata_of(
     shape: ModelShape,
     *,
-    text: Mapping[str, Any],
-    rankings: Sequence[Mapping[str, Any]],
-    default_ranking: str | None,
-    points: Sequence[Mapping[str, Any]],
-    recipe: Mapping[str, Any],
-    provenance: Mapping[str, Any],
-    origin: Mapping[str, Any],
+    text: Mapping[str, Any] = MappingProxyType({}),
+    rankings: Sequence[Mapping[str, Any]] = (),
+    default_ranking: str | None = None,
+    ordered: str | None = None,
+    points: Sequence[Mapping[str, Any]] = (),
+    recipe: Mapping[str, Any] = MappingProxyType({}),
+    provenance: Mapping[str, Any] = MappingProxyType({}),
+    origin: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, str]:
     """The metadata that `describe` reads, without empty keys. rankings, points: their entries."""
     is_recorded = any(item.get("origin") for item in ({"origin": origin}, *rankings, *points))
     fields: dict[str, Any] = {
-        "format_version": ORIGIN_VERSION if is_recorded else 1,
+        "format_version": FORMAT_VERSION if is_recorded or ordered else 1,
         "cell": shape.cell,
         "shape": shape.as_json(),
         "text": dict(text),
         "rankings": [_without_empty(entry) for entry in rankings],
         "default_ranking": default_ranking,
+        "ordered": ordered,
         "points": [_without_empty(entry) for entry in points],
         "recipe": {} if recipe == origin.get("recipe") else dict(recipe),  # stored once
         "provenance": dict(provenance),
@@ -206,7 +238,7 @@ def _sizes(sizes: Mapping[str, Any], key: str) -> tuple[int, ...]:
 def _check_weights(shape: ModelShape, tensors: Tensors) -> set[str]:
     """Check weights, vocabulary and casing; returns the names of all tensors found."""
     sizes = shape.tensor_shapes()
-    known = {"vocabulary", *sizes}
+    known = {VOCABULARY, *sizes}
     for name, size in sizes.items():
         stored = tensors.get(name)
         # Nearly all pass; the others are int8 or wrong.
@@ -214,10 +246,10 @@ def _check_weights(shape: ModelShape, tensors: Tensors) -> set[str]:
             _expect(tensors, name, _MATRIX_TYPES if len(size) == 2 else _VECTOR_TYPES, size)
             known.add(scale := scale_name(name))
             _expect(tensors, scale, ("F32",), size[:1])
-    _expect_list(tensors, "vocabulary", "U8")
-    if "casing" in tensors:
-        known.add("casing")
-        _expect_list(tensors, "casing", "U8")
+    _expect_list(tensors, VOCABULARY, "U8")
+    if CASING in tensors:
+        known.add(CASING)
+        _expect_list(tensors, CASING, "U8")
     return known
 
 
@@ -311,6 +343,35 @@ def _check_updates(name: str, cut_shape: ModelShape, tensors: Tensors, known: se
         _expect(tensors, u, _VECTOR_TYPES, (rows, rank))
         largest = max(largest, rank)
     return largest
+
+
+def _check_ordered(
+    ordered: object, default_ranking: object, shape: ModelShape, tensors: Tensors, known: set[str]
+) -> int:
+    """How many positions the path of an ordered file has."""
+    if ordered != default_ranking:
+        raise problem(
+            f"ordered {show(ordered)}",
+            f"the default ranking, {show(default_ranking)}",
+            "order it: rheostat pack --order",
+        )
+    _check_limits(shape)
+    known |= {PATH_COST, PATH_WIDTHS}
+    count = _expect_list(tensors, PATH_COST, "F32")
+    if not 1 <= count <= MOST_POSITIONS:
+        raise problem(f"a path of {count} positions", f"1 to {MOST_POSITIONS}")
+    _expect(tensors, PATH_WIDTHS, ("I32",), (count, len(shape.hidden_sizes)))
+    return count
+
+
+def _check_limits(shape: ModelShape) -> None:
+    for what, found, most in (
+        ("layers", len(shape.hidden_sizes), MOST_LAYERS),
+        ("clusters", len(shape.softmax_splits) + 1, MOST_CLUSTERS),
+        ("words in a window", max(shape.windows), LARGEST_WINDOW),
+    ):
+        if found > most:
+            raise problem(f"{found} {what} in an ordered file", f"at most {most}", "store it without --order")
 
 
 def _unexpected_tensor(name: str) -> ModelFileError:

@@ -8,8 +8,9 @@ trained, pruned or run.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -24,9 +25,19 @@ from rheostat.model.container import DTYPES, Container, problem, show
 from rheostat.model.contents import Contents
 from rheostat.model.description import Description, PointEntry, RankingEntry, describe
 from rheostat.model.digest import digest_of
-from rheostat.model.names import is_scale_name, point_tensors, scale_name, scores_name
+from rheostat.model.names import (
+    CASING,
+    PATH_COST,
+    PATH_WIDTHS,
+    VOCABULARY,
+    is_scale_name,
+    point_tensors,
+    scale_name,
+    scores_name,
+)
 from rheostat.model.operating_point import Floats, OperatingPoint, Ranking, Update
 from rheostat.model.origin import Origin
+from rheostat.model.path import KnobPath, check_path, path_of_tensors
 from rheostat.model.precision import LARGEST_INTEGER, LARGEST_SCALE, Precision, all_finite, decode, precision_of
 from rheostat.model.shape import ModelShape
 from rheostat.text.casing import casing_from_bytes
@@ -88,7 +99,7 @@ class ModelFile:
     def vocabulary(self) -> Vocabulary:
         if self._vocabulary is None:
             try:
-                vocabulary = Vocabulary.from_bytes(self._container.array("vocabulary").tobytes())
+                vocabulary = Vocabulary.from_bytes(self._container.array(VOCABULARY).tobytes())
             except ValueError as error:
                 raise self._problem(str(error), "one word per line") from error
             if len(vocabulary) != self.shape.vocabulary_size:
@@ -101,7 +112,7 @@ class ModelFile:
         """The usual spelling of words that are not written in lower case; empty if the file has none."""
         if self._casing is None:
             try:
-                self._casing = casing_from_bytes(self.text_tensors().get("casing", np.empty(0)).tobytes())
+                self._casing = casing_from_bytes(self.text_tensors().get(CASING, np.empty(0)).tobytes())
             except ValueError as error:
                 raise self._problem(str(error), "one spelling per line") from error
         return self._casing
@@ -111,6 +122,29 @@ class ModelFile:
         """The precision in which matrices are stored."""
         matrices = [name for name, size in self._weight_shapes.items() if len(size) == 2]
         return precision_of(DTYPES[self._container.tensors[name][0]].name for name in matrices) or "mixed"
+
+    @property
+    def ordered(self) -> str | None:
+        """The default ranking, if the filters stand in its order; None if the file is not ordered."""
+        return self.description.ordered
+
+    def knob_path(self) -> KnobPath:
+        """The positions of an ordered file, the whole model first; none if it is not ordered."""
+        if self.ordered is None:
+            return ()
+        path = path_of_tensors(self._values(PATH_COST), self._values(PATH_WIDTHS))
+        with self._naming():
+            check_path(path, self.shape)
+        return path
+
+    def mapped_bytes(self) -> NDArray[np.uint8]:
+        """All bytes of the file, mapped and not read: the core opens an ordered file on them."""
+        return self._container.mapped_bytes()
+
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """The same for two open files only if they are one file with one content."""
+        return self._container.identity
 
     def tensor(self, name: str) -> Floats:
         """A weight tensor as float32, by its name in `ModelShape.tensor_shapes`; a view if stored as float32."""
@@ -133,6 +167,11 @@ class ModelFile:
         scale = scale_name(name)
         return self._values(scale) if scale in self._container.tensors else None
 
+    def check_scales(self) -> None:
+        """Check the scales of all int8 tensors without reading the integers, which the core checks itself."""
+        for name in self._weight_shapes:
+            self.scale(name)
+
     def stored_weights(self) -> dict[str, NDArray[Any]]:
         """All weight tensors as stored, plus `{name}.scale` for int8. `cut` accepts these too."""
         stored = {name: self.raw(name) for name in self._weight_shapes}
@@ -146,7 +185,7 @@ class ModelFile:
     def text_tensors(self) -> dict[str, NDArray[Any]]:
         """The bytes of the vocabulary and, if the file has it, of the casing."""
         tensors = self._container.tensors
-        return {name: self._container.array(name) for name in ("vocabulary", "casing") if name in tensors}
+        return {name: self._container.array(name) for name in (VOCABULARY, CASING) if name in tensors}
 
     def ranking(self, name: str | None = None) -> Ranking:
         """A ranking by name; without a name, the default ranking."""
@@ -177,6 +216,8 @@ class ModelFile:
             about.recipe,
             about.provenance,
             about.origin,
+            self.ordered,
+            self.knob_path(),
         )
 
     @property
@@ -212,7 +253,11 @@ class ModelFile:
 
     def _read_ranking(self, entry: RankingEntry) -> Ranking:
         scores = tuple(self._values(scores_name(entry.name, layer)).copy() for layer in self._layers)
-        return Ranking(entry.name, entry.criterion, scores, entry.seed, entry.comparable, entry.origin)
+        ranking = Ranking(entry.name, entry.criterion, scores, entry.seed, entry.comparable, entry.origin)
+        if entry.name == self.ordered:
+            with self._naming():
+                ranking.check_order()
+        return ranking
 
     def _read_point(self, entry: PointEntry) -> OperatingPoint:
         tensors = [point_tensors(entry.name, layer) for layer in self._layers]
@@ -228,11 +273,17 @@ class ModelFile:
             preferred=entry.preferred,
             origin=entry.origin,
         )
-        try:
+        with self._naming():
             point.check(self.shape)
-        except OperatingPointError as error:
-            raise ModelFileError(f"{self.path}: {error}") from None
         return point
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        """Put the path in front of what is wrong with values of the file."""
+        try:
+            yield
+        except (ModelFileError, OperatingPointError) as error:
+            raise ModelFileError(f"{self.path}: {error}") from None
 
     def _values(self, name: str) -> NDArray[Any]:
         """A tensor as stored; its values are checked the first time."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from rheostat.errors import OperatingPointError
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, full_point
+from rheostat.model.path import known_down_to
 from rheostat.model.widths import check_knob, select
 
 NEAR = 0.01  # a stored point counts as being at the knob position if it is below it by less than this
@@ -62,6 +63,21 @@ def chosen_by(file: ModelFile, point: OperatingPoint) -> str:
         return f"ranking {point.ranking}"
     stored = any(entry.name == point.name for entry in file.description.points)
     return f"point {point.name}" if stored else "the whole model"
+
+
+def doubt_about(file: ModelFile, point: OperatingPoint) -> str | None:
+    """What to say about a point of the default ranking below all that it was graded or measured for; else None."""
+    about = file.description
+    criterion = next((entry.criterion for entry in about.rankings if entry.name == about.default_ranking), "")
+    if point.ranking is None or point.ranking != about.default_ranking:
+        return None
+    known = known_down_to(criterion, about.recipe, about.provenance)
+    if known is None or point.flops_fraction > known - NEAR:
+        return None
+    return (
+        f"the knob is at {point.flops_fraction:.1%} of the FLOPs; {file.path.name} was trained or measured down to "
+        f"{known:.1%} only, and its quality below that is not known: turn the knob to {known:g} or more"
+    )
 
 
 def can_serve(file: ModelFile, knob: float) -> bool:

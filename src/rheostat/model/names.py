@@ -10,6 +10,11 @@ from typing import NamedTuple
 
 from rheostat.model.container import problem, show
 
+VOCABULARY = "vocabulary"
+CASING = "casing"
+PATH_COST = "path.cost"  # of an ordered file: the share of the cost of each position
+PATH_WIDTHS = "path.widths"  # and how many filters of each layer it uses
+
 NAME_RULE = "up to 80 letters, digits and signs like . - + and _, the first a letter or digit"
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.+@%=,:~-]{0,79}", re.ASCII)

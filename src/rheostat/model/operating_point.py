@@ -62,6 +62,19 @@ class Ranking:
                     "expected finite scores: rank again"
                 )
 
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the filters of every layer stand in the order of this ranking."""
+        return not any((scores[1:] > scores[:-1]).any() for scores in self.scores)
+
+    def check_order(self) -> None:
+        """Raise OperatingPointError unless the filters stand in the order of this ranking, as an ordered file says."""
+        if not self.is_in_order:
+            raise OperatingPointError(
+                f"ranking '{self.name}' has a better filter behind a worse one; expected the best first in an ordered "
+                "file: order it again with rheostat pack --order"
+            )
+
 
 @dataclass(frozen=True, eq=False)
 class Update:

@@ -1,27 +1,65 @@
-"""Ordered files: the bytes that the core opens.
+"""Ordered files: filters of every layer in the order of a ranking, best first, so a position is one width per layer.
 
-In an ordered file the filters of every layer stand in the order of a ranking, best first, so that a position of the
-knob is one width per layer. This module makes such bytes from the weights of any model, in memory. Knows tensors and
-the few keys of the description that the core reads; how it runs them is described in core/rheostat.h.
+`order_filters` makes contents ordered, to be written as a model file; `ordered_bytes` makes such bytes in memory from
+any weights. The core opens both: it reads the description's `format_version`, `cell`, `shape` and `ordered`, the
+weights, the vocabulary and the path. Tensor names come from `names`, keys from `description`; core/rheostat.h says how
+the core runs them.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.errors import OperatingPointError
 from rheostat.model.container import LENGTH_BYTES, arrange, header_bytes
-from rheostat.model.operating_point import OperatingPoint
+from rheostat.model.contents import Contents, set_default_ranking
+from rheostat.model.cut import reorder, reorder_point, reorder_ranking
+from rheostat.model.description import metadata_of
+from rheostat.model.names import VOCABULARY, is_scale_name, scale_name
+from rheostat.model.operating_point import Ranking
+from rheostat.model.path import SMALLEST, KnobPath, known_down_to, path_along, path_tensors
 from rheostat.model.precision import dequantize, quantize, widen
 from rheostat.model.shape import ModelShape
 from rheostat.text.vocabulary import Vocabulary
 
-ORDERED_VERSION = 2  # of the file format: the first one that has ordered files
 Arrays = Mapping[str, NDArray[Any]]
+
+
+def order_filters(contents: Contents, ranking: str | None = None, smallest: float | None = None) -> Contents:
+    """The same model with its filters in the order of a ranking, which becomes the default, and with its path.
+
+    ranking: a name; without one, the default. All weights, scores and points move along and keep their values.
+    smallest: the share of the cost where the path ends; without one, where the ranking was graded or measured to.
+    """
+    if ranking is not None:
+        contents = set_default_ranking(contents, ranking)
+    by = next((entry for entry in contents.rankings if entry.name == contents.default_ranking), None)
+    if by is None:
+        names = ", ".join(entry.name for entry in contents.rankings) or "none"
+        raise OperatingPointError(
+            f"the file has no default ranking to order by; its rankings: {names}; "
+            "name one with --default-ranking, or make one with rheostat prune"
+        )
+    if not by.is_in_order:
+        contents = _moved(contents, by)
+        by = reorder_ranking(by, by)
+    if smallest is None:
+        smallest = known_down_to(by.criterion, contents.recipe, contents.provenance) or SMALLEST
+    return replace(contents, ordered=by.name, knob_path=path_along(by, contents.shape, smallest))
+
+
+def _moved(contents: Contents, by: Ranking) -> Contents:
+    return replace(
+        contents,
+        weights=reorder(contents.weights, contents.shape, by),
+        rankings=tuple(reorder_ranking(ranking, by) for ranking in contents.rankings),
+        points=tuple(reorder_point(point, contents.shape, by) for point in contents.points),
+    )
 
 
 def ordered_bytes(
@@ -31,26 +69,16 @@ def ordered_bytes(
     precision: Literal["fp32", "int8"] = "int8",
     *,
     order: str = "as stored",
-    path: Sequence[OperatingPoint] = (),
+    path: KnobPath = (),
 ) -> NDArray[np.uint8]:
-    """The bytes of an ordered model file.
+    """The bytes of an ordered model with nothing but what the core reads. It may be one that was cut.
 
     weights: those of `shape` by name, of any stored precision (`{name}.scale` beside int8); `cut.reorder` puts their
-    filters in order. order: the name of the ranking. path: points of that ranking, the largest first.
+    filters in order. order: the name of the ranking. path: positions of that ranking, the largest first.
     """
-    tensors = as_precision(weights, precision)
-    tensors["vocabulary"] = np.frombuffer(vocabulary.to_bytes(), np.uint8)
-    if path:
-        tensors["path.cost"] = np.array([point.flops_fraction for point in path], np.float32)
-        tensors["path.widths"] = np.array([point.widths for point in path], np.int32)
-    description = {
-        "format_version": ORDERED_VERSION,
-        "cell": shape.cell,
-        "ordered": order,
-        "shape": {"softmax_splits": list(shape.softmax_splits)},
-    }
-    arrays = arrange(tensors)
-    header = header_bytes({"rheostat": json.dumps(description)}, arrays)
+    words = {VOCABULARY: np.frombuffer(vocabulary.to_bytes(), np.uint8)}
+    arrays = arrange(as_precision(weights, precision) | words | path_tensors(path))
+    header = header_bytes(metadata_of(shape, ordered=order), arrays)
     parts = (len(header).to_bytes(LENGTH_BYTES, "little"), header, *(array.tobytes() for array in arrays.values()))
     return np.concatenate([np.frombuffer(part, np.uint8) for part in parts])
 
@@ -59,11 +87,12 @@ def as_precision(weights: Arrays, precision: str) -> dict[str, NDArray[Any]]:
     """Weights of any stored precision as float32, or as int8 with row scales; what fits already is not copied."""
     prepared: dict[str, NDArray[Any]] = {}
     for name, array in weights.items():
-        scale = weights.get(f"{name}.scale")
-        if name.endswith(".scale"):
+        scale = weights.get(scale_name(name))
+        if is_scale_name(name):
             continue
         if array.ndim == 2 and precision == "int8":
-            prepared[name], prepared[f"{name}.scale"] = (array, scale) if scale is not None else quantize(widen(array))
+            integers = (array, scale) if scale is not None else quantize(widen(array))
+            prepared[name], prepared[scale_name(name)] = integers
         else:
             prepared[name] = widen(array) if scale is None else dequantize(array, scale)
     return prepared

@@ -30,6 +30,8 @@ def summarize(file: ModelFile) -> dict[str, Any]:
         "text": dict(description.text),
         "origin": description.origin.as_json(),
         "default_ranking": description.default_ranking,
+        "ordered": description.ordered,
+        "path_positions": description.positions,
         "rankings": [vars(entry) | {"origin": entry.origin.as_json()} for entry in description.rankings],
         "points": [
             vars(entry) | {"widths": list(entry.widths), "origin": entry.origin.as_json()}

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import ModelFileError, OperatingPointError
-from rheostat.model.container import arrange, header_bytes, parse_header, write_container
+from rheostat.model.container import arrange, header_bytes, parse_header, problem, write_container
 from rheostat.model.container import check_target as check_container_target
 from rheostat.model.contents import Contents
-from rheostat.model.description import describe, metadata_of
+from rheostat.model.description import LARGEST_HEADER_BYTES, describe, metadata_of
 from rheostat.model.names import point_tensors, scores_name
 from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.path import check_path, path_tensors
 
 
 def write_model(path: str | Path, contents: Contents, *, alone: bool = False) -> None:
@@ -33,9 +34,11 @@ def write_model(path: str | Path, contents: Contents, *, alone: bool = False) ->
             ranking.check(contents.shape)
         for point in contents.points:
             point.check(contents.shape)
-        tensors = {**contents.weights, **contents.words}
+        tensors = {**contents.weights, **contents.words, **path_tensors(contents.knob_path)}
         arrays = arrange(tensors | _ranking_tensors(contents.rankings) | _point_tensors(contents.points))
         header = header_bytes(_metadata(contents), arrays)
+        if contents.ordered is not None:
+            _check_order(contents, len(header))
         describe(*parse_header(header)[:2])  # raises if a reader would refuse the file
         write_container(Path(path), header, arrays.values(), alone=alone)
 
@@ -44,6 +47,18 @@ def check_target(path: str | Path) -> None:
     """Raise ModelFileError if no model file can be written to this path. Call this before any work."""
     with _errors_with_path(path):
         check_container_target(Path(path))
+
+
+def _check_order(contents: Contents, header_length: int) -> None:
+    """What a reader of an ordered file checks when it uses it; and the core's limit for the header."""
+    if header_length > LARGEST_HEADER_BYTES:
+        raise problem(
+            f"a header of {header_length} bytes", f"at most {LARGEST_HEADER_BYTES} in an ordered file", "drop points"
+        )
+    for ranking in contents.rankings:
+        if ranking.name == contents.ordered:
+            ranking.check_order()
+    check_path(contents.knob_path, contents.shape)
 
 
 @contextlib.contextmanager
@@ -61,6 +76,7 @@ def _metadata(contents: Contents) -> dict[str, str]:
         text=contents.text,
         rankings=[_ranking_entry(ranking) for ranking in contents.rankings],
         default_ranking=contents.default_ranking,
+        ordered=contents.ordered,
         points=[_point_entry(point, contents) for point in contents.points],
         recipe=contents.recipe,
         provenance=contents.provenance,

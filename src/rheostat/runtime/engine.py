@@ -3,8 +3,9 @@
 An engine reads token ids and says how probable the next words are. It never changes and is safe to use from several
 threads. Knows ids, states and operating points; knows nothing of texts, files or the knob.
 
-The core serves every position of a ranking from one set of weights: `CoreWeights` puts the filters in the order of the
-ranking once, and a point is then only a position. Points with filters of their own are cut once and served alike.
+The core serves every position of a ranking from one set of weights. An ordered file is such a set and is opened where
+it is mapped; for any other file `CoreWeights` puts the filters in the order of the default ranking once, in memory. A
+point is then only a position. Points with filters of their own are cut once and served alike.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.ordered import ordered_bytes
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.precision import Precision
+from rheostat.runtime.sharing import open_mapped
 from rheostat.words.completion import Best
 
 EngineName = Literal["core", "onnx"]
@@ -199,15 +201,12 @@ class CoreWeights:
         size = model.file_bytes + model.workspace_bytes
         return CoreEngine(model, model.full_position(), cut_shape, self._precision, size)
 
-    @property
-    def held_bytes(self) -> int:
-        """Memory of the weights that all positions share."""
-        return 0 if self._whole is None else self._whole.file_bytes + self._whole.workspace_bytes
-
     def _is_position(self, point: OperatingPoint) -> bool:
         """Whether a point keeps the best filters of the order that the shared weights are in."""
         if point.gates or point.updates:
             return False
+        if self._file.ordered is not None:  # kept filters ascend, so the last one tells whether they are the first
+            return all(keep[-1] == len(keep) - 1 for keep in point.keep)
         ranking = self._order()
         orders = [None if ranking is None else ranking.order(layer) for layer in range(len(point.keep))]
         return all(
@@ -221,10 +220,14 @@ class CoreWeights:
     def _model(self) -> CoreModel:
         with self._lock:
             if self._whole is None:
-                weights, ranking = self._file.stored_weights(), self._order()
-                ordered = weights if ranking is None else reorder(weights, self._file.shape, ranking)
-                self._whole = self._open(ordered, self._file.shape, ranking.name if ranking else "as stored")
+                self._whole = open_mapped(self._file, self._precision) or self._in_order()
             return self._whole
+
+    def _in_order(self) -> CoreModel:
+        """The whole model in the order of the default ranking, made in memory."""
+        weights, ranking = self._file.stored_weights(), self._order()
+        ordered = weights if ranking is None else reorder(weights, self._file.shape, ranking)
+        return self._open(ordered, self._file.shape, ranking.name if ranking else "as stored")
 
     def _open(self, weights: Any, shape: ModelShape, order: str) -> CoreModel:
         precision: Literal["fp32", "int8"] = "int8" if self._precision == "int8" else "fp32"

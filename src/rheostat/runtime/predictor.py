@@ -20,6 +20,7 @@ import numpy as np
 
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
+from rheostat.model.knob import doubt_about
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import LARGEST_K, check_position, check_text, check_whole, shown
@@ -148,7 +149,9 @@ class Predictor:
         self._wishes = 0  # turns requested so far; of several in the background, the last one counts
         self._serving: Serving | None = serving  # None once closed
         self._knob = serving.point.flops_fraction if knob is None else knob
+        self._warned = False
         model.add()
+        self._warn_about(serving.point)
 
     def close(self) -> None:
         """Free the memory and close the model file. A second call does nothing; any other call is then an error.
@@ -390,6 +393,13 @@ class Predictor:
             if wish == self._wishes and self._serving is not None:  # no later turn, and still open
                 self._serving = serving
                 self._knob = serving.point.flops_fraction if knob is None else knob
+        self._warn_about(serving.point)
+
+    def _warn_about(self, point: OperatingPoint) -> None:
+        """Say once if the knob is below what the model was trained or measured for."""
+        if not self._warned and (doubt := doubt_about(self._model.points.file, point)):
+            self._warned = True
+            warnings.warn(doubt, RheostatWarning, stacklevel=2)
 
     def _turn_later(self, knob: float | None, point: str | None, wish: int) -> None:
         if wish != self._wishes:

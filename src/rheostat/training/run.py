@@ -21,6 +21,7 @@ from rheostat.model.contents import new_contents
 from rheostat.model.cut import reorder
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import Ranking
+from rheostat.model.ordered import order_filters
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
 from rheostat.model.writer import write_model
@@ -353,4 +354,5 @@ def _write(
         provenance={**provenance(), "asked": given, "corpus": corpus.summary(), "run": dict(run)},
         origin=origin,
     )
-    write_model(path, contents, alone=True)
+    # A graded model stands in the order of its ranking already, so this only adds the path.
+    write_model(path, order_filters(contents) if rankings else contents, alone=True)

@@ -1,0 +1,117 @@
+"""The path of an ordered file: the positions of its knob, from the whole model down, each nested in the one before.
+
+Python computes a path once, and the core looks positions up in it. Knows widths and their cost; `widths` says which
+filters a share keeps, `ordered` puts them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.errors import OperatingPointError
+from rheostat.model.container import problem
+from rheostat.model.names import PATH_COST, PATH_WIDTHS
+from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.shape import ModelShape
+from rheostat.model.widths import check_knob, select
+
+STEPS = 100  # per 100 %: whole percents are then positions, as they are for `choose`
+SMALLEST = 0.1  # share of the cost where a path ends if nothing is known about its ranking
+GRADED = "graded"  # the criterion of a ranking that the weights were trained along
+_TOLERANCE = 1e-4  # between the cost that a path states and what its widths cost
+
+ADVICE = "write the path again: rheostat pack --order"
+
+
+class PathPosition(NamedTuple):
+    """One position of the knob."""
+
+    cost: float  # share of the whole model's, as a float32
+    widths: tuple[int, ...]  # filters of each layer
+
+
+KnobPath: TypeAlias = tuple[PathPosition, ...]
+
+
+def position_of(point: OperatingPoint) -> PathPosition:
+    return PathPosition(float(np.float32(point.flops_fraction)), point.widths)
+
+
+def path_along(ranking: Ranking, shape: ModelShape, smallest: float = SMALLEST) -> KnobPath:
+    """A position for each percent of the cost, down to `smallest` or to the smallest that the model can serve.
+
+    They are those that `select` gives, so a whole percent means the same filters to Python and to the core.
+    """
+    check_knob(smallest)
+    whole_percents = [step / STEPS for step in range(STEPS, 0, -1) if step / STEPS > smallest]
+    found: list[PathPosition] = []
+    for share in (*whole_percents, smallest):
+        try:
+            position = position_of(select(ranking, shape, share))
+        except OperatingPointError:
+            break
+        if not found or position.cost < found[-1].cost:
+            found.append(position)
+    return tuple(found)
+
+
+def known_down_to(criterion: str, recipe: Mapping[str, Any], provenance: Mapping[str, Any]) -> float | None:
+    """The smallest share of the cost that a ranking is known to be good for; None if nothing is recorded.
+
+    This is where graded training ended, or else the smallest share that was measured. Both are written by others, so
+    anything that is not a share counts as not recorded.
+    """
+    training, curve = recipe.get("train"), provenance.get("curve")
+    graded = training.get("graded") if isinstance(training, Mapping) and criterion == GRADED else None
+    points = curve if isinstance(curve, list) else []
+    measured = [point.get("flops_fraction") for point in points if isinstance(point, Mapping)]
+    return min(_shares([graded]) or _shares(measured), default=None)
+
+
+def _shares(values: Iterable[Any]) -> list[float]:
+    return [value for value in values if type(value) in (int, float) and 0 < value <= 1]
+
+
+def check_path(path: KnobPath, shape: ModelShape) -> None:
+    """Raise ModelFileError unless this is the path of a model of `shape`."""
+    if not path or path[0].widths != shape.hidden_sizes:
+        first = list(path[0].widths) if path else "no position"
+        raise problem(f"a path that begins with {first}", f"the whole model, {list(shape.hidden_sizes)}", ADVICE)
+    for position in path:
+        _check_position(position, shape)
+    for larger, smaller in pairwise(path):
+        if not smaller.cost < larger.cost:
+            raise problem(f"a cost of {smaller.cost} behind {larger.cost} in the path", "descending costs", ADVICE)
+        if any(inner > outer for inner, outer in zip(smaller.widths, larger.widths, strict=True)):
+            raise problem(
+                f"widths {list(smaller.widths)} behind {list(larger.widths)} in the path", "no larger", ADVICE
+            )
+
+
+def _check_position(position: PathPosition, shape: ModelShape) -> None:
+    cost, widths = position
+    in_range = [1 <= width <= size for width, size in zip(widths, shape.hidden_sizes, strict=True)]
+    if not all(in_range):
+        raise problem(f"widths {list(widths)} in the path", f"1 to {list(shape.hidden_sizes)}", ADVICE)
+    expected = shape.flops_fraction(widths)
+    if not (0 < cost <= 1 and abs(cost - expected) <= _TOLERANCE):
+        raise problem(f"a cost of {cost} in the path", f"{expected:.6f}, which its widths cost", ADVICE)
+
+
+def path_tensors(path: KnobPath) -> dict[str, NDArray[Any]]:
+    """The tensors that hold a path; none for an empty one."""
+    if not path:
+        return {}
+    return {
+        PATH_COST: np.array([position.cost for position in path], np.float32),
+        PATH_WIDTHS: np.array([position.widths for position in path], np.int32),
+    }
+
+
+def path_of_tensors(cost: NDArray[Any], widths: NDArray[Any]) -> KnobPath:
+    return tuple(PathPosition(float(share), tuple(map(int, row))) for share, row in zip(cost, widths, strict=True))
