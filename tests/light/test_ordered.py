@@ -285,8 +285,8 @@ def changed(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
     [
         (lambda fields: fields.update(ordered="second"), "ordered 'second'; expected the default ranking, 'first'"),
         (lambda fields: fields.update(ordered=5), "ordered 5"),
-        (lambda fields: fields.pop("ordered"), "path.cost', which the description does not call for"),
-        (lambda fields: fields.update(format_version=1), "path.cost', which the description does not call for"),
+        (lambda fields: fields.pop("ordered"), "path.cost', which the description does not mention"),
+        (lambda fields: fields.update(format_version=1), "path.cost', which the description does not mention"),
         (lambda fields: fields.pop("default_ranking"), "ordered 'first'; expected the default ranking, None"),
     ],
 )

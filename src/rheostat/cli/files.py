@@ -93,7 +93,8 @@ def pack(
 def _in_one_line(summary: Mapping[str, Any]) -> str:
     default = f" (default {summary['default_ranking']})" if summary["default_ranking"] else ""
     rankings, points = (_counted(len(summary[f"{name}s"]), name) for name in ("ranking", "point"))
-    return f"{summary['precision']}, {summary['file_bytes']:,} bytes, {rankings}{default}, {points}"
+    ordered = f", ordered with {_counted(summary['path_positions'], 'position')}" if summary["ordered"] else ""
+    return f"{summary['precision']}, {summary['file_bytes']:,} bytes, {rankings}{default}, {points}{ordered}"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -300,7 +300,7 @@ class CoreModel:
         return answer
 
     def best(self, answer: Block, k: int, choice: Choice = EVERYTHING) -> ScoredWords:
-        """The k most probable words of those that may be chosen."""
+        """The k most probable words of the choice."""
         here = self._here
         if choice.vocabulary_size not in (None, self.config.vocabulary_size):
             raise RheostatError(

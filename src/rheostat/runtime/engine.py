@@ -95,7 +95,7 @@ class Engine(Protocol):
         mask: NDArray[np.bool_] | None = None,
         candidates: NDArray[np.integer[Any]] | None = None,
     ) -> Best:
-        """The k most probable words: of all, of those that a mask [V] allows, or of the candidates."""
+        """The k most probable words: of all words, of the words a mask [V] allows, or of the candidates."""
 
     def log_probabilities(self, reading: Any) -> Floats:
         """log p of every next word [V]."""
