@@ -23,6 +23,7 @@ from commands import rheostat, stop_at
 from models import TINY, make_weights, write_tiny
 from rheostat.cli import app, main
 from rheostat.errors import CheckpointError, RecipeError, RheostatError, RheostatWarning
+from rheostat.measure.evaluation import evaluate
 from rheostat.model.file import open_model
 from rheostat.recipe import read_recipe
 from rheostat.tables import fill
@@ -90,6 +91,9 @@ def test_a_run_from_python_on_one_file_says_how_it_was_divided(
         assert file.description.provenance["corpus"]["split_rule"] == rule
         assert file.description.provenance["run"]["valid"]["perplexity"] == result.valid_perplexity
     assert resume(tmp_path / "run") == result
+    with pytest.warns(RheostatWarning, match=r"trained on most of train\.txt, so these figures are too good"):
+        evaluate(result.model, data=text)
+    assert evaluate(result.model, data=corpus_folder / "test.txt").split == "text"  # no warning
 
 
 class Watching(type(SILENT)):  # type: ignore[misc]

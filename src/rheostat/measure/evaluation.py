@@ -5,12 +5,13 @@ Knows which texts to measure and how to describe a result; the arithmetic is in 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rheostat.errors import CorpusError, OperatingPointError
+from rheostat.errors import CorpusError, OperatingPointError, RheostatWarning
 from rheostat.measure.keystrokes import keystroke_savings
 from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.measure.texts import read_text
@@ -23,7 +24,9 @@ from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.corpus import CorpusConfig, Split, load_split
+from rheostat.text.single_file import divide
 from rheostat.text.sources import is_named
+from rheostat.text.token_cache import hash_text, open_cache
 
 TYPED_WORDS = 2000
 
@@ -126,9 +129,28 @@ def read_splits(
                 f"{data} is one text file, which has no split {' or '.join(wanted)}; "
                 "leave out --split, or give a folder with train, valid and test text"
             )
+        _warn_of_training_text(file, Path(data))
         return {TEXT: read(TEST, f"reading {Path(data).name}")}
     return {name: read(name, f"reading {name}") for name in wanted or default}
 
 
 def is_single_text(data: str | Path) -> bool:
     return not is_named(data) and Path(data).is_file()
+
+
+def _warn_of_training_text(file: ModelFile, text: Path) -> None:
+    """Warn if the model was trained on this file: most of it is then training text."""
+    corpus = file.description.provenance.get("corpus")
+    if not isinstance(corpus, dict) or not corpus.get("split_rule") or file.origin.corpus_digest is None:
+        return  # not trained on a single file, or not recorded
+    try:
+        parts = divide(text)
+    except CorpusError:
+        return  # too short to have been divided
+    if hash_text(parts.paths["train"], open_cache(), None) == file.origin.corpus_digest:
+        warnings.warn(
+            f"the model was trained on most of {text.name}, so these figures are too good; for the held-out part, "
+            f"use --data {parts.folder}",
+            RheostatWarning,
+            stacklevel=3,
+        )
