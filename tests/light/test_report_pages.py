@@ -651,6 +651,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path) -> None:
     [("core", "measured on the core with 1 thread, on p"), ("onnx", "on ONNX Runtime with 1 thread, not on the core,")],
 )
 def test_a_report_says_which_engine_ran(engine: str, note: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     bench = write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0), bench_row(0.8, 1.6)], engine=engine)
     swept = write_sweep(tmp_path / "ptb.json", [full(widths=[100])], engine=engine)
     out = tmp_path / "out"

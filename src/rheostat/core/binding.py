@@ -7,6 +7,7 @@ are plain NumPy arrays that belong to the caller. Knows ids and numbers; knows n
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -122,8 +123,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 @cache
 def load_library(path: Path | None = None) -> ctypes.CDLL:
-    """The shared library of the package, or another build of it."""
-    path = path or FOLDER / library_name()
+    """The shared library of the package, or another build of it: `path`, or the one that $RHEOSTAT_CORE names."""
+    path = path or Path(os.environ.get("RHEOSTAT_CORE") or FOLDER / library_name())
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:

@@ -88,8 +88,8 @@ def ensure_library(folder: Path = FOLDER) -> Path:
     return library
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # without arguments: the library of this package; or OUT and flags: another build of it
     try:
-        print(ensure_library())
+        print(compile_library(Path(sys.argv[1]), None, *sys.argv[2:]) if sys.argv[1:] else ensure_library())
     except CompilerError as error:
         sys.exit(f"rheostat: {error}")
