@@ -8,6 +8,7 @@ Knows how reading, completing, presenting and operating points fit together; eac
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -421,15 +422,23 @@ class Predictor:
             if found <= latency_ms:
                 self._serve(serving, position, wish)
                 return
-            wanted = min(position - KNOB_STEP, position * latency_ms / found)
-            position = round(math.floor(wanted / KNOB_STEP + 1e-9) * KNOB_STEP, 2)
-            try:
-                self._model.points.choose(position, None)
-            except OperatingPointError:
+            lower = self._position_below(position, position * latency_ms / found)
+            if lower is None:
                 raise OperatingPointError(
                     f"{latency_ms} ms per query was requested; the smallest point tried, "
                     f"{serving.point.flops_fraction:.0%} of the FLOPs, takes {found:.2f} ms: allow more time or threads"
-                ) from None
+                )
+            position = lower
+
+    def _position_below(self, position: float, wanted: float) -> float | None:
+        """The position to try next: near the wanted one, or the smallest that the model has; None if there is none."""
+        steps = math.floor(min(position - KNOB_STEP, wanted) / KNOB_STEP + 1e-9)
+        while (lower := round(steps * KNOB_STEP, 2)) < position:
+            with contextlib.suppress(OperatingPointError):
+                self._model.points.choose(lower, None)
+                return lower
+            steps += 1
+        return None
 
 
 def _read_on(serving: Serving, ids: list[int], known: int, reading: Reading | None) -> Reading:
