@@ -83,17 +83,16 @@ ONE_MODULE: dict[str, str] = {
 }
 # Inside a package, a module may import the ones before it.
 INSIDE: dict[str, str] = {
-    "text": "clitics token_cache vocabulary chat held_out sources mixture single_file tokenizers casing reading"
-    " counts corpus",
-    "model": "clusters container digest flops names origin precision shape description operating_point cut widths path"
+    "text": "clitics token_cache vocabulary chat sources mixture single_file tokenizers casing reading counts corpus",
+    "model": "clusters container flops names origin precision shape description operating_point cut widths path"
     " contents file summary writer knob ordered",
     "core": "build binding",
-    "words": "hidden_words prefixes writing completion user_words",
-    "runtime": "arguments precision threads history sharing engine onnx onnx.format onnx.quantization onnx.operators"
-    " onnx.graph onnx.weights onnx.export onnx.session onnx.quality onnx.engine points evaluation predictor",
+    "words": "hidden_words writing completion user_words",
+    "runtime": "arguments precision history engine onnx onnx.format onnx.quantization onnx.operators"
+    " onnx.graph onnx.weights onnx.export onnx.session onnx.engine points evaluation predictor",
     "governor": "battery policy decision trace governor replay",
     "measure": "sysfs machine memory ngram texts typing_simulator keystrokes"
-    " meters.estimate meters.series meters.student meters.meter meters.counter meters.sampler meters.power_trace"
+    " meters.estimate meters.series meters.meter meters.counter meters.sampler meters.power_trace"
     " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
     " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
     " results.files results packing evaluation sweep latency bench ngram_baseline",

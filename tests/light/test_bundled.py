@@ -21,7 +21,7 @@ from rheostat.model.file import open_model
 from rheostat.model.knob import can_serve, choose
 from rheostat.model.origin import NOT_RECORDED
 from rheostat.report.demo import KNOBS
-from rheostat.runtime.sharing import open_mapped
+from rheostat.runtime.engine import open_mapped
 from rheostat.text.corpus import CorpusConfig, locate_splits
 from rheostat.words.hidden_words import read_hidden_words
 

@@ -21,11 +21,10 @@ from rheostat.measure.meters import (
     measure_energy,
 )
 from rheostat.measure.meters.counter import CounterMeter
-from rheostat.measure.meters.energy import expected_seconds
+from rheostat.measure.meters.energy import confidence_interval, expected_seconds, quantile
 from rheostat.measure.meters.meter import Clock, Meter, Recording
 from rheostat.measure.meters.power_trace import TraceMeter, read_trace
 from rheostat.measure.meters.series import EnergySeries, PowerSeries, WindowEnergy
-from rheostat.measure.meters.student import confidence_interval, quantile
 
 POWER = Path(__file__).parents[1] / "data" / "power"
 # 2 W for 10.3 s, 5 W until 25.8 s, then 2.4 W, up and down by 0.01; ten readings per second, starting a second earlier

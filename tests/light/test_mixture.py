@@ -18,11 +18,10 @@ from rheostat.errors import CorpusError, MissingExtraError, RecipeError, Rheosta
 from rheostat.measure.texts import read_text
 from rheostat.recipe import read_recipe
 from rheostat.tables import fill
-from rheostat.text import held_out
+from rheostat.text import mixture
 from rheostat.text.chat import chat_texts, read_turns
 from rheostat.text.corpus import CorpusConfig, encode_split, load_corpus, load_split, load_training_split
-from rheostat.text.held_out import chat_splits, held_out_senders
-from rheostat.text.mixture import Part, mix, talk_parts
+from rheostat.text.mixture import Part, chat_splits, held_out_senders, mix, talk_parts
 
 CHAT = Part("chitchat")
 DIALOGUE = Part("dialogue", "dialogue.txt", weight=1.5, source="a shelf")
@@ -54,8 +53,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def few_senders(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(held_out, "SENDERS", 4)
-    monkeypatch.setattr(held_out, "WORDS", range(20, 41))
+    monkeypatch.setattr(mixture, "SENDERS", 4)
+    monkeypatch.setattr(mixture, "WORDS", range(20, 41))
 
 
 @pytest.fixture(autouse=True)

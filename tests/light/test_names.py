@@ -7,9 +7,9 @@ import pytest
 
 from models import GOLDEN, TINY, make_point
 from rheostat.errors import ModelFileError
-from rheostat.model.digest import digest_of
 from rheostat.model.file import open_model
 from rheostat.model.names import check_name, part_of, point_tensors, scale_name, scores_name
+from rheostat.model.origin import digest_of
 
 LEGAL = ("a", "l0-0.8", "random-0.6+lr", "mean-activation-searched-0.4", "A_b.c@%=,:~-", "x" * 80)
 PATHS = ("/some/dir", "../x", "a/b", "a\\b", ".", "..", ".hidden")

@@ -43,8 +43,7 @@ from rheostat.model.path import PathPosition, check_path, known_down_to, path_al
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import best_of, select
 from rheostat.model.writer import write_model
-from rheostat.runtime.engine import CoreWeights
-from rheostat.runtime.sharing import open_mapped
+from rheostat.runtime.engine import CoreWeights, open_mapped
 
 SHAPE = ModelShape(61, 24, (50, 40, 24), (2, 1, 3), (20, 33, 50))
 WORDS = [5, 1, 60, 7, 7, 0, 33, 2]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rheostat.words.prefixes import PrefixIndex
+from rheostat.words.completion import PrefixIndex
 
 FORMS = st.lists(st.text("ab\U0010ffff", max_size=4), max_size=20)
 

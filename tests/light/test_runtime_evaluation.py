@@ -15,7 +15,7 @@ from rheostat.metrics import stretch_size
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
 from rheostat.runtime.evaluation import RuntimeEvaluator
-from rheostat.runtime.onnx.quality import graph_quality
+from rheostat.runtime.onnx.engine import graph_quality
 from rheostat.runtime.onnx.session import GraphEngine
 
 IDS = np.random.default_rng(5).integers(0, 11, 40)

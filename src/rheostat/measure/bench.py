@@ -59,11 +59,10 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import check_knob
-from rheostat.runtime.arguments import check_list, check_whole
+from rheostat.runtime.arguments import check_list, check_whole, physical_cores
 from rheostat.runtime.engine import EngineName, choose_engine
 from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
-from rheostat.runtime.threads import physical_cores
 
 KNOBS = (1.0, 0.8, 0.6, 0.4)
 COUNTED_QUERIES = 100  # queries whose executed FLOPs are counted

@@ -24,7 +24,6 @@ from rheostat.errors import ModelFileError, OperatingPointError
 from rheostat.model.container import DTYPES, Container, problem, show
 from rheostat.model.contents import Contents
 from rheostat.model.description import Description, PointEntry, RankingEntry, describe
-from rheostat.model.digest import digest_of
 from rheostat.model.names import (
     CASING,
     PATH_COST,
@@ -36,7 +35,7 @@ from rheostat.model.names import (
     scores_name,
 )
 from rheostat.model.operating_point import Floats, OperatingPoint, Ranking, Update
-from rheostat.model.origin import Origin
+from rheostat.model.origin import Origin, digest_of
 from rheostat.model.path import KnobPath, check_path, path_of_tensors
 from rheostat.model.precision import LARGEST_INTEGER, LARGEST_SCALE, Precision, all_finite, decode, precision_of
 from rheostat.model.shape import ModelShape

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
-from rheostat.model.digest import digest_of
-from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin, digest_of
 from rheostat.model.shape import ModelShape
 
 Floats: TypeAlias = NDArray[np.float32]

@@ -7,9 +7,12 @@ process (`provenance.new_origin` creates an origin with its command, version and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rheostat.errors import RheostatError
 from rheostat.tables import from_json
@@ -80,3 +83,18 @@ def _shortened(origin: Origin, longest: int) -> Origin:
 
 def _count(number: int | None) -> str | None:
     return None if number is None else f"{number:,}"
+
+
+DIGEST_BYTES = 8
+
+
+def digest_of(arrays: Iterable[NDArray[Any]] | Mapping[str, NDArray[Any]]) -> str:
+    """A hexadecimal digest of the arrays in order; for a mapping, their names are included."""
+    from hashlib import blake2b  # here, because a suggestion does not need it
+
+    hash = blake2b(digest_size=DIGEST_BYTES)
+    named = arrays.items() if isinstance(arrays, Mapping) else (("", array) for array in arrays)
+    for name, array in named:
+        hash.update(f"{name} {array.dtype.str} {array.shape} ".lstrip().encode())
+        hash.update(np.ascontiguousarray(array).data)
+    return hash.hexdigest()

@@ -15,10 +15,9 @@ import numpy as np
 import torch
 
 from rheostat.errors import CheckpointError
-from rheostat.model.digest import digest_of
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, Ranking
-from rheostat.model.origin import Origin
+from rheostat.model.origin import Origin, digest_of
 from rheostat.provenance import new_origin
 from rheostat.pruning.l0 import GateConfig, GateTask
 from rheostat.pruning.recovery import UpdateConfig, UpdateTask

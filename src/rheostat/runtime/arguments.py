@@ -1,4 +1,4 @@
-"""Checks of arguments: a value of the right kind, or an error in one line.
+"""Checks of arguments: a value of the right kind, or an error in one line; and how many threads to use.
 
 Knows kinds of values; `model.knob` decides whether a model can serve a knob position.
 """
@@ -6,6 +6,7 @@ Knows kinds of values; `model.knob` decides whether a model can serve a knob pos
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Iterable
 from numbers import Integral, Real
@@ -59,3 +60,25 @@ def shown(value: Any) -> str:
     """A value for an error message: short, on one line, with its type."""
     text = " ".join(repr(value).split())
     return f"{text if len(text) <= 40 else text[:37] + '...'} ({type(value).__name__})"
+
+
+THREADS_PER_CPU = 4  # at most: more are not faster, and thousands exhaust the memory before the first answer
+
+
+def thread_count(threads: int) -> int:
+    """The number of threads to use; 0 = one per physical core."""
+    cpus = os.cpu_count() or 1
+    if not 0 <= threads <= THREADS_PER_CPU * cpus:
+        raise RheostatError(
+            f"{threads} threads were requested on a machine with {cpus} CPUs; "
+            f"expected 0 (one per physical core) to {THREADS_PER_CPU * cpus}"
+        )
+    return threads or physical_cores()
+
+
+def physical_cores() -> int:
+    """Physical cores that this process may use."""
+    import psutil  # here, because an app that sets the number of threads never needs it
+
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(psutil.cpu_count(logical=False) or usable, usable))

@@ -1,11 +1,11 @@
 """Engines: what runs a model at one operating point. The core is the engine; ONNX Runtime is the second opinion.
 
 An engine reads token ids and says how probable the next words are. It never changes and is safe to use from several
-threads. Knows ids, states and operating points; knows nothing of texts, files or the knob.
+threads. Knows ids, states and operating points; knows nothing of texts or the knob.
 
 The core serves every position of a ranking from one set of weights. An ordered file is such a set and is opened where
-it is mapped; for any other file `CoreWeights` puts the filters in the order of the default ranking once, in memory. A
-point is then only a position. Points with filters of their own are cut once and served alike.
+it is mapped, once for all predictors of the process. For any other file `CoreWeights` puts the filters in the order of
+the default ranking once, in memory. A point is then only a position. Points with filters of their own are cut once.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.core.binding import Block, Choice, CoreModel, Widths
-from rheostat.errors import PrecisionError, RheostatError
+from rheostat.errors import ModelFileError, PrecisionError, RheostatError
 from rheostat.model.cut import cut, reorder
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.ordered import ordered_bytes
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.precision import Precision
-from rheostat.runtime.sharing import open_mapped
 from rheostat.words.completion import Best
 
 EngineName = Literal["core", "onnx"]
@@ -37,6 +37,8 @@ Ids: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
 Floats: TypeAlias = NDArray[np.float32]
 State = TypeVar("State")
 
+_opened: WeakValueDictionary[tuple[int, ...], CoreModel] = WeakValueDictionary()
+_lock = threading.Lock()  # guards _opened, and keeps two threads from opening one file twice
 _MASKS_KEPT = 8  # masks are asked for again with every word; these are the arrays of `Completion`
 
 
@@ -51,6 +53,27 @@ def choose_engine(shape: ModelShape, precision: Precision, wanted: EngineName | 
         error = PrecisionError if missing == precision else RheostatError
         raise error(f"the core has no {missing}; expected a qrnn in fp32 or int8: choose those, or the engine onnx")
     return wanted
+
+
+def open_mapped(file: ModelFile, precision: Precision) -> CoreModel | None:
+    """The core on the mapped file; None for a file that it does not open as it is in this precision.
+
+    What the core refuses gives None too: the caller then makes bytes for it, and Python's checks say what is wrong.
+    """
+    if file.ordered is None or file.precision != precision:
+        return None
+    file.check_scales()
+    file.ranking()  # checks that the filters are in its order
+    with _lock:
+        model = _opened.get(file.identity)
+        if model is None:
+            try:
+                model = CoreModel(file.mapped_bytes())
+            except ModelFileError:
+                return None
+            _opened[file.identity] = model
+    file.release()  # the model keeps the mapping
+    return model
 
 
 class Reading(Protocol):

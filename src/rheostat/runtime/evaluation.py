@@ -53,8 +53,10 @@ class RuntimeEvaluator:
         engine = self._engines(point)
         if isinstance(engine, CoreEngine):
             return core_quality(engine, ids, progress)
-        from rheostat.runtime.onnx.engine import OnnxEngine  # here, since the core does without it
-        from rheostat.runtime.onnx.quality import graph_quality
+        from rheostat.runtime.onnx.engine import (
+            OnnxEngine,  # here, since the core does without it
+            graph_quality,
+        )
 
         assert isinstance(engine, OnnxEngine)
         return graph_quality(engine.graph, ids, progress)

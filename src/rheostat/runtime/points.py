@@ -15,10 +15,10 @@ from typing import TypeAlias
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
+from rheostat.runtime.arguments import thread_count
 from rheostat.runtime.engine import CoreWeights, Engine, EngineName, Reading, choose_engine
 from rheostat.runtime.history import History
 from rheostat.runtime.precision import Precision, check_precision
-from rheostat.runtime.threads import thread_count
 
 DEFAULT_CACHE_BYTES = 256 << 20
 MOST_POSITIONS = 256  # knob positions to remember, however small their points are

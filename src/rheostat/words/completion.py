@@ -15,6 +15,7 @@ Without a prefix they compete with whole words, because "do" can continue either
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable
 from functools import cached_property
@@ -26,8 +27,28 @@ from numpy.typing import NDArray
 from rheostat.text.clitics import attaches
 from rheostat.text.tokenizers import PTB_NUMBER, as_tokenizer
 from rheostat.text.vocabulary import SPECIAL_TOKENS, Vocabulary
-from rheostat.words.prefixes import PrefixIndex
 from rheostat.words.writing import matching_form
+
+Numbers: TypeAlias = NDArray[np.int64]
+
+
+class PrefixIndex:
+    """Numbers sorted by the forms of their words. It never changes, so several threads can read it."""
+
+    def __init__(self, pairs: Iterable[tuple[str, int]]) -> None:
+        """pairs: the form of a word (`writing.matching_form`), and its number."""
+        ordered = sorted(pairs)
+        self._forms = [form for form, _ in ordered]
+        self._numbers: Numbers = np.array([number for _, number in ordered], np.int64)
+        self.all: Numbers = np.sort(self._numbers)  # ascending: arrays indexed in this order are read quickly
+        self._numbers.flags.writeable = self.all.flags.writeable = False
+
+    def with_prefix(self, form: str) -> Numbers:
+        """The numbers of all words whose form begins with `form`, in the order of their forms."""
+        length = len(form)
+        first = bisect_left(self._forms, form)
+        return self._numbers[first : bisect_right(self._forms, form, first, key=lambda other: other[:length])]
+
 
 Ids: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]

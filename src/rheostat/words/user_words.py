@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 from rheostat.durable import replacing
 from rheostat.errors import UserWordsError
-from rheostat.words.prefixes import PrefixIndex
+from rheostat.words.completion import PrefixIndex
 from rheostat.words.writing import matching_form
 
 FORMAT = "rheostat-user-words"

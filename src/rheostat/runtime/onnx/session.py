@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from rheostat.errors import MissingExtraError
 from rheostat.model.flops import executed_flops
 from rheostat.model.shape import ModelShape
+from rheostat.runtime.arguments import thread_count
 from rheostat.runtime.onnx.graph import Form, Graph, build_graph, state_sizes
 from rheostat.runtime.onnx.quantization import Floats, Prepared, Weights, prepare
 from rheostat.runtime.precision import Precision, check_precision
-from rheostat.runtime.threads import thread_count
 
 try:
     import onnxruntime
