@@ -57,6 +57,7 @@ def test_trained_weights_record_how_they_were_made(trained: Path, corpus_folder:
     assert origin.recipe and origin.recipe["train"]["epochs"] == 2 and origin.seed == origin.recipe["train"]["seed"]
     assert origin.recipe["model"]["hidden_size"] == 20
     assert (origin.corpus, origin.corpus_digest) == (corpus_folder.name, text_digest(trained, corpus_folder))
+    assert origin.recipe["data"] == corpus_folder.name, "the corpus that was read, not the one the recipe names"
     assert origin.made_from == "" and origin.before is None, "they were made from no others"
 
 

@@ -27,6 +27,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from rheostat.arguments import checked
 from rheostat.errors import MissingExtraError, RheostatError
 
 try:
@@ -239,6 +240,7 @@ def serve(
         uvicorn.Server(config).run(sockets=[listener])
 
 
+@checked
 def serve_keyboard(
     model: str | Path = DEFAULT_MODEL,
     *,

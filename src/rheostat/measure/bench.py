@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rheostat.arguments import check_list, check_whole, checked
 from rheostat.errors import RheostatError
 from rheostat.measure.latency import (
     CONFIDENCE,
@@ -59,7 +60,7 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import check_knob
-from rheostat.runtime.arguments import check_list, check_whole, physical_cores
+from rheostat.runtime.arguments import physical_cores
 from rheostat.runtime.engine import EngineName, choose_engine
 from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
@@ -116,6 +117,7 @@ class BenchedPoint:
     executed_flops: ExecutedFlops
 
 
+@checked
 def bench(
     model: str | Path,
     *,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rheostat.arguments import checked
 from rheostat.errors import CorpusError, OperatingPointError, RheostatWarning
 from rheostat.measure.keystrokes import keystroke_savings
 from rheostat.measure.results.sweep import TEST, TEXT
@@ -63,6 +64,7 @@ class Evaluation:
         return {**found, **where, **by, "model": self.model, **typing}
 
 
+@checked
 def evaluate(
     model: str | Path,
     *,

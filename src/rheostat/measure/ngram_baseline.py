@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from rheostat.arguments import check_whole, checked
 from rheostat.errors import MissingExtraError, RecipeError, RheostatError
 from rheostat.measure.keystrokes import keystroke_savings
 from rheostat.measure.latency import MOST_QUERIES, Queries, latency_figures, measure_latencies, opening_words
@@ -31,7 +32,6 @@ from rheostat.measure.results import (
 from rheostat.measure.texts import Text, read_text
 from rheostat.metrics import Quality, perplexity, stream_quality, stretch_size
 from rheostat.recipe import read_recipe
-from rheostat.runtime.arguments import check_whole
 from rheostat.runtime.predictor import SPARE
 from rheostat.tables import fill
 from rheostat.text.corpus import Corpus, CorpusConfig, Split, load_corpus
@@ -88,6 +88,7 @@ class NGramConfig:
         check_whole("warm_up", self.warm_up, 0, MOST_QUERIES)
 
 
+@checked
 def measure_ngram(
     recipe: str,
     *,

@@ -10,6 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from rheostat.arguments import checked
 from rheostat.errors import RheostatError
 from rheostat.measure.results import read_sweep
 from rheostat.model.contents import Contents, convert, drop_points, drop_rankings, keep_points, set_default_ranking
@@ -20,6 +21,7 @@ from rheostat.model.summary import summarize
 from rheostat.model.writer import check_target, write_model
 
 
+@checked
 def pack(
     model: str | Path,
     out: str | Path,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from rheostat.arguments import check_list, checked
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.measure.evaluation import TYPED_WORDS, read_splits
 from rheostat.measure.keystrokes import keystroke_savings
@@ -35,7 +36,6 @@ from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import FULL, OperatingPoint
 from rheostat.model.widths import check_knob
-from rheostat.runtime.arguments import check_list
 from rheostat.runtime.engine import EngineName
 from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.precision import Precision
@@ -143,6 +143,7 @@ class SweepFile:
         return SweepResults(Provenance.of_this_process(), self.subject, self.rows, self.path)
 
 
+@checked
 def sweep(
     model: str | Path,
     *,

@@ -19,6 +19,7 @@ from typing import Any, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.arguments import checked
 from rheostat.bundled import DEFAULT_MODEL, model_path
 from rheostat.errors import ModelFileError, OperatingPointError
 from rheostat.model.container import DTYPES, Container, problem, show
@@ -46,6 +47,7 @@ from rheostat.text.vocabulary import Vocabulary
 Entry = TypeVar("Entry", RankingEntry, PointEntry)
 
 
+@checked
 def open_model(name_or_path: str | Path = DEFAULT_MODEL) -> ModelFile:
     """Open a model file: its structure is checked, its weights are mapped but not read.
 

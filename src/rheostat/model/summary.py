@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from rheostat.arguments import checked
 from rheostat.model.file import ModelFile
 from rheostat.model.flops import flops_by_part
 from rheostat.model.names import part_of
 
 
+@checked
 def summarize(file: ModelFile) -> dict[str, Any]:
     """Everything known about a file without reading weights, ready for JSON."""
     description, shape = file.description, file.shape

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rheostat.arguments import checked
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model.operating_point import Ranking
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
@@ -67,6 +68,7 @@ Criterion = Callable[[Subject], Scores]
 CRITERIA: dict[str, Criterion] = {}
 
 
+@checked
 def criterion(name: str) -> Callable[[Criterion], Criterion]:
     """Register a criterion under a new name."""
     if name in CRITERIA or name == L0:

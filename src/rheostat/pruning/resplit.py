@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from rheostat.arguments import checked
 from rheostat.errors import CorpusError, OperatingPointError
 from rheostat.model import knob as knob_positions
 from rheostat.model.clusters import MOST_TAILS, cheapest_splits, opening_rates, split_places
@@ -81,6 +82,7 @@ class NewClusters:
     tokens_read: int | None = None
 
 
+@checked
 def resplit(
     model: str | Path,
     *,

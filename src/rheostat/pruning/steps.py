@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from rheostat.arguments import checked
 from rheostat.errors import OperatingPointError
 from rheostat.model import knob as knob_positions
 from rheostat.model.contents import add_points, add_rankings
@@ -55,6 +56,7 @@ class Stored:
     used: Mapping[str, str] = field(default_factory=dict)  # recovered point -> the ranking or point it came from
 
 
+@checked
 def rank(
     model: str | Path,
     criterion: str | Sequence[str] = "taylor",
@@ -100,6 +102,7 @@ def rank(
         return _store(file, out, rankings, points)
 
 
+@checked
 def learn_point(
     model: str | Path,
     *,
@@ -131,6 +134,7 @@ def learn_point(
         return _learn_and_store(file, data, Path(out), jobs, reporter)
 
 
+@checked
 def recover(
     model: str | Path,
     *,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rheostat.arguments import checked
 from rheostat.bundled import HELD_OUT_TEXT, model_path
 from rheostat.errors import OperatingPointError
 from rheostat.measure.bench import BenchConfig, bench_positions_of
@@ -122,6 +123,7 @@ class Demo:
         return self.out / f"{self.model.stem}-demo-bench.json"
 
 
+@checked
 def run_demo(
     model: str | Path,
     *,

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from rheostat.arguments import checked
 from rheostat.errors import RheostatError
 from rheostat.governor.policy import DEFAULT, read_policy
 from rheostat.governor.replay import Comparison, FullCost, compare
@@ -32,6 +33,7 @@ class ReplayedDay:
     files: tuple[Path, ...]
 
 
+@checked
 def replay_day(
     trace: str | Path,
     *,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from rheostat.arguments import checked
 from rheostat.errors import RheostatError
 from rheostat.measure.results import SweepResults, read_all
 from rheostat.report.cost_sections import REPORT
@@ -33,6 +34,7 @@ class WrittenReport:
     summary: tuple[str, ...]
 
 
+@checked
 def write_report(results: Sequence[str | Path], *, out: str | Path, model: str | Path | None = None) -> WrittenReport:
     """Make the report of some results files. model: a model file with rankings or points, to show what is cut."""
     if isinstance(results, str | Path):

@@ -1,42 +1,19 @@
-"""Checks of arguments: a value of the right kind, or an error in one line; and how many threads to use.
+"""Arguments that only the runtime takes: a position of the knob, a number of threads.
 
-Knows kinds of values; `model.knob` decides whether a model can serve a knob position.
+Knows what can be asked for; `model.knob` decides whether a model can serve a knob position.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import sys
-from collections.abc import Iterable
-from numbers import Integral, Real
-from typing import Any, cast
+from typing import Any
 
+from rheostat.arguments import is_number, shown
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model.widths import check_knob
 
 LARGEST_K = 100
-LARGEST = sys.float_info.max
-
-
-def check_text(name: str, value: Any) -> None:
-    """Raise RheostatError unless this is a str."""
-    if not isinstance(value, str):
-        raise RheostatError(f"{name} is {shown(value)}; expected a str")
-
-
-def check_whole(name: str, value: Any, least: int, most: float = math.inf) -> None:
-    """Raise RheostatError unless this is a whole number in a range."""
-    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not is_whole or not least <= int(value) <= most:
-        bounds = f"of {least} or more" if most == math.inf else f"from {least} to {int(most):,}"
-        raise RheostatError(f"{name} is {shown(value)}; expected a whole number {bounds}")
-
-
-def check_list(name: str, value: Any) -> None:
-    """Raise RheostatError unless this is a list of values, or something like one. A str is none."""
-    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-        raise RheostatError(f"{name} is {shown(value)}; expected a list: [{value!r:.40}]")
+THREADS_PER_CPU = 4  # at most: more are not faster, and thousands exhaust the memory before the first answer
 
 
 def check_position(knob: Any, point: Any, latency_ms: Any = None) -> None:
@@ -49,20 +26,6 @@ def check_position(knob: Any, point: Any, latency_ms: Any = None) -> None:
         raise OperatingPointError(f"the point is {shown(point)}; expected the name of a stored point")
     if latency_ms is not None and not (is_number(latency_ms) and latency_ms > 0):
         raise OperatingPointError(f"the latency is {shown(latency_ms)}; expected milliseconds above 0")
-
-
-def is_number(value: Any) -> bool:
-    """Whether this is a finite number; True and False are not."""
-    return type(value) is not bool and isinstance(value, Real) and abs(cast(float, value)) <= LARGEST
-
-
-def shown(value: Any) -> str:
-    """A value for an error message: short, on one line, with its type."""
-    text = " ".join(repr(value).split())
-    return f"{text if len(text) <= 40 else text[:37] + '...'} ({type(value).__name__})"
-
-
-THREADS_PER_CPU = 4  # at most: more are not faster, and thousands exhaust the memory before the first answer
 
 
 def thread_count(threads: int) -> int:

@@ -19,12 +19,13 @@ from types import TracebackType
 
 import numpy as np
 
+from rheostat.arguments import check_text, check_whole, checked, is_list, shown
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.model.knob import doubt_about
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
-from rheostat.runtime.arguments import LARGEST_K, check_position, check_text, check_whole, shown
+from rheostat.runtime.arguments import LARGEST_K, check_position
 from rheostat.runtime.engine import EngineName, Floats, Reading
 from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Points, Serving
 from rheostat.runtime.precision import Precision, check_precision
@@ -42,6 +43,7 @@ KNOB_STEP = 0.05  # between the positions tried to find a latency
 TIMED_QUERIES = 9
 
 
+@checked
 def load(
     model: str | Path = DEFAULT_MODEL,
     knob: float = 1.0,
@@ -260,7 +262,7 @@ class Predictor:
 
         The words are read as they are: a text that starts a line begins with `<eos>`.
         """
-        if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+        if not is_list(words) or not all(isinstance(word, str) for word in words):
             raise RheostatError(f"the words are {shown(words)}; expected a list of str")
         serving = self._open()
         return serving.engine.log_probabilities(self._reading(serving, words))

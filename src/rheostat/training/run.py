@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
+from rheostat.arguments import checked
 from rheostat.errors import CheckpointError, RecipeError
 from rheostat.metrics import perplexity
 from rheostat.model.contents import new_contents
@@ -68,6 +69,7 @@ class TrainingResult:
 Files = str | Path | Sequence[str | Path]
 
 
+@checked
 def train(
     recipe: str | Path | Mapping[str, Any],
     *,
@@ -93,6 +95,7 @@ def train(
     return _run(request, filled, open_session(folder), reporter)
 
 
+@checked
 def resume(out: str | Path, *, reporter: Reporter = SILENT) -> TrainingResult:
     """Resume the run in this folder, with the recipe, corpus, threads and precision that it started with."""
     folder = RunFolder(Path(out))
@@ -108,6 +111,7 @@ def resume(out: str | Path, *, reporter: Reporter = SILENT) -> TrainingResult:
     return _run(request, recipe, open_session(folder, saved), reporter)
 
 
+@checked
 def write_untrained(
     recipe: str | Path | Mapping[str, Any],
     *,
@@ -326,7 +330,7 @@ def _origin(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) ->
 def _resolved(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) -> dict[str, Any]:
     """The recipe as it was followed."""
     used = replace(recipe.corpus, parts=corpus.parts)  # "talk" names parts, and some of their files may be missing
-    tables = asdict(replace(recipe, corpus=used))
+    tables = asdict(replace(recipe, corpus=used, data=corpus.name))
     if request.from_model:
         del tables["model"]  # the shape comes from the model it started from
     return tables

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rheostat.arguments import checked
 from rheostat.errors import ExportError, MissingExtraError
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
@@ -46,6 +47,7 @@ LARGEST_GRAPH = 2**31 - 1  # bytes of a protobuf
 Json = dict[str, Any]
 
 
+@checked
 def export(
     model: str | Path,
     out: str | Path,

@@ -1,0 +1,132 @@
+"""Checks of arguments: a value of the right kind, or an error in one line.
+
+`checked` compares every argument of a public function with its annotation. So `evaluate(data=3)` raises a RheostatError
+that names the argument, not a TypeError from somewhere inside. What a value means (a knob in range, a file that exists)
+is checked by the module that uses it. Knows kinds of values; knows nothing of models.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, wraps
+from inspect import Signature, signature
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from rheostat.errors import RheostatError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LARGEST = sys.float_info.max
+NAMES: dict[Any, str] = {
+    str: "a str",
+    Path: "a path",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    type(None): "None",
+}
+
+
+def checked(function: Callable[P, T]) -> Callable[P, T]:
+    """The same function, which first compares its arguments with its annotations."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        shape, hints = _annotations(function)
+        for name, value in shape.bind(*args, **kwargs).arguments.items():
+            if name in hints and not _fits(value, hints[name]):
+                raise RheostatError(f"{name} is {shown(value)}; expected {_expected(hints[name])}")
+        return function(*args, **kwargs)
+
+    return call
+
+
+@cache
+def _annotations(function: Callable[..., Any]) -> tuple[Signature, dict[str, Any]]:
+    return signature(function), get_type_hints(function)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the annotated kind. The values of a Literal are checked where they are used."""
+    kind, arguments = get_origin(hint), get_args(hint)
+    if hint is Any or isinstance(hint, TypeVar):
+        return True
+    if kind in (Union, types.UnionType):
+        return any(_fits(value, member) for member in arguments)
+    if kind is Literal:
+        return isinstance(value, type(arguments[0]))
+    if hint is int:
+        return isinstance(value, Integral) and not isinstance(value, bool)
+    if hint is float:
+        return isinstance(value, Real) and not isinstance(value, bool)
+    if isinstance(kind, type) and issubclass(kind, Iterable) and not issubclass(kind, Mapping):
+        return is_list(value) and (not isinstance(value, Sequence) or all(_fits(item, arguments[0]) for item in value))
+    if kind is not None:
+        hint = kind
+    if getattr(hint, "_is_protocol", False) and hint.__module__.startswith("rheostat."):
+        return all(hasattr(value, name) for name in vars(hint) if not name.startswith("_")) and not (
+            "__call__" in vars(hint) and not callable(value)
+        )
+    if hint is Callable or (isinstance(hint, type) and issubclass(hint, Callable)):  # type: ignore[arg-type]
+        return callable(value)
+    return isinstance(value, hint)
+
+
+def _expected(hint: Any) -> str:
+    """What an annotation asks for, in words."""
+    kind, arguments = get_origin(hint), get_args(hint)
+    if kind in (Union, types.UnionType):
+        members = list(dict.fromkeys(map(_expected, arguments)))
+        return " or ".join([", ".join(members[:-1]), members[-1]] if len(members) > 1 else members)
+    if kind is Literal:
+        return "one of " + ", ".join(map(str, arguments))
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return "a dict"
+    if kind is not None and isinstance(kind, type) and issubclass(kind, Iterable):
+        return f"a list, each item {_expected(arguments[0])}"
+    if hint is Callable or kind is not None:
+        return "a function"
+    name = getattr(hint, "__name__", str(hint))
+    return NAMES.get(hint, f"{'an' if name[0] in 'AEIOU' else 'a'} {name}")
+
+
+def check_text(name: str, value: Any) -> None:
+    """Raise RheostatError unless this is a str."""
+    if not isinstance(value, str):
+        raise RheostatError(f"{name} is {shown(value)}; expected a str")
+
+
+def check_whole(name: str, value: Any, least: int, most: float = math.inf) -> None:
+    """Raise RheostatError unless this is a whole number in a range."""
+    is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not is_whole or not least <= int(value) <= most:
+        bounds = f"of {least} or more" if most == math.inf else f"from {least} to {int(most):,}"
+        raise RheostatError(f"{name} is {shown(value)}; expected a whole number {bounds}")
+
+
+def check_list(name: str, value: Any) -> None:
+    """Raise RheostatError unless this is a list of values, or something like one. A str is none."""
+    if not is_list(value):
+        raise RheostatError(f"{name} is {shown(value)}; expected a list: [{value!r:.40}]")
+
+
+def is_list(value: Any) -> bool:
+    """Whether this is a list or can be read like one; a str is none."""
+    return isinstance(value, Iterable) and not isinstance(value, str | bytes)
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is a finite number; True and False are not."""
+    return type(value) is not bool and isinstance(value, Real) and abs(cast(float, value)) <= LARGEST
+
+
+def shown(value: Any) -> str:
+    """A value for an error message: short, on one line, with its type."""
+    text = " ".join(repr(value).split())
+    return f"{text if len(text) <= 40 else text[:37] + '...'} ({type(value).__name__})"

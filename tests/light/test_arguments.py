@@ -1,0 +1,125 @@
+"""Arguments of the wrong kind: one line that names the argument, for every parameter of every public function."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+import pytest
+
+import rheostat
+from rheostat import RheostatError
+from rheostat.arguments import checked
+
+
+class Wrong:
+    """Nothing that any function takes. It cannot be called, read or compared with a number."""
+
+    def __repr__(self) -> str:
+        return "<wrong>"
+
+
+def public_functions() -> Iterable[str]:
+    for name in rheostat.__all__:
+        try:
+            value = getattr(rheostat, name)
+        except (ImportError, rheostat.MissingExtraError):  # an extra is not installed; the full environment has all
+            continue
+        if inspect.isfunction(value):
+            yield name
+
+
+def right(hint: Any) -> Any:
+    """Some value of the annotated kind. No function gets as far as using it."""
+    kind, arguments = get_origin(hint), get_args(hint)
+    if kind in (Union, types.UnionType):
+        return right(arguments[0])
+    if kind is Literal:
+        return arguments[0]
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return {}
+    if isinstance(kind, type) and issubclass(kind, Iterable):
+        return []
+    return {str: "", int: 1, float: 1.0, bool: True, Path: Path()}.get(hint)
+
+
+def cases() -> Iterable[tuple[str, str]]:
+    return [
+        (name, each) for name in public_functions() for each in inspect.signature(getattr(rheostat, name)).parameters
+    ]
+
+
+@pytest.mark.parametrize(("name", "parameter"), cases(), ids=lambda value: str(value))
+def test_a_wrong_kind_of_argument_is_one_line_that_names_it(name: str, parameter: str) -> None:
+    function = getattr(rheostat, name)
+    hints = get_type_hints(inspect.unwrap(function))
+    required = [each for each in inspect.signature(function).parameters.values() if each.default is each.empty]
+    arguments = {each.name: right(hints[each.name]) for each in required}
+    with pytest.raises(RheostatError, match=f"^{parameter} is <wrong> \\(Wrong\\); expected ") as failure:
+        function(**{**arguments, parameter: Wrong()})
+    assert "\n" not in str(failure.value)
+
+
+def test_every_public_function_checks_its_arguments() -> None:
+    assert {name for name in public_functions() if not hasattr(getattr(rheostat, name), "__wrapped__")} == set()
+
+
+@checked
+def example(
+    text: str | Path,
+    *,
+    names: Sequence[str] = (),
+    count: int = 1,
+    share: float | None = None,
+    flag: bool = False,
+    call: Callable[[str], None] = print,
+    table: Mapping[str, int] = types.MappingProxyType({}),
+) -> str:
+    return "called"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"text": "a"},
+        {"text": Path("a")},
+        {"text": "a", "names": ["x", "y"]},
+        {"text": "a", "names": (name for name in "xy")},
+        {"text": "a", "count": np.int64(3)},
+        {"text": "a", "share": 1},
+        {"text": "a", "share": np.float32(0.5)},
+        {"text": "a", "flag": True, "call": len, "table": {"a": 1}},
+    ],
+)
+def test_values_of_the_right_kind_pass(arguments: dict[str, Any]) -> None:
+    assert example(**arguments) == "called"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"text": None}, "text is None (NoneType); expected a str or a path"),
+        ({"text": "a", "names": "xy"}, "names is 'xy' (str); expected a list, each item a str"),
+        ({"text": "a", "names": ["x", 3]}, "names is ['x', 3] (list); expected a list, each item a str"),
+        ({"text": "a", "count": True}, "count is True (bool); expected a whole number"),
+        ({"text": "a", "count": 1.5}, "count is 1.5 (float); expected a whole number"),
+        ({"text": "a", "share": "0.5"}, "share is '0.5' (str); expected a number or None"),
+        ({"text": "a", "flag": 1}, "flag is 1 (int); expected True or False"),
+        ({"text": "a", "call": 3}, "call is 3 (int); expected a function"),
+        ({"text": "a", "table": [1]}, "table is [1] (list); expected a dict"),
+    ],
+)
+def test_values_of_the_wrong_kind_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(RheostatError) as failure:
+        example(**arguments)
+    assert str(failure.value) == message
+
+
+@pytest.mark.parametrize("words", [None, 3, "see you", ["see", 3], Wrong()], ids=str)
+def test_words_of_the_wrong_kind_are_refused(words: Any) -> None:
+    with rheostat.load() as predictor, pytest.raises(RheostatError, match="expected a list of str"):
+        predictor.log_probabilities_after(words)
