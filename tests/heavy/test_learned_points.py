@@ -30,7 +30,7 @@ from rheostat.pruning.run import Texts, learn_gates, learn_update  # noqa: E402
 from rheostat.pruning.steps import learn_point, recover  # noqa: E402
 from rheostat.training import session  # noqa: E402
 from rheostat.training.language_model import Adjustment, LanguageModel  # noqa: E402
-from rheostat.training.qrnn import LowRank  # noqa: E402
+from rheostat.training.layers import LowRank  # noqa: E402
 from rheostat.training.regularization import RegularizationConfig  # noqa: E402
 from rheostat.training.run_folder import RunFolder  # noqa: E402
 

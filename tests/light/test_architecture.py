@@ -93,7 +93,7 @@ INSIDE: dict[str, str] = {
     " onnx.graph onnx.weights onnx.export onnx.session onnx.engine points evaluation predictor",
     "governor": "battery policy decision trace governor replay",
     "measure": "sysfs machine memory ngram texts typing_simulator keystrokes"
-    " meters.estimate meters.series meters.meter meters.counter meters.sampler meters.power_trace"
+    " meters.estimate meters.series meters.meter meters.sampler meters.power_trace"
     " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
     " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
     " results.files results packing evaluation sweep latency bench ngram_baseline",
@@ -101,7 +101,7 @@ INSIDE: dict[str, str] = {
     " figures.style figures.costs figures.weights govern claims paper_tables sweep_page summary cost_sections sections"
     " writer demo",
     "keyboard": "browser_runtime page_tables governing positions protection exports facts server",
-    "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan lstm qrnn"
+    "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan layers"
     " language_model machine evaluation task graded configuration batches optimization trainer session run",
     "pruning": "allocation criteria l0 recovery resplit run steps",
     "cli": "console keys bench evaluate export files govern keyboard learning ngram report resplit typing_screen demo"

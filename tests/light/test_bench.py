@@ -27,8 +27,7 @@ from rheostat.measure.latency import BenchPosition, Typist, median_interval, tur
 from rheostat.measure.machine import parse_cpus, pinned, read_conditions, was_throttled
 from rheostat.measure.memory import resident_memory
 from rheostat.measure.meters import EnergyPerQuery, EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
-from rheostat.measure.meters.counter import CounterMeter
-from rheostat.measure.meters.meter import Clock
+from rheostat.measure.meters.meter import Clock, CounterMeter
 from rheostat.measure.results import BenchRow, read_results, write_results
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.shape import Cell, ModelShape

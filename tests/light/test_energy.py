@@ -20,9 +20,8 @@ from rheostat.measure.meters import (
     measure_energies,
     measure_energy,
 )
-from rheostat.measure.meters.counter import CounterMeter
 from rheostat.measure.meters.energy import confidence_interval, expected_seconds, quantile
-from rheostat.measure.meters.meter import Clock, Meter, Recording
+from rheostat.measure.meters.meter import Clock, CounterMeter, Meter, Recording
 from rheostat.measure.meters.power_trace import TraceMeter, read_trace
 from rheostat.measure.meters.series import EnergySeries, PowerSeries, WindowEnergy
 

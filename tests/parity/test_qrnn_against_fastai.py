@@ -15,7 +15,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from rheostat.training.qrnn import LayerState, QrnnLayer  # noqa: E402
+from rheostat.training.layers import LayerState, QrnnLayer  # noqa: E402
 
 RECORDED = Path(__file__).parents[1] / "data" / "fastai_qrnn.npz"
 TOLERANCE = 1e-5

@@ -24,7 +24,7 @@ from rheostat.model.writer import write_model
 from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
-from rheostat.training.qrnn import LowRank
+from rheostat.training.layers import LowRank
 from rheostat.training.regularization import RegularizationConfig
 from rheostat.training.task import LanguageModelLoss, after_run
 

@@ -30,7 +30,7 @@ from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.cross_entropy import Distilled
 from rheostat.training.evaluation import count_predictions
 from rheostat.training.language_model import LanguageModel, Outputs, State
-from rheostat.training.qrnn import LayerState
+from rheostat.training.layers import LayerState
 from rheostat.training.regularization import RegularizationConfig
 from rheostat.training.task import LanguageModelLoss, Loss, WeightTask
 

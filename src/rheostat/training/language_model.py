@@ -17,8 +17,7 @@ from rheostat.model.shape import ModelShape
 from rheostat.training import adaptive_softmax
 from rheostat.training.adaptive_softmax import OutputWeights, Taught
 from rheostat.training.cross_entropy import Distilled
-from rheostat.training.lstm import LstmLayer
-from rheostat.training.qrnn import LowRank, QrnnLayer
+from rheostat.training.layers import LowRank, LstmLayer, QrnnLayer
 from rheostat.training.regularization import NO_REGULARIZATION, RegularizationConfig, embed, locked_dropout
 
 State = tuple[tuple[Tensor, ...], ...]  # one LayerState or LstmState per layer

@@ -13,7 +13,7 @@ import warnings
 import torch
 
 from rheostat.errors import RheostatWarning
-from rheostat.training.lstm import LstmLayer
+from rheostat.training.layers import LstmLayer
 
 # glibc's names for mallopt (malloc.h)
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4

@@ -1,4 +1,4 @@
-"""The interface of all meters, which read watts or joules.
+"""The interface of all meters, which read watts or joules, and what meters that count energy themselves share.
 
 A run is one recording. Its windows (idle, blocks of queries, idle) are marked during the recording, and their energy is
 computed afterwards. So a counter is read only at the marks, a sampler samples all the time, and a trace written by
@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+
+from rheostat.measure.meters.series import EnergySeries, WindowEnergy
 
 if TYPE_CHECKING:
     from rheostat.measure.meters.series import WindowEnergy
@@ -73,3 +75,53 @@ class Meter(ABC):
     @abstractmethod
     def recording(self) -> AbstractContextManager[Recording]:
         """Record from now until the end of the block."""
+
+
+SHORTEST_PAUSE_S = 0.02  # between two readings, since reading a counter takes energy too
+
+
+class CounterMeter(Meter):
+    """A meter that reports the energy used so far. period_s: how often its count is updated."""
+
+    guard_s = 0.0
+
+    @abstractmethod
+    def opened(self) -> AbstractContextManager[Callable[[], float]]:
+        """Yields a function that returns joules since some fixed moment; they never decrease."""
+
+    @contextmanager
+    def recording(self) -> Iterator[Recording]:
+        with self.opened() as read_energy:
+            yield CounterRecording(read_energy, self.period_s, self.clock)
+
+
+class CounterRecording(Recording):
+    """The count at every mark, which gives a window its exact energy, and whenever `look` is called.
+
+    Only a changed count is a reading: how often it changes is observed, not taken from a data sheet.
+    """
+
+    def __init__(self, read_energy: Callable[[], float], period_s: float, clock: Clock) -> None:
+        self._read_energy, self._clock = read_energy, clock
+        self._pause_s = max(
+            period_s / 2, SHORTEST_PAUSE_S
+        )  # half: reading at the counter's own rate would miss updates
+        self._times: list[float] = []
+        self._energy_j: list[float] = []
+
+    def mark(self) -> float:
+        before = self._clock.now()
+        energy_j = self._read_energy()
+        moment = (before + self._clock.now()) / 2
+        self._times.append(moment)
+        self._energy_j.append(energy_j)
+        return moment
+
+    def look(self) -> None:
+        if self._clock.now() >= self._times[-1] + self._pause_s:
+            self.mark()
+
+    def reading(self, begin: float, end: float) -> WindowEnergy:
+        series = EnergySeries(self._times, self._energy_j, only_changes_count=True)
+        series.check_moves()
+        return series.reading(begin, end)

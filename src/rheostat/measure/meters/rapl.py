@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rheostat.errors import MeterError
-from rheostat.measure.meters.counter import CounterMeter
+from rheostat.measure.meters.meter import CounterMeter
 from rheostat.measure.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
 
 

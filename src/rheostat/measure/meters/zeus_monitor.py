@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from rheostat.errors import MeterError, MissingExtraError
-from rheostat.measure.meters.counter import CounterMeter
+from rheostat.measure.meters.meter import CounterMeter
 
 PROCESSOR = ("soc", "cpu")  # where queries run; graphics cards count only if asked for
 EVERYTHING = ("soc", "cpu", "gpu")

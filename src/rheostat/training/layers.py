@@ -1,6 +1,8 @@
-"""One QRNN layer: a masked convolution over time, then pooling (note the forget gate).
+"""The layers: QRNN, and LSTM for the baselines of the paper's tables.
 
-The state is a value: state in, state out; the layer keeps nothing between calls. Knows nothing of words.
+A QRNN layer is a masked convolution over time, then pooling (note the forget gate). The LSTM is torch's own kernel and
+has its weight layout and gate order (i, f, g, o). The state is a value: state in, state out. A layer keeps nothing
+between calls and knows nothing of words.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rheostat.model.shape import QRNN_GATES
+from rheostat.model.shape import LSTM_GATES, QRNN_GATES
 from rheostat.training.regularization import weight_drop
 from rheostat.training.scan import Method, pool
 
@@ -68,3 +70,34 @@ class QrnnLayer(nn.Module):
         padded = torch.cat([before, inputs])  # [r - 1 + T, B, D]
         windows = torch.cat([padded[k : k + steps] for k in range(self.window)], dim=-1)
         return windows, padded[steps:]
+
+
+class LstmState(NamedTuple):
+    hidden: Tensor  # [B, m]
+    cell: Tensor  # [B, m]
+
+
+class LstmLayer(nn.Module):
+    def __init__(self, input_size: int, hidden_size: int) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size = input_size, hidden_size
+        rows, bound = LSTM_GATES * hidden_size, hidden_size**-0.5
+
+        def parameter(*size: int) -> nn.Parameter:
+            return nn.Parameter(torch.empty(*size).uniform_(-bound, bound))
+
+        self.weight_ih, self.weight_hh = parameter(rows, input_size), parameter(rows, hidden_size)
+        self.bias_ih, self.bias_hh = parameter(rows), parameter(rows)
+
+    def initial_state(self, batch_size: int) -> LstmState:
+        zeros = self.weight_hh.new_zeros(batch_size, self.hidden_size)
+        return LstmState(zeros, zeros)
+
+    def forward(self, inputs: Tensor, state: LstmState, drop: float = 0.0) -> tuple[Tensor, LstmState]:
+        """Hidden outputs [T, B, m] for inputs [T, B, D], and the state after them; `drop` acts on hidden to hidden."""
+        parameters = [self.weight_ih, weight_drop(self.weight_hh, drop), self.bias_ih, self.bias_hh]
+        state_in = [state.hidden[None], state.cell[None]]  # one layer
+        hidden, last_hidden, last_cell = torch.lstm(
+            inputs, state_in, parameters, True, 1, 0.0, self.training, False, False
+        )
+        return hidden, LstmState(last_hidden[0], last_cell[0])
