@@ -6,6 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 torch = pytest.importorskip("torch")
 
@@ -15,16 +18,23 @@ from rheostat.errors import OperatingPointError, RecipeError  # noqa: E402
 from rheostat.model.cut import cut, reorder  # noqa: E402
 from rheostat.model.file import open_model  # noqa: E402
 from rheostat.model.operating_point import full_point  # noqa: E402
+from rheostat.model.precision import quantize  # noqa: E402
 from rheostat.model.widths import select  # noqa: E402
 from rheostat.training import graded  # noqa: E402
 from rheostat.training.evaluation import measure_quality  # noqa: E402
 from rheostat.training.graded import (  # noqa: E402
+    WHOLE,
+    Drawn,
     GradedConfig,
     GradedLoss,
     GradedTask,
+    at_cost,
     deal,
+    draw_bits,
+    four_bits,
     graded_ranking,
     prefix_state,
+    read_bits,
 )
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 from rheostat.training.regularization import NO_REGULARIZATION  # noqa: E402
@@ -65,7 +75,7 @@ def test_a_layer_with_a_small_taper_is_narrowed_least() -> None:
 
 def test_a_prefix_computes_what_the_cut_model_computes() -> None:
     loss = make_loss()
-    point, narrow = loss.prefix(0.6)
+    point, narrow = loss.prefix(Drawn(0.6))
     weights, shape = cut({name: p.detach() for name, p in loss.model.named_parameters()}, SHAPE, point)
     expected = LanguageModel.from_weights(shape, weights)
     inputs, _ = batch()
@@ -81,7 +91,7 @@ def test_the_loss_of_prefixes_reaches_only_the_weights_they_use() -> None:
     extra = loss.extra_loss(inputs, targets, state, outputs)
     assert extra is not None
     extra.backward()
-    point, _ = loss.prefix(0.5)
+    point, _ = loss.prefix(Drawn(0.5))
     width, whole = point.widths[0], SHAPE.hidden_sizes[0]
     gradient = loss.model.layers[0].weight.grad.reshape(3, whole, -1)
     assert gradient[:, :width].abs().sum() > 0
@@ -98,12 +108,12 @@ def test_at_full_width_a_prefix_that_only_imitates_has_no_loss() -> None:
 
 
 def test_texts_are_distributed_over_all_widths_and_each_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    dealt: list[tuple[slice, float]] = []
+    dealt: list[tuple[slice, Drawn]] = []
     monkeypatch.setattr(graded, "deal", lambda shares, texts: dealt.extend(deal(shares, texts)) or dealt)
     loss, (inputs, targets) = make_loss(widths=3), batch(texts=7)
     state = loss.model.initial_state(7)
     loss.extra_loss(inputs, targets, state, loss.model(inputs, state))
-    shares = [share for _, share in dealt]
+    shares = [drawn.flops_fraction for _, drawn in dealt]
     assert shares[0] == 0.5  # the sandwich's lower slice
     assert len(set(shares)) == 3 and all(0.5 <= share < 1 for share in shares)
     assert sorted(text for texts, _ in dealt for text in range(7)[texts]) == list(range(7))
@@ -157,6 +167,122 @@ def test_the_result_is_anchored_to_the_start_and_training_continues_with_what_it
         GradedConfig(anchor=0.5)
 
 
+@given(
+    arrays(np.float32, st.tuples(st.integers(1, 9), st.integers(1, 12)), elements=st.floats(-3, 3, width=32)),
+    st.sampled_from([1e-30, 1e-3, 1.0, 1e30]),
+)
+def test_torch_rounds_to_what_the_upper_four_bits_of_int8_hold(matrix: np.ndarray, size: float) -> None:
+    matrix = matrix * np.float32(size)
+    integers, scale = quantize(matrix)
+    upper = np.clip((integers.astype(np.int16) + 8) >> 4, -8, 7)
+    expected = (16 * upper).astype(np.float32) * scale[:, None]
+    np.testing.assert_array_equal(four_bits(torch.tensor(matrix)).numpy(), expected)
+
+
+def test_rounding_in_slices_is_rounding_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    matrix = torch.randn(37, 5)
+    whole = four_bits(matrix)
+    monkeypatch.setattr(graded, "CACHED", 20)
+    torch.testing.assert_close(four_bits(matrix), whole, rtol=0, atol=0)
+
+
+def test_rows_before_a_bound_keep_their_weights_and_those_behind_it_have_four_bits() -> None:
+    model = make_model()
+    weights = dict(model.named_parameters())
+    rounded = {name: four_bits(weight.detach()) for name, weight in weights.items() if weight.dim() > 1}
+    bounds = (0.5,) * len(SHAPE.hidden_sizes) + (0.25,)
+    read = read_bits(weights, SHAPE, bounds, rounded)
+    size = SHAPE.hidden_sizes[0]
+    for gate in range(3):  # the bound is one of filters, which have a row in each of z, f and o
+        first, bound, last = gate * size, gate * size + round(size / 2), (gate + 1) * size
+        name = "layers.0.weight"
+        assert torch.equal(read[name][first:bound], weights[name][first:bound])
+        assert torch.equal(read[name][bound:last], rounded[name][bound:last])
+    words = round(SHAPE.vocabulary_size / 4)
+    assert torch.equal(read["embedding.weight"][:words], weights["embedding.weight"][:words])
+    assert torch.equal(read["embedding.weight"][words:], rounded["embedding.weight"][words:])
+    assert read["output.bias"] is weights["output.bias"]
+
+
+def test_gradients_pass_the_rounding_unchanged_and_reach_the_weights() -> None:
+    loss = make_loss(teacher="start", widths=1, bits=True)
+    inputs, targets = batch()
+    loss(inputs, targets, loss.model.initial_state(inputs.shape[1])).objective.backward()
+    assert all(parameter.grad is not None and parameter.grad.any() for parameter in loss.model.parameters())
+
+    weight = torch.randn(3, 4, requires_grad=True)
+    factors = torch.randn(3, 4)
+    (graded._StraightThrough.apply(weight, four_bits(weight.detach())) * factors).sum().backward()
+    torch.testing.assert_close(weight.grad, factors)
+
+
+def test_a_prefix_in_four_bits_computes_what_the_rounded_model_computes() -> None:
+    loss = make_loss()
+    drawn = Drawn(0.6, (0.0,) * (len(SHAPE.hidden_sizes) + 1))
+    point, narrow = loss.prefix(drawn)
+    rounded = {n: four_bits(p.detach()) if p.dim() > 1 else p.detach() for n, p in loss.model.named_parameters()}
+    weights, shape = cut(rounded, SHAPE, point)  # a row is rounded before its columns are cut, as in a file
+    expected = LanguageModel.from_weights(shape, weights)
+    inputs, _ = batch()
+    own, other = (m(inputs, m.initial_state(inputs.shape[1])) for m in (narrow, expected))
+    torch.testing.assert_close(own.raw, other.raw)
+
+
+def test_draws_with_bits_are_in_four_bits_below_half_of_the_cost_and_nothing_is_below_the_smallest() -> None:
+    torch.manual_seed(1)
+    draws = [draw_bits(0.1, SHAPE) for _ in range(400)]
+    coarse = [drawn for drawn in draws if not any(drawn.eight_bits)]
+    mixed = [drawn for drawn in draws if any(drawn.eight_bits)]
+    assert 60 < len(mixed) < 140
+    assert min(drawn.flops_fraction for drawn in mixed) >= 0.5
+    shares = sorted(drawn.flops_fraction for drawn in coarse)
+    assert 0.2 <= shares[0] < 0.25 and 0.9 < shares[-1] <= 1
+    assert 0.35 < shares[len(shares) // 2] < 0.55  # half of them below 22 % of the cost
+    assert at_cost(1.0, SHAPE, bits=True) == WHOLE
+    assert at_cost(0.5, SHAPE, bits=True).flops_fraction == 1 and not any(at_cost(0.5, SHAPE, bits=True).eight_bits)
+
+
+def test_a_step_with_bits_reads_the_whole_model_and_the_smallest_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    dealt: list[tuple[slice, Drawn]] = []
+    monkeypatch.setattr(graded, "deal", lambda draws, texts: dealt.extend(deal(draws, texts)) or dealt)
+    config = GradedConfig(teacher="start", widths=2, bits=True)
+    loss = GradedLoss(make_model(), graded_ranking(SHAPE), 0.3, config, NO_REGULARIZATION)
+    inputs, targets = batch()
+    loss(inputs, targets, loss.model.initial_state(inputs.shape[1]))
+    assert dealt[0][1] == WHOLE
+    assert dealt[1][1] == Drawn(0.6, (0.0,) * (len(SHAPE.hidden_sizes) + 1))
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_training_with_bits_improves_the_small_end_in_four_bits(precision: str) -> None:
+    torch.manual_seed(2)
+    config = GradedConfig(teacher="start", widths=2, bits=True)
+    loss = GradedLoss(make_model(), graded_ranking(SHAPE), 0.3, config, NO_REGULARIZATION, precision)
+    inputs, targets = batch(steps=12, texts=6)
+    state = loss.model.initial_state(inputs.shape[1])
+    optimizer = torch.optim.Adam(loss.model.parameters(), 1e-2)
+
+    def small_end() -> float:
+        with torch.no_grad():
+            _, narrow = loss.prefix(at_cost(0.3, SHAPE, bits=True))
+            taught = loss.teacher.teach(loss.teacher(inputs, state).raw, 1.0)
+            hidden = narrow(inputs, narrow.initial_state(inputs.shape[1])).raw
+            return float(narrow.distillation(hidden, targets, taught).objective)
+
+    before = small_end()
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss(inputs, targets, state).objective.backward()
+        optimizer.step()
+    assert small_end() < 0.8 * before
+
+
+def test_bits_with_a_smallest_share_that_four_bits_cost_is_refused() -> None:
+    config = GradedConfig(teacher="start", bits=True)
+    with pytest.raises(ValueError, match=r"expected less than 0\.5"):
+        GradedTask(make_model(), 0.5, config, NO_REGULARIZATION, np.arange(20), lambda *_: None)
+
+
 def test_a_run_without_a_starting_model_has_no_teacher(recipe_file: Path, corpus_folder: Path, tmp_path: Path) -> None:
     changes = ["--set", "train.graded=0.4", "--set", "graded.teacher=start"]
     with pytest.raises(RecipeError, match="needs --from"):
@@ -194,7 +320,7 @@ def test_a_ranking_missing_from_the_starting_model_is_an_error(
 
 def test_prefix_state_has_the_shape_that_the_prefix_expects() -> None:
     loss = make_loss()
-    point, narrow = loss.prefix(0.6)
+    point, narrow = loss.prefix(Drawn(0.6))
     state = prefix_state(loss.model.initial_state(4), point, slice(1, 3))
     expected = narrow.initial_state(2)
     assert [[t.shape for t in layer] for layer in state] == [[t.shape for t in layer] for layer in expected]
@@ -214,7 +340,7 @@ def test_a_graded_run_gives_a_continuous_knob_and_starts_from_a_ranked_model(
 ) -> None:
     first = tmp_path / "first"
     answer = rheostat("train", recipe_file, "--data", corpus_folder, "-o", first, "--set", "train.graded=0.4")
-    assert "over 100% 70% 40% of the FLOPs together" in answer
+    assert "over 100% 70% 40% of the cost together" in answer
     ranked = tmp_path / "ranked.safetensors"
     rheostat("prune", first / "model.safetensors", "--criterion", "filter-norm", "-o", ranked)
     second = tmp_path / "second"
@@ -251,6 +377,24 @@ def test_a_comparable_ranking_gives_graded_training_its_widths(
         for knob in (0.9, 0.7, 0.5):
             widths = [select(file.ranking(name), file.shape, knob).widths for file, name in pairs]
             assert widths[0] == widths[1]
+
+
+def test_a_run_with_bits_is_validated_in_four_bits_and_ends_by_the_clock(
+    recipe_file: Path, corpus_folder: Path, tmp_path: Path
+) -> None:
+    start = tmp_path / "start"
+    rheostat("train", recipe_file, "--data", corpus_folder, "-o", start)
+    wanted = ["train.graded=0.3", "train.minutes=0.05", "graded.teacher=start", "graded.bits=true"]
+    wanted += ["regularization.activation=0.0", "regularization.temporal_activation=0.0"]
+    changes = [part for change in wanted for part in ("--set", change)]
+    model = start / "model.safetensors"
+    answer = rheostat("train", recipe_file, "--data", corpus_folder, "--from", model, "-o", tmp_path / "b", *changes)
+    assert "over 100% 50% 30% of the cost together" in answer
+    with open_model(tmp_path / "b" / "model.safetensors") as file:
+        assert file.description.provenance["run"]["valid_over_shares"] == [1.0, 0.5, 0.3]
+        assert file.description.recipe["graded"]["bits"] is True
+        # Below 60 % of the FLOPs nothing was trained: 30 % of the cost was 60 % of the FLOPs in 4 bits.
+        assert 0.5 < file.knob_path()[-1].cost <= 0.6
 
 
 def test_a_taper_for_another_number_of_layers_is_refused(

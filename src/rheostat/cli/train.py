@@ -97,7 +97,7 @@ def _report(result: TrainingResult, json: bool) -> None:
         over = {"valid_over_shares": list(shares)} if shares else {}
         print_json({"model": str(result.model), **figures, **over})
         return
-    widths = f" over {' '.join(f'{share:.0%}' for share in shares)} of the FLOPs together," if shares else ""
+    widths = f" over {' '.join(f'{share:.0%}' for share in shares)} of the cost together," if shares else ""
     print(
         f"{result.model}: valid perplexity {result.valid_perplexity:.2f}{widths} "
         f"after {result.epochs} epochs, {result.steps} steps"

@@ -61,13 +61,16 @@ def path_along(ranking: Ranking, shape: ModelShape, smallest: float = SMALLEST) 
 
 
 def known_down_to(criterion: str, recipe: Mapping[str, Any], provenance: Mapping[str, Any]) -> float | None:
-    """The smallest share of the cost that a ranking is known to be good for; None if nothing is recorded.
+    """The smallest share of the FLOPs that a ranking is known to be good for; None if nothing is recorded.
 
     This is where graded training ended, or else the smallest share that was measured. Both are written by others, so
-    anything that is not a share counts as not recorded.
+    anything that is not a share counts as not recorded. A share of the cost that was trained in 4 bits is twice that
+    share of the FLOPs.
     """
-    training, curve = recipe.get("train"), provenance.get("curve")
+    training, graded_by, curve = recipe.get("train"), recipe.get("graded"), provenance.get("curve")
     graded = training.get("graded") if isinstance(training, Mapping) and criterion == GRADED else None
+    if isinstance(graded_by, Mapping) and graded_by.get("bits") is True and type(graded) is float:
+        graded = 2 * graded
     points = curve if isinstance(curve, list) else []
     measured = [point.get("flops_fraction") for point in points if isinstance(point, Mapping)]
     return min(_shares([graded]) or _shares(measured), default=None)

@@ -121,7 +121,7 @@ class TrainConfig:
     precision: Literal["fp32", "bf16", "bf16-always"] = (
         "fp32"  # bf16: only if faster on this machine; bf16-always: even if slower
     )
-    graded: float = 0.0  # train every prefix of filters down to this share of the FLOPs; 0 = the full width only
+    graded: float = 0.0  # train every prefix of filters down to this share of the cost; 0 = the full width only
     seed: int = 1
     checkpoint_minutes: float = 5.0
 
@@ -139,7 +139,7 @@ class TrainConfig:
         if not 0 <= self.warmup < 1:
             raise ValueError(f"warmup is {self.warmup}; expected a share of the run in [0, 1)")
         if not 0 <= self.graded < 1:
-            raise ValueError(f"graded is {self.graded}; expected the smallest share of the FLOPs to train, or 0")
+            raise ValueError(f"graded is {self.graded}; expected the smallest share of the cost to train, or 0")
 
 
 @dataclass(frozen=True)

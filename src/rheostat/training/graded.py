@@ -4,8 +4,11 @@ Each step runs the full width on the text, and narrower prefixes that share its 
 their target (nested dropout, Rippel et al. 2014; slimmable networks, Yu & Huang 2019). A run that starts from a trained
 model can use that model as the teacher of all widths, including the full one. Frozen and without dropout, it is a
 steadier target, and its forward pass replaces the full width's pass over every text. Only the `graded` ranking decides
-how wide each layer of a prefix is, so training and the knob cut in the same way. Knows widths; `trainer` has the loop,
-`model.cut` does the cutting.
+how wide each layer of a prefix is, so training and the knob cut in the same way.
+
+With `bits`, prefixes also read rows of their matrices in 4 bits: the weights are rounded in the forward pass, and
+gradients pass the rounding unchanged (the straight-through estimator, Bengio et al. 2013). Knows widths and bits;
+`trainer` has the loop, `model.cut` does the cutting.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -24,7 +27,8 @@ from torch import Tensor
 from rheostat.metrics import Quality, QualityCount
 from rheostat.model.cut import cut
 from rheostat.model.operating_point import OperatingPoint, Ranking
-from rheostat.model.shape import ModelShape
+from rheostat.model.precision import LARGEST_INTEGER, LARGEST_SCALE
+from rheostat.model.shape import QRNN_GATES, ModelShape
 from rheostat.model.widths import select
 from rheostat.training.adaptive_softmax import Taught
 from rheostat.training.cross_entropy import Distilled
@@ -36,10 +40,30 @@ from rheostat.training.task import LanguageModelLoss, Loss, WeightTask
 
 GRADED = "graded"
 
+# With `bits`: the share of prefixes that read only some of their rows in 4 bits. The others read all rows so, as every
+# position of a path below half of the cost does, where training matters most.
+MIXED = 0.25
+HALF = 0.5  # the cost of a weight in 4 bits
+CACHED = 2**17  # weights that are rounded at once, so that they stay in the cache
+
+Item = TypeVar("Item")
+
+
+class Drawn(NamedTuple):
+    """What one part of a batch is read with: a prefix of the filters, and how many rows of each matrix have 8 bits."""
+
+    flops_fraction: float
+    # Rows from the first one on, as a share, for each layer (of its filters) and for the output layer (of its words);
+    # the rest is read in 4 bits. Empty = all rows in 8 bits.
+    eight_bits: tuple[float, ...] = ()
+
+
+WHOLE = Drawn(1.0)
+
 
 @dataclass(frozen=True)
 class GradedConfig:
-    """The `[graded]` table of a recipe; `train.graded` is the smallest share of the FLOPs to train."""
+    """The `[graded]` table of a recipe; `train.graded` is the smallest share of the cost to train."""
 
     teacher: Literal["self", "start"] = "self"  # the full width while it learns, or the model that the run started from
     # Narrower prefixes per step. The batch's texts are divided among them (and the full width, unless it is the teacher
@@ -56,6 +80,7 @@ class GradedConfig:
     dropout: float = 0.5  # of a prefix, relative to the full width's: small models need less
     weight: float = 1.0  # of the prefixes' loss relative to that of the full width, which reads all texts
     ranking: str = ""  # sorts the filters of the --from model before training; empty = its default ranking
+    bits: bool = False  # draw the bits of each prefix too: a share of the cost c is then 2c of the FLOPs in 4 bits
 
     def __post_init__(self) -> None:
         if self.widths < 1:
@@ -125,50 +150,140 @@ class GradedLoss(LanguageModelLoss):
         with self.reduced_precision(inputs):
             theirs = self.teacher(inputs, state)
             taught = self.teacher.teach(theirs.raw, self._config.distill)
-            dealt = deal([1.0, *self._shares()], inputs.shape[1])
-            losses = [self._distilled(inputs, targets, state, taught, texts, share) for texts, share in dealt]
+            dealt = deal([WHOLE, *self._draw()], inputs.shape[1])
+            losses = self._distilled(inputs, targets, state, taught, dealt)
         objective, full = torch.stack([loss.objective for loss in losses]).sum(), losses[0].log_likelihood_loss
         return Loss(objective / targets.numel(), full / targets[:, dealt[0][0]].numel(), theirs.state)
 
-    def prefix(self, share: float) -> tuple[OperatingPoint, LanguageModel]:
-        """The prefix with this share of the FLOPs, as a model that shares this model's weights."""
-        point = select(self._ranking, self.model.shape, share)
-        weights, shape = cut(dict(self.model.named_parameters()), self.model.shape, point)
-        return point, LanguageModel.over(shape, weights)
+    def prefix(self, drawn: Drawn, rounded: Mapping[str, Tensor] | None = None) -> tuple[OperatingPoint, LanguageModel]:
+        """The prefix with this share of the FLOPs, as a model that shares this model's weights.
+
+        rounded: `four_bits` of every matrix, if it is at hand.
+        """
+        point = select(self._ranking, self.model.shape, drawn.flops_fraction)
+        weights: dict[str, Tensor] = dict(self.model.named_parameters())
+        if drawn.eight_bits:
+            weights = read_bits(weights, self.model.shape, drawn.eight_bits, rounded or self._rounded([drawn]))
+        small, shape = cut(weights, self.model.shape, point)
+        return point, LanguageModel.over(shape, small)
 
     def extra_loss(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
         taught = self.model.teach(outputs.raw, self._config.distill)
-        losses = [
-            self._distilled(inputs, targets, state, taught, texts, share).objective
-            for texts, share in deal(self._shares(), inputs.shape[1])
-        ]
-        return self._config.weight * torch.stack(losses).sum() / targets.numel()
+        losses = self._distilled(inputs, targets, state, taught, deal(self._draw(), inputs.shape[1]))
+        return self._config.weight * torch.stack([loss.objective for loss in losses]).sum() / targets.numel()
 
     def _distilled(
-        self, inputs: Tensor, targets: Tensor, state: State, taught: Taught, texts: slice, share: float
-    ) -> Distilled:
-        """The loss of one width on its texts, starting from the teacher's state."""
-        point, narrow = self.prefix(share)
-        regularization = self.regularization if share == 1 else self._narrow_regularization
-        own = narrow(inputs[:, texts], prefix_state(state, point, texts), regularization)
-        return narrow.distillation(own.dropped, targets[:, texts], replace(taught, hidden=taught.hidden[:, texts]))
+        self, inputs: Tensor, targets: Tensor, state: State, taught: Taught, dealt: Sequence[tuple[slice, Drawn]]
+    ) -> list[Distilled]:
+        """The loss of each prefix on its texts, starting from the teacher's state."""
+        rounded, losses = self._rounded([drawn for _, drawn in dealt]), []
+        for texts, drawn in dealt:
+            point, narrow = self.prefix(drawn, rounded)
+            regularization = self.regularization if drawn == WHOLE else self._narrow_regularization
+            own = narrow(inputs[:, texts], prefix_state(state, point, texts), regularization)
+            part = replace(taught, hidden=taught.hidden[:, texts])
+            losses.append(narrow.distillation(own.dropped, targets[:, texts], part))
+        return losses
 
-    def _shares(self) -> list[float]:
-        """Shares of the FLOPs, one for each prefix of this step."""
-        shares: list[float] = (self._smallest + (1 - self._smallest) * torch.rand(self._config.widths)).tolist()
+    def _rounded(self, draws: Sequence[Drawn]) -> dict[str, Tensor]:
+        """Every matrix in 4 bits, once for all prefixes of a step; nothing if none of them needs it."""
+        if not any(drawn.eight_bits for drawn in draws):
+            return {}
+        matrices = bounded_matrices(self.model.shape)
+        return {name: four_bits(self.model.get_parameter(name).detach()) for name in matrices}
+
+    def _draw(self) -> list[Drawn]:
+        """The prefixes of this step."""
+        if not self._config.bits:
+            shares = (self._smallest + (1 - self._smallest) * torch.rand(self._config.widths)).tolist()
+            draws = [Drawn(share) for share in shares]
+        else:
+            draws = [draw_bits(self._smallest, self.model.shape) for _ in range(self._config.widths)]
         if self._config.sampling == "sandwich":
-            shares[0] = self._smallest
-        return shares
+            draws[0] = at_cost(self._smallest, self.model.shape, self._config.bits)
+        return draws
 
 
-def deal(shares: Sequence[float], texts: int) -> list[tuple[slice, float]]:
-    """Which texts of the batch each share of the FLOPs reads: every text once, the same number at every share.
+def at_cost(cost: float, shape: ModelShape, bits: bool) -> Drawn:
+    """The prefix that stands for a share of the cost: bits are spent less before filters are left out."""
+    if not bits or cost > HALF:
+        return Drawn(cost)
+    return Drawn(min(cost / HALF, 1.0), (0.0,) * (len(shape.hidden_sizes) + 1))
 
-    Drawn again at each step: a column of the batch is one part of the text, and every share should read the whole text.
+
+def draw_bits(smallest: float, shape: ModelShape) -> Drawn:
+    """A prefix in 4 bits with a share of the cost from `smallest` to a half, small ones as often as large ones (its
+    logarithm is uniform); or, with probability MIXED, a wide one that reads some of the rows of each matrix in 8 bits.
     """
-    bounds = [texts * part // len(shares) for part in range(len(shares) + 1)]
+    chance, place, *bounds = torch.rand(len(shape.hidden_sizes) + 3).tolist()
+    if chance < MIXED:
+        return Drawn(HALF + HALF * place, tuple(bounds))
+    return at_cost(smallest * (HALF / smallest) ** place, shape, bits=True)
+
+
+def bounded_matrices(shape: ModelShape) -> dict[str, int]:
+    """The matrices that bits are drawn for, in the order of `Drawn.eight_bits`: name, and number of row blocks.
+
+    A tied output layer is the embedding: its row is read in the same bits where a word comes in.
+    """
+    layers = {f"layers.{layer}.weight": QRNN_GATES for layer in range(len(shape.hidden_sizes))}
+    return {**layers, shape.output_name: 1}
+
+
+def four_bits(matrix: Tensor) -> Tensor:
+    """What reading the upper four bits of a matrix gives, once `model.precision.quantize` has made it int8.
+
+    Slices of rows that stay in the cache take half the time.
+    """
+    rows = max(1, CACHED // matrix.shape[1])
+    return torch.cat([_upper_bits(part) for part in matrix.split(rows)])
+
+
+def _upper_bits(matrix: Tensor) -> Tensor:
+    scale = matrix.abs().amax(1, keepdim=True) / LARGEST_INTEGER
+    scale[scale == 0] = 1
+    scale.clamp_(max=LARGEST_SCALE)
+    integers = (matrix / scale).round_().clamp_(-LARGEST_INTEGER, LARGEST_INTEGER)
+    return integers.add_(8).div_(16).floor_().clamp_(-8, 7).mul_(16).mul_(scale)
+
+
+def read_bits(
+    weights: Mapping[str, Tensor], shape: ModelShape, eight_bits: Sequence[float], rounded: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The same weights with the rows behind these shares of each matrix in 4 bits; gradients reach `weights`."""
+    read = dict(weights)
+    for (name, blocks), share in zip(bounded_matrices(shape).items(), eight_bits, strict=True):
+        own, coarse = weights[name], rounded[name]
+        size = len(own) // blocks
+        bound = round(share * size)
+        if bound:
+            fine = (torch.arange(len(own), device=own.device) % size < bound)[:, None]
+            coarse = torch.where(fine, own.detach(), coarse)
+        read[name] = _StraightThrough.apply(own, coarse)  # type: ignore[no-untyped-call]
+    return read
+
+
+class _StraightThrough(torch.autograd.Function):
+    """The value of one tensor, with the gradient of another."""
+
+    @staticmethod
+    def forward(ctx: Any, own: Tensor, value: Tensor) -> Tensor:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0], None
+
+
+def deal(readers: Sequence[Item], texts: int) -> list[tuple[slice, Item]]:
+    """Which texts of the batch each reader gets: every text once, the same number for all.
+
+    Drawn again at each step: a column of the batch is one part of the text, and every prefix should read the whole
+    text.
+    """
+    bounds = [texts * part // len(readers) for part in range(len(readers) + 1)]
     parts = [slice(first, last) for first, last in pairwise(bounds)]
-    return [(parts[part], share) for part, share in zip(torch.randperm(len(parts)).tolist(), shares, strict=True)]
+    return [(parts[part], reader) for part, reader in zip(torch.randperm(len(parts)).tolist(), readers, strict=True)]
 
 
 def prefix_state(state: State, point: OperatingPoint, texts: slice) -> State:
@@ -190,9 +305,11 @@ def _scaled(regularization: RegularizationConfig, factor: float) -> Regularizati
     return replace(regularization, **{name: min(factor * getattr(regularization, name), 0.95) for name in names})
 
 
-def validated_shares(smallest: float) -> tuple[float, ...]:
-    """Shares of the FLOPs at which a graded model is validated: the full width, the smallest, and their midpoint."""
-    return 1.0, (1 + smallest) / 2, smallest
+def validated_shares(smallest: float, bits: bool = False) -> tuple[float, ...]:
+    """Shares of the cost at which a graded model is validated: the whole model, the smallest, and one between them:
+    their midpoint or, with bits, the full width in 4 bits.
+    """
+    return 1.0, HALF if bits else (1 + smallest) / 2, smallest
 
 
 class GradedTask(WeightTask):
@@ -213,28 +330,32 @@ class GradedTask(WeightTask):
         self._smallest = smallest
         follows = order is not None and order.comparable and not config.taper
         self._ranking = sorted_ranking(order) if order and follows else graded_ranking(model.shape, config.taper)
-        select(self._ranking, model.shape, smallest)  # raises early if the share is impossible
+        if config.bits and smallest >= HALF:
+            raise ValueError(f"bits is true and train.graded {smallest}; expected less than {HALF}, the cost of 4 bits")
+        # Raises early if the share is impossible.
+        select(self._ranking, model.shape, at_cost(smallest, model.shape, config.bits).flops_fraction)
         super().__init__(model, regularization, valid_ids, write, precision)
         self.module: GradedLoss = GradedLoss(model, self._ranking, smallest, config, regularization, precision)
-        self._anchor = config.anchor
+        self._anchor, self._bits = config.anchor, config.bits
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
-        """Validate several widths together, so that the whole knob counts."""
+        """Validate several positions together, so that the whole knob counts."""
         count = QualityCount()
-        positions = validated_shares(self._smallest)
+        positions = validated_shares(self._smallest, self._bits)
         with torch.no_grad(), self._anchored():
             for done, share in enumerate(positions):
 
                 def show(part: float, done: int = done) -> None:
                     progress((done + part) / len(positions))
 
-                model = self.model if share == 1 else self.module.prefix(share)[1]
+                drawn = at_cost(share, self.model.shape, self._bits)
+                model = self.model if drawn == WHOLE else self.module.prefix(drawn)[1]
                 count_predictions(model, self._valid_ids, count, show)
         return count.quality()
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
         with self._anchored():
-            shares = list(validated_shares(self._smallest))
+            shares = list(validated_shares(self._smallest, self._bits))
             self._write(self.model, path, {**run, "valid_over_shares": shares}, [self._ranking])
 
     @contextmanager

@@ -63,7 +63,9 @@ class TrainingResult:
     epochs: int
     steps: int
     valid_perplexity: float  # of the best model, which was kept
-    valid_over_shares: tuple[float, ...] = ()  # the shares of FLOPs, if validation covered several widths together
+    valid_over_shares: tuple[
+        float, ...
+    ] = ()  # the shares of the cost, if validation covered several positions together
 
 
 Files = str | Path | Sequence[str | Path]
@@ -200,7 +202,7 @@ def _run(request: TrainingRequest, recipe: TrainingRecipe, session: RunSession, 
 
 
 def _result(folder: RunFolder, recipe: TrainingRecipe, progress: RunProgress) -> TrainingResult:
-    shares = validated_shares(recipe.train.graded) if recipe.train.graded else ()
+    shares = validated_shares(recipe.train.graded, recipe.graded.bits) if recipe.train.graded else ()
     return TrainingResult(folder.model, progress.epoch, progress.step, perplexity(progress.best_loss), shares)
 
 
@@ -299,8 +301,8 @@ def _describe(corpus: Corpus, shape: ModelShape, recipe: TrainingRecipe) -> str:
     )
     layers = " ".join(map(str, shape.hidden_sizes))
     tails = f", softmax split at {' '.join(map(str, shape.softmax_splits))}" if shape.softmax_splits else ""
-    shares = " ".join(f"{share:.0%}" for share in validated_shares(recipe.train.graded))
-    valid = f"\nvalidation: over {shares} of the FLOPs together" if recipe.train.graded else ""
+    shares = " ".join(f"{share:.0%}" for share in validated_shares(recipe.train.graded, recipe.graded.bits))
+    valid = f"\nvalidation: over {shares} of the cost together" if recipe.train.graded else ""
     rule = f"{corpus.source} is one file, divided by {corpus.split_rule}; its parts are in {corpus.divided_in}\n"
     return (
         f"{rule if corpus.split_rule else ''}"
