@@ -244,7 +244,7 @@ def _upper_bits(matrix: Tensor) -> Tensor:
     scale[scale == 0] = 1
     scale.clamp_(max=LARGEST_SCALE)
     integers = (matrix / scale).round_().clamp_(-LARGEST_INTEGER, LARGEST_INTEGER)
-    return integers.add_(8).div_(16).floor_().clamp_(-8, 7).mul_(16).mul_(scale)
+    return integers.div_(16).floor_().mul_(16).add_(8).mul_(scale)  # the middle of what the lower four bits may add
 
 
 def read_bits(
