@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rheostat.measure.ngram_baseline import measure_ngram
     from rheostat.measure.packing import pack
     from rheostat.measure.sweep import sweep
+    from rheostat.measure.typing import measure_typing
     from rheostat.model.file import ModelFile, open_model
     from rheostat.model.operating_point import OperatingPoint
     from rheostat.model.summary import summarize
@@ -84,6 +85,7 @@ __all__ = [
     "learn_point",
     "load",
     "measure_ngram",
+    "measure_typing",
     "open_model",
     "pack",
     "rank",
@@ -117,6 +119,7 @@ _WHERE = {
     "learn_point": "rheostat.pruning.steps",
     "load": "rheostat.runtime.predictor",
     "measure_ngram": "rheostat.measure.ngram_baseline",
+    "measure_typing": "rheostat.measure.typing",
     "open_model": "rheostat.model.file",
     "pack": "rheostat.measure.packing",
     "rank": "rheostat.pruning.steps",

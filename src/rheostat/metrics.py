@@ -2,7 +2,7 @@
 
 A split is one stream of tokens with an `<eos>` per line. The state starts at zero and is carried through. The first
 token is given, and every later one is predicted once. This module owns that loop (`read_stream`) and the counting;
-models are passed in as functions. Keystrokes are counted in `measure.typing_simulator`.
+models are passed in as functions. Keystrokes are counted in `measure.keystrokes`.
 """
 
 from __future__ import annotations

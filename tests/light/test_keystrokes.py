@@ -11,9 +11,8 @@ from typer.testing import CliRunner
 from models import write_tiny, write_words
 from rheostat.cli import app
 from rheostat.errors import OperatingPointError
-from rheostat.measure.keystrokes import keystroke_savings, offered
+from rheostat.measure.keystrokes import KeystrokeCount, keystroke_savings, offered, simulate
 from rheostat.measure.texts import Text, read_text
-from rheostat.measure.typing_simulator import KeystrokeCount, simulate
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN

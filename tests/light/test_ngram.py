@@ -122,7 +122,7 @@ def test_nothing_is_pruned(corpus: Corpus, model: NGramModel) -> None:
 
 @pytest.mark.parametrize(
     ("ids", "order", "error", "message"),
-    [([0, 1], 1, RheostatError, "expected 2 or more"), ([0, 1], 3, CorpusError, "2 tokens has no 3-gram")],
+    [([0, 1], 0, RheostatError, "expected 1 or more"), ([0, 1], 3, CorpusError, "2 tokens has no 3-gram")],
 )
 def test_a_model_that_cannot_be_estimated_is_an_error(
     ids: list[int], order: int, error: type[Exception], message: str
@@ -150,7 +150,7 @@ def test_kenlm_finds_the_same_perplexity(corpus: Corpus, model: NGramModel) -> N
 
 
 def test_suggestions_are_suggestible_words(corpus: Corpus, model: NGramModel) -> None:
-    predictor = NGramPredictor(model, corpus)
+    predictor = NGramPredictor(model, corpus.vocabulary, corpus.tokenizer, corpus.casing)
     assert {one.word for one in predictor.suggest("ann sees the ", k=4)} == set(THINGS), "neither <unk> nor <eos>"
     assert [one.word for one in predictor.complete("ann sees the b")] == ["boats", "bob"]
     names = {one.word for one in predictor.suggest("ann sees the boats\n")}
@@ -158,7 +158,12 @@ def test_suggestions_are_suggestible_words(corpus: Corpus, model: NGramModel) ->
 
 
 def test_queries_are_timed_like_those_of_a_model(corpus: Corpus, model: NGramModel) -> None:
-    queries = Queries("n-gram", NGramPredictor(model, corpus), ["the", "boats", "\n"], ["ann"])
+    queries = Queries(
+        "n-gram",
+        NGramPredictor(model, corpus.vocabulary, corpus.tokenizer, corpus.casing),
+        ["the", "boats", "\n"],
+        ["ann"],
+    )
     (turns,) = measure_latencies([queries], queries=7, warm_up=1)
     assert sum(map(len, turns)) == 7
 

@@ -32,6 +32,7 @@ from rheostat.cli import (
     resplit,
     suggest,
     train,
+    typing,
 )
 from rheostat.cli.console import INTERRUPTED, messages, one_line
 from rheostat.errors import RheostatError, RheostatWarning
@@ -73,6 +74,7 @@ for _command in (
     evaluate.sweep,
     bench.bench,
     ngram.ngram,
+    typing.typing,
     report.report,
     files.inspect,
     files.pack,

@@ -13,10 +13,9 @@ from typing import Any
 
 from rheostat.arguments import checked
 from rheostat.errors import CorpusError, OperatingPointError, RheostatWarning
-from rheostat.measure.keystrokes import keystroke_savings
+from rheostat.measure.keystrokes import KeystrokeCount, keystroke_savings
 from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.measure.texts import read_text
-from rheostat.measure.typing_simulator import KeystrokeCount
 from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model

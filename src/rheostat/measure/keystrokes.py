@@ -1,24 +1,116 @@
-"""Keystroke savings of a model at its current point: the typing simulator with a real predictor.
+"""The simulated typist: how many keystrokes a text takes with suggestions, and what counts as a keystroke.
 
-Knows how suggestions become the words that a user sees; `typing_simulator` defines what counts as a keystroke.
+Knows text, keys, and how suggestions become the words that a user sees; knows nothing of models.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from rheostat.measure.texts import LINE_END, Text
-from rheostat.measure.typing_simulator import KeystrokeCount, simulate
 from rheostat.words.writing import Suggestion
 
 SUGGESTIONS = 3
+Suggest = Callable[[str], Sequence[str]]  # words offered for the text before the cursor
 
 
 class Completes(Protocol):
-    """What a keyboard needs: a `Predictor`, or a baseline instead of one."""
+    """What the typist needs: a `Predictor`, a baseline, or anyone's own. Whole words will do as suggestions."""
 
-    def complete(self, text: str, k: int = 3) -> Sequence[Suggestion]: ...
+    def complete(self, text: str, k: int, /) -> Sequence[Suggestion | str]: ...
+
+
+@dataclass(frozen=True)
+class KeystrokeCount:
+    """Keystrokes for a text. typed: with suggestions; needed: without; taken: suggestions that were used.
+
+    at_once: words that were offered before their first letter.
+    """
+
+    typed: int
+    needed: int
+    words: int = 0
+    taken: int = 0
+    at_once: int = 0
+
+    @property
+    def saved_share(self) -> float:
+        return 1 - self.typed / self.needed if self.needed else 0.0
+
+    def saved_per_joule(self, query_mj: float) -> float:
+        """Keystrokes saved per joule above idle. A word costs one query; its letters need no further query."""
+        return (self.needed - self.typed) / (self.words * query_mj / 1e3)
+
+    def as_json(self) -> dict[str, Any]:
+        counts = {"keystrokes_typed": self.typed, "keystrokes_needed": self.needed}
+        return {**counts, "keystrokes_saved_share": self.saved_share, "words": self.words, "taken": self.taken}
+
+
+def simulate(words: Iterable[str], suggest: Suggest) -> KeystrokeCount:
+    """Type a text letter by letter, accepting the wanted word as soon as it is suggested.
+
+    words: the text between spaces, with its punctuation; LINE_END for a line end.
+
+    Without suggestions every character is a keystroke, including the space after a word and a line end; capitals need
+    no extra key. With suggestions the user looks before each letter of a word, including the first: if the wanted word
+    is offered, one keystroke accepts it and also types the space. Punctuation around a word is typed normally, and the
+    space of a suggestion moves behind it. Pieces without a letter, special tokens such as `<unk>`, and words
+    that are never offered are typed in full. Capitals and the kind of apostrophe do not matter: keyboards correct them.
+    """
+    text, typed, needed, count, taken, at_once = "", 0, 0, 0, 0, 0
+    for word in words:
+        if word == LINE_END:
+            text, typed, needed = text.rstrip(" ") + LINE_END, typed + 1, needed + 1
+            continue
+        before, wanted, after = _signs_and_word(word)
+        letters = _letters_typed(text + before, wanted, suggest)
+        typed += len(before) + letters + len(after) + 1
+        needed += len(word) + 1
+        count, taken = count + 1, taken + (letters < len(wanted))
+        at_once += letters == 0 and bool(wanted)
+        text += word + " "
+    return KeystrokeCount(typed, needed, count, taken, at_once)
+
+
+def simulate_plain(words: Sequence[str], suggest: Suggest) -> KeystrokeCount:
+    """Type one line of words in lower case without punctuation, with nothing before it.
+
+    The protocol of owenpkent/alpha-osk (NGRAM_SEEDS.md): the typist looks before each letter and takes the word for one
+    key if it is offered; otherwise a word costs its letters and a space.
+    """
+    text, typed, needed, taken, at_once = "", 0, 0, 0, 0
+    for word in words:
+        letters = _letters_typed(text, word, suggest)
+        typed, needed = typed + letters + 1, needed + len(word) + 1
+        taken, at_once = taken + (letters < len(word)), at_once + (letters == 0)
+        text += word + " "
+    return KeystrokeCount(typed, needed, len(words), taken, at_once)
+
+
+def _letters_typed(text: str, wanted: str, suggest: Suggest) -> int:
+    """The number of letters typed before the word is offered; all of them if it never is."""
+    for letters in range(len(wanted)):
+        if _plain(wanted) in map(_plain, suggest(text + wanted[:letters])):
+            return letters
+    return len(wanted)
+
+
+def _signs_and_word(word: str) -> tuple[str, str, str]:
+    """Punctuation before, the part that can be suggested, punctuation after; without a letter, all is punctuation."""
+    is_special = word.startswith("<") and word.endswith(">")
+    if is_special or not any(map(str.isalpha, word)):
+        return word, "", ""
+    places = [place for place, character in enumerate(word) if character.isalnum()]
+    return word[: places[0]], word[places[0] : places[-1] + 1], word[places[-1] + 1 :]
+
+
+def _plain(word: str) -> str:
+    return word.casefold().replace("’", "'")
+
+
+# With a predictor
 
 
 def keystroke_savings(
@@ -31,13 +123,14 @@ def keystroke_savings(
 
     The predictor does not learn from the words.
     """
-    typed = _first(text.typed_words(), words)
+    typed = first_words(text.typed_words(), words)
     return simulate(_with_progress(typed, progress), lambda so_far: offered(predictor, so_far))
 
 
-def offered(predictor: Completes, text: str) -> list[str]:
+def offered(predictor: Completes, text: str, k: int = SUGGESTIONS) -> list[str]:
     """The word before the cursor after taking each suggestion: "role-playing" if "role-p" is typed."""
-    return [_last_word(suggestion.insert_into(text)) for suggestion in predictor.complete(text, SUGGESTIONS)]
+    suggestions = predictor.complete(text, k)
+    return [one if isinstance(one, str) else _last_word(one.insert_into(text)) for one in suggestions]
 
 
 def _last_word(text: str) -> str:
@@ -46,7 +139,7 @@ def _last_word(text: str) -> str:
     return word[opening:]
 
 
-def _first(words: list[str], count: int) -> list[str]:
+def first_words(words: Iterable[str], count: int) -> list[str]:
     """The first words, with the line ends between them."""
     chosen: list[str] = []
     for word in words:

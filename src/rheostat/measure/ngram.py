@@ -156,8 +156,8 @@ def _head(seen: _Seen, k: int, allowed: Mask) -> tuple[NDArray[Any], Floats]:
 
 def estimate(ids: NDArray[np.integer], vocabulary_size: int, order: int = 5) -> NGramModel:
     """The model of a stream of ids. Every word in the vocabulary gets a probability, seen or not."""
-    if order < 2:
-        raise RheostatError(f"the n-gram order is {order}; expected 2 or more, usually 5")
+    if order < 1:
+        raise RheostatError(f"the n-gram order is {order}; expected 1 or more, usually 5")
     if len(ids) < order:
         raise CorpusError(f"a training text of {len(ids)} tokens has no {order}-gram: give more text, or a lower order")
     grams = list(_count(np.asarray(ids, np.int64), vocabulary_size, order))

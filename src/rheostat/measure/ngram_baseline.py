@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from rheostat.recipe import read_recipe
 from rheostat.runtime.predictor import SPARE
 from rheostat.tables import fill
 from rheostat.text.corpus import Corpus, CorpusConfig, Split, load_corpus
+from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import Completion
 from rheostat.words.writing import Suggestion, Typed, as_context, compose, distinct, split_typed
 
@@ -47,21 +48,23 @@ Progress = Callable[[str, float], None]
 class NGramPredictor:
     """Suggestions from an n-gram model, in the form that a `Predictor` gives."""
 
-    def __init__(self, model: NGramModel, corpus: Corpus) -> None:
-        self._model, self._corpus = model, corpus
-        self._completion = Completion(corpus.vocabulary, corpus.tokenizer)
+    def __init__(
+        self, model: NGramModel, vocabulary: Vocabulary, tokenizer: str, casing: Mapping[str, str]
+    ) -> None:
+        self._model, self._vocabulary, self._tokenizer, self._casing = model, vocabulary, tokenizer, casing
+        self._completion = Completion(vocabulary, tokenizer)
         self._limit = 2 * model.order  # the most words read from the end of a text; sometimes only half as many
 
     def suggest(self, text: str, k: int = 3) -> list[Suggestion]:
         """The k most probable words after a text of whole words."""
-        return self._suggest(as_context(text, self._corpus.tokenizer, limit=self._limit), k)
+        return self._suggest(as_context(text, self._tokenizer, limit=self._limit), k)
 
     def complete(self, text: str, k: int = 3) -> list[Suggestion]:
         """The same for the text before the cursor, whose last word can be unfinished."""
-        return self._suggest(split_typed(text, self._corpus.tokenizer, self._limit), k)
+        return self._suggest(split_typed(text, self._tokenizer, self._limit), k)
 
     def _suggest(self, typed: Typed, k: int) -> list[Suggestion]:
-        context, words = self._corpus.vocabulary.encode(typed.words), self._corpus.vocabulary.words
+        context, words = self._vocabulary.encode(typed.words), self._vocabulary.words
         if typed.prefix:  # few words match, and they can be improbable, so the sorted lists do not help
             scores = self._model.log_probabilities(context)
             ids, probabilities = self._completion.best(scores, typed.prefix, k + SPARE, attach=typed.attaches)
@@ -69,8 +72,8 @@ class NGramPredictor:
             allowed = self._completion.allowed_mask(attach=typed.attaches)
             ids, probabilities = self._model.best(context, k + SPARE, allowed)
         found = zip(ids.tolist(), probabilities.tolist(), strict=True)
-        casing, tokenizer = self._corpus.casing, self._corpus.tokenizer
-        return distinct([compose(words[i], p, typed, casing, tokenizer=tokenizer) for i, p in found], k)
+        shown = [compose(words[i], p, typed, self._casing, tokenizer=self._tokenizer) for i, p in found]
+        return distinct(shown, k)
 
 
 @dataclass(frozen=True)
@@ -143,7 +146,7 @@ def measure_on_corpus(
 
         qualities[name] = ngram_quality(model, corpus.splits[name], show)
     checked = _check_with_kenlm(model, corpus, qualities["test"].perplexity) if config.check else None
-    predictor = NGramPredictor(model, corpus)
+    predictor = NGramPredictor(model, corpus.vocabulary, corpus.tokenizer, corpus.casing)
     latency = _latency(predictor, corpus, text, config)
     saved = keystroke_savings(predictor, text, config.typed_words, progress=lambda s: progress("typing", 0.8 + 0.2 * s))
     subject = NGramSubject(

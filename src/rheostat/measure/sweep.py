@@ -13,7 +13,7 @@ from pathlib import Path
 from rheostat.arguments import check_list, checked
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.measure.evaluation import TYPED_WORDS, read_splits
-from rheostat.measure.keystrokes import keystroke_savings
+from rheostat.measure.keystrokes import KeystrokeCount, keystroke_savings
 from rheostat.measure.results import (
     Allocation,
     KeystrokeFigures,
@@ -30,7 +30,6 @@ from rheostat.measure.results import (
 from rheostat.measure.results.shared import QualityFigures
 from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.measure.texts import read_text
-from rheostat.measure.typing_simulator import KeystrokeCount
 from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model

@@ -23,6 +23,7 @@ from rheostat.report.kept_filters import KeptFilters, read_kept_filters
 from rheostat.report.learned import learned_page
 from rheostat.report.sections import build_report, learned_comparisons, learned_stem
 from rheostat.report.sweep_page import page
+from rheostat.report.typing_page import typing_page
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ def _pages(evidence: Evidence) -> dict[str, str]:
     for sweep in evidence.collection.sweeps:
         picture = f"{_trade_off_stem(sweep)}.png" if has_trade_off(sweep) else None
         pages[f"{sweep.path.stem}.md"] = page(sweep, picture, evidence.energy_bench(sweep))
+    for typing in evidence.collection.typings:
+        pages[f"{typing.path.stem}.md"] = typing_page(typing)
     for comparison in learned_comparisons(evidence):
         stem = learned_stem(comparison)
         pages[f"{stem}.md"] = learned_page(comparison, f"{stem}.png")
@@ -97,7 +100,7 @@ def _draw(picture: Picture, out: Path) -> list[Path]:
 def _check_names(evidence: Evidence) -> None:
     """Refuse two results files with the same name: they would overwrite each other's page."""
     collection = evidence.collection
-    for kind in (collection.sweeps, collection.benches, collection.days):
+    for kind in (collection.sweeps, collection.benches, collection.days, collection.typings):
         names = Counter(path.stem for path in {one.path for one in kind})
         doubled = sorted(name for name, count in names.items() if count > 1)
         if doubled:

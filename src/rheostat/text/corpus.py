@@ -254,6 +254,12 @@ def locate_splits(source: Source, config: CorpusConfig, cache_directory: Path | 
     return mixture.paths if mixture else find_splits(source)
 
 
+def part_texts(source: Source, config: CorpusConfig, cache_directory: Path | None = None) -> Mapping[str, Path]:
+    """The texts of a mixture by name, with those of its parts ("test-chitchat"); none for any other source."""
+    mixture = _mix(source, config, cache_directory)
+    return mixture.texts if mixture else {}
+
+
 def is_written_here(source: Source, config: CorpusConfig) -> bool:
     """Whether this program writes the texts (chat, or a mixture of parts); otherwise they are the user's files."""
     return bool(config.parts) or is_named(source)

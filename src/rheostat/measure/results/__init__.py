@@ -35,6 +35,7 @@ from rheostat.measure.results.shared import (
     engine_title,
 )
 from rheostat.measure.results.sweep import Allocation, SweepResults, SweepRow, SweepSubject, SweptPoint
+from rheostat.measure.results.typing import TypingPredictor, TypingResults, TypingRow, TypingText
 
 __all__ = [
     "NOT_RECORDED",
@@ -66,6 +67,10 @@ __all__ = [
     "SweepSubject",
     "SweptPoint",
     "TrainingResults",
+    "TypingPredictor",
+    "TypingResults",
+    "TypingRow",
+    "TypingText",
     "check_results_target",
     "engine_title",
     "read_all",

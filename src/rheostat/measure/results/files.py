@@ -20,14 +20,25 @@ from rheostat.measure.results.benchmark import BenchmarkResults, TrainingResults
 from rheostat.measure.results.govern import GovernResults
 from rheostat.measure.results.ngram import NGramResults
 from rheostat.measure.results.sweep import SweepResults
+from rheostat.measure.results.typing import TypingResults
 from rheostat.tables import from_json, to_json
 
-Results: TypeAlias = SweepResults | BenchResults | NGramResults | GovernResults | BenchmarkResults | TrainingResults
+Results: TypeAlias = (
+    SweepResults | BenchResults | NGramResults | GovernResults | BenchmarkResults | TrainingResults | TypingResults
+)
 
 VERSION = 1
 KINDS: dict[str, type[Results]] = {
     kind.kind: kind
-    for kind in (SweepResults, BenchResults, NGramResults, GovernResults, BenchmarkResults, TrainingResults)
+    for kind in (
+        SweepResults,
+        BenchResults,
+        NGramResults,
+        GovernResults,
+        BenchmarkResults,
+        TrainingResults,
+        TypingResults,
+    )
 }
 _WRITTEN_BY = "a results file that rheostat wrote"
 
@@ -42,6 +53,7 @@ class Collection:
     days: tuple[GovernResults, ...] = ()
     benchmarks: tuple[BenchmarkResults, ...] = ()
     trainings: tuple[TrainingResults, ...] = ()
+    typings: tuple[TypingResults, ...] = ()
 
 
 def results_json(results: Results) -> dict[str, Any]:
@@ -115,6 +127,7 @@ def read_all(paths: Sequence[str | Path]) -> Collection:
         tuple(one for one in found if isinstance(one, GovernResults)),
         tuple(one for one in found if isinstance(one, BenchmarkResults)),
         tuple(one for one in found if isinstance(one, TrainingResults)),
+        tuple(one for one in found if isinstance(one, TypingResults)),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Self, TypeAlias
 
-from rheostat.measure.typing_simulator import KeystrokeCount
+from rheostat.measure.keystrokes import KeystrokeCount
 from rheostat.metrics import Quality
 from rheostat.model.file import ModelFile
 from rheostat.model.origin import Origin

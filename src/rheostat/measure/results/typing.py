@@ -1,0 +1,88 @@
+"""Results of typing: what suggestions save on several texts, for several predictors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from rheostat.measure.results.shared import Origins, Provenance
+from rheostat.tables import not_stored
+
+Protocol = Literal["plain", "own"]
+
+
+@dataclass(frozen=True)
+class TypingText:
+    """What was typed. units: lines or conversations, which are drawn with replacement for the intervals.
+
+    protocol: "plain" = each line alone, words in lower case (`keystrokes.simulate_plain`); "own" = conversations as
+    they are written (`keystrokes.simulate`). slots: suggestions shown at once. sample: what part of the text it is.
+    """
+
+    name: str
+    protocol: Protocol
+    slots: int
+    units: int
+    words: int
+    sample: str
+
+
+@dataclass(frozen=True)
+class TypingPredictor:
+    """What suggested. size_bytes: of its file or its tables. cost: share of a model's cost; None for other predictors.
+
+    is_ngram: whether it is an n-gram model of the training text. misspelt: words of a list of misspellings that it
+    suggested while all texts were typed; None if there was no list.
+    """
+
+    name: str
+    size_bytes: int | None = None
+    cost: float | None = None
+    is_ngram: bool = False
+    misspelt: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypingRow:
+    """One predictor on one text with a number of slots. Intervals: 95 %, by bootstrap over the units.
+
+    over_ngram: saved_share minus that of the best n-gram on this text, and its interval over the same units.
+    """
+
+    text: str
+    slots: int
+    predictor: str
+    keystrokes_typed: int
+    keystrokes_needed: int
+    words: int
+    saved_share: float
+    saved_interval: tuple[float, float]
+    next_word_share: float
+    never_share: float
+    over_ngram: float | None = None
+    over_ngram_interval: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class TypingResults:
+    """resamples: of the bootstrap, with `seed`. best_ngrams: for each text and number of slots, the name of the n-gram
+    that the others are compared with."""
+
+    kind: ClassVar[str] = "typing"
+
+    provenance: Provenance
+    corpus: str
+    resamples: int
+    seed: int
+    texts: tuple[TypingText, ...]
+    predictors: tuple[TypingPredictor, ...]
+    rows: tuple[TypingRow, ...]
+    misspellings: str | None = None
+    model: str | None = None
+    origins: Origins | None = None
+    path: Path = not_stored(Path())  # noqa: RUF009
+
+    def row(self, text: TypingText, predictor: TypingPredictor) -> TypingRow | None:
+        wanted = (text.name, text.slots, predictor.name)
+        return next((row for row in self.rows if (row.text, row.slots, row.predictor) == wanted), None)

@@ -1,0 +1,335 @@
+"""Typing with suggestions, measured for a model, n-grams of the same text, and anyone's own predictor.
+
+Knows which texts are typed, by which protocol, and how sure the figures are; `keystrokes` is the typist.
+
+    class Mine:
+        def complete(self, text: str, k: int) -> list[str]:
+            ...  # the k best whole words for the text before the cursor
+
+    rheostat.measure_typing(predictors={"mine": Mine()}, aac="talk/aac")
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rheostat.errors import CorpusError, RheostatError
+from rheostat.measure.keystrokes import Completes, KeystrokeCount, first_words, offered, simulate, simulate_plain
+from rheostat.measure.ngram import estimate
+from rheostat.measure.ngram_baseline import NGramPredictor
+from rheostat.measure.results import (
+    Origins,
+    Provenance,
+    TypingPredictor,
+    TypingResults,
+    TypingRow,
+    TypingText,
+    check_results_target,
+    write_results,
+)
+from rheostat.measure.texts import LINE_END
+from rheostat.model.file import ModelFile, open_model
+from rheostat.runtime.arguments import check_whole
+from rheostat.runtime.predictor import load
+from rheostat.text.corpus import CorpusConfig, load_split, locate_splits, part_texts
+
+AAC = "aac"
+AAC_SLOTS = (5, 3)
+SLOTS = 3  # for conversations, as on a phone
+ORDERS = (4, 3, 1)
+KNOBS = (1.0, 0.5, 0.25, 0.15)
+WORDS = 5000  # of each text of conversations
+RESAMPLES = 2000
+SEED = 1
+PARTS = ("chitchat", "self-dialogue", "topical-chat")  # of a mixture: those that are conversations
+
+_PLAIN_WORD = re.compile(r"[a-z']+")
+
+Progress = Callable[[str, float], None]
+Unit = list[str]  # the words of a line or a conversation
+
+
+class Entrant(NamedTuple):
+    """A predictor and what is known of it."""
+
+    predictor: Completes
+    about: TypingPredictor
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A text to type, in units that are typed one by one."""
+
+    about: TypingText
+    units: list[Unit]
+
+    def type_unit(self, unit: Unit, predictor: Completes, seen: set[str]) -> KeystrokeCount:
+        def suggest(text: str) -> list[str]:
+            words = offered(predictor, text, self.about.slots)
+            seen.update(words)
+            return words
+
+        return (simulate_plain if self.about.protocol == "plain" else simulate)(unit, suggest)
+
+
+def measure_typing(
+    model: str | Path | None = None,
+    *,
+    data: str | Path | None = None,
+    aac: str | Path | None = None,
+    split: str = "test",
+    knobs: Sequence[float] = KNOBS,
+    orders: Sequence[int] = ORDERS,
+    words: int = WORDS,
+    predictors: Mapping[str, Completes] | None = None,
+    misspellings: str | Path | None = None,
+    out: str | Path | None = None,
+    progress: Progress = lambda label, share: None,
+) -> TypingResults:
+    """Type texts with the suggestions of a model at several knob positions, of n-grams and of other predictors.
+
+    model: a model file, or None for `predictors` alone. data: its training corpus, "talk" or any other; its test text
+    is typed, and n-grams of these orders are estimated from its training text. aac: a folder with dev.txt and test.txt,
+    one message per line. split: of both, "test", or "dev" to tune on. words: typed of each text of conversations.
+    predictors: others by name, each with `complete(text, k)`. misspellings: a list of words that should never be
+    suggested, one per line, or as codespell's dictionary. out: the results file to write.
+    """
+    check_whole("words", words, 1)
+    target = None if out is None else check_results_target(out)
+    if split not in ("test", "dev"):
+        raise RheostatError(f"the split is {split!r}; expected 'test', or 'dev' to tune on")
+    bad = None if misspellings is None else read_misspellings(Path(misspellings))
+    with ExitStack() as stack:
+        file = None if model is None else stack.enter_context(open_model(model))
+        sheets = [*_aac_sheets(aac, split, data), *_conversation_sheets(data, split, words)]
+        if not sheets:
+            raise RheostatError("there is no text to type; expected data, aac or both")
+        entrants = [*_models(model, file, knobs, stack), *_ngrams(file, data, orders, progress)]
+        entrants += [Entrant(one, TypingPredictor(name)) for name, one in (predictors or {}).items()]
+        if not entrants:
+            raise RheostatError("nothing suggests words; expected a model, a corpus for n-grams, or a predictor")
+        tried = [_try(entrant, sheets, bad, progress) for entrant in entrants]
+        origins = None if file is None else Origins.of(file)
+    results = TypingResults(
+        Provenance.of_this_process(),
+        str(data) if data is not None else "none",
+        RESAMPLES,
+        SEED,
+        tuple(sheet.about for sheet in sheets),
+        tuple(about for about, _ in tried),
+        tuple(_rows(sheets, tried)),
+        None if misspellings is None else Path(misspellings).name,
+        None if model is None else Path(model).name,
+        origins,
+    )
+    if target is not None:
+        write_results(target, results)
+    return results
+
+
+def find_predictor(name: str) -> Completes:
+    """The predictor that "module:object" names, from the current folder too; a class or function is called."""
+    module, _, attribute = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        found: Any = getattr(importlib.import_module(module), attribute) if attribute else None
+        if isinstance(found, type) or (callable(found) and not hasattr(found, "complete")):
+            found = found()
+    except (ImportError, AttributeError) as error:
+        raise RheostatError(f"the predictor {name} cannot be loaded ({error}); expected module:object") from None
+    finally:
+        sys.path.pop(0)
+    if not callable(getattr(found, "complete", None)):
+        raise RheostatError(f"the predictor {name} has no complete(text, k); expected module:object with that method")
+    return found  # type: ignore[no-any-return]
+
+
+# --- what is typed ----------------------------------------------------------------------------------------
+
+
+def _aac_sheets(folder: str | Path | None, split: str, data: str | Path | None) -> list[Sheet]:
+    """The lines, and those that no line of the training text equals; with five slots and with three."""
+    if folder is None:
+        return []
+    lines = [words for line in _read_lines(Path(folder) / f"{split}.txt") if (words := plain_words(line))]
+    texts = {f"{AAC}-{split}": (lines, "all lines")}
+    if data is not None:
+        known = {tuple(plain_words(line)) for line in _read_lines(_text_of(data, "train"))}
+        new = [line for line in lines if tuple(line) not in known]
+        texts[f"{AAC}-{split}-new"] = new, f"the {len(new)} of {len(lines)} lines that no training line equals"
+    return [
+        Sheet(TypingText(name, "plain", slots, len(units), sum(map(len, units)), sample), units)
+        for name, (units, sample) in texts.items()
+        for slots in AAC_SLOTS
+        if units
+    ]
+
+
+def plain_words(line: str) -> list[str]:
+    """The words of the plain protocol: lower case, letters and apostrophes."""
+    return _PLAIN_WORD.findall(line.lower().replace("’", "'"))
+
+
+def _conversation_sheets(data: str | Path | None, split: str, words: int) -> list[Sheet]:
+    """The conversations of a corpus, each typed from its first line; of a mixture, those of its parts."""
+    if data is None:
+        return []
+    of_corpus = "valid" if split == "dev" else split
+    parts = part_texts(data, CorpusConfig())
+    paths = {part: parts[f"{of_corpus}-{part}"] for part in PARTS if f"{of_corpus}-{part}" in parts}
+    sheets = []
+    for name, path in (paths or {Path(data).name: _text_of(data, of_corpus)}).items():
+        units, count = _first_conversations(_read_lines(path), words)
+        sample = f"the first {count:,} words of the {of_corpus} text"
+        sheets.append(Sheet(TypingText(name, "own", SLOTS, len(units), count, sample), units))
+    return sheets
+
+
+def _first_conversations(lines: Iterable[str], words: int) -> tuple[list[Unit], int]:
+    units, count = [], 0
+    for blank, group in groupby(lines, key=lambda line: not line.strip()):
+        if blank or count >= words:
+            continue
+        pieces = [piece for line in group for piece in (*line.split(), LINE_END)]
+        units.append(first_words(pieces, words - count))
+        count += sum(piece != LINE_END for piece in units[-1])
+    return units, count
+
+
+def _text_of(data: str | Path, split: str) -> Path:
+    return locate_splits(data, CorpusConfig())[split]
+
+
+def _read_lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="utf-8-sig") as file:
+            yield from file
+    except (OSError, UnicodeDecodeError) as error:
+        found = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise CorpusError(f"{path} cannot be read ({found}); expected text, one message per line") from None
+
+
+def read_misspellings(path: Path) -> frozenset[str]:
+    """The words of a list of misspellings: one per line, or "wrong->right" as in codespell's dictionary."""
+    return frozenset(line.partition("->")[0].strip().lower() for line in _read_lines(path)) - {""}
+
+
+# --- who suggests -----------------------------------------------------------------------------------------
+
+
+def _models(
+    path: str | Path | None, file: ModelFile | None, knobs: Sequence[float], stack: ExitStack
+) -> Iterator[Entrant]:
+    if path is None or file is None:
+        return
+    for knob in knobs if file.description.default_ranking or file.description.points else (1.0,):
+        predictor = stack.enter_context(load(path, knob, threads=1))
+        name = f"{Path(path).stem} at {knob:.0%}"
+        yield Entrant(predictor, TypingPredictor(name, file.file_bytes, predictor.flops_fraction))
+
+
+def _ngrams(
+    file: ModelFile | None, data: str | Path | None, orders: Sequence[int], progress: Progress
+) -> Iterator[Entrant]:
+    if data is None or not orders:
+        return
+    if file is None:
+        raise RheostatError("n-grams need a model file, whose vocabulary they share; give a model, or no orders")
+    config = CorpusConfig(tokenizer=file.tokenizer)
+    ids = load_split(data, "train", config, file.vocabulary).ids
+    for order in orders:
+        progress(f"counting {order}-grams", 0.0)
+        model = estimate(ids, len(file.vocabulary), order)
+        predictor = NGramPredictor(model, file.vocabulary, file.tokenizer, file.casing)
+        name = "unigrams" if order == 1 else f"{order}-gram"
+        yield Entrant(predictor, TypingPredictor(name, model.size_bytes, is_ngram=True))
+
+
+# --- typing, and how sure the figures are -----------------------------------------------------------------
+
+
+def _try(
+    entrant: Entrant, sheets: Sequence[Sheet], bad: frozenset[str] | None, progress: Progress
+) -> tuple[TypingPredictor, list[list[KeystrokeCount]]]:
+    """Type every text; for each text, the counts of its units."""
+    seen: set[str] = set()
+    counts: list[list[KeystrokeCount]] = []
+    total, done = sum(len(sheet.units) for sheet in sheets), 0
+    for sheet in sheets:
+        counts.append([])
+        for unit in sheet.units:
+            counts[-1].append(sheet.type_unit(unit, entrant.predictor, seen))
+            done += 1
+            progress(entrant.about.name, done / total)
+    misspelt = None if bad is None else tuple(sorted({word.lower() for word in seen} & bad))
+    return replace(entrant.about, misspelt=misspelt), counts
+
+
+def _rows(
+    sheets: Sequence[Sheet], tried: Sequence[tuple[TypingPredictor, list[list[KeystrokeCount]]]]
+) -> Iterator[TypingRow]:
+    for number, sheet in enumerate(sheets):
+        counts = {about.name: counts[number] for about, counts in tried}
+        ngrams = {about.name: _total(counts[about.name]).saved_share for about, _ in tried if about.is_ngram}
+        best = max(ngrams, key=ngrams.__getitem__) if ngrams else None
+        draws = resampled(len(sheet.units), RESAMPLES, SEED)
+        for name, of_units in counts.items():
+            yield _row(sheet.about, name, of_units, counts[best] if best else None, draws)
+
+
+def _row(
+    text: TypingText,
+    name: str,
+    counts: Sequence[KeystrokeCount],
+    baseline: Sequence[KeystrokeCount] | None,
+    draws: NDArray[np.int64],
+) -> TypingRow:
+    total, shares = _total(counts), saved_shares(counts, draws)
+    over = None if baseline is None else shares - saved_shares(baseline, draws)
+    return TypingRow(
+        text=text.name,
+        slots=text.slots,
+        predictor=name,
+        keystrokes_typed=total.typed,
+        keystrokes_needed=total.needed,
+        words=total.words,
+        saved_share=total.saved_share,
+        saved_interval=_interval(shares),
+        next_word_share=total.at_once / max(total.words, 1),
+        never_share=1 - total.taken / max(total.words, 1),
+        over_ngram=None if baseline is None else total.saved_share - _total(baseline).saved_share,
+        over_ngram_interval=None if over is None else _interval(over),
+    )
+
+
+def _total(counts: Iterable[KeystrokeCount]) -> KeystrokeCount:
+    columns = zip(*((one.typed, one.needed, one.words, one.taken, one.at_once) for one in counts), strict=True)
+    return KeystrokeCount(*(sum(column) for column in columns))
+
+
+def resampled(units: int, resamples: int, seed: int) -> NDArray[np.int64]:
+    """[resamples, units] how often each unit is drawn. The same draws serve all predictors: that pairs them."""
+    rng = np.random.default_rng(seed)
+    return np.stack([np.bincount(rng.integers(0, units, units), minlength=units) for _ in range(resamples)])
+
+
+def saved_shares(counts: Sequence[KeystrokeCount], draws: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The share of keystrokes saved in each resample."""
+    typed, needed = (np.array([getattr(one, field) for one in counts], float) for field in ("typed", "needed"))
+    return np.asarray(1 - (draws @ typed) / (draws @ needed))
+
+
+def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    low, high = np.percentile(values, [2.5, 97.5])
+    return float(low), float(high)

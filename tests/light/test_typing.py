@@ -1,0 +1,179 @@
+"""Typing, measured for a model, n-grams and one's own predictor: counted by hand, and through the command."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import rheostat
+from models import write_words
+from rheostat.cli import app
+from rheostat.errors import CorpusError, RheostatError
+from rheostat.measure.keystrokes import KeystrokeCount, simulate_plain
+from rheostat.measure.results import read_results, write_results
+from rheostat.measure.typing import find_predictor, plain_words, read_misspellings, resampled, saved_shares
+from rheostat.model.shape import ModelShape
+from rheostat.report.typing_page import typing_page
+from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
+
+WORDS = (UNKNOWN, END_OF_LINE, "we", "can", "go", "together", "now", "home")
+
+
+class Oracle:
+    """Always offers the same words, or those with the typed letters."""
+
+    def __init__(self, *words: str) -> None:
+        self.words, self.asked = words, 0
+
+    def complete(self, text: str, k: int) -> list[str]:
+        self.asked += 1
+        prefix = "" if text[-1:] in ("", " ") else text.split()[-1]
+        return [word for word in self.words if word.startswith(prefix)][:k]
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.txt").write_text("We can go now.\n\nwe go home\ncan we go together\n" * 4)
+    return folder
+
+
+@pytest.fixture
+def aac(tmp_path: Path) -> Path:
+    folder = tmp_path / "aac"
+    folder.mkdir()
+    (folder / "test.txt").write_text("We can go now.\nWe can go together!\n...\n")
+    (folder / "dev.txt").write_text("go home\n")
+    return folder
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_words(tmp_path / "model.safetensors", WORDS, ModelShape(len(WORDS), 8, (16, 8), (2, 1)))
+
+
+def test_words_of_the_plain_protocol() -> None:
+    assert plain_words("I don’t KNOW, 3 times (well-known)") == ["i", "don't", "know", "times", "well", "known"]
+
+
+def test_the_plain_protocol_counted_by_hand() -> None:
+    # "we" at once: 1 key. "cannot" after "ca": 2 + 1. "x" never: 1 + 1.
+    oracle = {"": ["we"], "we ": ["to"], "we c": ["cat"], "we ca": ["cannot"]}
+    count = simulate_plain(["we", "cannot", "x"], lambda text: oracle.get(text, []))
+    assert count == KeystrokeCount(typed=1 + 3 + 2, needed=3 + 7 + 2, words=3, taken=2, at_once=1)
+
+
+def test_ones_own_predictor_is_measured_by_itself(aac: Path) -> None:
+    found = rheostat.measure_typing(predictors={"mine": Oracle("we", "can", "go")}, aac=aac)
+    assert [(text.name, text.slots, text.units, text.words) for text in found.texts] == [
+        ("aac-test", 5, 2, 8),
+        ("aac-test", 3, 2, 8),
+    ]
+    row = found.rows[0]
+    assert (row.keystrokes_typed, row.keystrokes_needed) == (3 + 4 + 3 + 9, 3 + 4 + 3 + 4 + 3 + 4 + 3 + 9)
+    assert row.next_word_share == 6 / 8
+    assert row.never_share == 2 / 8 and row.over_ngram is None
+
+
+def test_slots_bound_what_is_looked_at(aac: Path) -> None:
+    found = rheostat.measure_typing(predictors={"mine": Oracle("a", "b", "c", "we", "can")}, aac=aac)
+    five, three = found.rows
+    assert five.next_word_share == 4 / 8 and three.next_word_share == 0
+
+
+def test_a_model_is_compared_with_the_best_ngram_and_new_lines_are_apart(model: Path, corpus: Path, aac: Path) -> None:
+    found = rheostat.measure_typing(model, data=corpus, aac=aac, knobs=[1.0], orders=[2, 1], words=20)
+    assert [text.name for text in found.texts] == ["aac-test"] * 2 + ["aac-test-new"] * 2 + ["corpus"]
+    new = next(text for text in found.texts if text.name == "aac-test-new")
+    assert (new.units, new.words) == (1, 4)  # "we can go now" is in the training text, whatever its punctuation
+    assert found.texts[-1].words == 20 and found.texts[-1].protocol == "own"
+    by_text = [row for row in found.rows if (row.text, row.slots) == ("corpus", 3)]
+    ngrams = [row for row in by_text if row.predictor in ("2-gram", "unigrams")]
+    best = max(row.saved_share for row in ngrams)
+    for row in by_text:
+        assert row.over_ngram == pytest.approx(row.saved_share - best)
+        assert row.over_ngram_interval is not None and row.over_ngram_interval[0] <= row.over_ngram_interval[1]
+    assert min(abs(row.over_ngram or 0) for row in ngrams) == 0
+
+
+def test_results_survive_a_round_trip_and_make_a_page(model: Path, corpus: Path, aac: Path, tmp_path: Path) -> None:
+    (tmp_path / "wrong.txt").write_text("home->hmoe\nfoo\n")
+    results = tmp_path / "typing.json"
+    options = [str(model), "--data", str(corpus), "--aac", str(aac), "--knob", "1", "--order", "2", "--words", "8"]
+    extra = ["--misspellings", str(tmp_path / "wrong.txt"), "-o", str(results), "--page", str(tmp_path / "page.md")]
+    answer = CliRunner().invoke(app, ["typing", *options, *extra, "--json"], catch_exceptions=False)
+    found = read_results(results)
+    assert json.loads(answer.stdout) == json.loads(results.read_text())
+    write_results(tmp_path / "again.json", found)
+    assert (tmp_path / "again.json").read_bytes() == results.read_bytes()
+    page = (tmp_path / "page.md").read_text()
+    assert page == typing_page(found)  # type: ignore[arg-type]
+    assert "## aac-test-new, 5 slots" in page and "## Misspellings" in page and "home" in page
+    rheostat.write_report([results], out=tmp_path / "report")
+    assert (tmp_path / "report" / "typing.md").read_text() == page
+
+
+def test_dev_is_another_text(model: Path, aac: Path) -> None:
+    found = rheostat.measure_typing(model, aac=aac, split="dev", knobs=[1.0])
+    assert {text.name for text in found.texts} == {"aac-dev"} and found.rows[0].words == 2
+
+
+def test_a_predictor_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_predictor.py").write_text(
+        "class Mine:\n    def complete(self, text, k):\n        return ['we']\nready = Mine()\nother = 3\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert find_predictor("my_predictor:ready").complete("", 3) == ["we"]
+    assert find_predictor("my_predictor:Mine").complete("", 3) == ["we"]
+    for name in ("my_predictor:other", "my_predictor:none", "no_such_module:x", "my_predictor"):
+        with pytest.raises(RheostatError, match=re.escape(name)):
+            find_predictor(name)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({}, "no text to type"), ({"split": "train"}, "expected 'test'"), ({"aac": "nowhere"}, "cannot be read")],
+)
+def test_what_cannot_be_measured_is_an_error(arguments: dict[str, str], message: str) -> None:
+    with pytest.raises(RheostatError, match=message):
+        rheostat.measure_typing(predictors={"mine": Oracle("we")}, **arguments)  # type: ignore[arg-type]
+
+
+def test_nothing_that_suggests_is_an_error(aac: Path) -> None:
+    with pytest.raises(RheostatError, match="nothing suggests"):
+        rheostat.measure_typing(aac=aac)
+
+
+def test_a_list_of_misspellings(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("Teh->the\n\nbecuase->because, cause,\nwierd\n")
+    assert read_misspellings(tmp_path / "list.txt") == {"teh", "becuase", "wierd"}
+    with pytest.raises(CorpusError, match="cannot be read"):
+        read_misspellings(tmp_path / "none.txt")
+
+
+# Intervals
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(10, 20)), min_size=1, max_size=9))
+def test_resampled_shares_lie_between_the_units_own(pairs: list[tuple[int, int]]) -> None:
+    counts = [KeystrokeCount(typed, needed) for typed, needed in pairs]
+    draws = resampled(len(counts), 50, 1)
+    assert (draws.sum(1) == len(counts)).all()
+    shares, own = saved_shares(counts, draws), [one.saved_share for one in counts]
+    assert (shares >= min(own) - 1e-12).all() and (shares <= max(own) + 1e-12).all()
+
+
+def test_a_predictor_compared_with_itself_differs_by_nothing() -> None:
+    counts = [KeystrokeCount(typed, 10) for typed in (1, 5, 9)]
+    draws = resampled(3, 100, 1)
+    assert np.array_equal(saved_shares(counts, draws) - saved_shares(counts, draws), np.zeros(100))
