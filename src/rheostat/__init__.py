@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from rheostat.model.operating_point import OperatingPoint
     from rheostat.model.summary import summarize
     from rheostat.pruning.criteria import criterion
+    from rheostat.pruning.reconstruction import reconstruct
     from rheostat.pruning.resplit import resplit
     from rheostat.pruning.steps import learn_point, rank, recover
     from rheostat.report.demo import run_demo
@@ -89,6 +90,7 @@ __all__ = [
     "open_model",
     "pack",
     "rank",
+    "reconstruct",
     "recover",
     "replay_day",
     "resplit",
@@ -123,6 +125,7 @@ _WHERE = {
     "open_model": "rheostat.model.file",
     "pack": "rheostat.measure.packing",
     "rank": "rheostat.pruning.steps",
+    "reconstruct": "rheostat.pruning.reconstruction",
     "recover": "rheostat.pruning.steps",
     "replay_day": "rheostat.report.govern",
     "resplit": "rheostat.pruning.resplit",

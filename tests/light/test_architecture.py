@@ -85,28 +85,27 @@ ONE_MODULE: dict[str, str] = {
 # Inside a package, a module may import the ones before it.
 INSIDE: dict[str, str] = {
     "text": "clitics token_cache vocabulary chat sources mixture single_file tokenizers casing reading counts corpus",
-    "model": "clusters container flops names origin precision shape description operating_point cut widths path"
-    " contents file summary writer knob ordered",
+    "model": "clusters container flops names origin precision shape reconstruction description operating_point cut"
+    " widths path contents file summary writer knob ordered",
     "core": "build binding",
     "words": "hidden_words writing completion user_words",
-    "runtime": "arguments precision history engine onnx onnx.format onnx.quantization onnx.operators"
-    " onnx.graph onnx.weights onnx.export onnx.session onnx.engine points evaluation predictor",
+    "runtime": "arguments precision history engine onnx onnx.format onnx.quantization onnx.operators onnx.graph"
+    " onnx.weights onnx.export onnx.session onnx.engine points evaluation predictor",
     "governor": "battery policy decision trace governor replay",
-    "measure": "sysfs machine memory ngram texts keystrokes"
-    " meters.estimate meters.series meters.meter meters.sampler meters.power_trace"
-    " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
-    " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
-    " results.typing"
-    " results.files results packing evaluation sweep latency bench ngram_baseline typing",
+    "measure": "sysfs machine memory ngram texts keystrokes meters.estimate meters.series meters.meter meters.sampler"
+    " meters.power_trace meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor"
+    " meters.choice meters.energy meters results.shared results.sweep results.bench results.ngram results.govern"
+    " results.benchmark results.typing results.files results packing evaluation sweep latency bench ngram_baseline"
+    " typing",
     "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
     " figures.style figures.costs figures.weights govern claims paper_tables sweep_page typing_page summary"
     " cost_sections sections writer demo",
     "keyboard": "browser_runtime page_tables governing positions protection exports facts server",
-    "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan layers"
-    " language_model machine evaluation task graded configuration batches optimization trainer session run",
-    "pruning": "allocation criteria l0 recovery resplit run steps",
+    "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan layers language_model machine"
+    " evaluation task graded configuration batches optimization trainer session run",
+    "pruning": "reconstruction allocation criteria l0 recovery resplit run steps",
     "cli": "console keys bench evaluate export files govern keyboard learning ngram report resplit typing_screen demo"
-    " suggest prune recover train typing",
+    " suggest prune reconstruct recover train typing",
 }
 HEAVY = {"training", "pruning"}
 LIGHT = sorted({part.name.removesuffix(".py") for part in PACKAGE.iterdir()} & set(MAY_IMPORT) - HEAVY - {"__main__"})

@@ -70,7 +70,7 @@ def bench(
     out: Annotated[Path | None, typer.Option("-o", "--out", help=RESULTS_OUT_HELP)] = None,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Measure time, memory and energy per query on this machine.
+    """Measure time, memory and energy per query.
 
     A query reads one more word of a text and suggests three. Points, and models named with --beside, are interleaved,
     so load affects them all equally. Without --knob and --point, a model with a ranking is measured at 1, 0.8, 0.6 and

@@ -121,7 +121,7 @@ def sweep(
     words: Annotated[int, typer.Option(min=1, help="With --keystrokes: number of words to type.")] = 2000,
     json: Annotated[bool, typer.Option("--json", help="Print each new row as JSON, one per line.")] = False,
 ) -> None:
-    """Measure perplexity and recall at many operating points.
+    """Measure quality at many operating points.
 
     Measures the whole model, every ranking at every knob position, and every stored point. Each measurement is written
     as soon as it is finished; run the same command again to resume.

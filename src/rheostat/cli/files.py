@@ -51,6 +51,9 @@ def pack(
     ] = None,
     drop_point: Annotated[list[str] | None, typer.Option(help="Leave out this point. May be repeated.")] = None,
     drop_ranking: Annotated[list[str] | None, typer.Option(help="Leave out this ranking. May be repeated.")] = None,
+    drop_reconstruction: Annotated[
+        bool, typer.Option("--drop-reconstruction", help="Leave out the reconstruction and the points that need it.")
+    ] = False,
     order: Annotated[
         bool,
         typer.Option(help="Put the filters in the order of the default ranking, and store the path of the knob."),
@@ -83,6 +86,7 @@ def pack(
         drop_rankings=drop_ranking or (),
         results=results,
         order=order,
+        drop_reconstruction=drop_reconstruction,
     )
     if json:
         print_json(summary)
@@ -112,6 +116,7 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
         "tokenizer": summary["tokenizer"],
         "trained on": _corpus(summary),
         "default ranking": summary["default_ranking"] or "none",
+        "reconstruction": _reconstruction(summary["reconstruction"]),
         "ordered": f"yes, {summary['path_positions']} positions" if summary["ordered"] else "no",
     }
     yield _pairs("model", facts)
@@ -126,6 +131,10 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
             yield _pairs(name, {key: _plain(value) for key, value in summary[name].items()})
 
 
+def _reconstruction(stored: Mapping[str, Any] | None) -> str:
+    return f"by ranking {stored['ranking']}, {stored['bytes']:,} bytes" if stored else "none"
+
+
 def _corpus(summary: Mapping[str, Any]) -> str:
     """The corpus that the weights were trained on: from their origin or, in older files, from the provenance."""
     recorded = summary["provenance"].get("corpus")
@@ -138,6 +147,8 @@ def _origins(summary: Mapping[str, Any]) -> Iterable[Table]:
     origins = {"weights": Origin.from_json({**summary["origin"], "recipe": None})}
     for kind in ("ranking", "point"):
         origins |= {f"{kind} {entry['name']}": Origin.from_json(entry["origin"]) for entry in summary[f"{kind}s"]}
+    if summary["reconstruction"]:
+        origins["reconstruction"] = Origin.from_json(summary["reconstruction"]["origin"])
     for thing, origin in origins.items():
         if origin.is_recorded:
             yield _pairs("origin", _origin_facts(origin), thing)
@@ -181,7 +192,7 @@ def _rankings(entries: Iterable[Mapping[str, Any]]) -> Table:
 
 
 def _points(entries: Iterable[Mapping[str, Any]]) -> Table:
-    table = Table("point", "criterion", "FLOPs", "filters", "gates", "update", "preferred")
+    table = Table("point", "criterion", "FLOPs", "filters", "gates", "update", "reconstructed", "preferred")
     for entry in entries:
         table.add_row(
             entry["name"],
@@ -190,6 +201,7 @@ def _points(entries: Iterable[Mapping[str, Any]]) -> Table:
             _plain(entry["widths"]),
             "yes" if entry["has_gates"] else "",
             f"rank {entry['update_rank']}" if entry["update_rank"] else "",
+            "yes" if entry["reconstructed"] else "",
             "yes" if entry["preferred"] else "",
         )
     return table

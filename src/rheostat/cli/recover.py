@@ -36,7 +36,7 @@ def recover(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Train a small update that recovers the quality of a cut model.
+    """Train a small update that improves a cut model.
 
     The update is stored with the point; the weights stay as they are. It is merged when the point is cut, so it costs
     bytes but no time. Run the same command again to resume.

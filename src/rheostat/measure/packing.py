@@ -13,7 +13,15 @@ from typing import Any
 from rheostat.arguments import checked
 from rheostat.errors import RheostatError
 from rheostat.measure.results import read_sweep
-from rheostat.model.contents import Contents, convert, drop_points, drop_rankings, keep_points, set_default_ranking
+from rheostat.model.contents import (
+    Contents,
+    convert,
+    drop_points,
+    drop_rankings,
+    keep_points,
+    set_default_ranking,
+)
+from rheostat.model.contents import drop_reconstruction as without_reconstruction
 from rheostat.model.file import open_model
 from rheostat.model.ordered import order_filters
 from rheostat.model.precision import Precision
@@ -33,13 +41,15 @@ def pack(
     drop_rankings: Sequence[str] = (),
     results: str | Path | None = None,
     order: bool = False,
+    drop_reconstruction: bool = False,
 ) -> dict[str, Any]:
     """Write a changed copy of a model file to `out`, and return its summary, as `summarize` does.
 
     precision: "fp32", "fp16" or "int8"; None keeps it. points: the only ones to keep, in this order; None keeps all.
     results: the results file of a sweep of this model, whose curve is stored for the keyboard page. order: put the
-    filters in the order of the default ranking, and store the path of the knob. Everything else stays as it is;
-    weights whose precision does not change keep their bytes.
+    filters in the order of the default ranking, and store the path of the knob. drop_reconstruction: leave out the
+    reconstruction and the points that need it. Everything else stays as it is; weights whose precision does not change
+    keep their bytes.
     """
     lists = {"points": points, "drop_points": drop_points, "drop_rankings": drop_rankings}
     for argument, names in lists.items():
@@ -48,6 +58,7 @@ def pack(
     check_target(out)
     with open_model(model) as source:
         contents = _edited(source.contents(), precision, default_ranking, points, drop_points, drop_rankings)
+        contents = without_reconstruction(contents) if drop_reconstruction else contents
         contents = contents if results is None else _with_curve(contents, Path(results))
         write_model(out, order_filters(contents) if order else contents)
     with open_model(Path(out).absolute()) as packed:  # a bare name could be that of a bundled model

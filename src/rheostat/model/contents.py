@@ -24,6 +24,7 @@ from rheostat.model.operating_point import RANDOM, Floats, OperatingPoint, Ranki
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.path import KnobPath
 from rheostat.model.precision import Precision, as_floats, decode, encode_all, is_stored_as, precision_of
+from rheostat.model.reconstruction import Reconstruction
 from rheostat.model.shape import ModelShape
 from rheostat.text.casing import casing_to_bytes
 from rheostat.text.vocabulary import Vocabulary
@@ -51,6 +52,7 @@ class Contents:
     origin: Origin = UNKNOWN_ORIGIN  # of the weights
     ordered: str | None = None  # the default ranking, if the filters stand in its order
     knob_path: KnobPath = ()  # of an ordered file
+    reconstruction: Reconstruction | None = None
 
     @property
     def precision(self) -> Precision | None:
@@ -139,9 +141,10 @@ def add_rankings(contents: Contents, added: Sequence[Ranking]) -> Contents:
     comparison, and is used only when asked for.
     """
     chosen = next((ranking.name for ranking in added if ranking.criterion != RANDOM), None)
-    is_replaced = contents.ordered in [ranking.name for ranking in added]
+    names = [ranking.name for ranking in added]
+    contents = _without_order(contents) if contents.ordered in names else contents
     return replace(
-        _without_order(contents) if is_replaced else contents,
+        drop_reconstruction(contents) if _reconstructed_by(contents) in names else contents,
         rankings=_with_added(contents.rankings, added),
         default_ranking=contents.default_ranking or chosen,
     )
@@ -158,6 +161,7 @@ def drop_rankings(contents: Contents, names: Sequence[str]) -> Contents:
         )
     if contents.default_ranking in dropped:
         contents = replace(_without_order(contents), default_ranking=None)
+    contents = drop_reconstruction(contents) if _reconstructed_by(contents) in dropped else contents
     return replace(contents, rankings=left)
 
 
@@ -170,6 +174,27 @@ def set_default_ranking(contents: Contents, name: str) -> Contents:
 def _without_order(contents: Contents) -> Contents:
     """The filters stay where they are; the file no longer states their order."""
     return replace(contents, ordered=None, knob_path=())
+
+
+# Reconstruction
+
+
+def set_reconstruction(contents: Contents, reconstruction: Reconstruction) -> Contents:
+    """Cut every position with this reconstruction. Points that were cut with an older one are dropped.
+
+    The result is not ordered: the weights of its positions differ, so none can be served from another's.
+    """
+    return replace(_without_order(drop_reconstruction(contents)), reconstruction=reconstruction)
+
+
+def drop_reconstruction(contents: Contents) -> Contents:
+    """Drop the reconstruction, and the points that need it."""
+    left = tuple(point for point in contents.points if point.reconstruction is None)
+    return replace(contents, reconstruction=None, points=left)
+
+
+def _reconstructed_by(contents: Contents) -> str | None:
+    return contents.reconstruction.ranking if contents.reconstruction else None
 
 
 # Points

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,8 @@ def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) 
     """The small dense model of `point`: its weights by the names in its shape, and that shape.
 
     In this order: rows and columns are selected; gates are folded into the columns that read the gated filters (in the
-    next layer or the output layer); u · v is added. The 100 % point returns the same arrays. A matrix can be int8, with
+    next layer or the output layer); of a reconstructed point, so is the guess of the dropped filters, and its constant
+    into the biases; u · v is added. The 100 % point returns the same arrays. A matrix can be int8, with
     its row scales under `{name}.scale`: its integers are selected, and become floats only where something is folded in
     or added.
     """
@@ -40,11 +41,13 @@ def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) 
     small = _select_filters(weights, shape, [None, *keep])
     for layer in range(len(keep)):
         _fold(small, f"layers.{layer}.weight", point.gate(layer - 1) if layer else None, shape.windows[layer])
-        _merge(small, f"layers.{layer}.weight", point.update(layer))
     last_gate = point.gate(len(keep) - 1)
     _fold(small, OUTPUT, last_gate)
     if shape.softmax_splits:
         _fold(small, "clusters.weight", last_gate)
+    _reconstruct(small, weights, shape, point)
+    for layer in range(len(keep)):
+        _merge(small, f"layers.{layer}.weight", point.update(layer))
     if not cut_shape.is_cut:
         small.pop(OUTPUT)  # the embedding itself
         small.pop(scale_name(OUTPUT), None)
@@ -183,6 +186,51 @@ def _fold(weights: dict[str, Any], name: str, gates: Floats | None, window: int 
         weights[name] = matrix * _like(np.tile(gates, window), matrix)
 
 
+def _reconstruct(small: dict[str, Any], weights: Mapping[str, Any], shape: ModelShape, point: OperatingPoint) -> None:
+    """Add the guess of every dropped filter to what reads it: W_k + W_d A, and W_d (μ_d - A μ_k) to the bias.
+
+    Before a text starts, a window reads zeros, for which the constant is not meant; that lasts window - 1 words.
+    """
+    if point.reconstruction is None:
+        return
+    for layer, (keep, size) in enumerate(zip(point.keep, shape.hidden_sizes, strict=True)):
+        if len(keep) == size:
+            continue
+        dropped, guess = point.reconstruction.guess(layer, keep)
+        for reader in _readers(shape, point, layer):
+            lost = _take(weights[reader.source], reader.rows, _Places(dropped, size, reader.window))
+            scale = weights.get(scale_name(reader.source))
+            lost = lost if scale is None else lost * _take(scale, reader.rows)[:, None]
+            matrix = _floats(small, reader.name)
+            blocks = lost.reshape(len(lost), reader.window, len(dropped))  # of each word in the window
+            small[reader.name] = matrix + (blocks @ _like(guess.weights, lost)).reshape(matrix.shape)
+            small[reader.bias] = small[reader.bias] + (blocks @ _like(guess.offset, lost)).sum(1)
+
+
+class _Reader(NamedTuple):
+    """A matrix whose columns read what a layer gives. source: its name before cutting. rows: those that are kept."""
+
+    name: str
+    source: str
+    bias: str
+    rows: _Places
+    window: int = 1
+
+
+def _readers(shape: ModelShape, point: OperatingPoint, layer: int) -> list[_Reader]:
+    following = layer + 1
+    if following < len(shape.hidden_sizes):
+        name, size = f"layers.{following}", shape.hidden_sizes[following]
+        keep = None if len(point.keep[following]) == size else point.keep[following]
+        rows = _Places(keep, size, QRNN_GATES)
+        return [_Reader(f"{name}.weight", f"{name}.weight", f"{name}.bias", rows, shape.windows[following])]
+    readers = [_Reader(OUTPUT, shape.output_name, "output.bias", _Places(None, shape.vocabulary_size))]
+    if shape.softmax_splits:
+        tails = _Places(None, len(shape.softmax_splits))
+        readers.append(_Reader("clusters.weight", "clusters.weight", "clusters.bias", tails))
+    return readers
+
+
 def _merge(weights: dict[str, Any], name: str, update: Update | None) -> None:
     if update is not None:
         matrix = _floats(weights, name)
@@ -195,7 +243,7 @@ def _floats(weights: dict[str, Any], name: str) -> Any:
     return weights[name] if scale is None else weights[name] * scale[:, None]
 
 
-def _like(values: Floats, array: Any) -> Any:
+def _like(values: NDArray[Any], array: Any) -> Any:
     """`values` as the same kind of array as `array`, on the same device."""
     if hasattr(array, "new_tensor"):
         return array.new_tensor(values)

@@ -21,17 +21,20 @@ from rheostat.model.names import (
     PATH_WIDTHS,
     VOCABULARY,
     check_name,
+    moment_tensors,
     point_tensors,
     scale_name,
     scores_name,
 )
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
+from rheostat.model.reconstruction import packed_size
 from rheostat.model.shape import ModelShape
 from rheostat.text.tokenizers import TOKENIZERS, Tokenizer
 
 FORMAT_VERSION = 2  # the newest version that is read; a file without its features is written as version 1
 ORIGIN_VERSION = 2  # the first with origins
 ORDERED_VERSION = 2  # the first with ordered files
+RECONSTRUCTION_VERSION = 2  # the first with a reconstruction
 METADATA_KEY = "rheostat"
 DEFAULT_TOKENIZER = "ptb"  # for a file that does not state one
 
@@ -74,6 +77,15 @@ class PointEntry:
     has_gates: bool
     update_rank: int  # the largest of all layers; 0 without an update
     origin: Origin = UNKNOWN_ORIGIN
+    reconstructed: bool = False  # cut with the file's reconstruction
+
+
+@dataclass(frozen=True)
+class ReconstructionEntry:
+    """What the description says about the reconstruction. ranking: in whose order its tensors are."""
+
+    ranking: str
+    origin: Origin = UNKNOWN_ORIGIN
 
 
 @dataclass(frozen=True)
@@ -91,6 +103,7 @@ class Description:
     format_version: int = 1
     ordered: str | None = None  # the ranking in whose order the filters stand: the default one
     positions: int = 0  # of the path; 0 if the file is not ordered
+    reconstruction: ReconstructionEntry | None = None
 
     @property
     def cell(self) -> str:
@@ -135,6 +148,9 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
         raise problem(f"default_ranking {show(default)}", "the name of one of its rankings, or null", "choose another")
     ordered = fields.get("ordered") if version >= ORDERED_VERSION else None
     positions = 0 if ordered is None else _check_ordered(ordered, default, shape, tensors, known)
+    reconstruction = _parse_reconstruction(fields, [entry.name for entry in rankings], shape, tensors, known, version)
+    if reconstruction is None and (lost := [entry.name for entry in points if entry.reconstructed]):
+        raise problem(f"point {lost[0]} with 'reconstructed' in a file without a reconstruction", "its tensors")
     if len(known) != len(tensors):
         raise _unexpected_tensor(min(set(tensors) - known))
     free["recipe"] = free["recipe"] or dict(origin.recipe or {})
@@ -147,6 +163,7 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
         format_version=version,
         ordered=ordered,
         positions=positions,
+        reconstruction=reconstruction,
         **free,
     )
 
@@ -158,6 +175,7 @@ def metadata_of(
     rankings: Sequence[Mapping[str, Any]] = (),
     default_ranking: str | None = None,
     ordered: str | None = None,
+    reconstruction: Mapping[str, Any] = MappingProxyType({}),
     points: Sequence[Mapping[str, Any]] = (),
     recipe: Mapping[str, Any] = MappingProxyType({}),
     provenance: Mapping[str, Any] = MappingProxyType({}),
@@ -166,13 +184,14 @@ def metadata_of(
     """The metadata that `describe` reads, without empty keys. rankings, points: their entries."""
     is_recorded = any(item.get("origin") for item in ({"origin": origin}, *rankings, *points))
     fields: dict[str, Any] = {
-        "format_version": FORMAT_VERSION if is_recorded or ordered else 1,
+        "format_version": FORMAT_VERSION if is_recorded or ordered or reconstruction else 1,
         "cell": shape.cell,
         "shape": shape.as_json(),
         "text": dict(text),
         "rankings": [_without_empty(entry) for entry in rankings],
         "default_ranking": default_ranking,
         "ordered": ordered,
+        "reconstruction": _without_empty(reconstruction),
         "points": [_without_empty(entry) for entry in points],
         "recipe": {} if recipe == origin.get("recipe") else dict(recipe),  # stored once
         "provenance": dict(provenance),
@@ -296,6 +315,9 @@ def _parse_point(
     name, preferred = entry["name"], _present(entry, "preferred", False)
     if type(preferred) is not bool:
         raise problem(f"preferred {show(preferred)} of point {name}", "true or false")
+    reconstructed = _present(entry, "reconstructed", False) if version >= RECONSTRUCTION_VERSION else False
+    if type(reconstructed) is not bool:
+        raise problem(f"reconstructed {show(reconstructed)} of point {name}", "true or false")
     widths = _point_widths(name, shape, tensors, known)
     gated = _check_gates(name, widths, tensors, known)
     ranks = _check_updates(name, shape.with_hidden_sizes(widths), tensors, known)
@@ -305,7 +327,7 @@ def _parse_point(
     if not is_share or abs(stated - fraction) > _FLOPS_TOLERANCE:
         raise problem(f"flops_fraction {show(stated)} of point {name}", f"{fraction:.4f}, counted from its widths")
     origin = _origin(entry, f"point {name}", version)
-    return PointEntry(name, _criterion(entry), fraction, preferred, widths, gated, ranks, origin)
+    return PointEntry(name, _criterion(entry), fraction, preferred, widths, gated, ranks, origin, reconstructed)
 
 
 def _point_widths(name: str, shape: ModelShape, tensors: Tensors, known: set[str]) -> tuple[int, ...]:
@@ -362,6 +384,30 @@ def _check_ordered(
         raise problem(f"a path of {count} positions", f"1 to {MOST_POSITIONS}")
     _expect(tensors, PATH_WIDTHS, ("I32",), (count, len(shape.hidden_sizes)))
     return count
+
+
+def _parse_reconstruction(
+    fields: Mapping[str, Any],
+    rankings: Sequence[str],
+    shape: ModelShape,
+    tensors: Tensors,
+    known: set[str],
+    version: int,
+) -> ReconstructionEntry | None:
+    stored = fields.get("reconstruction") if version >= RECONSTRUCTION_VERSION else None
+    if stored is None or stored == {}:
+        return None
+    entry = _object(stored, "reconstruction")
+    ranking = entry.get("ranking")
+    if ranking not in rankings:
+        raise problem(f"a reconstruction in the order of ranking {show(ranking)}", "the name of one of its rankings")
+    for layer, size in enumerate(shape.hidden_sizes):
+        names = moment_tensors(layer)
+        known.update(names)
+        _expect(tensors, names.mean, ("F32",), (size,))
+        _expect(tensors, names.spread, ("F32",), (size,))
+        _expect(tensors, names.factor, ("F16",), (packed_size(size),))
+    return ReconstructionEntry(cast(str, ranking), _origin(entry, "the reconstruction", version))
 
 
 def _check_limits(shape: ModelShape) -> None:

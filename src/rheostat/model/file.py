@@ -31,6 +31,7 @@ from rheostat.model.names import (
     PATH_WIDTHS,
     VOCABULARY,
     is_scale_name,
+    moment_tensors,
     point_tensors,
     scale_name,
     scores_name,
@@ -39,6 +40,7 @@ from rheostat.model.operating_point import Floats, OperatingPoint, Ranking, Upda
 from rheostat.model.origin import Origin, digest_of
 from rheostat.model.path import KnobPath, check_path, path_of_tensors
 from rheostat.model.precision import LARGEST_INTEGER, LARGEST_SCALE, Precision, all_finite, decode, precision_of
+from rheostat.model.reconstruction import LayerMoments, Reconstruction
 from rheostat.model.shape import ModelShape
 from rheostat.text.casing import casing_from_bytes
 from rheostat.text.tokenizers import Tokenizer
@@ -203,6 +205,20 @@ class ModelFile:
     def points(self) -> list[OperatingPoint]:
         return [self._read_point(entry) for entry in self.description.points]
 
+    @cached_property
+    def reconstruction(self) -> Reconstruction | None:
+        """What the positions of the knob are cut with; None if the file has none."""
+        entry = self.description.reconstruction
+        if entry is None:
+            return None
+        by = self.ranking(entry.ranking)
+        layers = tuple(
+            LayerMoments(*(self._values(name).copy() for name in moment_tensors(layer))) for layer in self._layers
+        )
+        if not all((layer.spread > 0).all() for layer in layers):
+            raise self._problem("a spread that is not above zero in the reconstruction", "positive numbers")
+        return Reconstruction(by.name, layers, tuple(by.order(layer) for layer in self._layers), entry.origin)
+
     def contents(self) -> Contents:
         """Everything in the file, as a value to edit and write. Reads the whole file; weights are views."""
         about = self.description
@@ -219,6 +235,7 @@ class ModelFile:
             about.origin,
             self.ordered,
             self.knob_path(),
+            self.reconstruction,
         )
 
     @property
@@ -273,6 +290,7 @@ class ModelFile:
             flops_fraction=entry.flops_fraction,
             preferred=entry.preferred,
             origin=entry.origin,
+            reconstruction=self.reconstruction if entry.reconstructed else None,
         )
         with self._naming():
             point.check(self.shape)

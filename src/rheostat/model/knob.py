@@ -6,10 +6,12 @@ whole model's FLOPs, and a point never costs more than that share, compared to w
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rheostat.errors import OperatingPointError
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, full_point
-from rheostat.model.path import known_down_to
+from rheostat.model.path import GRADED, known_down_to
 from rheostat.model.widths import check_knob, select
 
 NEAR = 0.01  # a stored point counts as being at the knob position if it is below it by less than this
@@ -34,19 +36,31 @@ def choose(
         return file.point(point)
     check_knob(knob)
     if ranking is not None:
-        return select(file.ranking(ranking), file.shape, knob)
+        return _select(file, ranking, knob)
     if knob == 1 and criterion is None:
         return full_point(file.shape)
     if (stored := stored_at(file, knob, criterion)) is not None:
         return stored
     name = _ranking_for(file, criterion)
     if name is not None:
-        return select(file.ranking(name), file.shape, knob)
+        return _select(file, name, knob)
     entries = [entry for entry in file.description.points if criterion in (None, entry.criterion)]
     below = [entry for entry in entries if entry.flops_fraction <= knob]
     if below:
         return file.point(max(below, key=lambda entry: entry.flops_fraction).name)
     raise OperatingPointError(_nothing_to_cut_by(file, knob, criterion))
+
+
+def _select(file: ModelFile, name: str, knob: float) -> OperatingPoint:
+    """A cut by a ranking, with the file's reconstruction if it has one.
+
+    A graded ranking is left alone: the weights were trained so that its prefixes do without what they lack.
+    """
+    ranking = file.ranking(name)
+    point = select(ranking, file.shape, knob)
+    if ranking.criterion == GRADED or point.is_full(file.shape):
+        return point
+    return replace(point, reconstruction=file.reconstruction)
 
 
 def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> OperatingPoint | None:

@@ -51,6 +51,19 @@ def point_tensors(point: str, layer: int) -> PointTensors:
     return PointTensors(f"{prefix}.keep.{layer}", f"{prefix}.gate.{layer}", f"{update}.u", f"{update}.v")
 
 
+class MomentTensors(NamedTuple):
+    """Names of the tensors that a reconstruction has for one layer."""
+
+    mean: str
+    spread: str
+    factor: str
+
+
+def moment_tensors(layer: int) -> MomentTensors:
+    prefix = f"reconstruction.{layer}"
+    return MomentTensors(f"{prefix}.mean", f"{prefix}.spread", f"{prefix}.factor")
+
+
 def scale_name(matrix: str) -> str:
     """The tensor that holds the row scales of a matrix stored as int8."""
     return f"{matrix}.scale"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin, digest_of
+from rheostat.model.reconstruction import Reconstruction
 from rheostat.model.shape import ModelShape
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -85,7 +86,7 @@ class Update:
 
 @dataclass(frozen=True, eq=False)
 class OperatingPoint:
-    """Which filters are kept in each layer, optionally with gates and an update.
+    """Which filters are kept in each layer, optionally with a guess of the dropped ones, with gates and an update.
 
     gates and updates have one entry per layer, None for a layer without. flops_fraction: the cost of the point as a
     share of the whole model's. origin: for a point cut by a ranking, the ranking's.
@@ -100,12 +101,15 @@ class OperatingPoint:
     preferred: bool = False
     ranking: str | None = None  # the name of the ranking it was cut by; None for the whole model and stored points
     origin: Origin = UNKNOWN_ORIGIN
+    reconstruction: Reconstruction | None = None  # of the file; what is cut off is guessed with it
 
     def __repr__(self) -> str:
         """One line: name, cost and widths, without the filters' indices."""
         facts = [repr(self.name), f"{100 * self.flops_fraction:.1f} % of the FLOPs", f"widths {_spaced(self.widths)}"]
         if any(self.gate(layer) is not None for layer in range(len(self.keep))):
             facts.append("gates")
+        if self.reconstruction is not None:
+            facts.append("reconstructed")
         if self.update_rank:
             facts.append(f"rank-{self.update_rank} update")
         return f"OperatingPoint({', '.join(facts)})"
@@ -140,7 +144,8 @@ class OperatingPoint:
             gate, update = self.gate(layer), self.update(layer)
             arrays += [keep, np.empty(0, np.float32) if gate is None else gate]
             arrays += [update.u, update.v] if update else []
-        return digest_of(arrays)
+        filters = digest_of(arrays)
+        return filters if self.reconstruction is None else f"{filters}+{self.reconstruction.digest}"
 
     def is_full(self, shape: ModelShape) -> bool:
         """Whether this is the unpruned model: nothing left out, no gates, no update."""

@@ -45,6 +45,11 @@ def order_filters(contents: Contents, ranking: str | None = None, smallest: floa
             f"the file has no default ranking to order by; its rankings: {names}; "
             "name one with --default-ranking, or make one with rheostat prune"
         )
+    if contents.reconstruction is not None:
+        raise OperatingPointError(
+            "the file has a reconstruction, so the weights of its positions differ and cannot be served in order: "
+            "leave out --order, or add --drop-reconstruction"
+        )
     if not by.is_in_order:
         contents = _moved(contents, by)
         by = reorder_ranking(by, by)

@@ -34,6 +34,7 @@ def summarize(file: ModelFile) -> dict[str, Any]:
         "default_ranking": description.default_ranking,
         "ordered": description.ordered,
         "path_positions": description.positions,
+        "reconstruction": _reconstruction(file),
         "rankings": [vars(entry) | {"origin": entry.origin.as_json()} for entry in description.rankings],
         "points": [
             vars(entry) | {"widths": list(entry.widths), "origin": entry.origin.as_json()}
@@ -42,6 +43,14 @@ def summarize(file: ModelFile) -> dict[str, Any]:
         "recipe": dict(description.recipe),
         "provenance": dict(description.provenance),
     }
+
+
+def _reconstruction(file: ModelFile) -> dict[str, Any] | None:
+    entry = file.description.reconstruction
+    if entry is None:
+        return None
+    size = bytes_by_part(file)["reconstruction"]
+    return {"ranking": entry.ranking, "bytes": size, "origin": entry.origin.as_json()}
 
 
 def bytes_by_part(file: ModelFile) -> dict[str, int]:

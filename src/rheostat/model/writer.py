@@ -19,9 +19,10 @@ from rheostat.model.container import arrange, header_bytes, parse_header, proble
 from rheostat.model.container import check_target as check_container_target
 from rheostat.model.contents import Contents
 from rheostat.model.description import LARGEST_HEADER_BYTES, describe, metadata_of
-from rheostat.model.names import point_tensors, scores_name
+from rheostat.model.names import moment_tensors, point_tensors, scores_name
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.path import check_path, path_tensors
+from rheostat.model.reconstruction import Reconstruction
 
 
 def write_model(path: str | Path, contents: Contents, *, alone: bool = False) -> None:
@@ -35,6 +36,7 @@ def write_model(path: str | Path, contents: Contents, *, alone: bool = False) ->
         for point in contents.points:
             point.check(contents.shape)
         tensors = {**contents.weights, **contents.words, **path_tensors(contents.knob_path)}
+        tensors |= _reconstruction_tensors(contents.reconstruction)
         arrays = arrange(tensors | _ranking_tensors(contents.rankings) | _point_tensors(contents.points))
         header = header_bytes(_metadata(contents), arrays)
         if contents.ordered is not None:
@@ -77,6 +79,7 @@ def _metadata(contents: Contents) -> dict[str, str]:
         rankings=[_ranking_entry(ranking) for ranking in contents.rankings],
         default_ranking=contents.default_ranking,
         ordered=contents.ordered,
+        reconstruction=_reconstruction_entry(contents.reconstruction),
         points=[_point_entry(point, contents) for point in contents.points],
         recipe=contents.recipe,
         provenance=contents.provenance,
@@ -101,7 +104,22 @@ def _point_entry(point: OperatingPoint, contents: Contents) -> dict[str, Any]:
         "flops_fraction": contents.shape.flops_fraction(point.widths),
         "preferred": point.preferred,
         "origin": point.origin.as_json(),
+        "reconstructed": point.reconstruction is not None,
     }
+
+
+def _reconstruction_entry(reconstruction: Reconstruction | None) -> dict[str, Any]:
+    if reconstruction is None:
+        return {}
+    return {"ranking": reconstruction.ranking, "origin": reconstruction.origin.as_json()}
+
+
+def _reconstruction_tensors(reconstruction: Reconstruction | None) -> dict[str, NDArray[Any]]:
+    tensors: dict[str, NDArray[Any]] = {}
+    for layer, moments in enumerate(reconstruction.layers if reconstruction else ()):
+        names = moment_tensors(layer)
+        tensors |= {names.mean: moments.mean, names.spread: moments.spread, names.factor: moments.factor}
+    return tensors
 
 
 def _ranking_tensors(rankings: Iterable[Ranking]) -> dict[str, NDArray[Any]]:

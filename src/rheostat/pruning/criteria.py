@@ -11,6 +11,9 @@ knob position keeps, and `steps.rank` stores a ranking in a model file.
 
 from __future__ import annotations
 
+import rheostat.training  # noqa: F401  (first: it names the missing extra if torch is not installed)
+
+# isort: split
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 

@@ -13,6 +13,9 @@ all of them.
 
 from __future__ import annotations
 
+import rheostat.training  # noqa: F401  (first: it names the missing extra if torch is not installed)
+
+# isort: split
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial

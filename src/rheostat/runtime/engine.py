@@ -226,7 +226,7 @@ class CoreWeights:
 
     def _is_position(self, point: OperatingPoint) -> bool:
         """Whether a point keeps the best filters of the order that the shared weights are in."""
-        if point.gates or point.updates:
+        if point.gates or point.updates or point.reconstruction:
             return False
         if self._file.ordered is not None:  # kept filters ascend, so the last one tells whether they are the first
             return all(keep[-1] == len(keep) - 1 for keep in point.keep)

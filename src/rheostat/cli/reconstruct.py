@@ -1,0 +1,67 @@
+"""`rheostat reconstruct`: a knob without training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rheostat.cli.console import DATA_HELP, JSON_HELP, MODEL_OUT_HELP, RANKING_HELP, labelled_share, print_json
+
+TOKENS = 30_000  # as `rheostat.reconstruct`, whose module is not imported until the command runs
+
+
+def reconstruct(
+    model: Annotated[Path, typer.Argument(help="A model file with a ranking.")],
+    data: Annotated[str, typer.Option(help=DATA_HELP)],
+    out: Annotated[Path, typer.Option("-o", "--out", help=MODEL_OUT_HELP)],
+    ranking: Annotated[str | None, typer.Option(help=RANKING_HELP)] = None,
+    tokens: Annotated[int, typer.Option(min=2, help="How many words of the training text to read.")] = TOKENS,
+    widths: Annotated[
+        str,
+        typer.Option(
+            help="error: choose each layer's width by what the output loses, at every knob position; "
+            "ranking: keep the widths that the ranking gives."
+        ),
+    ] = "error",
+    point: Annotated[
+        list[str] | None, typer.Option(help="Also store this point once more, reconstructed. May be repeated.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Give a ranked model a better knob, without training.
+
+    What a knob position drops is guessed from what it keeps, and the guess is folded into the next matrix: better
+    answers for the same FLOPs. Reads some of the training text, stores the mean and covariance of what every layer
+    gives, and from then on cuts every position of the file that way. Needs no torch.
+
+    Example: rheostat reconstruct model.safetensors --data DIR -o model.safetensors
+    """
+    from rheostat.pruning import reconstruction
+
+    with labelled_share() as progress:
+        found = reconstruction.reconstruct(
+            model,
+            data=data,
+            out=out,
+            ranking=ranking,
+            tokens=tokens,
+            widths=widths,  # type: ignore[arg-type]  # checked there
+            points=point or (),
+            progress=progress,
+        )
+    facts = {
+        "model": str(found.model),
+        "ranking": found.ranking.name,
+        "tokens": found.tokens,
+        "reconstruction_bytes": found.size_bytes,
+        "points": [stored.name for stored in found.points],
+    }
+    if json:
+        print_json(facts)
+        return
+    print(f"{out}: knob by ranking {found.ranking.name}, reconstructed from {found.tokens:,} words")
+    print(f"reconstruction: {found.size_bytes:,} bytes; leave it out with: rheostat pack --drop-reconstruction")
+    for stored in found.points:
+        print(f"point {stored.name}: {stored.flops_fraction:.1%} of the FLOPs")
