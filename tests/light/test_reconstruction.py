@@ -359,10 +359,10 @@ def test_broken_reconstructions_are_refused(tmp_path: Path, corpus: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"tokens": 1}, "at least 2"),
-        ({"tokens": True}, "at least 2"),
+        ({"tokens": 1}, "2 or more"),
+        ({"tokens": True}, "a whole number"),
         ({"widths": "wide"}, "error, ranking"),
-        ({"points": "l0-0.5"}, "a list of names"),
+        ({"points": "l0-0.5"}, "a list"),
         ({"points": ["absent"]}, "absent"),
         ({"ranking": "absent"}, "absent"),
     ],

@@ -48,9 +48,7 @@ Progress = Callable[[str, float], None]
 class NGramPredictor:
     """Suggestions from an n-gram model, in the form that a `Predictor` gives."""
 
-    def __init__(
-        self, model: NGramModel, vocabulary: Vocabulary, tokenizer: str, casing: Mapping[str, str]
-    ) -> None:
+    def __init__(self, model: NGramModel, vocabulary: Vocabulary, tokenizer: str, casing: Mapping[str, str]) -> None:
         self._model, self._vocabulary, self._tokenizer, self._casing = model, vocabulary, tokenizer, casing
         self._completion = Completion(vocabulary, tokenizer)
         self._limit = 2 * model.order  # the most words read from the end of a text; sometimes only half as many

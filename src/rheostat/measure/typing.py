@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.arguments import check_whole, checked
 from rheostat.errors import CorpusError, RheostatError
 from rheostat.measure.keystrokes import Completes, KeystrokeCount, first_words, offered, simulate, simulate_plain
 from rheostat.measure.ngram import estimate
@@ -40,7 +41,6 @@ from rheostat.measure.results import (
 )
 from rheostat.measure.texts import LINE_END
 from rheostat.model.file import ModelFile, open_model
-from rheostat.runtime.arguments import check_whole
 from rheostat.runtime.predictor import load
 from rheostat.text.corpus import CorpusConfig, load_split, locate_splits, part_texts
 
@@ -83,6 +83,7 @@ class Sheet:
         return (simulate_plain if self.about.protocol == "plain" else simulate)(unit, suggest)
 
 
+@checked
 def measure_typing(
     model: str | Path | None = None,
     *,

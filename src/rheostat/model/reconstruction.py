@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import RheostatError
-from rheostat.model.digest import digest_of
-from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
+from rheostat.model.origin import UNKNOWN_ORIGIN, Origin, digest_of
 
 Floats: TypeAlias = NDArray[np.float32]
 Doubles: TypeAlias = NDArray[np.float64]

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from rheostat.arguments import check_whole, checked
 from rheostat.errors import CorpusError, OperatingPointError, RheostatError, RheostatWarning
 from rheostat.model.contents import add_points, add_rankings, set_default_ranking, set_reconstruction
 from rheostat.model.file import ModelFile, open_model
@@ -52,6 +53,7 @@ class Reconstructed:
     points: tuple[OperatingPoint, ...] = ()
 
 
+@checked
 def reconstruct(
     model: str | Path,
     *,
@@ -72,10 +74,7 @@ def reconstruct(
     """
     if widths not in WIDTHS:
         raise RheostatError(f"widths is {widths!r:.40}; expected one of {', '.join(WIDTHS)}")
-    if isinstance(points, str):
-        raise RheostatError(f"points is the string {points!r}; expected a list of names: [{points!r}]")
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 2:
-        raise RheostatError(f"tokens is {tokens!r:.40}; expected a whole number of at least 2")
+    check_whole("tokens", tokens, 2)
     check_target(out)
     with open_model(model) as file:
         require_filters(file.shape)
