@@ -4,7 +4,6 @@
 # make lint       only ruff and mypy --strict
 # make test-light only the tests of the light half, in an environment without torch, with coverage
 # make test-arm   the light half's tests on an emulated Cortex-A53 (docs/arm.md)
-# make web        the browser runtime for the keyboard page, from npm (docs/keyboard.md)
 # make benchmark  the measurements behind the figures in docs/ (long)
 # make reproduce  regenerate what is missing or stale in results/ and docs/results (very long; can be resumed)
 # make model      regenerate the bundled model from its text (hours; can be resumed)
@@ -24,17 +23,13 @@ BIN := $(VENV)/bin
 PIP_INSTALL := install --quiet --disable-pip-version-check
 SIDE_BY_SIDE := -n 2 --dist loadfile
 
-.PHONY: help demo model web test test-browser test-light test-arm check lint benchmark reproduce clean
+.PHONY: help demo model test test-browser test-light test-arm check lint benchmark reproduce clean
 
 help:
 	@sed '/^$$/q; s/^# \{0,1\}//' Makefile
 
 demo: $(VENV)/demo.done
 	$(BIN)/rheostat demo
-
-# Needs only the standard library, so any Python will do.
-web:
-	PYTHONPATH=src $(PYTHON) -m rheostat.keyboard.browser_runtime
 
 # Cheapest first, so that simple mistakes are found early.
 test: $(VENV)/test.done lint test-light test-browser
@@ -47,7 +42,7 @@ lint: $(VENV)/test.done
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The tests in a browser are skipped if there is no chromium or no browser runtime.
+# The tests in a browser are skipped if there is no chromium.
 test-browser:
 	@if command -v "$${RHEOSTAT_CHROMIUM:-chromium}" >/dev/null || command -v chromium-browser >/dev/null; then :; \
 	elif ! command -v apt-get >/dev/null; then echo "make test: no chromium; the tests in a browser are skipped"; \
@@ -58,7 +53,6 @@ test-browser:
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null || \
 	        echo "make test: chromium could not be installed; the tests in a browser are skipped"; \
 	fi
-	@$(MAKE) --no-print-directory web || echo "make test: no browser runtime; the tests that need it are skipped"
 
 # In an environment without torch. The coverage floor is in pyproject.toml. From Python 3.12 on, sys.monitoring measures
 # coverage at almost no cost.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from rheostat.governor.governor import Governor
     from rheostat.governor.policy import Policy
     from rheostat.keyboard.server import serve_keyboard
+    from rheostat.keyboard.site import write_page
     from rheostat.measure.bench import bench
     from rheostat.measure.evaluation import evaluate
     from rheostat.measure.ngram_baseline import measure_ngram
@@ -100,6 +101,7 @@ __all__ = [
     "summarize",
     "sweep",
     "train",
+    "write_page",
     "write_report",
     "write_untrained",
 ]
@@ -135,6 +137,7 @@ _WHERE = {
     "summarize": "rheostat.model.summary",
     "sweep": "rheostat.measure.sweep",
     "train": "rheostat.training.run",
+    "write_page": "rheostat.keyboard.site",
     "write_report": "rheostat.report.writer",
     "write_untrained": "rheostat.training.run",
 }

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from keyboard_process import PATIENCE_S, Server, write_small
+from keyboard_process import PATIENCE_S, FileServer, Server, write_small
+
+from rheostat.keyboard.site import write_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page
@@ -37,6 +39,17 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(model: Path) -> Iterator[Server]:
     pytest.importorskip("uvicorn", reason="the keyboard extra is not installed: pip install 'rheostat[keyboard]'")
     server = Server(model)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FileServer]:
+    """The page with the bundled model, from a plain file server."""
+    folder = tmp_path_factory.mktemp("site")
+    write_page(folder)
+    server = FileServer(folder)
     server.start()
     yield server
     server.stop()

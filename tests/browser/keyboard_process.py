@@ -1,4 +1,4 @@
-"""`rheostat keyboard` as a process, with a small model of real words."""
+"""`rheostat keyboard` and a plain file server as processes, and a small model of real words."""
 
 from __future__ import annotations
 
@@ -47,20 +47,25 @@ def free_port() -> int:
         return port
 
 
-class Server:
-    """`rheostat keyboard` in a separate process; it can be stopped and started again at the same address."""
+class ServerProcess:
+    """A server in a separate process; it can be stopped and started again at the same address."""
 
-    def __init__(self, model: Path) -> None:
-        self.model, self.port = model, free_port()
+    health = ""
+
+    def __init__(self) -> None:
+        self.port = free_port()
         self.address = f"http://127.0.0.1:{self.port}/"
         self._process: subprocess.Popen[bytes] | None = None
 
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
     def start(self) -> None:
-        command = [sys.executable, "-m", "rheostat", "keyboard", str(self.model), "--port", str(self.port)]
-        self._process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen([sys.executable, *self.command()], env=environment, stderr=subprocess.DEVNULL)
         end = time.monotonic() + PATIENCE_S
         while time.monotonic() < end and self._process.poll() is None:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.address}api/health", timeout=5):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.address}{self.health}", timeout=5):
                 return
             time.sleep(0.05)
         raise TimeoutError("the server did not start")
@@ -70,3 +75,27 @@ class Server:
             self._process.terminate()
             self._process.wait(PATIENCE_S)
             self._process = None
+
+
+class Server(ServerProcess):
+    """`rheostat keyboard`."""
+
+    health = "api/health"
+
+    def __init__(self, model: Path) -> None:
+        super().__init__()
+        self.model = model
+
+    def command(self) -> list[str]:
+        return ["-m", "rheostat", "keyboard", str(self.model), "--port", str(self.port)]
+
+
+class FileServer(ServerProcess):
+    """Python's own server, which only sends files: what any web host does."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def command(self) -> list[str]:
+        return ["-m", "http.server", str(self.port), "--bind", "127.0.0.1", "--directory", str(self.folder)]

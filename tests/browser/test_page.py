@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import random
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from keyboard_process import Server, write_small
+from keyboard_process import Server
 from make_writing_cases import PATH as WRITING_CASES
 
-from rheostat.keyboard import browser_runtime
+from rheostat.governor.battery import Battery
+from rheostat.governor.decision import Decision, Situation, decide
+from rheostat.governor.policy import read_policy
 from rheostat.runtime.predictor import Predictor
 
 if TYPE_CHECKING:
@@ -62,14 +65,9 @@ def drag(page: Page, target: str, *places: tuple[float, float]) -> None:
     page.mouse.up()
 
 
-def use_phone(page: Page) -> None:
-    page.get_by_text("This phone").click()
-    expect(page.locator("#figure-time-note")).to_have_text("in this browser")
-
-
-needs_runtime = pytest.mark.skipif(
-    browser_runtime.installed_version() is None, reason="no browser runtime: make web fetches it"
-)
+def use_server(page: Page) -> None:
+    page.get_by_text("On the server").click()
+    expect(page.locator("#figure-time-note")).to_have_text("on the server")
 
 
 # Writing
@@ -150,6 +148,12 @@ def test_everything_can_be_done_without_a_mouse(open_page: OpenPage) -> None:
         page.keyboard.press("Tab")
         order.append(page.evaluate("document.activeElement.id || document.activeElement.parentElement.id || 'keys'"))
     assert order == ["suggestions"] * 3 + ["keys", "knob", "battery", "charging", "governed"]
+    while page.evaluate("document.activeElement.closest('#buys') !== null") or len(order) == 8:
+        page.keyboard.press("Tab")
+        order.append(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
+    assert order[-1] == "measure"
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.tagName") == "SUMMARY"
     page.locator("#keys button[tabindex='0']").focus()
     for key in ("ArrowRight", "ArrowDown", "Enter", "ArrowLeft", "Enter"):
         page.keyboard.press(key)
@@ -175,6 +179,8 @@ def test_everything_has_a_name_for_a_screen_reader(open_page: OpenPage) -> None:
 
 def test_an_outdated_answer_is_dropped(open_page: OpenPage, predictor: Predictor) -> None:
     page = open_page(service_workers="block")
+    use_server(page)
+    page.locator("#text").focus()
     late: list[Route] = []
 
     def delay(route: Route) -> None:
@@ -197,6 +203,8 @@ def test_an_outdated_answer_is_dropped(open_page: OpenPage, predictor: Predictor
 
 def test_suggestions_for_an_older_text_cannot_be_inserted(open_page: OpenPage, predictor: Predictor) -> None:
     page = open_page(service_workers="block")
+    use_server(page)
+    page.locator("#text").focus()
     page.keyboard.type("how")
     expect_suggestions(page, words(predictor, "how"))
     page.route("**/api/suggest", lambda route: None)  # never answered
@@ -288,117 +296,66 @@ def test_the_writing_rules_are_the_same_in_the_browser(open_page: OpenPage) -> N
     assert found == []
 
 
-@needs_runtime
 @pytest.mark.parametrize("percent", [100, 60])
-def test_the_browser_suggests_what_the_server_suggests(open_page: OpenPage, predictor: Predictor, percent: int) -> None:
+@pytest.mark.parametrize("engine", ["browser", "server"])
+def test_both_engines_suggest_what_python_suggests(
+    open_page: OpenPage, predictor: Predictor, engine: str, percent: int
+) -> None:
     page = open_page()
     predictor.turn(percent / 100)
     knob = page.locator("#knob")
     knob.focus()
     for _ in range((100 - percent) // 10):
         page.keyboard.press("PageDown")
-    use_phone(page)
+    if engine == "server":
+        use_server(page)
     expect(page.locator("#point")).to_have_text("the whole model" if percent == 100 else predictor.point.name)
     for text in TEXTS:
         page.locator("#text").fill(text)
         expect_suggestions(page, words(predictor, text))
 
 
-@contextmanager
-def served_page(model: Path, open_page: OpenPage) -> Iterator[tuple[Server, Page]]:
-    """A page whose service worker is running, with its own server that can be stopped."""
+def test_the_governor_decides_alike_in_the_browser(open_page: OpenPage) -> None:
+    policy = read_policy()
+    choice, situations, decisions = random.Random(3), [], []
+    time_s, level, decision = 0.0, 1.0, Decision(1.0)
+    for _ in range(400):
+        time_s += choice.choice([1.0, 20.0, 61.0])
+        level = min(1.0, max(0.0, level + choice.uniform(-0.08, 0.075)))
+        charging = choice.random() < 0.1
+        situations.append({"time": time_s, "level": level, "charging": charging})
+        decision = decide(policy, Situation(time_s, Battery(level, charging)), decision)
+        decisions.append([decision.knob, decision.reason])
+    found = open_page().evaluate(
+        """async ([policy, situations]) => {
+            const { decide, startingDecision } = await import("/governor.js");
+            let decision = startingDecision(1);
+            return situations.map((situation) => {
+                decision = decide(policy, situation, decision);
+                return [decision.knob, decision.reason];
+            });
+        }""",
+        [asdict(policy), situations],
+    )
+    assert found == decisions and len({knob for knob, _ in decisions}) > 2
+
+
+def test_the_page_needs_no_server_after_the_first_visit(model: Path, open_page: OpenPage, predictor: Predictor) -> None:
     server = Server(model)
     server.start()
     try:
         page = open_page(server.address, may_fail=True)
         page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-        yield server, page
     finally:
         server.stop()
-
-
-@needs_runtime
-def test_the_browser_needs_no_server_once_it_has_the_model(
-    model: Path, open_page: OpenPage, predictor: Predictor
-) -> None:
-    with served_page(model, open_page) as (_, page):
-        use_phone(page)
-        wait_until_kept(page, "/api/export/100/step.onnx", "/runtime/ort-wasm-simd-threaded.wasm")
     page.reload()
     page.wait_for_selector("html[data-ready]")
-    expect(page.get_by_label("This phone")).to_be_checked()
     page.locator("#text").fill("how are y")
     expect_suggestions(page, words(predictor, "how are y"))
     page.locator("#knob").focus()
     page.keyboard.press("PageDown")
-    expect(page.locator("#point")).to_contain_text("90 % is not stored in this browser")
+    predictor.turn(0.9)
     expect_suggestions(page, words(predictor, "how are y"))
-
-
-def wait_for(page: Page, expression: str, wanted: object, argument: object = None) -> None:
-    """Ask the page until it gives the wanted answer: no element shows what a service worker has cached."""
-    found: object = None
-    for _ in range(300):
-        found = page.evaluate(expression, argument)
-        if found == wanted:
-            return
-        page.wait_for_timeout(100)
-    raise AssertionError(f"found {found}, expected {wanted}")
-
-
-def wait_until_kept(page: Page, *paths: str) -> None:
-    ask = "(paths) => Promise.all(paths.map((path) => caches.match(path).then(Boolean)))"
-    wait_for(page, ask, [True] * len(paths), list(paths))
-
-
-KEPT_POSITIONS = """caches.keys()
-    .then(([name]) => caches.open(name)).then((cache) => cache.keys())
-    .then((requests) => requests.map(({ url }) => /export\\/(\\d+)/.exec(url)?.[1]).filter(Boolean).map(Number))
-    .then((positions) => [...new Set(positions)].sort((a, b) => a - b))"""
-
-
-def keep_position(page: Page, percent: int, kept: set[int]) -> None:
-    """Let the service worker cache a position, and wait until it has exactly these."""
-    address = f"/api/export/{percent}/position.json"
-    page.evaluate(
-        "(address) => navigator.serviceWorker.ready.then(({ active }) => active.postMessage({ keep: [address] }))",
-        address,
-    )
-    wait_for_positions(page, kept)
-
-
-def wait_for_positions(page: Page, wanted: set[int]) -> None:
-    wait_for(page, KEPT_POSITIONS, sorted(wanted))
-
-
-def test_the_last_eight_positions_are_cached_until_the_model_changes(
-    model: Path, tmp_path: Path, open_page: OpenPage
-) -> None:
-    with served_page(model, open_page) as (server, page):
-        first = [100, *range(90, 97)]
-        for number, percent in enumerate(first):
-            keep_position(page, percent, set(first[: number + 1]))
-        keep_position(page, 100, set(first))
-        keep_position(page, 80, {*first, 80} - {90})  # 100 % was cached before 90 %, and used after it
-        server.stop()
-        server.model = write_small(tmp_path / "other.safetensors")
-        server.start()
-        page.reload()
-        wait_for_positions(page, set())
-
-
-def test_without_the_browser_runtime_the_page_says_how_to_get_it(open_page: OpenPage) -> None:
-    page = open_page(service_workers="block")
-
-    def without_runtime(route: Route) -> None:
-        route.fulfill(json={**route.fetch().json(), "browser_runtime": None})
-
-    page.route("**/api/model", without_runtime)
-    page.reload()
-    page.wait_for_selector("html[data-ready]")
-    page.get_by_text("This phone").click()
-    expect(page.get_by_role("alert")).to_contain_text("make web")
-    expect(page.get_by_label("This computer")).to_be_checked()
 
 
 # A server that stops, and windows of all sizes
@@ -408,7 +365,9 @@ def test_the_page_recovers_when_the_server_comes_back(model: Path, open_page: Op
     server = Server(model)
     server.start()
     try:
-        page = open_page(server.address, may_fail=True)
+        page = open_page(server.address, may_fail=True, service_workers="block")
+        use_server(page)
+        page.locator("#text").focus()
         expect_suggestions(page, words(predictor, ""))
         server.stop()
         page.keyboard.type("how ")

@@ -67,7 +67,8 @@ ONE_MODULE: dict[str, str] = {
     "report.govern": "governor",
     "report.published": "tables",
     "keyboard.facts": "measure tables",
-    "keyboard.server": "arguments bundled measure",
+    "keyboard.server": "arguments bundled text",
+    "keyboard.site": "bundled core durable",
     "keyboard.governing": "tables",
     "keyboard.page_tables": "text",
     "training.run": "provenance recipe tables",
@@ -100,7 +101,7 @@ INSIDE: dict[str, str] = {
     "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
     " figures.style figures.costs figures.weights govern claims paper_tables sweep_page typing_page summary"
     " cost_sections sections writer demo",
-    "keyboard": "browser_runtime page_tables governing positions protection exports facts server",
+    "keyboard": "page_tables governing browser_model positions protection facts site server",
     "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan layers language_model machine"
     " evaluation task graded configuration batches optimization trainer session run",
     "pruning": "reconstruction allocation criteria l0 recovery resplit run steps",

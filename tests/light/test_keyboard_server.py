@@ -20,15 +20,18 @@ pytest.importorskip("httpx2", reason="starlette's test client needs httpx2, of t
 
 from starlette.testclient import TestClient
 
+import rheostat
 from models import make_ranking, make_vocabulary, make_weights, write_file, write_tiny
 from results_files import row, write_sweep
-from rheostat.errors import OperatingPointError, RheostatError
-from rheostat.keyboard import browser_runtime, page_tables
-from rheostat.keyboard.exports import Exports
+from rheostat.core.binding import CoreModel
+from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
+from rheostat.keyboard import page_tables
+from rheostat.keyboard.browser_model import browser_model
 from rheostat.keyboard.facts import Energy
 from rheostat.keyboard.positions import HISTORY_BYTES, Positions
-from rheostat.keyboard.protection import Hosts
-from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, STATIC, Service, make_app, open_service, serve
+from rheostat.keyboard.protection import CONTENT_SECURITY_POLICY, Hosts
+from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, Service, addresses, make_app, open_service, serve
+from rheostat.keyboard.site import STATIC, page_files, write_page
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.predictor import Predictor
 
@@ -126,10 +129,8 @@ def test_excluded_words_are_not_suggested(model: Path) -> None:
     words = {suggestion.word for suggestion in positions.open(100).complete("", 60)}
     assert "Word6" in words and "Word5" not in words
     place = positions.file.vocabulary.index["word5"]
-    exports = Exports(positions, lambda position: {})
-    found = exports.read(100, "suggestible.bin")
-    exports.close()
-    assert found and [found.contents[i] for i in (0, 1, place, place + 1)] == [0, 0, 0, 1]
+    kinds = Service(positions).facts["browser"]["kinds"]
+    assert [kinds[i] for i in (0, 1, place, place + 1)] == ["0", "0", "0", "1"]
 
 
 def test_a_limited_number_of_positions_is_kept_and_answers_stay_the_same(model: Path) -> None:
@@ -220,7 +221,7 @@ def test_a_form_of_another_site_is_refused(client: TestClient) -> None:
     "host", ["evil.example", "evil.example:8017", "127.0.0.1.evil.example", "a@127.0.0.1", "", "[::1"]
 )
 def test_an_unknown_host_name_is_refused(client: TestClient, host: str) -> None:
-    assert client.get("/api/model", headers={"host": host}).status_code == 421
+    assert client.get("/model.json", headers={"host": host}).status_code == 421
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8017", "127.0.0.1:1", "[::1]:8017"])
@@ -245,7 +246,7 @@ def test_its_own_page_is_answered(client: TestClient) -> None:
 def test_another_site_can_link_to_the_page_but_not_read_from_it(client: TestClient) -> None:
     assert client.get("/", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}).status_code == 200
     assert (
-        client.get("/api/model", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}).status_code
+        client.get("/model.json", headers={"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}).status_code
         == 403
     )
 
@@ -257,7 +258,7 @@ def test_on_the_network_it_answers_to_addresses_and_allowed_names() -> None:
     assert not Hosts("127.0.0.1").accepts("192.168.1.7")
 
 
-@pytest.mark.parametrize("path", ["/", "/page.js", "/api/model", "/api/health", "/absent"])
+@pytest.mark.parametrize("path", ["/", "/page.js", "/model.json", "/model.safetensors", "/api/health", "/absent"])
 def test_every_answer_has_the_security_headers(client: TestClient, path: str) -> None:
     headers = client.get(path).headers
     policy = headers["content-security-policy"]
@@ -269,7 +270,7 @@ def test_every_answer_has_the_security_headers(client: TestClient, path: str) ->
 
 
 @pytest.mark.parametrize(
-    "path", ["/../pyproject.toml", "/%2e%2e/server.py", "/api/export/60/..%2f..%2fx", "/api/export/60/x"]
+    "path", ["/../pyproject.toml", "/%2e%2e/server.py", "/static/page.js", "/build.py", "/rheostat.wasm.digest"]
 )
 def test_no_other_file_can_be_read(client: TestClient, path: str) -> None:
     assert client.get(path).status_code == 404
@@ -287,13 +288,13 @@ def test_nothing_that_was_typed_is_logged(client: TestClient, caplog: pytest.Log
 
 
 def test_the_model_is_described(client: TestClient) -> None:
-    facts = client.get("/api/model").json()
+    facts = client.get("/model.json").json()
     assert (facts["name"], facts["vocabulary_size"], facts["flops"]) == ("small", 60, SHAPE.flops)
     assert facts["shape"]["hidden_sizes"] == [24, 8] and facts["tokenizer"] == "words"
     assert 0 < facts["knob"]["smallest"] < 0.5 and facts["knob"]["largest"] == 1
     assert facts["curve"] is None and facts["points"] == []
     assert facts["energy"] == {"kind": "estimate", "note": "a millijoule per byte"}
-    assert facts["browser_runtime"] == browser_runtime.installed_version()
+    assert facts["server"] is True and facts["browser"]["bytes"] > 0
 
 
 def test_the_curve_comes_from_the_model_file(tmp_path: Path) -> None:
@@ -371,48 +372,113 @@ def test_an_impossible_battery_gets_one_line(client: TestClient, asked: Any) -> 
 # The model for the browser
 
 
-def test_an_export_is_the_point_that_the_server_uses(client: TestClient) -> None:
-    manifest = client.get("/api/export/60/manifest.json").json()
-    position = client.get("/api/export/60/position.json").json()
-    answer = suggest(client, text="", knob=0.6)
-    assert manifest["flops"] == position["flops"] == answer["flops"]
-    assert position == {key: answer[key] for key in ("knob", "point", "flops", "flops_fraction", "energy_mj")}
-    assert client.get("/api/export/60/vocabulary.txt").text.split("\n")[2] == "word2"
-    assert client.get("/api/export/60/casing.txt").text == "Word5"
-    assert len(client.get("/api/export/60/suggestible.bin").content) == SHAPE.vocabulary_size
-    assert client.get("/api/export/60/step.onnx").status_code == 200
+def test_the_browser_gets_a_file_that_gives_the_same_words(client: TestClient, model: Path) -> None:
+    facts = client.get("/model.json").json()
+    core = CoreModel(client.get(f"/{facts['browser']['model']}").content)
+    for percent in (100, 60, 35):
+        predictor = Predictor(model, percent / 100, threads=1)
+        (position,) = (one for one in facts["browser"]["positions"] if one["percent"] == percent)
+        near = core.position_near(percent / 100)
+        assert near.widths == predictor.point.widths == tuple(position["widths"])
+        assert position["flops_fraction"] == predictor.flops_fraction
+        ids = [core.find_word(word) for word in ("<eos>", "word3", "word7")]
+        found = core.log_probabilities(core.predict(near, core.steps(near, core.start(), ids)))
+        assert (found == predictor.log_probabilities("word3 word7")).all()
 
 
-def test_an_export_is_fetched_once(client: TestClient) -> None:
-    first = client.get("/api/export/50/step.onnx")
-    again = client.get("/api/export/50/step.onnx", headers={"if-none-match": first.headers["etag"]})
+def test_an_ordered_file_is_sent_as_it_is() -> None:
+    with rheostat.open_model() as file:
+        assert browser_model(file, "int8").contents.tobytes() == file.path.read_bytes()
+
+
+def test_a_model_is_fetched_once(client: TestClient) -> None:
+    address = f"/{client.get('/model.json').json()['browser']['model']}"
+    first = client.get(address)
+    again = client.get(address, headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 
-@pytest.mark.parametrize("percent", ["101", "9" * 400, "9" * 5000, "-1", "²"])
-def test_a_position_that_no_model_has_is_refused(client: TestClient, percent: str) -> None:
-    answer = client.get(f"/api/export/{percent}/step.onnx")
-    assert answer.status_code in (404, 422) and len(answer.json()["error"]) < 200
-
-
-def test_a_server_without_exports_creates_no_folder(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    service = open_service(model)
-    assert not list(tmp_path.iterdir())
-    assert service.exports.read(100, "manifest.json") and len(list(tmp_path.iterdir())) == 1
-    service.exports.close()
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_exports_are_deleted_with_the_server(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    service = open_service(model)
+def test_what_a_browser_cannot_run_is_left_to_the_server(tmp_path: Path, model: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="the onnx extra is not installed")
+    service = open_service(model, precision="int4")
     with TestClient(make_app(service), base_url=f"http://{HOST}") as client:
-        assert client.get("/api/export/40/step.onnx").status_code == 200
-        assert list(tmp_path.rglob("step.onnx"))
-    assert not list(tmp_path.iterdir())
+        assert client.get("/model.json").json()["browser"] is None
+        assert client.get("/model.safetensors").status_code == 404
+    with pytest.raises(RheostatError, match="a browser cannot run"):
+        write_page(tmp_path / "site", model, precision="int4")
+
+
+def test_times_are_measured_at_several_positions(client: TestClient) -> None:
+    found = client.post("/api/times", json={"percents": [100, 60]}).json()["times_ms"]
+    assert found.keys() == {"100", "60"} and all(ms > 0 for ms in found.values())
+    for percents in ([], [0], [101], "60", [60.5], [True], list(range(50, 63))):
+        answer = client.post("/api/times", json={"percents": percents})
+        assert answer.status_code == 422 and "\n" not in answer.json()["error"]
+
+
+def test_a_position_below_all_that_was_measured_says_so(tmp_path: Path) -> None:
+    curve = [{"flops_fraction": share, "perplexity": 60.0} for share in (1.0, 0.6)]
+    service = open_service(write_small(tmp_path / "model", provenance={"curve": curve}))
+    with TestClient(make_app(service), base_url=f"http://{HOST}") as client:
+        assert suggest(client, text="", knob=0.65)["doubt"] is None
+        with pytest.warns(RheostatWarning, match="measured down to"):
+            answer = suggest(client, text="", knob=0.4)
+        assert "measured down to 60.0% only" in answer["doubt"]
+        positions = client.get("/model.json").json()["browser"]["positions"]
+        doubted = [one["percent"] for one in positions if one["doubt"]]
+        assert doubted and max(doubted) < 60 and doubted == list(range(positions[0]["percent"], max(doubted) + 1))
+
+
+# Words of one's own
+
+
+def test_a_taught_word_is_suggested_listed_and_forgotten(model: Path, tmp_path: Path) -> None:
+    service = open_service(model, user_words=tmp_path / "words.json")
+    with TestClient(make_app(service), base_url=f"http://{HOST}") as client:
+        assert suggest(client, text="Rheostat ")["unknown_word"] == "Rheostat"
+        assert suggest(client, text="Rheostat")["unknown_word"] is None  # it may not be finished
+        assert suggest(client, text="word3 ")["unknown_word"] is None
+        learned = client.post("/api/learn", json={"word": "Rheostat"}).json()["words"]
+        assert (
+            [(one["word"], one["count"]) for one in learned]
+            == [("Rheostat", 1)]
+            == [(one["word"], one["count"]) for one in client.get("/api/words").json()["words"]]
+        )
+        found = suggest(client, text="Rhe")["suggestions"]
+        assert [(one["word"], one["source"]) for one in found] == [("Rheostat", "user")]
+        assert suggest(client, text="Rheostat ")["unknown_word"] is None
+        assert client.post("/api/forget", json={"word": "Rheostat"}).json() == {"words": []}
+        assert suggest(client, text="Rhe")["suggestions"] == []
+        for word in ("", "two words", 3, None):
+            assert client.post("/api/learn", json={"word": word}).status_code == 422
+
+
+# The page as a site
+
+
+def test_the_site_has_all_files_and_stays_small(tmp_path: Path) -> None:
+    written = write_page(tmp_path / "site")
+    names = {path.name for path in (tmp_path / "site").iterdir()}
+    assert names == {*page_files(), "model.json", "model.safetensors"} and written.files == len(names)
+    assert written.size_bytes == sum(path.stat().st_size for path in (tmp_path / "site").iterdir()) < 11e6
+    assert json.loads((tmp_path / "site" / "model.json").read_text(encoding="utf-8"))["server"] is False
+    assert write_page(tmp_path / "site") == written  # again, in the same place
+
+
+def test_the_site_replaces_nothing_of_others(tmp_path: Path, model: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "mine.txt").write_text("mine")
+    for name, message in (("file", "is a file"), ("folder", "holds other files")):
+        with pytest.raises(RheostatError, match=message):
+            write_page(tmp_path / name, model)
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["mine.txt"]
+
+
+def test_the_page_forbids_what_the_server_forbids() -> None:
+    """A page without a server has no headers of ours: the same policy stands in the page."""
+    (found,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', (STATIC / "index.html").read_text())
+    assert found == CONTENT_SECURITY_POLICY.removesuffix("; frame-ancestors 'none'")  # which only headers may say
 
 
 # The page
@@ -422,6 +488,7 @@ def test_the_page_and_everything_it_references_are_served(client: TestClient) ->
     page = client.get("/")
     assert page.status_code == 200 and page.headers["content-type"].startswith("text/html")
     names = set(re.findall(r'(?:src|href)="([^"]+)"', page.text))
+    names |= set(page_files())
     for script in STATIC.glob("*.js"):
         names |= set(re.findall(r'from "\./([^"]+)"', script.read_text(encoding="utf-8")))
     for name in names:
@@ -431,8 +498,7 @@ def test_the_page_and_everything_it_references_are_served(client: TestClient) ->
 def test_the_service_worker_keeps_every_file_of_the_page(client: TestClient) -> None:
     worker = (STATIC / "service-worker.js").read_text(encoding="utf-8")
     kept = set(re.findall(r'"([^"]+)"', worker.partition("[")[2].partition("]")[0]))
-    files = {path.name for path in STATIC.iterdir() if path.is_file()} - {"index.html", "service-worker.js"}
-    assert kept == files | {"./", "api/model"}
+    assert kept == {*page_files(), "./", "model.json"} - {"index.html", "service-worker.js"}
 
 
 def test_the_tables_of_the_page_are_up_to_date() -> None:
@@ -464,18 +530,9 @@ def test_a_port_that_is_taken_is_one_line(service: Service) -> None:
         serve(service, port=taken.getsockname()[1])
 
 
-# The browser runtime
-
-
-def test_an_archive_with_other_contents_is_not_unpacked(tmp_path: Path) -> None:
-    (tmp_path / "package.tgz").write_bytes(b"something else")
-    with pytest.raises(RheostatError, match="do not use this file"):
-        browser_runtime.check_integrity(tmp_path / "package.tgz")
-
-
-def test_a_partial_runtime_does_not_count(tmp_path: Path) -> None:
-    (tmp_path / "VERSION").write_text("1.0\n")
-    assert browser_runtime.installed_version(tmp_path) is None
-    for name in browser_runtime.FILES:
-        (tmp_path / name).touch()
-    assert browser_runtime.installed_version(tmp_path) == "1.0"
+def test_on_the_network_the_address_for_other_devices_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rheostat.keyboard.server.network_address", lambda: "192.168.1.7")
+    assert addresses("0.0.0.0") == ["127.0.0.1", "192.168.1.7"]
+    assert addresses("127.0.0.1") == ["127.0.0.1"] and addresses("::1") == ["[::1]"]
+    monkeypatch.setattr("rheostat.keyboard.server.network_address", lambda: None)
+    assert addresses("0.0.0.0") == ["127.0.0.1"]

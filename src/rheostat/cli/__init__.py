@@ -85,6 +85,7 @@ for _command in (
     export.export,
     govern.govern,
     keyboard.keyboard,
+    keyboard.page,
     demo.demo,
 ):
     app.command(help=_help(_command))(_command)

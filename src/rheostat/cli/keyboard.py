@@ -1,9 +1,10 @@
-"""`rheostat keyboard`: serve a local web page with a keyboard and the knob."""
+"""`rheostat keyboard` and `rheostat page`: a web page with a keyboard and the knob, served or written as a site."""
 
 from __future__ import annotations
 
 import threading
 import webbrowser
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from rheostat.cli.console import (
     THREADS_HELP,
     HiddenWordsFile,
     messages,
+    print_json,
 )
 from rheostat.governor.policy import DEFAULT
 from rheostat.runtime.precision import Precision
@@ -39,19 +41,27 @@ def keyboard(
     precision: Annotated[Precision, typer.Option(help=PRECISION_HELP)] = "int8",
     threads: Annotated[int, typer.Option(min=0, help=THREADS_HELP)] = 1,
     hidden_words: HiddenWordsFile = None,
+    user_words: Annotated[
+        Path | None, typer.Option(help="Keep words taught on the page in this file; otherwise they last until Ctrl-C.")
+    ] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Serve a web page with a phone keyboard and the knob.
 
-    Runs until Ctrl-C. Nothing you type is stored or leaves this computer.
+    Runs until Ctrl-C. With --host 0.0.0.0, phones on the network can open the second address. Nothing you type is
+    stored or leaves this computer, except words that you teach, and only to --user-words.
 
     Example: rheostat keyboard --open
     """
     from rheostat.keyboard.server import serve_keyboard
 
+    shown: list[str] = []
+
     def announce(address: str) -> None:
-        messages.print(f"the keyboard is at {address} (Ctrl-C to stop)", markup=False, highlight=False)
-        if open_page:
+        place = "for other devices, it is at" if shown else "the keyboard is at"
+        messages.print(f"{place} {address} (Ctrl-C to stop)", markup=False, highlight=False)
+        shown.append(address)
+        if open_page and len(shown) == 1:
             threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
 
     serve_keyboard(
@@ -64,5 +74,32 @@ def keyboard(
         precision=precision,
         threads=threads,
         hidden_words=hidden_words,
+        user_words=user_words,
         announce=announce,
     )
+
+
+def page(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write the site to.")],
+    model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
+    policy: Annotated[str, typer.Option(help=POLICY_HELP)] = DEFAULT,
+    results: Annotated[
+        Path | None, typer.Option(help="The results file of a sweep of this model: show what the knob costs.")
+    ] = None,
+    precision: Annotated[Precision, typer.Option(help=PRECISION_HELP)] = "int8",
+    hidden_words: HiddenWordsFile = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+) -> None:
+    """Write the keyboard page as a static site: the model runs in the browser, and no server of ours is needed.
+
+    Any web host serves it, or python -m http.server. After the first visit it works offline.
+
+    Example: rheostat page -o site && python -m http.server -d site
+    """
+    from rheostat.keyboard.site import write_page
+
+    written = write_page(out, model, policy=policy, results=results, precision=precision, hidden_words=hidden_words)
+    if json:
+        print_json(asdict(written) | {"folder": str(written.folder)})
+    else:
+        print(f"wrote {written.folder}: {written.files} files, {written.size_bytes / 1e6:.1f} MB")

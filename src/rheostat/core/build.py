@@ -17,8 +17,13 @@ HEADERS = ("rheostat.h", "core.h", "kernels.h")
 # Contraction would change bits from one processor to the next; the note about vectors concerns calls that are inlined.
 FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-Wno-psabi")
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
-SHARED = ("-shared", "-fPIC", "-fvisibility=hidden", '-DRHEO_API=__attribute__((visibility("default")))')
+VISIBLE = '-DRHEO_API=__attribute__((visibility("default")))'
+SHARED = ("-shared", "-fPIC", "-fvisibility=hidden", VISIBLE)
 ZIG = "ziglang==0.17.0"  # a C compiler from PyPI, for machines without one
+# The module for browsers. It imports nothing: the wasi target only supplies string.h and the mem… functions.
+WEB_MODULE = FOLDER / "rheostat.wasm"
+WEB_FLAGS = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-msimd128", "-fvisibility=hidden")
+WEB_LINKING = ("-Wl,--export-dynamic", "-Wl,--export=__heap_base", "-Wl,--strip-all")
 REMEDY = "install a C compiler (Debian: apt install gcc; macOS: xcode-select --install), or: pip install ziglang"
 
 
@@ -52,6 +57,38 @@ def compile_library(out: Path, compiler: list[str] | None = None, *flags: str) -
     return run_compiler(compiler or find_compiler(), [*FLAGS, *SHARED, *flags, *sources()], out)
 
 
+def compile_web_module(out: Path = WEB_MODULE) -> Path:
+    """Compile the module for browsers, with the pinned zig: any other compiler gives other bytes."""
+    import importlib.metadata
+
+    pinned = ZIG.partition("==")[2]
+    try:
+        found = importlib.metadata.version("ziglang")
+    except importlib.metadata.PackageNotFoundError:
+        found = "none"
+    if found != pinned:
+        raise CompilerError(f"ziglang is {found}; the module for browsers is compiled by {pinned}: pip install {ZIG}")
+    compiler = [sys.executable, "-m", "ziglang", "cc"]
+    return run_compiler(compiler, [*FLAGS, *WEB_FLAGS, *WEB_LINKING, VISIBLE, *sources()], out)
+
+
+def write_web_module() -> Path:
+    """Compile the module for browsers in its place, with the digest of what it was compiled from beside it."""
+    compile_web_module().chmod(0o644)  # linkers mark it as a program
+    web_stamp().write_text(web_digest() + "\n")
+    return WEB_MODULE
+
+
+def web_stamp() -> Path:
+    """The file that says what the module for browsers was compiled from."""
+    return WEB_MODULE.with_name(f"{WEB_MODULE.name}.digest")
+
+
+def web_digest() -> str:
+    """Tells, without a compiler, whether the module for browsers was compiled from these files."""
+    return source_digest((*FLAGS, *WEB_FLAGS, *WEB_LINKING, ZIG))
+
+
 def sources() -> list[str]:
     return [str(FOLDER / name) for name in SOURCES]
 
@@ -69,11 +106,11 @@ def run_compiler(compiler: list[str], arguments: list[str], out: Path) -> Path:
     return out
 
 
-def source_digest() -> str:
+def source_digest(flags: tuple[str, ...] = FLAGS) -> str:
     """Tells whether a library was compiled from these files with these flags."""
     import hashlib
 
-    digest = hashlib.blake2b(repr(FLAGS).encode(), digest_size=8)
+    digest = hashlib.blake2b(repr(flags).encode(), digest_size=8)
     for name in (*SOURCES, *HEADERS):
         digest.update((FOLDER / name).read_bytes())
     return digest.hexdigest()
@@ -88,8 +125,15 @@ def ensure_library(folder: Path = FOLDER) -> Path:
     return library
 
 
-if __name__ == "__main__":  # without arguments: the library of this package; or OUT and flags: another build of it
+def _main(arguments: list[str]) -> Path:
+    """Without arguments: the library of this package. --wasm: the module for browsers. OUT FLAGS…: another library."""
+    if arguments == ["--wasm"]:
+        return write_web_module()
+    return compile_library(Path(arguments[0]), None, *arguments[1:]) if arguments else ensure_library()
+
+
+if __name__ == "__main__":
     try:
-        print(compile_library(Path(sys.argv[1]), None, *sys.argv[2:]) if sys.argv[1:] else ensure_library())
+        print(_main(sys.argv[1:]))
     except CompilerError as error:
         sys.exit(f"rheostat: {error}")

@@ -1,7 +1,7 @@
-"""Facts about the model for the page: its size, the range of its knob, and its curve if one was measured.
+"""Facts about the model for the page: its size, the range of its knob, what a position costs, and what was measured.
 
 Knows model files and results files of sweeps. The caller provides the energy of a query, and says whether it was
-measured or estimated.
+measured or estimated. `model.json` holds these facts, from a server and in a page without one.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from typing import Any, Literal
 
 import rheostat
 from rheostat.governor.policy import Policy
-from rheostat.keyboard import browser_runtime
-from rheostat.keyboard.positions import Positions
+from rheostat.keyboard.browser_model import BrowserModel, browser_positions, smallest_percent
+from rheostat.measure.meters.estimate import Estimate
 from rheostat.measure.results import read_sweep
 from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import FULL
+from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.tables import to_json
+from rheostat.words.completion import Completion
 
 Json = dict[str, Any]
 SPLITS = (TEST, TEXT, "valid")  # in order of preference; a single file is measured as "text"
@@ -35,21 +37,37 @@ class Energy:
     query_mj: Callable[[int, int], float]
 
 
-def model_facts(positions: Positions, policy: Policy, energy: Energy | None, curve: list[Json] | None) -> Json:
-    """The answer of `GET /api/model`."""
-    file = positions.file
+def estimated_energy() -> Energy:
+    """The energy of a query by the estimate of `rheostat bench`."""
+    estimate = Estimate()
+    return Energy("estimate", estimate.covers, lambda flops, size: 1e3 * estimate.energy_j(flops, size))
+
+
+def model_facts(
+    file: ModelFile,
+    precision: Precision,
+    policy: Policy,
+    energy: Energy | None,
+    curve: list[Json] | None,
+    browser: BrowserModel | None,
+    completion: Completion,
+    *,
+    server: bool,
+) -> Json:
+    """The contents of `model.json`. server: whether there is one that answers too."""
     shape, description = file.shape, file.description
     return {
         "name": file.path.stem,
         "rheostat": rheostat.__version__,
+        "server": server,
         "tokenizer": file.tokenizer,
         "vocabulary_size": shape.vocabulary_size,
         "shape": {"cell": shape.cell, **shape.as_json()},
         "parameters": shape.parameters,
         "flops": shape.flops,
         "file_bytes": file.file_bytes,
-        "precision": positions.precision,
-        "knob": {"smallest": positions.smallest / 100, "largest": 1.0, "step": 0.01},
+        "precision": precision,
+        "knob": {"smallest": smallest_percent(file) / 100, "largest": 1.0, "step": 0.01},
         "points": [
             {"name": point.name, "criterion": point.criterion, "flops_fraction": point.flops_fraction}
             for point in description.points
@@ -57,12 +75,30 @@ def model_facts(positions: Positions, policy: Policy, energy: Energy | None, cur
         "curve": curve,
         "energy": {"kind": energy.kind, "note": energy.note} if energy else None,
         "policy": asdict(policy),
-        "browser_runtime": browser_runtime.installed_version(),
+        "browser": _browser_facts(file, precision, energy, browser, completion) if browser else None,
+    }
+
+
+def _browser_facts(
+    file: ModelFile, precision: Precision, energy: Energy | None, browser: BrowserModel, completion: Completion
+) -> Json:
+    """What the browser needs beside the file: where it is, which words may be suggested, and what positions cost."""
+    positions = browser_positions(file)
+    for position in positions:
+        flops = position["flops"]
+        position["energy_mj"] = energy.query_mj(flops, bytes_read(flops, precision)) if energy else None
+    return {
+        "model": browser.address,
+        "bytes": len(browser.contents),
+        "path_down_to": browser.path[-1].cost,
+        "positions": positions,
+        "casing": sorted(file.casing.values()),
+        "kinds": "".join(map(str, completion.kinds())),
     }
 
 
 def curve_of(file: ModelFile, results: Path | None = None) -> list[Json] | None:
-    """Perplexity by share of the FLOPs, from a sweep's results or from the model file; None if neither has it."""
+    """Quality by share of the FLOPs, from a sweep's results or from the model file; None if neither has it."""
     rows: Any = _sweep_rows(results, file) if results else file.description.provenance.get("curve")
     points = _points_of(rows) if isinstance(rows, list) else []
     return points if len(points) > 1 else None
@@ -77,16 +113,24 @@ def _sweep_rows(path: Path, file: ModelFile) -> list[Json]:
 
 
 def _points_of(rows: Iterable[Any]) -> list[Json]:
-    """The best perplexity at each percentage, from small shares to large; invalid rows are left out."""
-    best: dict[float, float] = {}
+    """The best row at each percentage, from small shares to large; invalid rows are left out.
+
+    keystrokes_saved_share is there if it was measured.
+    """
+    best: dict[float, Json] = {}
     for row in rows:
         if not isinstance(row, Mapping):
             continue
         share, perplexity = _positive(row.get("flops_fraction", row.get("knob"))), _positive(row.get("perplexity"))
-        if share and perplexity:
-            share = round(share, 2)
-            best[share] = min(perplexity, best.get(share, math.inf))
-    return [{"flops_fraction": share, "perplexity": best[share]} for share in sorted(best)]
+        if not share or not perplexity:
+            continue
+        share = round(share, 2)
+        if share not in best or perplexity < best[share]["perplexity"]:
+            saved = _positive(row.get("keystrokes_saved_share"))
+            best[share] = {"flops_fraction": share, "perplexity": perplexity} | (
+                {"keystrokes_saved_share": saved} if saved else {}
+            )
+    return [best[share] for share in sorted(best)]
 
 
 def _positive(value: Any) -> float | None:

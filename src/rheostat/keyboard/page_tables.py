@@ -12,10 +12,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rheostat.keyboard.browser_runtime import FILES
 from rheostat.runtime import predictor
 from rheostat.text import casing, clitics, tokenizers, vocabulary
-from rheostat.words import completion, writing
+from rheostat.words import completion, user_words, writing
 
 PATH = Path(__file__).parent / "static" / "tables.js"
 _HEADING = "// Generated from the Python sources by: python -m rheostat.keyboard.page_tables. Do not edit.\n"
@@ -52,8 +51,9 @@ def tables() -> dict[str, Any]:
         "PART": completion.PART,
         "SPARE": predictor.SPARE,
         "REMEMBERED": predictor.REMEMBERED,
-        "TIMED_QUERIES": predictor.TIMED_QUERIES,
-        "RUNTIME_FILES": FILES,
+        "DOUBLING_SECONDS": user_words.DOUBLING_SECONDS,
+        "MOST_USER_WORDS": user_words.DEFAULT_LIMIT,
+        "LONGEST_USER_WORD": user_words.LONGEST_WORD,
     }
 
 

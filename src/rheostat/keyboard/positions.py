@@ -6,26 +6,31 @@ so there are at most a hundred; only the most recently used are kept.
 
 from __future__ import annotations
 
+import statistics
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rheostat.errors import OperatingPointError
+from rheostat.keyboard.browser_model import smallest_percent
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.knob import can_serve
+from rheostat.model.knob import doubt_about
 from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
+from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords
+from rheostat.words.user_words import UserWords
 from rheostat.words.writing import Suggestion
 
 POSITIONS_BYTES = 256 << 20  # for all positions together
 HISTORY_BYTES = 16 << 20  # for the states of texts, per position
-SMALLEST_PERCENT = 5  # below this, no model is useful
 REMEMBERED = 4096  # texts per position that are known to have been read
 SHORT_MS = 2.0  # a query shorter than this may block the others
 LONG = 1000  # characters
+ROUNDS, QUERIES = 7, 3  # of interleaved times: rounds over all positions, queries in a row
 STALE_S = 10.0  # age at which the time of a query is measured again
 ROUNDING = 1e-6  # 0.29 · 100 is slightly less than 29
 
@@ -38,6 +43,7 @@ class Position:
     predictor: Predictor
     flops: int  # of one query
     bytes_read: int  # by one query
+    doubt: str | None = None  # what is known, if this is below all that the model was trained or measured for
     query_ms: float = 0.0
     _measured_s: float = field(default=0.0, repr=False)
     # Hashes of the texts that were read, without their last word.
@@ -92,6 +98,7 @@ class Positions:
         precision: Precision = "int8",
         threads: int = 1,
         hidden_words: HiddenWords = None,
+        user_words: UserWords | str | Path | None = None,
         limit_bytes: int = POSITIONS_BYTES,
     ) -> None:
         """threads: per query; one is best if several clients ask at the same time."""
@@ -106,12 +113,13 @@ class Positions:
             precision=precision,
             threads=threads,
             hidden_words=self.hidden_words,
+            user_words=user_words,
             cache_bytes=1,
             history_bytes=HISTORY_BYTES,
         )
         self._kept: OrderedDict[int, Position] = OrderedDict()
         self._limit_bytes, self._lock, self._opening = limit_bytes, threading.Lock(), threading.Lock()
-        self.smallest = _smallest_percent(self.file)
+        self.smallest = smallest_percent(self.file)
         self.open(100)
 
     def percent_of(self, knob: float) -> int:
@@ -135,13 +143,38 @@ class Positions:
                 return position
             predictor = self._predictor.at(percent / 100)
             flops = predictor.point.cut_shape(self.file.shape).flops
-            position = Position(percent, predictor, flops, bytes_read(flops, self.precision))
+            position = Position(
+                percent,
+                predictor,
+                flops,
+                bytes_read(flops, self.precision),
+                doubt_about(self.file, predictor.point),
+            )
             position.measure()
             with self._lock:
                 self._kept[percent] = position
                 while len(self._kept) > 1 and self._size_bytes() > self._limit_bytes:
                     self._kept.popitem(last=False)
             return position
+
+    @property
+    def completion(self) -> Completion:
+        """Which words may be suggested."""
+        return self._predictor.completion
+
+    @property
+    def user_words(self) -> UserWords:
+        """The words that were taught; all clients share them."""
+        return self._predictor.user_words
+
+    def times_ms(self, percents: Iterable[int], rounds: int = ROUNDS) -> dict[int, float]:
+        """Median time of a query at each position, interleaved, so that load affects all of them equally."""
+        opened = [self.open(percent) for percent in sorted(set(percents))]
+        seen: dict[int, list[float]] = {position.percent: [] for position in opened}
+        for _ in range(rounds):
+            for position in opened:
+                seen[position.percent].append(position.predictor.query_ms(QUERIES))
+        return {percent: statistics.median(times) for percent, times in seen.items()}
 
     def _size_bytes(self) -> int:
         return sum(position.size_bytes for position in self._kept.values())
@@ -150,15 +183,3 @@ class Positions:
 def _stem(text: str) -> str:
     """A text without its last word."""
     return text[: max(text.rfind(" "), text.rfind("\n")) + 1]
-
-
-def _smallest_percent(file: ModelFile) -> int:
-    """The lowest position that the file can serve; it can serve every higher one too."""
-    low, high = SMALLEST_PERCENT, 100
-    while low < high:
-        middle = (low + high) // 2
-        if can_serve(file, middle / 100):
-            high = middle
-        else:
-            low = middle + 1
-    return high

@@ -2,17 +2,21 @@
 
     POST /api/suggest     {text, knob?, k?}                         suggestions for the text before the cursor
     POST /api/govern      {level, charging, time_s?, previous?}     the knob for a battery reading, and the reason
-    GET  /api/model                                                 the model, its curve, the range of its knob
-    GET  /api/export/{percent}/{name}                               a point as files that the browser runs itself
+    POST /api/times       {percents}                                the time of a query at several positions
+    GET  /api/words                                                 the words that were taught
+    POST /api/learn, /api/forget  {word}                            teach a word, forget it
+    GET  /model.json                                                the model, its curve, the range of its knob
+    GET  /model.safetensors                                         the model, for the browser to run it itself
     GET  /api/health      (or POST, with any object)                "ok", quickly
 
 Every request contains the text and the knob. The states of texts are cached for speed, up to a limit; answers never
-depend on them. Nothing that is typed is logged or stored. Errors are returned as `{"error": …}`.
+depend on them. Nothing that is typed is logged or stored, except words that a user teaches. Errors are
+returned as `{"error": …}`.
 
 Slow work runs in threads. One more word of a text that was just read is answered directly, because a thread would take
 longer than the answer.
 
-Knows requests and threads; `positions`, `governing`, `exports` and `facts` produce the answers.
+Knows requests and threads; `positions`, `governing` and `facts` produce the answers; `site` knows the page's files.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ import json
 import mimetypes
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,30 +42,32 @@ try:
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.requests import ClientDisconnect, Request
-    from starlette.responses import JSONResponse, Response
-    from starlette.routing import Mount, Route
-    from starlette.staticfiles import StaticFiles
-    from starlette.types import Scope
+    from starlette.responses import FileResponse, JSONResponse, Response
+    from starlette.routing import Route
 except ImportError as error:
     raise MissingExtraError("keyboard", "the keyboard page") from error
 
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.governor.policy import DEFAULT, Policy, read_policy
-from rheostat.keyboard.exports import NAMES, Exports
-from rheostat.keyboard.facts import Energy, Json, curve_of, model_facts
+from rheostat.keyboard.browser_model import NAME, browser_model
+from rheostat.keyboard.facts import Energy, Json, curve_of, estimated_energy, model_facts
 from rheostat.keyboard.governing import govern
 from rheostat.keyboard.positions import Position, Positions
-from rheostat.keyboard.protection import Hosts, Protection
-from rheostat.measure.meters.estimate import Estimate
+from rheostat.keyboard.protection import EVERYWHERE, Hosts, Protection
+from rheostat.keyboard.site import page_files
 from rheostat.runtime.precision import Precision
+from rheostat.text.vocabulary import END_OF_LINE
 from rheostat.words.hidden_words import HiddenWords
+from rheostat.words.user_words import UserWords
+from rheostat.words.writing import split_typed
 
-STATIC = Path(__file__).parent / "static"
 LOCAL = "127.0.0.1"
 DEFAULT_PORT = 8017
+ELSEWHERE = "192.0.2.1"  # an address that is reserved for documentation
 LARGEST_BODY = 128 << 10  # bytes
 LONGEST_TEXT = 20_000  # characters: more than the model reads of any text
 LARGEST_K = 10
+MOST_TIMES = 12  # positions that are timed together
 DIGITS = 4  # of milliseconds
 ANSWERING = 2  # threads for texts that take longer than one more word
 OPENING = 1  # threads that build positions and exports, so a dragged knob does not block other clients
@@ -93,7 +100,7 @@ class Service:
     ) -> None:
         self.positions, self.energy = positions, energy
         self.policy = policy or read_policy(DEFAULT)
-        self.exports = Exports(positions, self._describe)
+        self.browser = browser_model(positions.file, positions.precision)
         self.curve = curve
         self._descriptions: dict[int, Json] = {}  # for at most a hundred positions
         self._answering, self._opening = anyio.CapacityLimiter(ANSWERING), anyio.CapacityLimiter(OPENING)
@@ -104,7 +111,47 @@ class Service:
         return JSONResponse({"status": "ok"})
 
     async def model(self, request: Request) -> Response:
-        return JSONResponse(model_facts(self.positions, self.policy, self.energy, self.curve))
+        return JSONResponse(self.facts)
+
+    @cached_property
+    def facts(self) -> Json:
+        positions = self.positions
+        return model_facts(
+            positions.file,
+            positions.precision,
+            self.policy,
+            self.energy,
+            self.curve,
+            self.browser,
+            positions.completion,
+            server=True,
+        )
+
+    async def model_file(self, request: Request) -> Response:
+        if self.browser is None:
+            raise BadRequestError(404, "a browser cannot run this model; expected a qrnn in int8 or fp32")
+        headers = {"cache-control": "no-cache", "etag": f'"{self.browser.address}"'}
+        if headers["etag"] in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(self.browser.contents.data, headers=headers, media_type="application/octet-stream")
+
+    async def times(self, request: Request) -> Response:
+        percents = _percents(await _read_object(request), self.positions)
+        times = await run_sync(self.positions.times_ms, percents, limiter=self._opening)
+        return JSONResponse({"times_ms": {str(percent): round(ms, DIGITS) for percent, ms in times.items()}})
+
+    async def words(self, request: Request) -> Response:
+        return JSONResponse({"words": [vars(word) for word in self.positions.user_words.words()]})
+
+    async def learn(self, request: Request) -> Response:
+        word: Any = (await _read_object(request)).get("word")
+        await run_sync(self.positions.user_words.learn, word)
+        return await self.words(request)
+
+    async def forget(self, request: Request) -> Response:
+        word: Any = (await _read_object(request)).get("word")
+        await run_sync(self.positions.user_words.forget, word)
+        return await self.words(request)
 
     async def suggest(self, request: Request) -> Response:
         asked = await _read_object(request)
@@ -125,20 +172,6 @@ class Service:
         smallest = self.positions.smallest / 100
         return JSONResponse(govern(self.policy, smallest, time.monotonic(), asked))
 
-    async def export(self, request: Request) -> Response:
-        asked, name = request.path_params["percent"], request.path_params["name"]
-        if name not in NAMES:
-            raise BadRequestError(404, f"no such file; expected one of {', '.join(sorted(NAMES))}")
-        percent = self.positions.percent_of(_percent(asked) / 100)
-        exported = await run_sync(self.exports.read, percent, name, limiter=self._opening)
-        if exported is None:
-            raise BadRequestError(404, "this model has no such file")
-        headers = {"etag": exported.etag, "cache-control": "no-cache"}
-        if exported.etag in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=headers)
-        kind = "application/json" if name.endswith(".json") else "application/octet-stream"
-        return Response(exported.contents, headers=headers, media_type=kind)
-
     def _answer(self, position: Position, text: str, k: int) -> bytes:
         if position.is_stale:
             position.measure()
@@ -147,11 +180,21 @@ class Service:
         answer_ms = 1000 * (time.perf_counter() - start)
         answer = {
             "suggestions": [vars(suggestion) for suggestion in suggestions],
+            "unknown_word": self._unknown_word(text),
             "query_ms": round(position.query_ms, DIGITS),
             "answer_ms": round(answer_ms, DIGITS),
             **self._described(position),
         }
         return _ENCODER.encode(answer).encode()
+
+    def _unknown_word(self, text: str) -> str | None:
+        """The finished word before the cursor, if the model does not know it and nobody has taught it."""
+        file, taught = self.positions.file, self.positions.user_words
+        typed = split_typed(text, file.tokenizer)
+        is_new = bool(typed.word) and not typed.prefix and typed.words[-1:] != [END_OF_LINE]
+        if not is_new or typed.words[-1] in file.vocabulary.index or typed.word in taught:
+            return None
+        return typed.word
 
     def _described(self, position: Position) -> Json:
         if (described := self._descriptions.get(position.percent)) is None:
@@ -166,35 +209,39 @@ class Service:
             "point": predictor.point.name,
             "flops": position.flops,
             "flops_fraction": predictor.flops_fraction,
+            "doubt": position.doubt,
             "energy_mj": energy.query_mj(position.flops, position.bytes_read) if energy else None,
         }
 
 
-class Page(StaticFiles):
-    """The files of the page. Browsers may cache them but must revalidate them each time."""
+def _page_file(path: Path) -> Callable[[Request], Awaitable[Response]]:
+    """An endpoint for a file of the page. Browsers may cache it but must revalidate it each time."""
 
-    async def get_response(self, path: str, scope: Scope) -> Response:
-        response = await super().get_response(path, scope)
-        response.headers["cache-control"] = "no-cache"
-        return response
+    async def answer(request: Request) -> Response:
+        found = FileResponse(path, headers={"cache-control": "no-cache"}, stat_result=path.stat())
+        if request.headers.get("if-none-match") == found.headers["etag"]:
+            return Response(status_code=304, headers={"etag": found.headers["etag"], "cache-control": "no-cache"})
+        return found
+
+    return answer
 
 
 def make_app(service: Service, listens_on: str = LOCAL, allowed_hosts: Iterable[str] = ()) -> Starlette:
     """The application; `serve` runs it. listens_on: the address of the server."""
-
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        yield
-        service.exports.close()
-
+    files = page_files()
     return Starlette(
         routes=[
             Route("/api/suggest", service.suggest, methods=["POST"]),
             Route("/api/health", service.health, methods=["GET", "POST"]),
             Route("/api/govern", service.govern, methods=["POST"]),
-            Route("/api/model", service.model),
-            Route("/api/export/{percent}/{name}", service.export),
-            Mount("/", Page(directory=STATIC, html=True)),
+            Route("/api/times", service.times, methods=["POST"]),
+            Route("/api/words", service.words),
+            Route("/api/learn", service.learn, methods=["POST"]),
+            Route("/api/forget", service.forget, methods=["POST"]),
+            Route("/model.json", service.model),
+            Route(f"/{NAME}", service.model_file),
+            Route("/", _page_file(files["index.html"])),
+            *(Route(f"/{name}", _page_file(path)) for name, path in files.items()),
         ],
         middleware=[Middleware(Protection, hosts=Hosts(listens_on, allowed_hosts))],
         exception_handlers={
@@ -202,7 +249,6 @@ def make_app(service: Service, listens_on: str = LOCAL, allowed_hosts: Iterable[
             RheostatError: _say_what_is_wrong,
             ClientDisconnect: _say_nothing,
         },
-        lifespan=lifespan,
     )
 
 
@@ -213,11 +259,12 @@ def open_service(
     precision: Precision = "int8",
     threads: int = 1,
     hidden_words: HiddenWords = None,
+    user_words: UserWords | str | Path | None = None,
     energy: Energy | None = None,
     results: Path | None = None,
 ) -> Service:
     """A service for a model file. results: a sweep of the model, for the curve."""
-    positions = Positions(model, precision=precision, threads=threads, hidden_words=hidden_words)
+    positions = Positions(model, precision=precision, threads=threads, hidden_words=hidden_words, user_words=user_words)
     curve = curve_of(positions.file, results)
     return Service(positions, policy=read_policy(policy), energy=energy, curve=curve)
 
@@ -233,9 +280,9 @@ def serve(
     listener = _listen(host, port)
     app = make_app(service, host, allowed_hosts)
     config = uvicorn.Config(app, access_log=False, log_level="warning", server_header=False, timeout_keep_alive=30)
-    shown = LOCAL if host in ("", "0.0.0.0") else f"[{host}]" if ":" in host else host
     gc.freeze()  # everything loaded so far stays, so the garbage collector can skip it
-    announce(f"http://{shown}:{listener.getsockname()[1]}/")
+    for shown in addresses(host):
+        announce(f"http://{shown}:{listener.getsockname()[1]}/")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
 
@@ -252,25 +299,44 @@ def serve_keyboard(
     precision: Precision = "int8",
     threads: int = 1,
     hidden_words: HiddenWords = None,
+    user_words: UserWords | str | Path | None = None,
     announce: Callable[[str], None] = print,
 ) -> None:
     """Serve the keyboard page until the process is stopped. Energy is an estimate.
 
     port: 0 = any free one. allowed_hosts: further host names to answer to. results: a sweep of the model, for the
-    curve. announce: called with the address.
+    curve. user_words: where taught words are kept; without it, they last as long as the server. announce: called with
+    each address.
     """
-    estimate = Estimate()
-    energy = Energy("estimate", estimate.covers, lambda flops, size: 1e3 * estimate.energy_j(flops, size))
     service = open_service(
         model,
         policy=policy,
         precision=precision,
         threads=threads,
         hidden_words=hidden_words,
-        energy=energy,
+        user_words=user_words,
+        energy=estimated_energy(),
         results=results,
     )
     serve(service, host, port, allowed_hosts, announce)
+
+
+def addresses(host: str) -> list[str]:
+    """Where a server that listens on `host` can be opened: here, and if it listens everywhere, from other devices."""
+    if host not in EVERYWHERE:
+        return [f"[{host}]" if ":" in host else host]
+    return [LOCAL, *([found] if (found := network_address()) and found != LOCAL else [])]
+
+
+def network_address() -> str | None:
+    """This machine's address in its network; None without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((ELSEWHERE, 9))  # sends nothing: it only asks which address would be used
+        except OSError:
+            return None
+        address: str = probe.getsockname()[0]
+        return address
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -330,10 +396,13 @@ def _knob(asked: Json) -> float:
     return knob  # not converted: its range is checked first, since not every number fits into a float
 
 
-def _percent(asked: str) -> int:
-    if not (asked.isascii() and asked.isdecimal() and len(asked) <= 3):  # int() of very long digits is slow
-        raise BadRequestError(404, "no such position; expected a whole percent of the FLOPs")
-    return int(asked)
+def _percents(asked: Json, positions: Positions) -> list[int]:
+    percents = asked.get("percents")
+    if not isinstance(percents, list) or not 1 <= len(percents) <= MOST_TIMES:
+        raise BadRequestError(422, f"percents is {percents!r:.40}; expected a list of 1 to {MOST_TIMES} percentages")
+    if not all(type(percent) is int for percent in percents):
+        raise BadRequestError(422, f"percents is {percents!r:.40}; expected whole numbers")
+    return [positions.percent_of(percent / 100) for percent in percents]
 
 
 def _suggestion_count(asked: Json) -> int:

@@ -25,9 +25,19 @@ export async function call(path, body = undefined, signal = undefined) {
   return answer;
 }
 
-/** Suggestions from the server. Every engine has `suggest(text, knob, k, signal)`. */
+/** Suggestions from the server. Every engine has `suggest(text, knob, k, signal)`, `times(percents)` and `words`. */
 export class ServerEngine {
+  words = {
+    list: async () => (await call("api/words")).words,
+    learn: async (word) => (await call("api/learn", { word })).words,
+    forget: async (word) => (await call("api/forget", { word })).words,
+  };
+
   suggest(text, knob, k, signal) {
     return call("api/suggest", { text, knob, k }, signal);
+  }
+
+  async times(percents) {
+    return (await call("api/times", { percents })).times_ms;
   }
 }

@@ -1,18 +1,25 @@
 // Suggestions from the model in this browser: a worker runs it, and this module talks to the worker.
 
-/** The runtime or the model could not be loaded. */
+import { StoredWords } from "./user_words.js";
+
+/** The core or the model could not be loaded. */
 export class NotLoaded extends Error {}
 
 export class BrowserEngine {
   #worker = null;
   #waiting = new Map();
   #last = 0;
+  words = new StoredWords(storage());
 
-  /** Suggestions at a knob position; its model is fetched the first time. */
+  /** Suggestions at a knob position; the model is fetched the first time. */
   async suggest(text, knob, k, signal) {
-    const answer = await this.#ask({ kind: "suggest", text, percent: Math.floor(knob * 100 + 1e-6), k }, signal);
-    if (answer.fetched) keepForLater(answer.fetched);
-    return answer;
+    const userWords = await this.words.list();
+    return this.#ask({ kind: "suggest", text, percent: Math.floor(knob * 100 + 1e-6), k, userWords }, signal);
+  }
+
+  /** The time of a query at some positions, in ms by percent. */
+  async times(percents) {
+    return (await this.#ask({ kind: "times", percents })).times_ms;
   }
 
   #ask(message, signal) {
@@ -47,7 +54,11 @@ export class BrowserEngine {
   }
 }
 
-/** Ask the service worker to cache what a model needs, so it works offline. */
-function keepForLater(addresses) {
-  navigator.serviceWorker?.ready.then((registration) => registration.active?.postMessage({ keep: addresses }));
+/** The browser's storage; null if it is switched off. */
+function storage() {
+  try {
+    return localStorage;
+  } catch {
+    return null;
+  }
 }

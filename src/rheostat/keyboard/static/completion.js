@@ -1,5 +1,5 @@
-// Which words may be suggested for a prefix, and the best of them: rheostat/words/completion.py, for a browser
-// without a server. The server says which words may be suggested at all, one byte per word (`suggestible.bin`).
+// Which words may be suggested for a prefix: rheostat/words/completion.py, for a browser without a server. Which words may
+// be suggested at all is in model.json, one digit per word.
 
 import { PART, WHOLE } from "./tables.js";
 import { matchingForm } from "./writing.js";
@@ -11,18 +11,9 @@ export class Completion {
     this.parts = makeIndex(words, suggestible, PART);
   }
 
-  /** Ids and probabilities of the k most probable words with a prefix; between equals the smaller id comes first. */
-  best(logProbabilities, prefix, k, attach) {
-    const best = [];
-    for (const id of this.idsWithPrefix(matchingForm(prefix), attach)) {
-      const value = logProbabilities[id];
-      if (value === -Infinity || (best.length === k && !isBetter(value, id, best[k - 1]))) continue;
-      let place = best.length;
-      while (place > 0 && isBetter(value, id, best[place - 1])) place -= 1;
-      best.splice(place, 0, { id, value });
-      best.length = Math.min(best.length, k);
-    }
-    return best.map(({ id, value }) => ({ id, probability: Math.exp(value) }));
+  /** The ids of the words that begin with a prefix. */
+  withPrefix(prefix, attach) {
+    return this.idsWithPrefix(matchingForm(prefix), attach);
   }
 
   /** One byte per word: 1 for those that begin with a prefix. */
@@ -36,10 +27,6 @@ export class Completion {
     if (!form) return attach ? [...this.whole.ids, ...this.parts.ids] : this.whole.ids;
     return withForm(attach ? this.parts : this.whole, form);
   }
-}
-
-function isBetter(value, id, other) {
-  return value > other.value || (value === other.value && id < other.id);
 }
 
 function makeIndex(words, suggestible, kind) {

@@ -12,12 +12,15 @@ const SPECIAL = {
 const NAMES = { ",": "Comma", ".": "Full stop", "'": "Apostrophe", '"': "Quotation mark", "-": "Hyphen", "/": "Slash" };
 const REPEAT_AFTER_MS = 450;
 const REPEAT_MS = 70;
+const TWICE_MS = 400; // two taps on shift within this time lock the capitals
 
 export class Keys {
   #element;
   #actions;
   #signs = false;
   #shift = false;
+  #locked = false; // capitals until shift is tapped again
+  #shiftTapped = -Infinity; // when, in ms
   #repeating = 0;
 
   /** actions: {insert(character), deleteBackward()} */
@@ -33,9 +36,9 @@ export class Keys {
     this.#draw();
   }
 
-  /** Whether the next letter is a capital, as at the start of a sentence. */
+  /** Whether the next letter is a capital, as at the start of a sentence. Caps lock overrides it. */
   set shift(wanted) {
-    if (wanted === this.#shift) return;
+    if (wanted === this.#shift || this.#locked) return;
     this.#shift = wanted;
     for (const key of this.#element.querySelectorAll("button")) this.#label(key);
   }
@@ -78,7 +81,11 @@ export class Keys {
 
   #label(key) {
     const { key: character } = key.dataset;
-    if (character === "⇧") key.setAttribute("aria-pressed", String(this.#shift));
+    if (character === "⇧") {
+      key.setAttribute("aria-pressed", String(this.#shift));
+      key.setAttribute("aria-label", this.#locked ? "Caps lock" : "Shift");
+      key.classList.toggle("locked", this.#locked);
+    }
     else if (character === "№") {
       key.textContent = this.#signs ? "abc" : "?123";
       key.setAttribute("aria-label", this.#signs ? "Letters" : "Numbers and signs");
@@ -102,12 +109,20 @@ export class Keys {
     if (!key) return;
     clearTimeout(this.#repeating);
     const { key: character } = key.dataset;
-    if (character === "⇧") this.shift = !this.#shift;
+    if (character === "⇧") this.#tapShift(event.timeStamp);
     else if (character === "№") {
       this.#signs = !this.#signs;
       this.#draw();
     } else if (character === "⌫") this.#actions.deleteBackward();
     else this.#actions.insert({ "␣": " ", "⏎": "\n" }[character] ?? key.textContent);
+  }
+
+  #tapShift(now) {
+    const isTwice = now - this.#shiftTapped < TWICE_MS && !this.#locked;
+    this.#shiftTapped = this.#locked ? -Infinity : now;
+    this.#locked = isTwice;
+    this.#shift = isTwice || !this.#shift;
+    for (const key of this.#element.querySelectorAll("button")) this.#label(key);
   }
 
   #move(event) {

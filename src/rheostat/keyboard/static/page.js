@@ -3,29 +3,31 @@
 import { ServerEngine, ServerGone, call } from "./api.js";
 import { makeBattery } from "./battery.js";
 import { BrowserEngine } from "./browser_engine.js";
-import { Chart, format } from "./chart.js";
+import { Buys, format } from "./buys.js";
 import { makeDial } from "./dial.js";
+import { decide, startingDecision } from "./governor.js";
 import { Keys } from "./keys.js";
 import { TextField } from "./text_field.js";
 import { atSentenceStart } from "./writing.js";
 
 const SUGGESTIONS = 3;
 const RETRY_MS = [500, 1000, 2000, 4000]; // then the last one again and again
-const QUIET_MS = 900; // without a key press before suggestions are read out
-const SETTLE_MS = 250; // how long the knob rests before a model is fetched into the browser
+const QUIET_MS = 900; // without a key press before suggestions are read out and times are measured
+const SETTLE_MS = 300; // how long the knob rests before its time is measured
 const SECONDS_PER_SECOND = 60; // one second here is one minute of the battery's day: a policy waits a minute between two turns
 const GOVERN_MS = 1000;
 const GOVERN_ROUNDS = 5; // after the last change of the battery, because a charger counts as unplugged only after a minute
+const WHERE = { browser: "in this browser", server: "on the server" };
 
 const element = (id) => document.getElementById(id);
 const buttons = [...element("suggestions").children];
-const engines = { computer: new ServerEngine(), phone: new BrowserEngine() };
+const engines = { browser: new BrowserEngine(), server: new ServerEngine() };
 
 let model = null;
-let chart = null;
-let engineName = "computer";
+let buys = null;
+let engineName = "browser";
 let shown = { text: null, suggestions: [] };
-let position = null; // from the last answer: knob, flops, query_ms, energy_mj
+let position = null; // from the last answer: knob, flops, energy_mj, doubt
 let sequence = 0;
 let request = null;
 
@@ -39,6 +41,7 @@ const keys = new Keys(element("keys"), {
 let textBefore = null;
 
 field.addEventListener("text", () => {
+  showUndo();
   if (field.before === textBefore) return;
   textBefore = field.before;
   keys.shift = atSentenceStart(textBefore) && !/\S$/.test(textBefore);
@@ -52,7 +55,7 @@ async function ask() {
   const text = field.before;
   request?.abort();
   request = new AbortController();
-  const waiting = setTimeout(() => engineName === "phone" && notify("Loading the model into this browser…"), 600);
+  const waiting = setTimeout(() => engineName === "browser" && notify("Loading the model into this browser…"), 600);
   try {
     const answer = await engines[engineName].suggest(text, knob.value / 100, SUGGESTIONS, request.signal);
     if (mine === sequence) show(text, answer);
@@ -72,7 +75,11 @@ function show(text, answer) {
     const suggestion = answer.suggestions[place];
     button.textContent = suggestion?.word ?? "";
     button.disabled = !suggestion;
+    button.dataset.kind = suggestion?.kind ?? "";
+    if (suggestion?.kind === "correction") button.setAttribute("aria-label", `${suggestion.word}, a correction`);
+    else button.removeAttribute("aria-label");
   });
+  offer(element("learn"), answer.unknown_word && `Learn “${answer.unknown_word}”`, () => learn(answer.unknown_word));
   showPosition();
   announceLater();
 }
@@ -91,16 +98,75 @@ function take(place) {
   if (suggestion && shown.text === field.before) field.take(suggestion);
 }
 
-buttons.forEach((button, place) => {
+/** A button above the suggestions; without a label it is hidden. */
+function offer(button, label, act) {
+  button.hidden = !label;
+  button.textContent = label || "";
+  button.onclick = act;
+}
+
+/** What was typed stays in reach after a suggestion took its place. */
+function showUndo() {
+  const typed = field.replaced;
+  offer(element("undo"), typed && `↶ ${typed}`, () => field.undo());
+  element("undo").setAttribute("aria-label", `Back to what was typed: ${typed}`);
+}
+
+for (const button of [...buttons, element("undo"), element("learn")]) {
   button.addEventListener("pointerdown", (event) => event.preventDefault()); // the text keeps the focus
-  button.addEventListener("click", () => take(place));
-});
+}
+buttons.forEach((button, place) => button.addEventListener("click", () => take(place)));
 document.addEventListener("keydown", (event) => {
   const place = ["Digit1", "Digit2", "Digit3"].indexOf(event.code);
   if (!event.altKey || event.ctrlKey || event.metaKey || place < 0) return;
   event.preventDefault();
   take(place);
 });
+
+// --- words of one's own ---
+
+async function learn(word) {
+  await changeWords((words) => words.learn(word), `Learned ${word}.`);
+  ask();
+}
+
+async function changeWords(change, message) {
+  try {
+    showWords(await change(engines[engineName].words));
+    announce(message);
+  } catch (error) {
+    notify(error.message);
+  }
+}
+
+async function readWords() {
+  try {
+    showWords(await engines[engineName].words.list());
+  } catch {
+    showWords([]); // the server does not answer, which `ask` says
+  }
+}
+
+function showWords(words) {
+  element("words-count").textContent = words.length;
+  element("words-note").textContent = words.length
+    ? `They are kept ${WHERE[engineName]} and suggested from now on.`
+    : "Write a word that the model does not know: it can then be learned with one tap.";
+  element("words-list").replaceChildren(...words.map(({ word }) => {
+    const item = document.createElement("li");
+    const button = document.createElement("button");
+    item.textContent = word;
+    button.type = "button";
+    button.textContent = "×";
+    button.setAttribute("aria-label", `Forget ${word}`);
+    button.addEventListener("click", async () => {
+      await changeWords((list) => list.forget(word), `Forgot ${word}.`);
+      ask();
+    });
+    item.append(button);
+    return item;
+  }));
+}
 
 // --- when the server does not answer ---
 
@@ -110,23 +176,22 @@ let retrying = 0;
 function fail(error) {
   clearSuggestions();
   if (!(error instanceof ServerGone)) {
-    notify(error.message, engineName === "phone" ? { label: "Use this computer", act: () => choose("computer") } : null);
+    notify(error.message, engineName === "browser" && model?.server ? { label: "Use the server", act: () => choose("server") } : null);
     return;
   }
-  const phone = model?.browser_runtime ? { label: "Use this phone", act: () => choose("phone") } : null;
-  notify("The server does not answer. Trying again…", phone);
+  notify("The server does not answer. Trying again…", model?.browser && { label: "Use this browser", act: () => choose("browser") });
   clearTimeout(retrying);
   retrying = setTimeout(retry, RETRY_MS[Math.min(retries++, RETRY_MS.length - 1)]);
 }
 
 async function retry() {
   try {
-    await call("api/health"); // never cached, so the next answer comes from the server itself
-    const found = await call("api/model");
+    if (model) await call("api/health");
+    const found = await call("model.json");
     if (model && (found.name !== model.name || found.file_bytes !== model.file_bytes)) location.reload();
     else await (model ? ask() : start());
   } catch (error) {
-    if (engineName === "computer" || !model) fail(error);
+    if (engineName === "server" || !model) fail(error);
   }
 }
 
@@ -147,7 +212,6 @@ const knob = makeDial(element("knob"), (percent) => {
 });
 let turning = false;
 let turnAgain = false;
-let settling = 0;
 
 knob.addEventListener("input", () => {
   setGoverned(false);
@@ -157,17 +221,19 @@ knob.addEventListener("input", () => {
 /** Ask at the new position; while waiting for an answer, only the latest further position is remembered. */
 async function turned() {
   remember("knob", knob.value);
-  if (engineName === "phone") {
-    clearTimeout(settling);
-    settling = setTimeout(ask, SETTLE_MS);
-    return;
-  }
+  measureLater();
   turnAgain = turning;
   if (turning) return;
   turning = true;
   await ask();
   turning = false;
   if (turnAgain) turned();
+}
+
+function turnTo(percent) {
+  setGoverned(false);
+  knob.value = percent;
+  turned();
 }
 
 // --- the battery ---
@@ -177,7 +243,7 @@ const battery = makeBattery(element("battery"), (percent) =>
 );
 const charging = element("charging");
 const governed = element("governed");
-let previous = null; // the governor's last decision, which the page keeps for the server
+let previous = null; // the governor's last decision
 let rounds = 0;
 let governing = 0;
 
@@ -205,24 +271,17 @@ function governSoon() {
   if (!governing) governing = setTimeout(govern, 60);
 }
 
-async function govern() {
+function govern() {
   const time = (performance.now() / 1000) * SECONDS_PER_SECOND;
-  const memory = previous ?? { knob: knob.value / 100 };
-  try {
-    const asked = { level: battery.value / 100, charging: charging.checked, time_s: time, previous: memory };
-    const decision = await call("api/govern", asked);
-    if (!governed.checked) return;
-    previous = decision.previous;
-    obey(decision);
-  } catch {
-    element("reason").textContent = "The governor runs on the server, which does not answer.";
-  }
+  const situation = { time, level: battery.value / 100, charging: charging.checked };
+  previous = decide(model.policy, situation, previous ?? startingDecision(knob.value / 100));
+  obey(previous);
   rounds -= 1;
   governing = rounds > 0 && governed.checked ? setTimeout(govern, GOVERN_MS) : 0;
 }
 
 function obey(decision) {
-  const percent = Math.round(decision.knob * 100);
+  const percent = Math.max(knob.smallest, Math.round(decision.knob * 100));
   const reason = decision.reason.replace(/(\d)%/g, "$1\u00a0%");
   element("reason").textContent = `${reason[0].toUpperCase()}${reason.slice(1)}: knob at ${percent}\u00a0%.`;
   if (percent === knob.value) return;
@@ -252,20 +311,27 @@ function showFigure(name, figure, note) {
 }
 
 function showPosition() {
-  const { knob: at, flops, flops_fraction: share, query_ms: time, energy_mj: energy, point } = position;
+  const { knob: at, flops, flops_fraction: share, energy_mj: energy, point, doubt } = position;
   const percent = Math.round(at * 100);
-  // Offline, a position may be missing; the knob then shows the one that is used.
-  if (engineName === "phone" && percent !== knob.value) {
-    element("point").textContent = `${knob.value} % is not stored in this browser; this is ${percent} %.`;
-    knob.value = percent;
-  } else element("point").textContent = point === "full" ? "the whole model" : point;
+  element("point").textContent = point === "full" ? "the whole model" : point;
   knob.refresh();
   const isKnown = typeof energy === "number";
-  showFigure("time", `${format(time)} ms`, engineName === "phone" ? "in this browser" : "on the server");
   showFigure("flops", flopsText(flops).replace("FLOPs", ""), `${(share * 100).toFixed(1)} % of all`);
   showFigure("energy", isKnown ? energyText(energy) : "–", isKnown ? (model.energy?.kind ?? "") : "not measured");
   element("figure-energy-note").title = model.energy?.note ?? "";
-  chart.show(share, time);
+  element("doubt").hidden = !doubt;
+  element("doubt").textContent = doubt ? `${doubt[0].toUpperCase()}${doubt.slice(1)}.` : "";
+  showDeal(percent);
+}
+
+/** Time saved beside quality lost, at the current position and at all of the table. */
+function showDeal(percent) {
+  const time = buys.time(percent);
+  showFigure("time", time === undefined ? "–" : `${format(time)} ms`, WHERE[engineName]);
+  element("time-saved").textContent = buys.text(buys.saved(percent));
+  element("quality-lost").textContent = buys.text(buys.lost(percent));
+  element("quality-label").textContent = `quality lost: ${buys.quality(percent)}`;
+  buys.draw(percent);
 }
 
 function showSaved() {
@@ -273,6 +339,34 @@ function showSaved() {
   const saved = Math.max(0, needed - typed);
   showFigure("saved", needed ? `${Math.round((100 * saved) / needed)} %` : "–", needed ? `${saved} of ${needed}` : "so far");
 }
+
+// --- times, measured when nobody types ---
+
+let measuring = 0;
+
+function measureLater(wait = SETTLE_MS) {
+  clearTimeout(measuring);
+  measuring = setTimeout(measure, wait);
+}
+
+async function measure() {
+  const name = engineName;
+  const missing = [...new Set([100, ...buys.percents, knob.value])].filter((percent) => buys.time(percent) === undefined);
+  if (!missing.length) return;
+  try {
+    const times = await engines[name].times([...new Set([100, ...missing])]);
+    if (name !== engineName) return;
+    buys.add(times);
+    showDeal(knob.value);
+    document.documentElement.dataset.measured = name;
+  } catch {} // the next question says what is wrong
+}
+
+element("measure").addEventListener("click", () => {
+  buys.forget();
+  showDeal(knob.value);
+  measureLater(0);
+});
 
 // --- screen readers ---
 
@@ -285,7 +379,7 @@ function announce(message) {
 /** Suggestions are read out when typing pauses, not after every key. */
 function announceLater() {
   clearTimeout(announcing);
-  const words = shown.suggestions.map(({ word }) => word).join(", ");
+  const words = shown.suggestions.map(({ word, kind }) => (kind === "correction" ? `${word}, a correction` : word)).join(", ");
   if (words && document.activeElement === element("text")) {
     announcing = setTimeout(() => announce(`Suggestions: ${words}`), QUIET_MS);
   }
@@ -298,17 +392,18 @@ for (const radio of radios) radio.addEventListener("change", () => choose(radio.
 
 function choose(name) {
   for (const radio of radios) radio.checked = radio.value === name;
-  if (name === "phone" && model && !model.browser_runtime) {
-    radios.find((radio) => radio.value === "computer").checked = true;
-    notify("To run the model in the browser, install its runtime once with make web (needs npm), then reload this page.");
-    return;
-  }
   engineName = name;
   remember("engine", name);
   clearTimeout(retrying);
-  chart.forget();
+  const smallest = name === "browser" ? model.browser.positions[0].percent : Math.round(model.knob.smallest * 100);
+  buys = new Buys(element("buys"), model.curve, smallest, turnTo);
+  knob.smallest = smallest;
+  element("buys-note").textContent =
+    `Time is measured ${WHERE[name]}. ${model.curve ? "Quality lost is the rise in perplexity on text the model has not seen." : "Quality was not measured."}`;
   clearSuggestions();
   ask();
+  readWords();
+  measureLater(QUIET_MS);
 }
 
 // --- start ---
@@ -330,20 +425,23 @@ function remembered(name) {
 
 async function start() {
   try {
-    model = await call("api/model");
+    model = await call("model.json");
   } catch (error) {
     fail(error);
     return;
   }
   const words = model.vocabulary_size.toLocaleString("en");
-  element("model-name").textContent = `${model.name} · ${words} words · ${flopsText(model.flops)}`;
-  chart = new Chart(element("chart"), element("chart-title"), element("chart-place"), model.curve);
-  knob.smallest = Math.round(model.knob.smallest * 100);
+  element("model-name").textContent = `${model.name} · ${words} words · ${(model.file_bytes / 1e6).toFixed(1)} MB`;
+  element("engines").hidden = !(model.server && model.browser);
+  element("privacy").textContent = model.server
+    ? "What you write is not logged or stored, and goes no further than the server that sent this page."
+    : "What you write stays in this browser.";
   knob.value = Number(remembered("knob")) || 100;
   battery.value = 100;
   // On touch screens the page has its own keys, which the system's keyboard would hide.
   if (matchMedia("(pointer: coarse)").matches) element("text").inputMode = "none";
-  choose(remembered("engine") === "phone" && model.browser_runtime ? "phone" : "computer");
+  const wished = remembered("engine") ?? "browser";
+  choose(model[wished] ? wished : model.browser ? "browser" : "server");
   showSaved();
   keys.shift = true;
   element("text").focus({ preventScroll: true });

@@ -1,19 +1,24 @@
-// Caches the page, the browser runtime and the models that were used, so the page works offline.
+// Caches the page, the core and the model, so the page works offline after the first visit.
 //
-// The server is asked first, so nothing here goes stale. Its answers are cached, and used when it cannot be reached.
+// Small files are asked for on the network first, so nothing goes stale, and come from the cache if it does not answer.
+// The model's address changes with its contents, so it is fetched once.
 
-const CACHE = "rheostat-3";
+const CACHE = "rheostat-4";
 const PAGE = [
-  "./", "api.js", "battery.js", "browser_engine.js", "chart.js", "completion.js", "dial.js", "engine_worker.js",
-  "icon.svg", "keys.js", "manifest.webmanifest", "page.js", "slider.js", "style.css", "tables.js", "text_field.js",
-  "vocabulary.js", "writing.js", "api/model",
+  "./", "api.js", "battery.js", "browser_engine.js", "buys.js", "completion.js", "dial.js", "engine_worker.js",
+  "governor.js", "icon.svg", "keys.js", "manifest.webmanifest", "model.json", "page.js", "rheostat.js", "rheostat.wasm",
+  "slider.js", "style.css", "tables.js", "text_field.js", "typist.js", "user_words.js", "vocabulary.js", "writing.js",
 ];
-const MODELS_KEPT = 8;
-const EXPORT = /^.*\/api\/export\/\d+\//;
+const PATIENCE_MS = 4000; // for the network, if the cache has an answer
 
-self.addEventListener("install", (event) => {
-  event.waitUntil(caches.open(CACHE).then((cache) => cache.addAll(PAGE)).then(() => self.skipWaiting()));
-});
+self.addEventListener("install", (event) => event.waitUntil(install()));
+
+async function install() {
+  const cache = await caches.open(CACHE);
+  await cache.addAll(PAGE.map((name) => new Request(name, { cache: "no-cache" })));
+  await keepModel(cache, await (await cache.match("model.json")).json());
+  await self.skipWaiting();
+}
 
 self.addEventListener("activate", (event) => event.waitUntil(activate()));
 
@@ -22,56 +27,41 @@ async function activate() {
   await self.clients.claim();
 }
 
-self.addEventListener("message", (event) => {
-  if (Array.isArray(event.data?.keep)) event.waitUntil(keep(event.data.keep));
-});
-
-async function keep(addresses) {
-  const cache = await caches.open(CACHE);
-  for (const address of addresses) {
-    const response = await fetch(address, { cache: "no-cache" });
-    if (!response.ok) continue;
-    // A model is written again even if it has not changed: its position in the cache says when it was last used.
-    if (EXPORT.test(response.url)) await cache.put(address, response);
-    else await put(cache, address, response);
-  }
-  await dropModels(cache, MODELS_KEPT);
+/** Keeps the model that the facts name, and drops any other. */
+async function keepModel(cache, facts) {
+  if (!facts.browser) return;
+  const wanted = new URL(facts.browser.model, self.location.href).href;
+  if (!(await cache.match(wanted))) await cache.add(wanted);
+  for (const { url } of await cache.keys()) if (isModel(url) && url !== wanted) await cache.delete(url);
 }
 
-/** Writes only what has changed. Exports of another model are dropped. */
-async function put(cache, address, response) {
-  const before = await cache.match(address);
-  if (before && response.url.endsWith("/api/model") && (await before.text()) !== (await response.clone().text())) {
-    await dropModels(cache, 0);
-  }
-  const etag = response.headers.get("etag");
-  if (!etag || before?.headers.get("etag") !== etag) await cache.put(address, response);
-}
-
-/** Drops all but the most recently used models. */
-async function dropModels(cache, kept) {
-  const addresses = (await cache.keys()).map(({ url }) => url).reverse(); // the last one written first
-  const folders = [...new Set(addresses.map((url) => EXPORT.exec(url)?.[0]).filter(Boolean))];
-  for (const folder of folders.slice(kept)) {
-    for (const url of addresses.filter((address) => address.startsWith(folder))) await cache.delete(url);
-  }
+function isModel(address) {
+  return new URL(address).searchParams.has("v");
 }
 
 self.addEventListener("fetch", (event) => {
   const { request } = event;
-  const isOurs = new URL(request.url).origin === self.location.origin;
-  if (request.method === "GET" && isOurs && !request.url.endsWith("/api/health")) event.respondWith(answer(request));
+  const url = new URL(request.url);
+  const isOurs = url.origin === self.location.origin && !url.pathname.includes("/api/");
+  if (request.method === "GET" && isOurs) event.respondWith(answer(event));
 });
 
-async function answer(request) {
+async function answer(event) {
+  const { request } = event;
   const cache = await caches.open(CACHE);
+  const kept = await cache.match(request.mode === "navigate" ? "./" : request);
+  if (kept && isModel(request.url)) return kept;
   try {
-    const response = await fetch(request);
-    if (response.ok && (await cache.match(request))) await put(cache, request, response.clone());
+    const response = await fetch(request, kept ? { signal: AbortSignal.timeout(PATIENCE_MS) } : {});
+    if (response.ok && kept) event.waitUntil(put(cache, request, response.clone()));
     return response;
   } catch (error) {
-    const kept = await cache.match(request, { ignoreSearch: true });
     if (kept) return kept;
     throw error;
   }
+}
+
+async function put(cache, request, response) {
+  if (request.url.endsWith("/model.json")) await keepModel(cache, await response.clone().json());
+  await cache.put(request, response);
 }

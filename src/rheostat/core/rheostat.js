@@ -1,0 +1,211 @@
+// The core in JavaScript, for browsers and Node.js: a thin layer over rheostat.wasm. rheostat.h explains the calls.
+//
+//     const model = openModel(await loadCore(wasmBytes), fileBytes);
+//     const position = model.position(0.5);
+//     let state = model.step(position, model.start(), model.endId);
+//     state = model.step(position, state, model.find("hello"));
+//     model.best(model.predict(position, state), 3);    // [{id, logProbability}, …]
+//
+// States, answers and positions are plain values (Uint8Array): keep them, compare them, drop them. The same model gives
+// the same bits here as in C and Python. Words and ids only: the page's writing.js knows texts.
+
+const ALIGNMENT = 64; // more than RHEO_ALIGNMENT: parts then begin with cache lines
+const PAGE = 65536; // bytes of a page of WebAssembly's memory
+const ERROR_BYTES = 256; // sizeof(rheo_error)
+const POSITION_BYTES = 1024; // more than sizeof(rheo_position)
+const MOST_WORDS = 1024; // RHEO_MAX_BEST
+
+const utf8 = new TextEncoder();
+const text = new TextDecoder();
+
+/** What the core says about a file or a call that it refuses. */
+export class CoreError extends Error {}
+
+/** The core from the bytes of rheostat.wasm, or from a compiled WebAssembly.Module. */
+export async function loadCore(source) {
+  const module = source instanceof WebAssembly.Module ? source : await WebAssembly.compile(source);
+  const { exports } = await WebAssembly.instantiate(module, {});
+  exports._initialize?.();
+  return exports;
+}
+
+/** A model from the bytes of an ordered model file, which are copied. Each model needs a core of its own. */
+export function openModel(core, file) {
+  return new Model(core, file);
+}
+
+class Model {
+  #core;
+  #model;
+  #end; // of the memory that was given out
+  #at = {}; // where things lie in WebAssembly's memory
+  #held = new Map(); // address -> the value that lies there
+
+  constructor(core, file) {
+    this.#core = core;
+    this.#end = core.__heap_base.value;
+    const at = this.#at;
+    at.error = this.#allocate(ERROR_BYTES);
+    at.number = this.#allocate(16);
+    at.file = this.#allocate(file.byteLength);
+    this.#bytes.set(file, at.file);
+    this.#check(core.rheo_workspace_bytes(at.file, file.byteLength, at.number, at.error));
+    const needed = this.#number(at.number);
+    const workspace = this.#allocate(needed);
+    this.#check(core.rheo_open(at.number, at.file, file.byteLength, workspace, needed, 0, at.error));
+    this.#model = this.#number(at.number);
+    this.vocabularySize = this.#number(core.rheo_config_of(this.#model)); // the first member
+    this.stateBytes = core.rheo_state_bytes(this.#model);
+    this.answerBytes = core.rheo_answer_bytes(this.#model);
+    at.state = this.#allocate(this.stateBytes);
+    at.answer = this.#allocate(this.answerBytes);
+    at.position = this.#allocate(POSITION_BYTES);
+    at.scratch = this.#allocate(core.rheo_scratch_bytes(this.#model));
+    at.choice = this.#allocate(64);
+    at.mask = this.#allocate(this.vocabularySize);
+    at.list = this.#allocate(4 * this.vocabularySize);
+    at.words = this.#allocate(4 * MOST_WORDS);
+    at.scores = this.#allocate(4 * MOST_WORDS);
+  }
+
+  get kernel() {
+    const at = this.#core.rheo_kernel_of(this.#model);
+    return text.decode(this.#bytes.slice(at, this.#bytes.indexOf(0, at)));
+  }
+
+  // --- words ---
+
+  get unknownId() {
+    return this.#core.rheo_unknown_id(this.#model);
+  }
+
+  get endId() {
+    return this.#core.rheo_end_id(this.#model);
+  }
+
+  /** The word of an id; null for an id that the model does not have. */
+  word(id) {
+    const start = this.#core.rheo_word(this.#model, id, this.#at.number);
+    return start ? text.decode(this.#bytes.subarray(start, start + this.#number(this.#at.number))) : null;
+  }
+
+  /** The id of a word; -1 if the model does not have it. */
+  find(word) {
+    const bytes = utf8.encode(word);
+    if (bytes.length > 4 * this.vocabularySize) return -1;
+    this.#bytes.set(bytes, this.#at.list);
+    return this.#core.rheo_find_word(this.#model, this.#at.list, bytes.length);
+  }
+
+  // --- the knob ---
+
+  /** The largest position of the file's path that costs no more than a share of the whole model. */
+  position(share) {
+    this.#check(this.#core.rheo_position_near(this.#model, share, this.#at.position, this.#at.error));
+    return this.#take(this.#at.position, POSITION_BYTES);
+  }
+
+  /** A position by its widths, one per layer, for shares below the end of the path. */
+  positionOf(widths) {
+    this.#core.rheo_position_full(this.#model, this.#at.position);
+    new Int32Array(this.#core.memory.buffer, this.#at.position, widths.length).set(widths);
+    return this.#take(this.#at.position, POSITION_BYTES);
+  }
+
+  // --- reading and predicting: values in, values out ---
+
+  /** The state before the text starts. */
+  start() {
+    this.#core.rheo_start(this.#model, this.#at.state);
+    return this.#take(this.#at.state, this.stateBytes);
+  }
+
+  /** The state after one more word. */
+  step(position, state, word) {
+    const { position: where, state: here, scratch, error } = this.#at;
+    this.#put(where, position);
+    this.#put(here, state);
+    this.#held.delete(here);
+    this.#check(this.#core.rheo_step(this.#model, where, here, word, scratch, error));
+    return this.#take(here, this.stateBytes);
+  }
+
+  /** How probable every next word is: an answer for `best` and `logProbabilities`. */
+  predict(position, state) {
+    const { position: where, state: here, answer, error } = this.#at;
+    this.#put(where, position);
+    this.#put(here, state);
+    this.#check(this.#core.rheo_predict(this.#model, where, here, answer, error));
+    return this.#take(answer, this.answerBytes);
+  }
+
+  /** The k most probable words. choice: {mask: one byte per word} or {candidates: ids} or {prefix: "ga"}; or nothing. */
+  best(answer, k, { mask, candidates, prefix } = {}) {
+    const { answer: here, choice, mask: allowed, list, words, scores, number, error } = this.#at;
+    this.#put(here, answer);
+    const fields = new Uint32Array(5); // rheo_choice
+    if (mask) {
+      this.#put(allowed, mask);
+      fields[0] = allowed;
+    }
+    if (prefix) {
+      const bytes = utf8.encode(prefix);
+      if (bytes.length > 4 * this.vocabularySize) return [];
+      this.#bytes.set(bytes, list);
+      fields.set([list, bytes.length], 1);
+    }
+    if (candidates) {
+      new Int32Array(this.#core.memory.buffer, list, candidates.length).set(candidates);
+      fields.set([list, candidates.length], 3);
+    }
+    this.#bytes.set(new Uint8Array(fields.buffer), choice);
+    this.#check(this.#core.rheo_best(this.#model, here, choice, k, words, scores, number, error));
+    const found = this.#number(number);
+    const ids = new Int32Array(this.#core.memory.buffer, words, found);
+    const values = new Float32Array(this.#core.memory.buffer, scores, found);
+    return Array.from(ids, (id, place) => ({ id, logProbability: values[place] }));
+  }
+
+  /** The log-probability of every word. */
+  logProbabilities(answer) {
+    this.#put(this.#at.answer, answer);
+    this.#check(this.#core.rheo_log_probabilities(this.#model, this.#at.answer, this.#at.list, this.#at.error));
+    return new Float32Array(this.#core.memory.buffer, this.#at.list, this.vocabularySize).slice();
+  }
+
+  // --- memory ---
+
+  get #bytes() {
+    return new Uint8Array(this.#core.memory.buffer); // not kept, because growing the memory replaces the buffer
+  }
+
+  #number(address) {
+    return new DataView(this.#core.memory.buffer).getInt32(address, true);
+  }
+
+  #allocate(size) {
+    const start = Math.ceil(this.#end / ALIGNMENT) * ALIGNMENT;
+    this.#end = start + size;
+    const missing = this.#end - this.#core.memory.buffer.byteLength;
+    if (missing > 0) this.#core.memory.grow(Math.ceil(missing / PAGE));
+    return start;
+  }
+
+  #put(address, value) {
+    if (this.#held.get(address) === value) return;
+    this.#bytes.set(value, address);
+    this.#held.set(address, value);
+  }
+
+  #take(address, size) {
+    const value = this.#bytes.slice(address, address + size);
+    this.#held.set(address, value);
+    return value;
+  }
+
+  #check(status) {
+    if (!status) return;
+    const { error } = this.#at;
+    throw new CoreError(text.decode(this.#bytes.slice(error, this.#bytes.indexOf(0, error))));
+  }
+}

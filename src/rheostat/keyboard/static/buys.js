@@ -1,0 +1,130 @@
+// What the knob buys: the time saved at each position, measured on this device, beside the quality lost, measured when the
+// model was made. Nothing is shown for a position that was not measured there: no value is guessed from its neighbours.
+
+const ROWS = 7; // of the table, at most
+const WITHOUT_CURVE = [100, 80, 60, 40, 20, 10];
+
+/** A number with three significant digits. */
+export function format(value) {
+  if (value === 0) return "0";
+  return value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value >= 0.1 ? value.toFixed(2) : value.toFixed(3);
+}
+
+function percentText(share) {
+  const percent = 100 * share;
+  return `${percent > 0 && percent < 9.95 ? percent.toFixed(1) : percent.toFixed(0)}\u202f%`;
+}
+
+export class Buys {
+  #body;
+  #curve; // percent -> {perplexity, keystrokes_saved_share?}
+  #times = new Map(); // percent -> ms, all of one run or scaled to it
+  #turn;
+  #percents;
+
+  /** curve: of model.json, or null. smallest: percent. turn(percent): called when a row is chosen. */
+  constructor(body, curve, smallest, turn) {
+    this.#body = body;
+    this.#turn = turn;
+    this.#curve = new Map((curve ?? []).map((point) => [Math.round(100 * point.flops_fraction), point]));
+    const measured = [...this.#curve.keys()].filter((percent) => percent >= smallest).sort((one, other) => other - one);
+    this.#percents = measured.length ? spread(measured) : WITHOUT_CURVE.filter((percent) => percent >= smallest);
+  }
+
+  /** The positions of the table. */
+  get percents() {
+    return this.#percents;
+  }
+
+  /** Forget the times, which are of another engine. */
+  forget() {
+    this.#times.clear();
+  }
+
+  /** Take in times of one run. Those of a later run are scaled, so that the whole model's time stays the same. */
+  add(times) {
+    const scale = this.#times.has(100) && times[100] ? this.#times.get(100) / times[100] : 1;
+    for (const [percent, ms] of Object.entries(times)) this.#times.set(Number(percent), ms * scale);
+  }
+
+  time(percent) {
+    return this.#times.get(percent);
+  }
+
+  /** The share of the time that a position saves; undefined if it was not measured. */
+  saved(percent) {
+    const [here, whole] = [this.#times.get(percent), this.#times.get(100)];
+    return here !== undefined && whole ? Math.max(0, 1 - here / whole) : undefined;
+  }
+
+  /** How much more perplexity a position has, as a share; undefined if it was not measured there. */
+  lost(percent) {
+    const [here, whole] = [this.#curve.get(percent), this.#curve.get(100)];
+    return here && whole ? Math.max(0, here.perplexity / whole.perplexity - 1) : undefined;
+  }
+
+  /** What is known about the quality of a position, in words. */
+  quality(percent) {
+    if (!this.#curve.size) return "not measured for this model";
+    const here = this.#curve.get(percent);
+    if (here) return `perplexity ${here.perplexity.toFixed(1)}`;
+    const known = [...this.#curve.keys()].sort((one, other) => one - other);
+    const [below, above] = [known.filter((one) => one < percent).at(-1), known.find((one) => one > percent)];
+    return [below, above].every((one) => one !== undefined)
+      ? `between those of ${below}\u202f% and ${above}\u202f%`
+      : `measured from ${known[0]}\u202f% to ${known.at(-1)}\u202f% only`;
+  }
+
+  text(share) {
+    return share === undefined ? "–" : percentText(share);
+  }
+
+  /** Draw the table; the row of the current position is marked. */
+  draw(current) {
+    const most = Math.max(0.05, ...this.#percents.map((percent) => this.lost(percent) ?? 0));
+    this.#body.replaceChildren(...this.#percents.map((percent) => this.#row(percent, percent === current, most)));
+  }
+
+  #row(percent, isCurrent, most) {
+    const row = document.createElement("tr");
+    if (isCurrent) row.setAttribute("aria-current", "true");
+    const head = document.createElement("th");
+    head.scope = "row";
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = `${percent}\u202f%`;
+    button.setAttribute("aria-label", `Turn the knob to ${percent} percent`);
+    button.addEventListener("click", () => this.#turn(percent));
+    head.append(button);
+    const [saved, lost, time] = [this.saved(percent), this.lost(percent), this.time(percent)];
+    const isWhole = percent === 100;
+    const here = this.#curve.get(percent);
+    row.append(
+      head,
+      cell("gain", saved, isWhole ? "" : this.text(saved), time === undefined ? "" : `${format(time)}\u202fms`),
+      cell("loss", lost === undefined ? lost : lost / most, isWhole ? "" : this.text(lost), here ? here.perplexity.toFixed(1) : "–"),
+    );
+    return row;
+  }
+}
+
+/** A bar with its figure, and a smaller one behind it. share: of the bar's full length. */
+function cell(kind, share, figure, small) {
+  const element = document.createElement("td");
+  const bar = document.createElement("span");
+  bar.className = `bar ${kind}`;
+  bar.style.setProperty("--share", share ?? 0);
+  const text = document.createElement("strong");
+  text.textContent = figure;
+  const note = document.createElement("small");
+  note.textContent = small;
+  element.append(bar, text, note);
+  return element;
+}
+
+/** At most ROWS of the measured positions, spread evenly, with both ends. */
+function spread(percents) {
+  if (percents.length <= ROWS) return percents;
+  const step = (percents.length - 1) / (ROWS - 1);
+  return Array.from({ length: ROWS }, (_, place) => percents[Math.round(place * step)]);
+}

@@ -1,0 +1,141 @@
+"""The core as WebAssembly: the committed module, and the same bits as Python in Node.js and in a browser."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from keyboard_process import FileServer
+
+from rheostat.bundled import model_path
+from rheostat.core import binding
+from rheostat.core.binding import CoreModel
+from rheostat.core.build import FOLDER, WEB_MODULE, CompilerError, compile_web_module, web_digest, web_stamp
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+HERE = Path(__file__).parent
+REMEDY = "compile it again: python -m rheostat.core.build --wasm"
+CASES = [
+    [[1.0, 1], [1.0, 17], [0.5, 300], [0.5, 42], [0.2, 5], [1.0, 9999]],  # the knob turns in the middle of a sentence
+    [[0.14, 1], [0.9, 2], [0.33, 3], [0.14, 1]],
+]
+
+
+def hash_of(bits: bytes) -> int:
+    """FNV-1a, as in check_core.mjs."""
+    found = 0x811C9DC5
+    for byte in bits:
+        found = (found ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return found
+
+
+def wanted(core: CoreModel, cases: list[list[list[Any]]]) -> list[list[list[Any]]]:
+    """What Python answers after each word of each case."""
+    answers = []
+    for steps in cases:
+        words: list[int] = []
+        rows = []
+        for share, word in steps:
+            words.append(word)
+            position = core.position_near(share)
+            answer = core.predict(position, core.steps(position, core.start(), words))
+            best = core.best(answer, 5)
+            every = hash_of(core.log_probabilities(answer).tobytes())
+            rows.append([every, best.ids.tolist(), hash_of(best.log_probabilities.tobytes())])
+        answers.append(rows)
+    return answers
+
+
+def in_node(model: Path, cases: list[list[list[Any]]], folder: Path) -> Any:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node: install Debian's nodejs")
+    (folder / "cases.json").write_text(json.dumps(cases))
+    command = [node, "--no-warnings", HERE / "check_core.mjs", FOLDER, model, folder / "cases.json"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_module_is_of_these_sources_and_small() -> None:
+    assert web_stamp().read_text().strip() == web_digest(), f"rheostat.wasm is of other C sources; {REMEDY}"
+    assert WEB_MODULE.stat().st_size <= 120_000
+
+
+def test_the_module_is_compiled_byte_for_byte(tmp_path: Path) -> None:
+    try:
+        found = compile_web_module(tmp_path / "rheostat.wasm")
+    except CompilerError as error:
+        if "ziglang is" not in str(error):
+            raise
+        pytest.skip(str(error))
+    assert found.read_bytes() == WEB_MODULE.read_bytes(), REMEDY
+
+
+def test_node_gives_the_bits_of_python_with_the_bundled_model(tmp_path: Path) -> None:
+    found = in_node(model_path(), CASES, tmp_path)
+    assert found["kernel"] == "wasm-simd"
+    assert found["readings"] == wanted(CoreModel(model_path().read_bytes()), CASES)
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_node_gives_the_bits_of_python_with_clusters(tmp_path: Path, precision: str) -> None:
+    model = HERE.parent / "data" / "core" / f"{precision}.safetensors"
+    core = CoreModel(model.read_bytes())
+    smallest, choice = core.position_at(core.config.positions - 1).cost, random.Random(7)
+    cases = [
+        [[choice.uniform(smallest, 1), choice.randrange(core.config.vocabulary_size)] for _ in range(6)]
+        for _ in range(4)
+    ]
+    assert in_node(model, cases, tmp_path)["readings"] == wanted(core, cases)
+
+
+def test_the_browser_gives_the_bits_of_python(open_page: Callable[..., Page], site: FileServer) -> None:
+    check = (HERE / "check_core.mjs").read_text(encoding="utf-8").partition("\nif (")[0].replace("export ", "")
+    page = open_page(site.address)
+    found = page.evaluate(
+        f"""async (cases) => {{
+            {check}
+            const {{ loadCore, openModel }} = await import("/rheostat.js");
+            const bytes = async (name) => new Uint8Array(await (await fetch(name)).arrayBuffer());
+            const model = openModel(await loadCore(await bytes("/rheostat.wasm")), await bytes("/model.safetensors"));
+            return {{ kernel: model.kernel, readings: readings(model, cases) }};
+        }}""",
+        CASES,
+    )
+    assert found == {"kernel": "wasm-simd", "readings": wanted(CoreModel(model_path().read_bytes()), CASES)}
+
+
+def test_a_broken_file_gets_the_message_of_the_core(tmp_path: Path) -> None:
+    (tmp_path / "broken").write_bytes(model_path().read_bytes()[:1000])
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node: install Debian's nodejs")
+    (tmp_path / "cases.json").write_text("[]")
+    command = [node, "--no-warnings", HERE / "check_core.mjs", FOLDER, tmp_path / "broken", tmp_path / "cases.json"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=60)
+    with pytest.raises(Exception) as refused:
+        CoreModel((tmp_path / "broken").read_bytes())
+    assert done.returncode == 1 and str(refused.value) in done.stderr
+
+
+def test_the_sizes_in_javascript_cover_those_of_the_header() -> None:
+    script = (FOLDER / "rheostat.js").read_text(encoding="utf-8")
+    sizes = {name: int(value) for name, value in re.findall(r"const ([A-Z_]+) = (\d+);", script)}
+    assert sizes["POSITION_BYTES"] >= ctypes.sizeof(binding._Position)
+    assert sizes["ERROR_BYTES"] == ctypes.sizeof(binding._Error)
+    assert sizes["MOST_WORDS"] == binding.MAX_BEST
+    assert [name for name, _ in binding._Choice._fields_] == [
+        "mask", "prefix", "prefix_length", "candidates", "candidate_count",
+    ]  # fmt: skip
+    assert binding._Config._fields_[0][0] == "vocabulary_size" and binding._Position._fields_[0][0] == "widths"
