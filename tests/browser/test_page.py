@@ -405,3 +405,50 @@ def test_light_and_dark_themes_differ(open_page: OpenPage) -> None:
 
 def test_the_browser_may_use_threads(open_page: OpenPage) -> None:
     assert open_page().evaluate("crossOriginIsolated") is True
+
+
+# Words of one's own, and corrections, on the server
+
+
+def test_a_word_taught_to_the_server_is_suggested_by_it(model: Path, open_page: OpenPage) -> None:
+    server = Server(model)
+    server.start()
+    try:
+        page = open_page(server.address)
+        use_server(page)
+        page.locator("#text").fill("Zugspitze ")
+        page.locator("#learn").click()
+        expect(page.locator("#words-count")).to_have_text("1")
+        page.locator("#text").fill("zug")
+        expect_suggestions(page, ["Zugspitze"])
+        page.get_by_text("In this browser").click()
+        expect(page.locator("#words-count")).to_have_text("0")
+        expect_suggestions(page, [])
+        page.get_by_text("On the server").click()
+        page.locator("#words summary").click()
+        page.get_by_role("button", name="Forget Zugspitze").click()
+        expect(page.locator("#words-count")).to_have_text("0")
+        expect_suggestions(page, [])
+    finally:
+        server.stop()
+
+
+def test_a_correction_is_shown_as_one_and_can_be_undone(open_page: OpenPage) -> None:
+    page = open_page(service_workers="block")
+    use_server(page)
+
+    def correct(route: Route) -> None:
+        answer = route.fetch().json()
+        suggestion = {"word": "the", "probability": 0.5, "source": "model", "replaces": 3, "kind": "correction"}
+        route.fulfill(json={**answer, "suggestions": [suggestion]})
+
+    page.route("**/api/suggest", correct)
+    page.locator("#text").focus()
+    page.keyboard.type("teh")
+    first = page.locator("#suggestions button").first
+    expect(first).to_have_attribute("data-kind", "correction")
+    expect(first).to_have_attribute("aria-label", "the, a correction")
+    page.keyboard.press("Alt+Digit1")
+    expect(page.locator("#text")).to_have_value("the ")
+    page.locator("#undo").click()
+    expect(page.locator("#text")).to_have_value("teh")

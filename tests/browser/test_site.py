@@ -1,0 +1,347 @@
+"""The page as a site from a plain file server: everything runs in the browser, on line and off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from keyboard_process import FileServer
+
+from rheostat.keyboard.site import write_page
+from rheostat.runtime.predictor import Predictor
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+OpenPage = Callable[..., "Page"]
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, of the dev extra")
+expect = sync_api.expect
+expect.set_options(timeout=30_000)
+
+DESKTOP: dict[str, Any] = {"viewport": {"width": 1280, "height": 860}}
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+SIDEWAYS: dict[str, Any] = {"viewport": {"width": 667, "height": 375}, "has_touch": True, "is_mobile": True}
+
+
+@pytest.fixture(scope="module")
+def predictor() -> Predictor:
+    return Predictor(threads=1)
+
+
+def expect_suggestions(page: Page, wanted: list[str]) -> None:
+    expect(page.locator("#suggestions button:enabled")).to_have_text(wanted)
+
+
+def words(predictor: Predictor, text: str) -> list[str]:
+    return [suggestion.word for suggestion in predictor.complete(text)]
+
+
+def turn_to(page: Page, percent: int) -> None:
+    """Turn the knob with keys, from wherever it is."""
+    page.locator("#knob").focus()
+    page.keyboard.press("End")
+    for _ in range((100 - percent) // 10):
+        page.keyboard.press("PageDown")
+    for _ in range((100 - percent) % 10):
+        page.keyboard.press("ArrowDown")
+    expect(page.locator("#knob")).to_have_attribute("aria-valuenow", str(percent))
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_without_a_network_everything_still_works(
+    tmp_path: Path, open_page: OpenPage, predictor: Predictor, device: dict[str, Any], look: str
+) -> None:
+    write_page(tmp_path / "site")
+    server = FileServer(tmp_path / "site")
+    server.start()
+    try:
+        page = open_page(server.address, may_fail=True, color_scheme=look, **device)
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    finally:
+        server.stop()
+    page.context.set_offline(True)
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    for share in (1.0, 0.4):
+        predictor.turn(share)
+        turn_to(page, round(100 * share))
+        for text in ("", "how are y", "See you on Mon"):
+            page.locator("#text").fill(text)
+            expect_suggestions(page, words(predictor, text))
+    expect(page.locator("#quality-label")).to_contain_text("perplexity")
+    expect(page.locator("#figure-time")).to_contain_text("ms")
+    drag_down(page)
+    expect(page.locator("#reason")).to_contain_text("Battery below")
+    assert page.evaluate("document.documentElement.scrollWidth") <= device["viewport"]["width"]
+
+
+def drag_down(page: Page) -> None:
+    page.locator("#battery").focus()
+    for _ in range(8):
+        page.keyboard.press("PageDown")
+
+
+def test_turning_the_knob_fetches_nothing(site: FileServer, open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page(site.address, service_workers="block")
+    expect(page.locator("#suggestions button:enabled")).to_have_count(3)
+    fetched: list[str] = []
+    page.on("request", lambda request: fetched.append(request.url))
+    page.locator("#text").fill("I will be ")
+    for percent in (73, 20, 55):
+        turn_to(page, percent)
+        predictor.turn(percent / 100)
+        expect_suggestions(page, words(predictor, "I will be "))
+    assert fetched == []
+
+
+def test_there_is_no_choice_of_engine_without_a_server(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    expect(page.locator("#engines")).to_be_hidden()
+    expect(page.locator("footer")).to_contain_text("stays in this browser")
+
+
+# What the knob buys
+
+
+def test_no_figure_is_shown_where_none_was_measured(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    lost, label, doubt = page.locator("#quality-lost"), page.locator("#quality-label"), page.locator("#doubt")
+    turn_to(page, 50)
+    expect(label).to_have_text(re.compile(r"perplexity \d+\.\d$"))
+    expect(lost).to_contain_text("%")
+    turn_to(page, 85)
+    expect(lost).to_have_text("–")
+    expect(label).to_contain_text("between those of 80")
+    expect(doubt).to_be_hidden()
+    turn_to(page, 8)
+    expect(lost).to_have_text("–")
+    expect(doubt).to_contain_text("trained or measured down to 14.0% only")
+    expect(page.locator("main")).not_to_contain_text("perplexity 9")
+
+
+def test_the_table_shows_time_and_quality_and_turns_the_knob(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    page.wait_for_selector("html[data-measured]")
+    rows = page.locator("#buys tr")
+    assert rows.count() >= 5
+    for row in range(1, rows.count()):
+        expect(rows.nth(row).locator("td strong")).to_have_text([re.compile(r"^\d")] * 2)
+        expect(rows.nth(row).locator("td small").first).to_contain_text("ms")
+    rows.nth(3).get_by_role("button").click()
+    percent = (rows.nth(3).get_by_role("button").text_content() or "").split("\u202f")[0]
+    expect(page.locator("#knob")).to_have_attribute("aria-valuenow", percent)
+    expect(rows.nth(3)).to_have_attribute("aria-current", "true")
+
+
+# Writing
+
+
+def test_undo_brings_the_typed_letters_back(site: FileServer, open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page(site.address)
+    text, first = page.locator("#text"), words(predictor, "how are y")[0]
+    for undo in (lambda: page.keyboard.press("Control+z"), lambda: page.locator("#undo").click()):
+        text.fill("")
+        page.keyboard.type("how are y")
+        expect_suggestions(page, words(predictor, "how are y"))
+        page.keyboard.press("Alt+Digit1")
+        expect(text).to_have_value(f"how are {first} ")
+        expect(page.locator("#undo")).to_have_text("↶ y")
+        undo()
+        expect(text).to_have_value("how are y")
+        expect(text).to_be_focused()
+        expect(page.locator("#undo")).to_be_hidden()
+    page.keyboard.press("Control+Shift+z")
+    expect(text).to_have_value(f"how are {first} ")
+    page.keyboard.type("x")
+    expect(page.locator("#undo")).to_be_hidden()
+
+
+def test_undo_goes_back_word_by_word(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    page.keyboard.type("one two")
+    seen = []
+    for _ in range(4):
+        page.keyboard.press("Control+z")
+        seen.append(page.locator("#text").input_value())
+    assert seen == ["one ", "one", "", ""]
+
+
+def test_there_is_one_space_after_a_full_stop(site: FileServer, open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page(site.address)
+    page.keyboard.type("he")
+    expect_suggestions(page, words(predictor, "he"))
+    page.keyboard.press("Alt+Digit1")
+    first = words(predictor, "he")[0]
+    page.keyboard.type(". a  b")
+    expect(page.locator("#text")).to_have_value(f"{first}. a  b")
+
+
+@pytest.mark.parametrize("emoji", ["👍🏽", "👨‍👩‍👧", "🇩🇪", "❤️", "e\u0301"])
+def test_delete_takes_what_looks_like_one_character(site: FileServer, open_page: OpenPage, emoji: str) -> None:
+    page = open_page(site.address)
+    page.locator("#text").fill(f"a{emoji}")
+    page.locator("#keys").get_by_role("button", name="Delete").click()
+    expect(page.locator("#text")).to_have_value("a")
+
+
+def test_two_taps_on_shift_lock_the_capitals(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+
+    def tap(*names: str) -> None:
+        for name in names:
+            page.locator("#keys").get_by_role("button", name=name, exact=True).click()
+
+    tap("H", "i", "Space")
+    page.locator("#keys").get_by_role("button", name="Shift").dblclick()
+    tap("O", "K", "Space", "N", "Caps lock", "o")
+    expect(page.locator("#text")).to_have_value("Hi OK No")
+
+
+def test_a_phone_on_its_side_shows_all_keys(site: FileServer, open_page: OpenPage) -> None:
+    for viewport in ((667, 375), (844, 390), (568, 320)):
+        size = {"width": viewport[0], "height": viewport[1]}
+        page = open_page(site.address, **{**SIDEWAYS, "viewport": size})
+        expect(page.locator("#suggestions button:enabled")).to_have_count(3)
+        assert page.evaluate("scrollY") == 0
+        bottom = page.evaluate(
+            "Math.max(...[...document.querySelectorAll('.key')].map((key) => key.getBoundingClientRect().bottom))"
+        )
+        top = page.evaluate("document.querySelector('#text').getBoundingClientRect().top")
+        assert top >= 0 and bottom <= viewport[1]
+
+
+def test_text_may_run_from_right_to_left(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    page.locator("#text").fill("مرحبا")
+    assert page.evaluate("getComputedStyle(document.querySelector('#text')).direction") == "rtl"
+    page.locator("#text").fill("hello")
+    assert page.evaluate("getComputedStyle(document.querySelector('#text')).direction") == "ltr"
+
+
+# Words of one's own
+
+
+def test_a_word_is_learned_kept_and_forgotten_with_keys_alone(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    page.keyboard.type("Zugspitze ")
+    expect(page.locator("#learn")).to_have_text("Learn “Zugspitze”")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.id") == "learn"
+    page.keyboard.press("Enter")
+    expect(page.locator("#learn")).to_be_hidden()
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    page.keyboard.type("see the zug")
+    expect_suggestions(page, ["Zugspitze"])
+    page.keyboard.press("Alt+Digit1")
+    expect(page.locator("#text")).to_have_value("see the Zugspitze ")
+    page.locator("#words summary").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#words-list li")).to_have_count(1)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.ariaLabel") == "Forget Zugspitze"
+    page.keyboard.press("Enter")
+    expect(page.locator("#words-list li")).to_have_count(0)
+    page.locator("#text").fill("see the zug")
+    expect(page.locator("#suggestions button:enabled")).to_have_count(0)
+
+
+def test_learned_words_rank_as_in_python(site: FileServer, open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page(site.address)
+    with Predictor(threads=1) as taught:
+        for word in ("Hogwarts", "Heidelberg", "Hogwarts"):
+            taught.learn(word)
+        stored = [
+            {"word": one.word, "count": one.count, "last_used": one.last_used} for one in taught.user_words.words()
+        ]
+        page.evaluate("(words) => localStorage.setItem('words', JSON.stringify(words))", stored)
+        for text in ("I go to H", "I go to ho", "hei", "I go to "):
+            page.locator("#text").fill(text)
+            expect_suggestions(page, [suggestion.word for suggestion in taught.complete(text)])
+
+
+# Screen readers, and both themes
+
+
+def test_the_tree_of_a_screen_reader_names_everything(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    page.keyboard.type("how are y")
+    expect(page.locator("#suggestions button:enabled")).to_have_count(3)
+    expect(page.locator("body")).to_match_aria_snapshot("""
+      - banner:
+        - heading "Rheostat" [level=1]
+      - main:
+        - region "Write":
+          - textbox "Your text"
+          - group "Suggestions":
+            - button /.+/
+            - button /.+/
+            - button /.+/
+          - group /On-screen keyboard/:
+            - button "q"
+        - region "Power":
+          - heading "Knob" [level=2]
+          - slider "Knob"
+          - heading "Battery" [level=2]
+          - slider "Battery"
+          - checkbox "On the charger"
+          - checkbox "The battery turns the knob"
+          - table "What the knob buys":
+            - rowgroup:
+              - row "Knob Time saved Quality lost"
+            - rowgroup:
+              - row:
+                - rowheader:
+                  - button "Turn the knob to 100 percent"
+    """)
+
+
+CONTRAST = """() => {
+    const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+    const rgb = (colour) => {
+        canvas.clearRect(0, 0, 1, 1);
+        canvas.fillStyle = colour;
+        canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data];
+    };
+    const light = (colour) => rgb(colour).slice(0, 3).map((part) => part / 255)
+        .map((part) => (part <= 0.03928 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, part, place) => sum + part * [0.2126, 0.7152, 0.0722][place], 0);
+    const ground = (one) => {
+        while (one && rgb(getComputedStyle(one).backgroundColor)[3] === 0) one = one.parentElement;
+        return light(getComputedStyle(one).backgroundColor);
+    };
+    const low = [];
+    for (const one of document.querySelectorAll("main *, header *, footer *")) {
+        const hasText = [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+        if (!hasText || one.closest("svg, .hidden, [hidden], .battery")) continue;
+        const [a, b] = [light(getComputedStyle(one).color), ground(one)].sort((x, y) => y - x);
+        if ((a + 0.05) / (b + 0.05) < 4.5) low.push(one.id || one.className || one.tagName);
+    }
+    return low;
+}"""
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_text_can_be_read_in_both_themes(
+    site: FileServer, open_page: OpenPage, device: dict[str, Any], look: str
+) -> None:
+    page = open_page(site.address, color_scheme=look, **device)
+    page.wait_for_selector("html[data-measured]")
+    page.locator("#text").fill("Zugspitze ")
+    expect(page.locator("#learn")).to_be_visible()
+    turn_to(page, 8)
+    expect(page.locator("#doubt")).to_be_visible()
+    assert page.evaluate(CONTRAST) == []
+    small = page.evaluate(
+        """() => [...document.querySelectorAll('main button')]
+            .filter((one) => one.offsetParent && !one.closest('table, .link, .words')
+            && one.getBoundingClientRect().height < 33).map((one) => one.id || one.textContent)"""
+    )
+    assert [name for name in small if name != "measure"] == []
