@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from rheostat.arguments import checked
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.core.build import FOLDER, WEB_MODULE
 from rheostat.durable import replacing
@@ -42,6 +43,7 @@ def page_files() -> dict[str, Path]:
     return {path.name: path for path in sorted([*files, FOLDER / "rheostat.js", WEB_MODULE])}
 
 
+@checked
 def write_page(
     out: str | Path,
     model: str | Path = DEFAULT_MODEL,
