@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from rheostat.model.contents import new_contents
+from rheostat.model.contents import keep_upper_planes, new_contents
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import OperatingPoint, Ranking, Update
 from rheostat.model.ordered import order_filters
@@ -99,10 +99,11 @@ def make_golden(path: Path, precision: Precision, version: int = 1) -> None:
     )
 
 
-def make_golden_ordered(path: Path) -> None:
-    """The golden model of version 2, ordered."""
+def make_golden_ordered(path: Path, bits: int = 8) -> None:
+    """The golden model of version 2, ordered: in two planes, or in the upper ones alone."""
     with open_model(GOLDEN / "golden-version-2.safetensors") as file:
-        write_model(path, order_filters(file.contents()))
+        ordered = order_filters(file.contents())
+        write_model(path, ordered if bits == 8 else keep_upper_planes(ordered))
 
 
 def golden_origins() -> tuple[Origin, Origin, Origin]:

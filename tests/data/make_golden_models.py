@@ -18,3 +18,4 @@ for precision in PRECISIONS:
     make_golden(FOLDER / f"golden-{precision}.safetensors", precision)
 make_golden(FOLDER / "golden-version-2.safetensors", "int8", version=2)
 make_golden_ordered(FOLDER / "golden-ordered.safetensors")
+make_golden_ordered(FOLDER / "golden-4-bits.safetensors", bits=4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from rheostat.runtime.onnx.session import GraphEngine
 SHAPE = ModelShape(61, 12, (40, 33, 12), (2, 1, 3))
 CLUSTERED = ModelShape(61, 12, (40, 12), (2, 1), (20, 33, 50))
 Floats = NDArray[np.float32]
-Case = tuple[ModelShape, tuple[int, ...], list[int], int]  # a shape, widths, a text, a seed
+Case = tuple[ModelShape, Widths, list[int], int]  # a shape, a position, a text, a seed
 
 
 def small_weights(shape: ModelShape, seed: int = 0) -> dict[str, Floats]:
@@ -58,9 +59,13 @@ def models(draw: st.DrawFn) -> Case:
     words = draw(st.integers(4, 50))
     splits = tuple(sorted(draw(st.sets(st.integers(1, words - 1), max_size=3))))
     shape = ModelShape(words, embedding, tuple(hidden), windows, splits)
-    widths = tuple(draw(st.integers(1, size)) for size in hidden)
+    sizes = (*hidden, words)
+    bounds = [draw(st.sampled_from([*range(0, size, 16), size])) for size in sizes]
+    position = Widths(
+        [draw(st.integers(1, size)) for size in hidden], bounds=draw(st.sampled_from([None, bounds, [0] * len(sizes)]))
+    )
     text = draw(st.lists(st.integers(0, words - 1), min_size=1, max_size=20))
-    return shape, widths, text, draw(st.integers(0, 99))
+    return shape, position, text, draw(st.integers(0, 99))
 
 
 # --- the same bits everywhere -----------------------------------------------------------------------------
@@ -70,8 +75,8 @@ def models(draw: st.DrawFn) -> Case:
 @given(case=models())
 @settings(max_examples=60, deadline=None)
 def test_all_kernels_give_the_same_bits(precision: str, case: Case) -> None:
-    shape, widths, text, seed = case
-    found = [read(open_core(shape, precision, kernel, seed), Widths(widths), text) for kernel in kernels()]
+    shape, position, text, seed = case
+    found = [read(open_core(shape, precision, kernel, seed), position, text) for kernel in kernels()]
     assert len(found) > 1 or kernels() == ["plain"]
     for other in found[1:]:
         assert np.array_equal(found[0].view(np.int32), other.view(np.int32))
@@ -82,8 +87,8 @@ def test_all_kernels_give_the_same_bits(precision: str, case: Case) -> None:
 def test_a_block_of_words_gives_the_bits_of_single_steps(
     case: Case,
 ) -> None:
-    shape, widths, text, seed = case
-    model, position = open_core(shape, seed=seed), Widths(widths)
+    shape, position, text, seed = case
+    model = open_core(shape, seed=seed)
     one_by_one = model.start()
     for word in text:
         one_by_one = model.step(position, one_by_one, word)
@@ -94,21 +99,34 @@ def test_a_block_of_words_gives_the_bits_of_single_steps(
 @given(case=models())
 @settings(max_examples=40, deadline=None)
 def test_a_position_gives_the_bits_of_the_cut_model(precision: Any, case: Case) -> None:
-    shape, widths, text, seed = case
+    """The other side is NumPy: rows and columns selected, and rows behind the bit bounds rounded to 4 bits."""
+    shape, position, text, seed = case
     vocabulary = make_vocabulary(shape.vocabulary_size)
     order = Ranking("first", "test", tuple(-np.arange(size, dtype=np.float32) for size in shape.hidden_sizes))
     whole = as_precision(small_weights(shape, seed), precision)
-    small, cut_shape = cut(whole, shape, best_of(order, shape, widths))
+    point = replace(best_of(order, shape, position.widths), bounds=position.bounds if precision == "int8" else None)
+    small, cut_shape = cut(whole, shape, point)
     cut_model = CoreModel(ordered_bytes(small, cut_shape, vocabulary, precision))
-    ours = read(CoreModel(ordered_bytes(whole, shape, vocabulary, precision)), Widths(widths), text)
+    ours = read(CoreModel(ordered_bytes(whole, shape, vocabulary, precision)), position, text)
     assert np.array_equal(ours, read(cut_model, cut_model.full_position(), text))
+
+
+@given(case=models())
+@settings(max_examples=40, deadline=None)
+def test_a_file_of_4_bits_gives_the_bits_of_the_knob_at_4_bits(case: Case) -> None:
+    shape, position, text, seed = case
+    arguments = (small_weights(shape, seed), shape, make_vocabulary(shape.vocabulary_size))
+    whole, upper = CoreModel(ordered_bytes(*arguments)), CoreModel(ordered_bytes(*arguments, bits=4))
+    assert (whole.config.bits, upper.config.bits) == (8, 4)
+    at_4_bits = Widths(position.widths, bounds=[0] * (len(position.widths) + 1))
+    assert np.array_equal(read(whole, at_4_bits, text), read(upper, position, text))
 
 
 @given(case=models())
 @settings(max_examples=60, deadline=None)
 def test_evaluation_gives_the_bits_of_single_answers(case: Case) -> None:
-    shape, widths, text, seed = case
-    model, position = open_core(shape, seed=seed), Widths(widths)
+    shape, position, text, seed = case
+    model = open_core(shape, seed=seed)
     state, scores, ranks = model.evaluate(position, model.start(), [*text, 0])
     rows, following = read(model, position, text), [*text[1:], 0]
     wanted = rows[np.arange(len(text)), following]
@@ -187,8 +205,8 @@ def expected_best(scores: Floats, allowed: list[int], k: int) -> list[int]:
 @given(case=models(), k=st.integers(1, 60), data=st.data())
 @settings(max_examples=80, deadline=None)
 def test_the_best_words_are_exact(case: Case, k: int, data: st.DataObject) -> None:
-    shape, widths, text, seed = case
-    model, position = open_core(shape, seed=seed), Widths(widths)
+    shape, position, text, seed = case
+    model = open_core(shape, seed=seed)
     state = model.steps(position, model.start(), text)
     scores = model.log_probabilities(model.predict(position, state))
     allowed = data.draw(st.lists(st.booleans(), min_size=shape.vocabulary_size, max_size=shape.vocabulary_size))
@@ -205,15 +223,15 @@ def test_the_best_words_are_exact(case: Case, k: int, data: st.DataObject) -> No
 @given(case=models(), k=st.integers(1, 5))
 @settings(max_examples=40, deadline=None)
 def test_lazy_clusters_give_what_all_clusters_give(case: Case, k: int) -> None:
-    shape, widths, text, seed = case
-    model, position = open_core(shape, seed=seed), Widths(widths)
+    shape, position, text, seed = case
+    model = open_core(shape, seed=seed)
     state = model.steps(position, model.start(), text)
     lazy, opened = model.predict(position, state), model.predict(position, state)
     scores = model.log_probabilities(opened)
     found = model.best(lazy, k)
     assert found.ids.tolist() == expected_best(scores, list(range(shape.vocabulary_size)), k)
     assert model.executed_flops(lazy) <= model.executed_flops(opened)
-    assert model.executed_flops(opened) == shape.with_hidden_sizes(widths).flops
+    assert model.executed_flops(opened) == shape.with_hidden_sizes(position.widths).flops
 
 
 def test_executed_flops_count_the_clusters_that_were_opened() -> None:
@@ -272,7 +290,7 @@ def test_wrong_arguments_are_errors_in_one_line() -> None:
         model.step(position, state, 61)
     with pytest.raises(RheostatError, match="id is not in the vocabulary"):
         model.steps(position, state, [1, -1])
-    with pytest.raises(RheostatError, match="a width that the model does not have"):
+    with pytest.raises(RheostatError, match="a width or a bit bound that the model does not have"):
         model.step(Widths((41, 33, 12)), state, 1)
     with pytest.raises(RheostatError, match="k must be"):
         model.best(model.predict(position, state), 2000)
@@ -299,7 +317,13 @@ def test_every_truncation_is_refused() -> None:
         (b'"output.bias"', b'"output.bios"', "no tensor output.bias"),
         (b'"layers.1.bias"', b'"layers.0.bias"', "occurs twice"),
         (b'{"__metadata__"', b'["__metadata__"', "not proper JSON"),
-        (b'"shape":[61,12]', b'"shape":[62,12]', "embedding.weight"),
+        (
+            b'"embedding.weight.upper":{"dtype":"U8","shape":[4,2',
+            b'"embedding.weight.upper":{"dtype":"U8","shape":[4,1',
+            "shape of",
+        ),
+        (b'\\"embedding_size\\": 12', b'\\"embedding_size\\": 17', "unexpected shape of tensor embedding.weight.upper"),
+        (b'"embedding.weight.lower"', b'"embedding.weight.loner"', "have a lower plane and others have none"),
     ],
 )
 def test_a_broken_header_says_what_is_wrong(old: bytes, new: bytes, message: str) -> None:
@@ -309,7 +333,7 @@ def test_a_broken_header_says_what_is_wrong(old: bytes, new: bytes, message: str
         CoreModel(file.replace(old, new))
 
 
-@pytest.mark.parametrize(("name", "value"), [("embedding.weight", -128), ("output.bias", math.inf)])
+@pytest.mark.parametrize(("name", "value"), [("embedding.weight.scale", math.nan), ("output.bias", math.inf)])
 def test_a_value_that_no_model_has_is_refused(name: str, value: float) -> None:
     weights = as_precision(small_weights(SHAPE), "int8")
     weights[name] = weights[name].copy()

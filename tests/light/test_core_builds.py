@@ -45,7 +45,7 @@ def fails(*command: str | Path) -> str:
 def check_bits(*command: str | Path) -> set[str]:
     """Compare every kernel's bits with the committed ones; which kernels there were."""
     seen = set()
-    for precision in ("int8", "fp32"):
+    for precision in ("int8", "int4", "fp32"):
         lines = [line.split() for line in run(*command, DATA / f"{precision}.safetensors").splitlines()]
         for kernel in {line[0] for line in lines}:
             found = sorted([precision, position, bits] for name, position, bits in lines if name == kernel)

@@ -26,6 +26,7 @@ MAX_CLUSTERS = 64  # RHEO_MAX_CLUSTERS
 MAX_BEST = 1024  # RHEO_MAX_BEST
 ALIGNMENT = 64  # more than the RHEO_ALIGNMENT that C asks for: parts then begin with cache lines
 BAD_FILE = 1  # RHEO_BAD_FILE
+EVERY_ROW = 2**31 - 1  # a bit bound above all rows
 
 Ids: TypeAlias = NDArray[np.int32]
 Floats: TypeAlias = NDArray[np.float32]
@@ -46,11 +47,16 @@ class _Config(ctypes.Structure):
         ("cluster_start", ctypes.c_int32 * (MAX_CLUSTERS + 1)),
         ("positions", ctypes.c_int32),
         ("is_int8", ctypes.c_int32),
+        ("bits", ctypes.c_int32),
     ]
 
 
 class _Position(ctypes.Structure):
-    _fields_ = [("widths", ctypes.c_int32 * MAX_LAYERS), ("cost", ctypes.c_float)]
+    _fields_ = [
+        ("widths", ctypes.c_int32 * MAX_LAYERS),
+        ("bounds", ctypes.c_int32 * (MAX_LAYERS + 1)),
+        ("cost", ctypes.c_float),
+    ]
 
 
 class _Choice(ctypes.Structure):
@@ -74,6 +80,7 @@ class Config:
     cluster_start: tuple[int, ...]
     positions: int
     is_int8: bool
+    bits: int
 
 
 class ScoredWords(NamedTuple):
@@ -84,14 +91,27 @@ class ScoredWords(NamedTuple):
 
 
 class Widths:
-    """One width per layer, ready to be handed to C."""
+    """One width per layer and the bit bounds, ready to be handed to C.
 
-    def __init__(self, widths: Sequence[int], cost: float = 1.0) -> None:
-        if not 1 <= len(widths) <= MAX_LAYERS:
-            raise RheostatError(f"a position of {len(widths)} widths was given; expected one per layer")
+    bounds: how many filters of each layer, and at last how many words, are read in 8 bits; the others in 4. None: all.
+    """
+
+    def __init__(self, widths: Sequence[int], cost: float = 1.0, bounds: Sequence[int] | None = None) -> None:
+        layers = len(widths)
+        if not 1 <= layers <= MAX_LAYERS:
+            raise RheostatError(f"a position of {layers} widths was given; expected one per layer")
+        if bounds is not None and len(bounds) != layers + 1:
+            raise RheostatError(
+                f"{len(bounds)} bit bounds were given; expected {layers + 1}: of the layers and the words"
+            )
         self.widths = tuple(int(width) for width in widths)
+        self.bounds = None if bounds is None else tuple(int(bound) for bound in bounds)
         self.cost = cost
-        self._as_parameter_ = ctypes.byref(_Position((ctypes.c_int32 * MAX_LAYERS)(*self.widths), cost))
+        in_8_bits = (EVERY_ROW,) * (layers + 1) if self.bounds is None else self.bounds
+        position = _Position(
+            (ctypes.c_int32 * MAX_LAYERS)(*self.widths), (ctypes.c_int32 * (MAX_LAYERS + 1))(*in_8_bits), cost
+        )
+        self._as_parameter_ = ctypes.byref(position)
 
 
 _POINTER, _SIZE, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int32
@@ -357,12 +377,16 @@ class CoreModel:
             tuple(found.cluster_start[: found.clusters + 1]),
             found.positions,
             bool(found.is_int8),
+            found.bits,
         )
 
     def _position(self, look_up: Any, asked: float) -> Widths:
         found, error = _Position(), _Error()
         _check(look_up(self._model, asked, ctypes.byref(found), ctypes.byref(error)), error)
-        return Widths(found.widths[: len(self.config.hidden_sizes)], found.cost)
+        layers, config = len(self.config.hidden_sizes), self.config
+        bounds = tuple(found.bounds[: layers + 1])
+        is_whole = bounds == (*config.hidden_sizes, config.vocabulary_size)
+        return Widths(found.widths[:layers], found.cost, None if is_whole else bounds)
 
 
 def _check(status: int, error: _Error) -> None:

@@ -5,18 +5,29 @@
 #include "kernels.h"
 #include "rheostat.h"
 
-#define RHEO_LINE 64 /* bytes of a cache line: parts of a memory begin that far apart */
-
+/* Rounds up to whole cache lines: parts of a memory begin that far apart. */
 static inline size_t rheo_lines(size_t bytes) { return (bytes + RHEO_LINE - 1) / RHEO_LINE * RHEO_LINE; }
 
-/* A matrix as it lies in the file: int8 with a scale per row, or float32 (then integers and scales are NULL). */
+/* A matrix as it lies in the file: 8 bits in two planes with a scale per row (kernels.h), or float32 in rows (then there
+ * are no planes and no scales). Rows come in `parts` of equal size, columns in `steps` of equal size; in a plane each part
+ * begins with a block of its own, and each step with a line of its own. */
 typedef struct rheo_matrix {
-    const int8_t *integers;
+    const uint8_t *upper;
+    const uint8_t *lower; /* NULL in a file of 4 bits */
     const float *scales;
     const float *floats;
-    int32_t rows;
-    int32_t columns;
+    int32_t parts, rows;    /* rows: of one part */
+    int32_t steps, columns; /* columns: of one step */
 } rheo_matrix;
+
+/* Blocks of rows that so many rows take, and lines of a block that so many columns take. */
+static inline int32_t rheo_blocks(int32_t rows) { return (rows + RHEO_ROWS - 1) / RHEO_ROWS; }
+static inline int32_t rheo_column_lines(int32_t columns) { return (columns + RHEO_COLUMNS - 1) / RHEO_COLUMNS; }
+
+/* Bytes from one block of rows to the next. */
+static inline size_t rheo_block_bytes(const rheo_matrix *w) {
+    return (size_t)w->steps * (size_t)rheo_column_lines(w->columns) * RHEO_LINE;
+}
 
 typedef struct rheo_layer {
     rheo_matrix weight; /* [3 · filters, window · inputs]: rows z, f, o; columns oldest input first */
@@ -41,6 +52,7 @@ struct rheo_model {
     int32_t *order;              /* [vocabulary] ids in the order of the words' bytes */
     const float *path_cost;      /* [positions] */
     const int32_t *path_widths;  /* [positions, layers] */
+    const int32_t *path_bounds;  /* [positions, layers + 1]; NULL: 8 bits everywhere */
     int32_t unknown_id, end_id;
     int32_t widest;              /* of the embedding and all layers, padded */
 };
@@ -49,6 +61,9 @@ struct rheo_model {
 struct rheo_state {
     float values[1]; /* rheo_state_bytes tells how many there are */
 };
+
+/* Whether the model has a position of these widths [layers] and bounds [layers + 1]. */
+int rheo_fits(const rheo_model *model, const int32_t *widths, const int32_t *bounds);
 
 void rheo_find_prefix(const rheo_model *model, const char *prefix, size_t length, int32_t *first, int32_t *last);
 rheo_status rheo_fail(rheo_error *error, rheo_status status, const char *text, const char *detail);

@@ -134,7 +134,7 @@ double rheo_log(double x) {
 
 /* --- element by element ------------------------------------------------------------------------------------------- */
 
-RHEO_INLINE float quantize_body(const float *x, int32_t count, int8_t *values, uint8_t *magnitudes) {
+RHEO_INLINE rheo_vector8 quantize_body(const float *x, int32_t count, int8_t *values) {
     floats8 extremes = splat(0.0f);
     int32_t i = 0;
     for (; i + LANES <= count; i += LANES) extremes = greater(greater(load(x + i), -load(x + i)), extremes);
@@ -144,19 +144,18 @@ RHEO_INLINE float quantize_body(const float *x, int32_t count, int8_t *values, u
     for (int lane = 1; lane < LANES; lane++) largest = extremes[lane] > largest ? extremes[lane] : largest;
 
     floats8 inverse = splat(largest > 1e-30f ? 127.0f / largest : 0.0f);
-    size_t padded = rheo_padded((size_t)count);
-    memset(values + i, 0, padded - (size_t)i);
-    memset(magnitudes + i, 0, padded - (size_t)i);
+    ints8 sums = {0};
+    memset(values + i, 0, rheo_padded((size_t)count) - (size_t)i);
     for (i = 0; i < count; i += LANES) {
         floats8 some = count - i < LANES ? rest : load(x + i);
         ints8 whole = (ints8)(some * inverse + splat(ROUNDER)) - (ints8)splat(ROUNDER);
-        ints8 sign = whole >> 31;
         bytes8 narrow = __builtin_convertvector(whole, bytes8);
-        bytes8 magnitude = __builtin_convertvector((whole ^ sign) - sign, bytes8);
         memcpy(values + i, &narrow, sizeof narrow);
-        memcpy(magnitudes + i, &magnitude, sizeof magnitude);
+        sums = sums + whole;
     }
-    return largest / 127.0f;
+    rheo_vector8 found = {values, largest / 127.0f, 0};
+    for (int lane = 0; lane < LANES; lane++) found.sum += sums[lane];
+    return found;
 }
 
 RHEO_INLINE void rescale_body(const int32_t *sums, const float *row_scale, float x_scale, int32_t count, int adds,
@@ -215,12 +214,6 @@ RHEO_INLINE float sum_exp_body(const float *values, int32_t count, float shift) 
 
 /* --- sums over a row: plain C ------------------------------------------------------------------------------------- */
 
-RHEO_INLINE int32_t dot8_plain(const int8_t *w, const int8_t *x, int32_t columns) {
-    int32_t sum = 0;
-    for (int32_t i = 0; i < columns; i++) sum += (int32_t)w[i] * (int32_t)x[i];
-    return sum;
-}
-
 RHEO_INLINE float dot32_plain(const float *w, const float *x, int32_t columns) {
     floats8 lanes = splat(0.0f);
     int32_t i = 0;
@@ -229,9 +222,50 @@ RHEO_INLINE float dot32_plain(const float *w, const float *x, int32_t columns) {
     return add_lanes(lanes);
 }
 
-static void multiply8_plain(const rheo_rows8 *w, const rheo_vector8 *x, int32_t *out) {
-    for (int32_t r = 0; r < w->rows; r++) {
-        out[r] = dot8_plain(w->first + (size_t)r * w->stride, x->values, w->columns);
+/* What the planes leave out, w being stored as w + 128 or taken as the middle of 16 values: Σ_i x[i] times this is added
+ * to the product of the planes. All sums are taken modulo 2³², and what is left in the end fits 31 bits. */
+enum { OFFSET8 = -128, OFFSET4 = 8 - 128 };
+
+RHEO_INLINE uint32_t offset_of(const rheo_vector8 *x, int32_t offset) { return (uint32_t)(x->sum * offset); }
+
+RHEO_INLINE uint32_t product_plain(uint32_t w, int8_t x) {
+    int32_t value = x;
+    return w * (uint32_t)value;
+}
+
+static void multiply8_plain(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    for (int32_t block = 0; block < w->blocks; block++, out += RHEO_ROWS) {
+        const uint8_t *upper = w->upper + (size_t)block * w->stride, *lower = w->lower + (size_t)block * w->stride;
+        for (int32_t row = 0; row < RHEO_ROWS; row++) {
+            uint32_t sum = offset_of(x, OFFSET8);
+            for (int32_t line = 0; line < w->lines; line++) {
+                const int8_t *with = x->values + line * RHEO_COLUMNS;
+                for (int32_t column = 0; column < RHEO_QUAD; column++) {
+                    int32_t at = line * RHEO_LINE + row * RHEO_QUAD + column;
+                    sum += product_plain((upper[at] & 15u) << 4 | (lower[at] & 15u), with[column]);
+                    sum += product_plain((upper[at] & 240u) | (uint32_t)lower[at] >> 4, with[column + RHEO_QUAD]);
+                }
+            }
+            out[row] = (int32_t)sum;
+        }
+    }
+}
+
+static void multiply4_plain(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    for (int32_t block = 0; block < w->blocks; block++, out += RHEO_ROWS) {
+        const uint8_t *upper = w->upper + (size_t)block * w->stride;
+        for (int32_t row = 0; row < RHEO_ROWS; row++) {
+            uint32_t sum = offset_of(x, OFFSET4);
+            for (int32_t line = 0; line < w->lines; line++) {
+                const int8_t *with = x->values + line * RHEO_COLUMNS;
+                for (int32_t column = 0; column < RHEO_QUAD; column++) {
+                    int32_t at = line * RHEO_LINE + row * RHEO_QUAD + column;
+                    sum += product_plain((upper[at] & 15u) << 4, with[column]);
+                    sum += product_plain(upper[at] & 240u, with[column + RHEO_QUAD]);
+                }
+            }
+            out[row] = (int32_t)sum;
+        }
     }
 }
 
@@ -258,8 +292,8 @@ RHEO_INLINE void multiply32_body(const rheo_rows32 *w, const float *x, float *ou
 }
 
 static void multiply32_plain(const rheo_rows32 *w, const float *x, float *out) { multiply32_body(w, x, out); }
-static float quantize_plain(const float *x, int32_t count, int8_t *values, uint8_t *magnitudes) {
-    return quantize_body(x, count, values, magnitudes);
+static rheo_vector8 quantize_plain(const float *x, int32_t count, int8_t *values) {
+    return quantize_body(x, count, values);
 }
 static void rescale_plain(const int32_t *sums, const float *row_scale, float x_scale, int32_t count, int adds,
                           float *out) {
@@ -276,89 +310,90 @@ static float sum_exp_plain(const float *values, int32_t count, float shift) {
 
 static int is_always(void) { return 1; }
 
-static const rheo_kernels PLAIN = {"plain",     is_always,     multiply8_plain, multiply32_plain, quantize_plain,
-                                   rescale_plain, add_plain, pool_plain,      largest_plain,    sum_exp_plain};
+static const rheo_kernels PLAIN = {"plain",        is_always,      multiply8_plain, multiply4_plain,
+                                   multiply32_plain, quantize_plain, rescale_plain,   add_plain,
+                                   pool_plain,     largest_plain,  sum_exp_plain};
 
-#if defined(RHEO_X86) || defined(RHEO_NEON) || defined(RHEO_WASM)
-/* How many of the rows may be read in whole blocks of `block` columns without passing the end of the matrix. */
-RHEO_INLINE int32_t rows_in_blocks(size_t items, size_t stride, int32_t rows, int32_t columns, int32_t block) {
-    size_t wide = ((size_t)columns + (size_t)block - 1) / (size_t)block * (size_t)block;
-    if (items < wide || rows < 1) return 0;
-    size_t fit = (items - wide) / stride + 1;
-    return fit < (size_t)rows ? (int32_t)fit : rows;
+/* Four values of x, side by side. */
+RHEO_INLINE int32_t quad_of(const int8_t *x) {
+    int32_t quad;
+    memcpy(&quad, x, sizeof quad);
+    return quad;
 }
-#endif
 
 /* --- x86-64 with AVX2 --------------------------------------------------------------------------------------------- */
 
 #if defined(RHEO_X86)
 #define RHEO_AVX2 __attribute__((target("avx2")))
 
-/* w · x = |x| · (w with the sign of x): the product of unsigned and signed bytes adds pairs in 16 bits, and
- * 2 · 127² fits there. */
-RHEO_AVX2 RHEO_INLINE __m256i accumulate8(__m256i sum, const int8_t *w, __m256i x, __m256i magnitude) {
-    __m256i signed_w = _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)w), x);
-    __m256i pairs = _mm256_maddubs_epi16(magnitude, signed_w);
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+/* Halves of bytes are 0 to 15, so that Σ of two products is at most 2 · 15 · 127 = 3,810, and eight such sums fit the 16
+ * bits in which AVX2 adds the products of bytes: those of four lines. */
+enum { LINES_AT_ONCE = 4, HALF_LINE = 32 };
+
+typedef struct halves16 {
+    __m256i first, second; /* rows 0 to 7 and 8 to 15: two sums of 16 bits for each */
+} halves16;
+
+RHEO_AVX2 RHEO_INLINE __m256i add_products(__m256i sum, const uint8_t *w, __m256i x, __m256i next_x) {
+    const __m256i low = _mm256_set1_epi8(15);
+    __m256i bytes = _mm256_loadu_si256((const __m256i *)w);
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(_mm256_and_si256(bytes, low), x));
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(bytes, 4), low), next_x));
 }
 
-RHEO_AVX2 RHEO_INLINE int32_t add_lanes8(__m256i sum) {
-    __m128i half = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-    half = _mm_add_epi32(half, _mm_shuffle_epi32(half, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(half, _mm_shuffle_epi32(half, 0xb1)));
+RHEO_AVX2 RHEO_INLINE halves16 add_lines(const uint8_t *w, const int8_t *x, int32_t lines) {
+    halves16 sums = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    for (int32_t line = 0; line < lines; line++, w += RHEO_LINE, x += RHEO_COLUMNS) {
+        __m256i quad = _mm256_set1_epi32(quad_of(x)), next = _mm256_set1_epi32(quad_of(x + RHEO_QUAD));
+        sums.first = add_products(sums.first, w, quad, next);
+        sums.second = add_products(sums.second, w + HALF_LINE, quad, next);
+    }
+    return sums;
 }
 
-RHEO_AVX2 RHEO_INLINE void store_sums(int32_t *out, __m256i a, __m256i b, __m256i c, __m256i d) {
-    __m256i quads = _mm256_hadd_epi32(_mm256_hadd_epi32(a, b), _mm256_hadd_epi32(c, d));
-    __m128i sums = _mm_add_epi32(_mm256_castsi256_si128(quads), _mm256_extracti128_si256(quads, 1));
-    _mm_storeu_si128((__m128i *)out, sums);
+RHEO_AVX2 RHEO_INLINE __m256i add_upper(__m256i total, __m256i sums) {
+    return _mm256_add_epi32(total, _mm256_madd_epi16(sums, _mm256_set1_epi16(16)));
 }
 
-/* What the next four rows will need, four cache lines ahead of every 64 columns of these. Whole rows lie one after
- * another and are fetched in that order, which memory answers fastest; of narrow ones only the columns in use are.
- * Fetching is a hint and never a fault, also beyond the end. */
-RHEO_INLINE void prefetch_next(const int8_t *row, size_t stride, int32_t columns, int32_t column) {
-    int is_whole = (size_t)columns + RHEO_BLOCK > stride;
-    size_t start = 4 * stride + (size_t)column * (is_whole ? 4 : 1), step = is_whole ? 64 : stride;
-    for (size_t line = 0; line < 4; line++) {
-        _mm_prefetch((const char *)((uintptr_t)row + start + line * step), _MM_HINT_T0);
+RHEO_AVX2 RHEO_INLINE __m256i add_lower(__m256i total, __m256i sums) {
+    return _mm256_add_epi32(total, _mm256_madd_epi16(sums, _mm256_set1_epi16(1)));
+}
+
+RHEO_AVX2 RHEO_INLINE void multiply_block_avx2(const uint8_t *upper, const uint8_t *lower, int32_t lines,
+                                               const int8_t *x, uint32_t offset, int32_t *out) {
+    __m256i first = _mm256_set1_epi32((int32_t)offset), second = first;
+    for (int32_t line = 0; line < lines; line += LINES_AT_ONCE) {
+        int32_t some = lines - line < LINES_AT_ONCE ? lines - line : LINES_AT_ONCE;
+        halves16 sums = add_lines(upper + line * RHEO_LINE, x + line * RHEO_COLUMNS, some);
+        first = add_upper(first, sums.first);
+        second = add_upper(second, sums.second);
+        if (!lower) continue;
+        sums = add_lines(lower + line * RHEO_LINE, x + line * RHEO_COLUMNS, some);
+        first = add_lower(first, sums.first);
+        second = add_lower(second, sums.second);
+    }
+    _mm256_storeu_si256((__m256i *)out, first);
+    _mm256_storeu_si256((__m256i *)(out + RHEO_ROWS / 2), second);
+}
+
+RHEO_AVX2 static void multiply8_avx2(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    for (int32_t block = 0; block < w->blocks; block++) {
+        size_t start = (size_t)block * w->stride;
+        multiply_block_avx2(w->upper + start, w->lower + start, w->lines, x->values, offset_of(x, OFFSET8),
+                            out + block * RHEO_ROWS);
     }
 }
 
-/* Four rows at once: x is loaded once for them, and their sums are added up together. */
-RHEO_AVX2 static void multiply8_avx2(const rheo_rows8 *w, const rheo_vector8 *x, int32_t *out) {
-    size_t stride = w->stride;
-    int32_t safe = rows_in_blocks((size_t)(w->end - w->first), stride, w->rows, w->columns, RHEO_BLOCK);
-    int32_t r = 0;
-    for (; r + 4 <= safe; r += 4) {
-        const int8_t *row = w->first + (size_t)r * stride;
-        __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
-        for (int32_t i = 0; i < w->columns; i += RHEO_BLOCK) {
-            __m256i values = _mm256_loadu_si256((const __m256i *)(x->values + i));
-            __m256i magnitudes = _mm256_loadu_si256((const __m256i *)(x->magnitudes + i));
-            if (!(i & 63)) prefetch_next(row, stride, w->columns, i);
-            a = accumulate8(a, row + i, values, magnitudes);
-            b = accumulate8(b, row + stride + i, values, magnitudes);
-            c = accumulate8(c, row + 2 * stride + i, values, magnitudes);
-            d = accumulate8(d, row + 3 * stride + i, values, magnitudes);
-        }
-        store_sums(out + r, a, b, c, d);
+RHEO_AVX2 static void multiply4_avx2(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    for (int32_t block = 0; block < w->blocks; block++) {
+        multiply_block_avx2(w->upper + (size_t)block * w->stride, NULL, w->lines, x->values, offset_of(x, OFFSET4),
+                            out + block * RHEO_ROWS);
     }
-    for (; r < safe; r++) {
-        const int8_t *row = w->first + (size_t)r * stride;
-        __m256i sum = _mm256_setzero_si256();
-        for (int32_t i = 0; i < w->columns; i += RHEO_BLOCK) {
-            sum = accumulate8(sum, row + i, _mm256_loadu_si256((const __m256i *)(x->values + i)),
-                              _mm256_loadu_si256((const __m256i *)(x->magnitudes + i)));
-        }
-        out[r] = add_lanes8(sum);
-    }
-    for (; r < w->rows; r++) out[r] = dot8_plain(w->first + (size_t)r * stride, x->values, w->columns);
 }
 
 RHEO_AVX2 static void multiply32_avx2(const rheo_rows32 *w, const float *x, float *out) { multiply32_body(w, x, out); }
-RHEO_AVX2 static float quantize_avx2(const float *x, int32_t count, int8_t *values, uint8_t *magnitudes) {
-    return quantize_body(x, count, values, magnitudes);
+RHEO_AVX2 static rheo_vector8 quantize_avx2(const float *x, int32_t count, int8_t *values) {
+    return quantize_body(x, count, values);
 }
 RHEO_AVX2 static void rescale_avx2(const int32_t *sums, const float *row_scale, float x_scale, int32_t count, int adds,
                                    float *out) {
@@ -373,84 +408,160 @@ RHEO_AVX2 static float sum_exp_avx2(const float *values, int32_t count, float sh
     return sum_exp_body(values, count, shift);
 }
 
-/* With VNNI one instruction multiplies bytes and adds four products to a 32-bit sum. */
-#define RHEO_VNNI __attribute__((target("avx2,avx512f,avx512vl,avx512vnni")))
+/* With VNNI one instruction multiplies a whole line with four values of x and adds four products of each row to a
+ * 32-bit sum. Four sums are kept, so that no product waits for the one before. */
+#define RHEO_VNNI __attribute__((target("avx2,avx512f,avx512bw,avx512vnni")))
 
-RHEO_VNNI RHEO_INLINE __m256i accumulate8_vnni(__m256i sum, const int8_t *w, __m256i x, __m256i magnitude) {
-    return _mm256_dpbusd_epi32(sum, magnitude, _mm256_sign_epi8(_mm256_loadu_si256((const __m256i *)w), x));
+enum { SUMS = 4, TAKE_HIGH_HALVES = 0xe4 /* bit by bit: the mask's ones from the first, its zeros from the second */ };
+
+RHEO_VNNI RHEO_INLINE __m512i quad_vnni(const int8_t *x) { return _mm512_set1_epi32(quad_of(x)); }
+
+/* a: w + 128 of the first four columns of a line; b: of the other four. */
+RHEO_VNNI RHEO_INLINE void add_line8(const uint8_t *upper, const uint8_t *lower, const int8_t *x, __m512i *a,
+                                     __m512i *b) {
+    const __m512i high = _mm512_set1_epi8((char)240);
+    __m512i up = _mm512_loadu_si512(upper), low = _mm512_loadu_si512(lower);
+    __m512i first = _mm512_ternarylogic_epi32(_mm512_slli_epi16(up, 4), low, high, TAKE_HIGH_HALVES);
+    __m512i second = _mm512_ternarylogic_epi32(up, _mm512_srli_epi16(low, 4), high, TAKE_HIGH_HALVES);
+    *a = _mm512_dpbusd_epi32(*a, first, quad_vnni(x));
+    *b = _mm512_dpbusd_epi32(*b, second, quad_vnni(x + RHEO_QUAD));
 }
 
-RHEO_VNNI static void multiply8_vnni(const rheo_rows8 *w, const rheo_vector8 *x, int32_t *out) {
-    size_t stride = w->stride;
-    int32_t safe = rows_in_blocks((size_t)(w->end - w->first), stride, w->rows, w->columns, RHEO_BLOCK);
-    int32_t r = 0;
-    for (; r + 4 <= safe; r += 4) {
-        const int8_t *row = w->first + (size_t)r * stride;
-        __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
-        for (int32_t i = 0; i < w->columns; i += RHEO_BLOCK) {
-            __m256i values = _mm256_loadu_si256((const __m256i *)(x->values + i));
-            __m256i magnitudes = _mm256_loadu_si256((const __m256i *)(x->magnitudes + i));
-            if (!(i & 63)) prefetch_next(row, stride, w->columns, i);
-            a = accumulate8_vnni(a, row + i, values, magnitudes);
-            b = accumulate8_vnni(b, row + stride + i, values, magnitudes);
-            c = accumulate8_vnni(c, row + 2 * stride + i, values, magnitudes);
-            d = accumulate8_vnni(d, row + 3 * stride + i, values, magnitudes);
+RHEO_VNNI RHEO_INLINE void add_line4(const uint8_t *upper, const int8_t *x, __m512i *a, __m512i *b) {
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512i up = _mm512_loadu_si512(upper);
+    *a = _mm512_dpbusd_epi32(*a, _mm512_and_si512(up, low), quad_vnni(x));
+    *b = _mm512_dpbusd_epi32(*b, _mm512_and_si512(_mm512_srli_epi16(up, 4), low), quad_vnni(x + RHEO_QUAD));
+}
+
+RHEO_VNNI RHEO_INLINE __m512i add_sums(const __m512i *sums) {
+    return _mm512_add_epi32(_mm512_add_epi32(sums[0], sums[1]), _mm512_add_epi32(sums[2], sums[3]));
+}
+
+RHEO_VNNI static void multiply8_vnni(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    __m512i offset = _mm512_set1_epi32((int32_t)offset_of(x, OFFSET8));
+    for (int32_t block = 0; block < w->blocks; block++) {
+        const uint8_t *upper = w->upper + (size_t)block * w->stride, *lower = w->lower + (size_t)block * w->stride;
+        const int8_t *with = x->values;
+        __m512i sums[SUMS] = {offset, _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
+        int32_t line = 0;
+        for (; line + 2 <= w->lines; line += 2, upper += 2 * RHEO_LINE, lower += 2 * RHEO_LINE) {
+            add_line8(upper, lower, with + line * RHEO_COLUMNS, sums, sums + 1);
+            add_line8(upper + RHEO_LINE, lower + RHEO_LINE, with + (line + 1) * RHEO_COLUMNS, sums + 2, sums + 3);
         }
-        store_sums(out + r, a, b, c, d);
+        if (line < w->lines) add_line8(upper, lower, with + line * RHEO_COLUMNS, sums, sums + 1);
+        _mm512_storeu_si512(out + block * RHEO_ROWS, add_sums(sums));
     }
-    for (; r < safe; r++) {
-        const int8_t *row = w->first + (size_t)r * stride;
-        __m256i sum = _mm256_setzero_si256();
-        for (int32_t i = 0; i < w->columns; i += RHEO_BLOCK) {
-            sum = accumulate8_vnni(sum, row + i, _mm256_loadu_si256((const __m256i *)(x->values + i)),
-                                   _mm256_loadu_si256((const __m256i *)(x->magnitudes + i)));
+}
+
+/* The products are taken with halves of bytes as they are, so their sum has to be multiplied by 16. */
+RHEO_VNNI static void multiply4_vnni(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    __m512i offset = _mm512_set1_epi32((int32_t)offset_of(x, OFFSET4));
+    for (int32_t block = 0; block < w->blocks; block++) {
+        const uint8_t *upper = w->upper + (size_t)block * w->stride;
+        const int8_t *with = x->values;
+        __m512i sums[SUMS] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
+                              _mm512_setzero_si512()};
+        int32_t line = 0;
+        for (; line + 2 <= w->lines; line += 2, upper += 2 * RHEO_LINE) {
+            add_line4(upper, with + line * RHEO_COLUMNS, sums, sums + 1);
+            add_line4(upper + RHEO_LINE, with + (line + 1) * RHEO_COLUMNS, sums + 2, sums + 3);
         }
-        out[r] = add_lanes8(sum);
+        if (line < w->lines) add_line4(upper, with + line * RHEO_COLUMNS, sums, sums + 1);
+        __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(add_sums(sums), 4), offset);
+        _mm512_storeu_si512(out + block * RHEO_ROWS, sum);
     }
-    for (; r < w->rows; r++) out[r] = dot8_plain(w->first + (size_t)r * stride, x->values, w->columns);
 }
 
 static int has_vnni(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512vl") &&
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vnni");
 }
 
 static int has_avx2(void) { return __builtin_cpu_supports("avx2"); }
 
-static const rheo_kernels AVX2 = {"avx2",       has_avx2, multiply8_avx2, multiply32_avx2, quantize_avx2,
-                                  rescale_avx2, add_avx2, pool_avx2,      largest_avx2,    sum_exp_avx2};
+static const rheo_kernels AVX2 = {"avx2",          has_avx2,      multiply8_avx2, multiply4_avx2,
+                                  multiply32_avx2, quantize_avx2, rescale_avx2,   add_avx2,
+                                  pool_avx2,       largest_avx2,  sum_exp_avx2};
 
-static const rheo_kernels VNNI = {"avx512-vnni", has_vnni, multiply8_vnni, multiply32_avx2, quantize_avx2,
-                                  rescale_avx2,  add_avx2, pool_avx2,      largest_avx2,    sum_exp_avx2};
+static const rheo_kernels VNNI = {"avx512-vnni",   has_vnni,      multiply8_vnni, multiply4_vnni,
+                                  multiply32_avx2, quantize_avx2, rescale_avx2,   add_avx2,
+                                  pool_avx2,       largest_avx2,  sum_exp_avx2};
 #endif
 
 /* --- AArch64: NEON, and NEON with the dot product ----------------------------------------------------------------- */
 
 #if defined(RHEO_NEON)
-RHEO_INLINE int32x4_t accumulate8_neon(int32x4_t sum, int8x16_t w, int8x16_t x) {
-    int16x8_t low = vmull_s8(vget_low_s8(w), vget_low_s8(x));
-    int16x8_t both = vmlal_s8(low, vget_high_s8(w), vget_high_s8(x)); /* 2 · 127² fits 16 bits */
-    return vpadalq_s16(sum, both);
+enum { PARTS = 4, PART = 16 }; /* a line is four registers, of four rows each */
+
+/* w of the four rows of a part: of its first four columns, and of the other four. */
+RHEO_INLINE int8x16x2_t weights8_neon(const uint8_t *upper, const uint8_t *lower) {
+    uint8x16_t up = veorq_u8(vld1q_u8(upper), vdupq_n_u8(0x88)), low = vld1q_u8(lower); /* - 128: the sign */
+    int8x16x2_t w = {{vreinterpretq_s8_u8(vsliq_n_u8(low, up, 4)), vreinterpretq_s8_u8(vsriq_n_u8(up, low, 4))}};
+    return w;
 }
 
-static void multiply8_neon(const rheo_rows8 *w, const rheo_vector8 *x, int32_t *out) {
-    size_t stride = w->stride;
-    int32_t safe = rows_in_blocks((size_t)(w->end - w->first), stride, w->rows, w->columns, RHEO_BLOCK);
-    int32_t r = 0;
-    for (; r < safe; r++) {
-        const int8_t *row = w->first + (size_t)r * stride;
-        int32x4_t a = vdupq_n_s32(0), b = a;
-        for (int32_t i = 0; i < w->columns; i += RHEO_BLOCK) {
-            a = accumulate8_neon(a, vld1q_s8(row + i), vld1q_s8(x->values + i));
-            b = accumulate8_neon(b, vld1q_s8(row + i + 16), vld1q_s8(x->values + i + 16));
-        }
-        out[r] = vaddvq_s32(vaddq_s32(a, b));
+/* The upper halves as they are, 0 to 15. */
+RHEO_INLINE int8x16x2_t weights4_neon(const uint8_t *upper) {
+    uint8x16_t up = vld1q_u8(upper);
+    int8x16x2_t w = {{vreinterpretq_s8_u8(vandq_u8(up, vdupq_n_u8(15))), vreinterpretq_s8_u8(vshrq_n_u8(up, 4))}};
+    return w;
+}
+
+RHEO_INLINE int8x16_t quad_neon(const int8_t *x) { return vreinterpretq_s8_s32(vdupq_n_s32(quad_of(x))); }
+
+/* Two sums for each row: of two rows in `a`, of the other two in `b`. 2 · 128 · 127 fits 16 bits. */
+RHEO_INLINE void add_products_neon(int8x16x2_t w, int8x16_t x, int8x16_t next_x, int32x4_t *a, int32x4_t *b) {
+    int16x8_t first = vmull_s8(vget_low_s8(w.val[0]), vget_low_s8(x));
+    int16x8_t second = vmull_s8(vget_high_s8(w.val[0]), vget_low_s8(x));
+    first = vmlal_s8(first, vget_low_s8(w.val[1]), vget_low_s8(next_x));
+    second = vmlal_s8(second, vget_high_s8(w.val[1]), vget_low_s8(next_x));
+    *a = vpadalq_s16(*a, first);
+    *b = vpadalq_s16(*b, second);
+}
+
+/* The sums as they are where there is a lower plane; else 16 times. */
+RHEO_INLINE void store_neon(int32_t *out, const int32x4_t *sums, int is_upper_only, uint32_t offset) {
+    for (int part = 0; part < PARTS; part++) {
+        int32x4_t sum = is_upper_only ? vshlq_n_s32(sums[part], 4) : sums[part];
+        vst1q_s32(out + part * PARTS, vaddq_s32(sum, vdupq_n_s32((int32_t)offset)));
     }
-    for (; r < w->rows; r++) out[r] = dot8_plain(w->first + (size_t)r * stride, x->values, w->columns);
 }
 
-static const rheo_kernels NEON = {"neon",        is_always, multiply8_neon, multiply32_plain, quantize_plain,
-                                  rescale_plain, add_plain, pool_plain,     largest_plain,   sum_exp_plain};
+RHEO_INLINE void multiply_block_neon(const uint8_t *upper, const uint8_t *lower, int32_t lines, const int8_t *x,
+                                     uint32_t offset, int32_t *out) {
+    int32x4_t a[PARTS], b[PARTS];
+    for (int part = 0; part < PARTS; part++) a[part] = b[part] = vdupq_n_s32(0);
+    for (int32_t line = 0; line < lines; line++, x += RHEO_COLUMNS) {
+        int8x16_t quad = quad_neon(x), next = quad_neon(x + RHEO_QUAD);
+        for (int32_t part = 0; part < PARTS; part++) {
+            int32_t at = line * RHEO_LINE + part * PART;
+            int8x16x2_t w = lower ? weights8_neon(upper + at, lower + at) : weights4_neon(upper + at);
+            add_products_neon(w, quad, next, a + part, b + part);
+        }
+    }
+    for (int part = 0; part < PARTS; part++) a[part] = vpaddq_s32(a[part], b[part]);
+    store_neon(out, a, !lower, offset);
+}
+
+static void multiply8_neon(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    for (int32_t block = 0; block < w->blocks; block++) {
+        size_t start = (size_t)block * w->stride;
+        multiply_block_neon(w->upper + start, w->lower + start, w->lines, x->values, 0, out + block * RHEO_ROWS);
+    }
+}
+
+/* The halves stand for 16 · upper - 120. */
+static void multiply4_neon(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    for (int32_t block = 0; block < w->blocks; block++) {
+        multiply_block_neon(w->upper + (size_t)block * w->stride, NULL, w->lines, x->values, offset_of(x, OFFSET4),
+                            out + block * RHEO_ROWS);
+    }
+}
+
+static const rheo_kernels NEON = {"neon",           is_always,      multiply8_neon, multiply4_neon,
+                                  multiply32_plain, quantize_plain, rescale_plain,  add_plain,
+                                  pool_plain,       largest_plain,  sum_exp_plain};
 
 #if defined(__linux__) || defined(__APPLE__)
 #define RHEO_NEON_DOT 1
@@ -467,56 +578,113 @@ static int has_dot(void) { return 1; } /* every Apple processor of this architec
 #define RHEO_DOT __attribute__((target("+dotprod")))
 #endif
 
-RHEO_DOT static void multiply8_neon_dot(const rheo_rows8 *w, const rheo_vector8 *x, int32_t *out) {
-    size_t stride = w->stride;
-    int32_t safe = rows_in_blocks((size_t)(w->end - w->first), stride, w->rows, w->columns, RHEO_BLOCK);
-    int32_t r = 0;
-    for (; r < safe; r++) {
-        const int8_t *row = w->first + (size_t)r * stride;
-        int32x4_t a = vdupq_n_s32(0), b = a;
-        for (int32_t i = 0; i < w->columns; i += RHEO_BLOCK) {
-            a = vdotq_s32(a, vld1q_s8(row + i), vld1q_s8(x->values + i));
-            b = vdotq_s32(b, vld1q_s8(row + i + 16), vld1q_s8(x->values + i + 16));
+RHEO_DOT RHEO_INLINE void multiply_block_dot(const uint8_t *upper, const uint8_t *lower, int32_t lines, const int8_t *x,
+                                             uint32_t offset, int32_t *out) {
+    int32x4_t a[PARTS], b[PARTS];
+    for (int part = 0; part < PARTS; part++) a[part] = b[part] = vdupq_n_s32(0);
+    for (int32_t line = 0; line < lines; line++, x += RHEO_COLUMNS) {
+        int8x16_t quad = quad_neon(x), next = quad_neon(x + RHEO_QUAD);
+        for (int32_t part = 0; part < PARTS; part++) {
+            int32_t at = line * RHEO_LINE + part * PART;
+            int8x16x2_t w = lower ? weights8_neon(upper + at, lower + at) : weights4_neon(upper + at);
+            a[part] = vdotq_s32(a[part], w.val[0], quad);
+            b[part] = vdotq_s32(b[part], w.val[1], next);
         }
-        out[r] = vaddvq_s32(vaddq_s32(a, b));
     }
-    for (; r < w->rows; r++) out[r] = dot8_plain(w->first + (size_t)r * stride, x->values, w->columns);
+    for (int part = 0; part < PARTS; part++) a[part] = vaddq_s32(a[part], b[part]);
+    store_neon(out, a, !lower, offset);
 }
 
-static const rheo_kernels NEON_DOT = {"neon-dot",    has_dot,   multiply8_neon_dot, multiply32_plain, quantize_plain,
-                                      rescale_plain, add_plain, pool_plain,         largest_plain,   sum_exp_plain};
+RHEO_DOT static void multiply8_dot(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    for (int32_t block = 0; block < w->blocks; block++) {
+        size_t start = (size_t)block * w->stride;
+        multiply_block_dot(w->upper + start, w->lower + start, w->lines, x->values, 0, out + block * RHEO_ROWS);
+    }
+}
+
+RHEO_DOT static void multiply4_dot(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    for (int32_t block = 0; block < w->blocks; block++) {
+        multiply_block_dot(w->upper + (size_t)block * w->stride, NULL, w->lines, x->values, offset_of(x, OFFSET4),
+                           out + block * RHEO_ROWS);
+    }
+}
+
+static const rheo_kernels NEON_DOT = {"neon-dot",       has_dot,        multiply8_dot, multiply4_dot,
+                                      multiply32_plain, quantize_plain, rescale_plain, add_plain,
+                                      pool_plain,       largest_plain,  sum_exp_plain};
 #endif
 #endif
 
 /* --- WebAssembly with 128-bit vectors ----------------------------------------------------------------------------- */
 
 #if defined(RHEO_WASM)
-RHEO_INLINE v128_t accumulate8_wasm(v128_t sum, v128_t w, v128_t x) {
-    v128_t low = wasm_i16x8_extmul_low_i8x16(w, x);
-    v128_t high = wasm_i16x8_extmul_high_i8x16(w, x);
-    return wasm_i32x4_add(sum, wasm_i32x4_extadd_pairwise_i16x8(wasm_i16x8_add(low, high)));
+enum { PARTS = 4, PART = 16 }; /* a line is four registers, of four rows each */
+
+RHEO_INLINE v128_t load_wasm(const uint8_t *from) { return wasm_v128_load(from); }
+
+/* w of the four rows of a part: of its first four columns in `a`, of the other four in `b`. */
+RHEO_INLINE void weights8_wasm(const uint8_t *upper, const uint8_t *lower, v128_t *a, v128_t *b) {
+    v128_t up = wasm_v128_xor(load_wasm(upper), wasm_u8x16_splat(0x88)), low = load_wasm(lower); /* - 128: the sign */
+    v128_t half = wasm_u8x16_splat(15);
+    *a = wasm_v128_bitselect(low, wasm_i8x16_shl(up, 4), half);
+    *b = wasm_v128_bitselect(wasm_u8x16_shr(low, 4), up, half);
 }
 
-static void multiply8_wasm(const rheo_rows8 *w, const rheo_vector8 *x, int32_t *out) {
-    size_t stride = w->stride;
-    int32_t safe = rows_in_blocks((size_t)(w->end - w->first), stride, w->rows, w->columns, RHEO_BLOCK);
-    int32_t r = 0;
-    for (; r < safe; r++) {
-        const int8_t *row = w->first + (size_t)r * stride;
-        v128_t a = wasm_i32x4_splat(0), b = a;
-        for (int32_t i = 0; i < w->columns; i += RHEO_BLOCK) {
-            a = accumulate8_wasm(a, wasm_v128_load(row + i), wasm_v128_load(x->values + i));
-            b = accumulate8_wasm(b, wasm_v128_load(row + i + 16), wasm_v128_load(x->values + i + 16));
+/* The upper halves as they are, 0 to 15. */
+RHEO_INLINE void weights4_wasm(const uint8_t *upper, v128_t *a, v128_t *b) {
+    v128_t up = load_wasm(upper);
+    *a = wasm_v128_and(up, wasm_u8x16_splat(15));
+    *b = wasm_u8x16_shr(up, 4);
+}
+
+/* Two sums for each row: of two rows in `low`, of the other two in `high`. 2 · 128 · 127 fits 16 bits. */
+RHEO_INLINE void add_products_wasm(v128_t a, v128_t b, v128_t x, v128_t next_x, v128_t *low, v128_t *high) {
+    v128_t first = wasm_i16x8_add(wasm_i16x8_extmul_low_i8x16(a, x), wasm_i16x8_extmul_low_i8x16(b, next_x));
+    v128_t second = wasm_i16x8_add(wasm_i16x8_extmul_high_i8x16(a, x), wasm_i16x8_extmul_high_i8x16(b, next_x));
+    *low = wasm_i32x4_add(*low, wasm_i32x4_extadd_pairwise_i16x8(first));
+    *high = wasm_i32x4_add(*high, wasm_i32x4_extadd_pairwise_i16x8(second));
+}
+
+RHEO_INLINE void multiply_block_wasm(const uint8_t *upper, const uint8_t *lower, int32_t lines, const int8_t *x,
+                                     uint32_t offset, int32_t *out) {
+    v128_t low[PARTS], high[PARTS];
+    for (int part = 0; part < PARTS; part++) low[part] = high[part] = wasm_i32x4_splat(0);
+    for (int32_t line = 0; line < lines; line++, x += RHEO_COLUMNS) {
+        v128_t quad = wasm_v128_load32_splat(x), next = wasm_v128_load32_splat(x + RHEO_QUAD);
+        for (int32_t part = 0; part < PARTS; part++) {
+            int32_t at = line * RHEO_LINE + part * PART;
+            v128_t a, b;
+            if (lower) weights8_wasm(upper + at, lower + at, &a, &b);
+            else weights4_wasm(upper + at, &a, &b);
+            add_products_wasm(a, b, quad, next, low + part, high + part);
         }
-        v128_t sum = wasm_i32x4_add(a, b);
-        out[r] = wasm_i32x4_extract_lane(sum, 0) + wasm_i32x4_extract_lane(sum, 1) +
-                 wasm_i32x4_extract_lane(sum, 2) + wasm_i32x4_extract_lane(sum, 3);
     }
-    for (; r < w->rows; r++) out[r] = dot8_plain(w->first + (size_t)r * stride, x->values, w->columns);
+    for (int part = 0; part < PARTS; part++) {
+        v128_t even = wasm_i32x4_shuffle(low[part], high[part], 0, 2, 4, 6);
+        v128_t sum = wasm_i32x4_add(even, wasm_i32x4_shuffle(low[part], high[part], 1, 3, 5, 7));
+        if (!lower) sum = wasm_i32x4_shl(sum, 4);
+        wasm_v128_store(out + part * PARTS, wasm_i32x4_add(sum, wasm_i32x4_splat((int32_t)offset)));
+    }
 }
 
-static const rheo_kernels WASM = {"wasm-simd",   is_always, multiply8_wasm, multiply32_plain, quantize_plain,
-                                  rescale_plain, add_plain, pool_plain,     largest_plain,   sum_exp_plain};
+static void multiply8_wasm(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    for (int32_t block = 0; block < w->blocks; block++) {
+        size_t start = (size_t)block * w->stride;
+        multiply_block_wasm(w->upper + start, w->lower + start, w->lines, x->values, 0, out + block * RHEO_ROWS);
+    }
+}
+
+/* The halves stand for 16 · upper - 120. */
+static void multiply4_wasm(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
+    for (int32_t block = 0; block < w->blocks; block++) {
+        multiply_block_wasm(w->upper + (size_t)block * w->stride, NULL, w->lines, x->values, offset_of(x, OFFSET4),
+                            out + block * RHEO_ROWS);
+    }
+}
+
+static const rheo_kernels WASM = {"wasm-simd",      is_always,      multiply8_wasm, multiply4_wasm,
+                                  multiply32_plain, quantize_plain, rescale_plain,  add_plain,
+                                  pool_plain,       largest_plain,  sum_exp_plain};
 #endif
 
 /* --- the choice --------------------------------------------------------------------------------------------------- */

@@ -11,22 +11,30 @@
 /* Rounds up to whole blocks. */
 static inline size_t rheo_padded(size_t count) { return (count + RHEO_BLOCK - 1) / RHEO_BLOCK * RHEO_BLOCK; }
 
-/* A vector in 8 bits: x = values · scale, |values| ≤ 127. Both arrays are padded. */
+/* A vector in 8 bits: x = values · scale, |values| ≤ 127. The array is padded; the sum is that of the values. */
 typedef struct rheo_vector8 {
     const int8_t *values;
-    const uint8_t *magnitudes; /* |values|: what the x86 product multiplies with */
     float scale;
+    int32_t sum;
 } rheo_vector8;
 
-/* A part of a matrix: the first `columns` of `rows` rows that begin `stride` items apart. No item at or beyond `end` is
- * read. */
-typedef struct rheo_rows8 {
-    const int8_t *first;
-    const int8_t *end;
+enum {
+    RHEO_ROWS = 16,   /* in a block of rows */
+    RHEO_QUAD = 4,    /* columns of a row that lie side by side */
+    RHEO_COLUMNS = 8, /* in a line: four in the low halves of its bytes, the next four in the high ones */
+    RHEO_LINE = 64    /* bytes of a cache line, which holds 16 rows × 8 columns of a plane */
+};
+
+/* A part of a matrix of 8-bit weights, stored as two planes: w = 16 · upper + lower - 128, both 0 to 15. A plane is a
+ * row of blocks of 16 rows that begin `stride` bytes apart, and a block a row of lines. Byte 4 r + c of a line holds row
+ * r: column c in its low half, column c + 4 in its high half. */
+typedef struct rheo_planes {
+    const uint8_t *upper;
+    const uint8_t *lower; /* not read by multiply4 */
     size_t stride;
-    int32_t rows;
-    int32_t columns;
-} rheo_rows8;
+    int32_t blocks;
+    int32_t lines; /* to be read of each block */
+} rheo_planes;
 
 typedef struct rheo_rows32 {
     const float *first;
@@ -39,12 +47,14 @@ typedef struct rheo_rows32 {
 typedef struct rheo_kernels {
     const char *name;
     int (*is_available)(void);
-    /* out[r] = Σ_i w[r, i] · x[i], exact: 127² · 2¹⁷ columns fit 32 bits. */
-    void (*multiply8)(const rheo_rows8 *w, const rheo_vector8 *x, int32_t *out);
+    /* out[r] = Σ_i w[r, i] · x[i] for the 16 rows of each block, exact: 128 · 127 · 2¹⁷ columns fit 32 bits. */
+    void (*multiply8)(const rheo_planes *w, const rheo_vector8 *x, int32_t *out);
+    /* The same from the upper plane alone, with w = 16 · upper + 8 - 128: the middle of what the lower one may add. */
+    void (*multiply4)(const rheo_planes *w, const rheo_vector8 *x, int32_t *out);
     /* The same in float32: eight partial sums, i modulo 8, added as ((0+4)+(2+6))+((1+5)+(3+7)). x is padded. */
     void (*multiply32)(const rheo_rows32 *w, const float *x, float *out);
-    /* x = values · scale with scale = max |x| / 127, rounded to nearest, ties to even. Gives the scale. */
-    float (*quantize)(const float *x, int32_t count, int8_t *values, uint8_t *magnitudes);
+    /* x = values · scale with scale = max |x| / 127, rounded to nearest, ties to even. */
+    rheo_vector8 (*quantize)(const float *x, int32_t count, int8_t *values);
     /* out[i] = sums[i] · (x_scale · row_scale[i]) (+ out[i] where `adds`) */
     void (*rescale)(const int32_t *sums, const float *row_scale, float x_scale, int32_t count, int adds, float *out);
     /* out[i] = out[i] + bias[i] */

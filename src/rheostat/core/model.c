@@ -13,7 +13,8 @@ enum {
     MAX_DEPTH = 32,      /* of nested values; ours has five */
     MAX_DIMENSIONS = 4,
     MAX_NAME_BYTES = 64, /* of the tensors that we look for; others may have longer names */
-    MAX_SIZE = 1 << 27   /* of a vocabulary or a layer: far above any model, and no product of two overflows 64 bits */
+    MAX_SIZE = 1 << 27,  /* of a vocabulary or a layer: far above any model, and no product of two overflows 64 bits */
+    MAX_COLUMNS = 1 << 17 /* of an input: the sums of 8-bit products fit 32 bits */
 };
 
 static const char DIGITS[] = "0123456789";
@@ -277,6 +278,7 @@ static rheo_status get_tensor(const header *of, const char *name, const char *dt
 typedef struct description {
     int is_qrnn, is_ordered;
     uint64_t version;
+    uint64_t embedding_size;
     int32_t splits;
     uint64_t first_word[RHEO_MAX_CLUSTERS];
 } description;
@@ -310,6 +312,10 @@ static void read_shape(reader *json, description *found) {
     int first = 1;
     expect(json, '{');
     while (next_key(json, &key, &first)) {
+        if (is(key, "embedding_size")) {
+            found->embedding_size = read_number(json);
+            continue;
+        }
         if (!is(key, "softmax_splits")) {
             skip_value(json, 0);
             continue;
@@ -400,12 +406,6 @@ static int all_finite(const float *values, uint64_t count) {
     return !found;
 }
 
-static int all_above_minus_128(const int8_t *values, uint64_t count) {
-    int found = 0;
-    for (uint64_t place = 0; place < count; place++) found |= values[place] == -128;
-    return !found;
-}
-
 static rheo_status get_floats(const header *of, const char *name, uint64_t count, const float **floats,
                               rheo_error *error) {
     const void *bytes = NULL;
@@ -416,50 +416,84 @@ static rheo_status get_floats(const header *of, const char *name, uint64_t count
     return RHEO_OK;
 }
 
-/* A matrix of these sizes (0: any), in the precision of the model. */
-static rheo_status get_matrix(const header *of, const char *name, int is_int8, uint64_t rows, uint64_t columns,
-                              rheo_matrix *matrix, rheo_error *error) {
-    uint64_t shape[2] = {rows, columns};
-    const void *bytes = NULL;
-    rheo_status status = get_tensor(of, name, is_int8 ? "I8" : "F32", 2, shape, &bytes, error);
-    if (status) return status;
-    memset(matrix, 0, sizeof *matrix);
-    matrix->rows = (int32_t)shape[0];
-    matrix->columns = (int32_t)shape[1];
-    if (!is_int8) {
-        matrix->floats = bytes;
-        if (all_finite(matrix->floats, shape[0] * shape[1])) return RHEO_OK;
-        return rheo_fail(error, RHEO_BAD_FILE, "a value is not finite in ", name);
-    }
-    matrix->integers = bytes;
-    if (!all_above_minus_128(matrix->integers, shape[0] * shape[1])) {
-        return rheo_fail(error, RHEO_BAD_FILE, "-128 in ", name);
-    }
-    char scale[MAX_NAME_BYTES];
-    append(scale, append(scale, 0, sizeof scale, name), sizeof scale, ".scale");
-    return get_floats(of, scale, shape[0], &matrix->scales, error);
+/* name + rest */
+static const char *longer_name(char *longer, const char *name, const char *rest) {
+    append(longer, append(longer, 0, MAX_NAME_BYTES, name), MAX_NAME_BYTES, rest);
+    return longer;
 }
 
+/* The planes of a matrix whose sizes are known, apart from the steps (0: any). Any byte is a proper weight. */
+static rheo_status get_planes(const header *of, const char *name, rheo_matrix *matrix, rheo_error *error) {
+    char longer[MAX_NAME_BYTES];
+    tensor lower;
+    const void *bytes = NULL;
+    uint64_t lines = (uint64_t)rheo_column_lines(matrix->columns);
+    uint64_t shape[3] = {(uint64_t)matrix->parts * (uint64_t)rheo_blocks(matrix->rows), lines * (uint64_t)matrix->steps,
+                         RHEO_LINE};
+    rheo_status status = get_tensor(of, longer_name(longer, name, ".upper"), "U8", 3, shape, &bytes, error);
+    if (status) return status;
+    matrix->upper = bytes;
+    if (shape[1] % lines || shape[1] / lines > RHEO_MAX_WINDOW) {
+        return rheo_fail(error, RHEO_BAD_FILE, "unexpected shape of tensor ", longer);
+    }
+    matrix->steps = (int32_t)(shape[1] / lines);
+    status = get_floats(of, longer_name(longer, name, ".scale"), (uint64_t)matrix->parts * (uint64_t)matrix->rows,
+                        &matrix->scales, error);
+    if (!status) status = find_tensor(of, longer_name(longer, name, ".lower"), &lower, error);
+    if (status || !lower.found) return status;
+    status = get_tensor(of, longer, "U8", 3, shape, &bytes, error);
+    matrix->lower = bytes;
+    return status;
+}
+
+/* A matrix in the precision of the model. Its sizes are given, but for the steps, which may be 0: any. */
+static rheo_status get_matrix(const header *of, const char *name, int is_int8, rheo_matrix *matrix, rheo_error *error) {
+    if (is_int8) return get_planes(of, name, matrix, error);
+    uint64_t rows = (uint64_t)matrix->parts * (uint64_t)matrix->rows, inputs = (uint64_t)matrix->columns;
+    uint64_t shape[2] = {rows, inputs * (uint64_t)matrix->steps};
+    const void *bytes = NULL;
+    rheo_status status = get_tensor(of, name, "F32", 2, shape, &bytes, error);
+    if (status) return status;
+    if (shape[1] % inputs || shape[1] / inputs > RHEO_MAX_WINDOW) {
+        return rheo_fail(error, RHEO_BAD_FILE, "unexpected shape of tensor ", name);
+    }
+    matrix->steps = (int32_t)(shape[1] / inputs);
+    matrix->floats = bytes;
+    if (all_finite(matrix->floats, shape[0] * shape[1])) return RHEO_OK;
+    return rheo_fail(error, RHEO_BAD_FILE, "a value is not finite in ", name);
+}
+
+static rheo_matrix sizes(int32_t parts, int32_t rows, int32_t steps, int32_t columns) {
+    rheo_matrix matrix = {NULL, NULL, NULL, NULL, parts, rows, steps, columns};
+    return matrix;
+}
+
+/* The bias says how many filters there are; the matrix then has to fit. */
 static rheo_status get_layer(const header *of, rheo_config *config, int32_t layer, rheo_layer *found,
                              rheo_error *error) {
     char name[MAX_NAME_BYTES];
-    rheo_status status = get_matrix(of, layer_name(name, layer, ".weight"), config->is_int8, 0, 0, &found->weight, error);
-    if (status) return status;
+    tensor bias;
     int32_t inputs = layer ? config->hidden_sizes[layer - 1] : config->embedding_size;
-    int32_t rows = found->weight.rows, columns = found->weight.columns;
-    if (rows % 3 || columns % inputs || columns / inputs > RHEO_MAX_WINDOW) {
+    rheo_status status = find_tensor(of, layer_name(name, layer, ".bias"), &bias, error);
+    if (status) return status;
+    uint64_t rows = bias.dimensions == 1 ? bias.shape[0] : 0;
+    status = get_floats(of, name, rows, &found->bias, error);
+    if (status) return status;
+    if (bias.shape[0] % 3 || bias.shape[0] > 3 * MAX_COLUMNS) {
         return rheo_fail(error, RHEO_BAD_FILE, "unexpected shape of tensor ", name);
     }
-    config->hidden_sizes[layer] = rows / 3;
-    config->windows[layer] = columns / inputs;
-    return get_floats(of, layer_name(name, layer, ".bias"), (uint64_t)rows, &found->bias, error);
+    config->hidden_sizes[layer] = (int32_t)(rows / 3);
+    found->weight = sizes(3, config->hidden_sizes[layer], 0, inputs);
+    status = get_matrix(of, layer_name(name, layer, ".weight"), config->is_int8, &found->weight, error);
+    config->windows[layer] = found->weight.steps;
+    return status;
 }
 
 static rheo_status get_layers(const header *of, rheo_config *config, rheo_weights *weights, rheo_error *error) {
     char name[MAX_NAME_BYTES];
     tensor entry;
     for (int32_t layer = 0;; layer++) {
-        rheo_status status = find_tensor(of, layer_name(name, layer, ".weight"), &entry, error);
+        rheo_status status = find_tensor(of, layer_name(name, layer, ".bias"), &entry, error);
         if (status) return status;
         if (!entry.found) break;
         if (layer >= RHEO_MAX_LAYERS) return rheo_fail(error, RHEO_BAD_FILE, "too many layers", NULL);
@@ -473,14 +507,17 @@ static rheo_status get_layers(const header *of, rheo_config *config, rheo_weight
 static rheo_status get_output(const header *of, const description *described, rheo_config *config,
                               rheo_weights *weights, rheo_error *error) {
     tensor entry;
-    rheo_status status = find_tensor(of, "output.weight", &entry, error);
+    const char *name = config->is_int8 ? "output.weight.upper" : "output.weight";
+    rheo_status status = find_tensor(of, name, &entry, error);
     if (status) return status;
-    uint64_t words = (uint64_t)config->vocabulary_size, width = (uint64_t)config->hidden_sizes[config->layers - 1];
+    uint64_t words = (uint64_t)config->vocabulary_size;
+    int32_t width = config->hidden_sizes[config->layers - 1];
     weights->output = weights->embedding;
     if (entry.found) {
-        status = get_matrix(of, "output.weight", config->is_int8, words, width, &weights->output, error);
+        weights->output = sizes(1, config->vocabulary_size, 1, width);
+        status = get_matrix(of, "output.weight", config->is_int8, &weights->output, error);
         if (status) return status;
-    } else if (config->hidden_sizes[config->layers - 1] != config->embedding_size) {
+    } else if (width != config->embedding_size) {
         return rheo_fail(error, RHEO_BAD_FILE, "the file has no tensor ", "output.weight");
     }
     status = get_floats(of, "output.bias", words, &weights->output_bias, error);
@@ -497,8 +534,33 @@ static rheo_status get_output(const header *of, const description *described, rh
     config->cluster_start[config->clusters] = config->vocabulary_size;
     if (!described->splits) return RHEO_OK;
     uint64_t tails = (uint64_t)described->splits;
-    status = get_matrix(of, "clusters.weight", config->is_int8, tails, width, &weights->clusters, error);
+    weights->clusters = sizes(1, described->splits, 1, width);
+    status = get_matrix(of, "clusters.weight", config->is_int8, &weights->clusters, error);
     return status ? status : get_floats(of, "clusters.bias", tails, &weights->cluster_bias, error);
+}
+
+/* Whether a bound can be one of so many rows: see rheo_position. */
+static int is_bound(int32_t bound, int32_t rows) { return bound >= rows || (bound >= 0 && bound % RHEO_ROWS == 0); }
+
+int rheo_fits(const rheo_model *model, const int32_t *widths, const int32_t *bounds) {
+    const rheo_config *config = &model->config;
+    int fits = is_bound(bounds[config->layers], config->vocabulary_size);
+    for (int32_t layer = 0; layer < config->layers; layer++) {
+        fits &= widths[layer] >= 1 && widths[layer] <= config->hidden_sizes[layer];
+        fits &= is_bound(bounds[layer], config->hidden_sizes[layer]);
+    }
+    return fits;
+}
+
+static rheo_status get_path_bounds(const header *of, rheo_model *model, uint64_t count, rheo_error *error) {
+    tensor entry;
+    uint64_t shape[2] = {count, (uint64_t)model->config.layers + 1};
+    const void *bytes = NULL;
+    rheo_status status = find_tensor(of, "path.bounds", &entry, error);
+    if (status || !entry.found) return status;
+    status = get_tensor(of, "path.bounds", "I32", 2, shape, &bytes, error);
+    model->path_bounds = bytes;
+    return status;
 }
 
 static rheo_status get_path(const header *of, rheo_model *model, rheo_error *error) {
@@ -511,16 +573,17 @@ static rheo_status get_path(const header *of, rheo_model *model, rheo_error *err
     const void *bytes = NULL;
     status = get_floats(of, "path.cost", count, &model->path_cost, error);
     if (!status) status = get_tensor(of, "path.widths", "I32", 2, shape, &bytes, error);
+    if (!status) status = get_path_bounds(of, model, shape[0], error);
     if (status) return status;
     model->path_widths = bytes;
-    config->positions = (int32_t)count;
+    config->positions = (int32_t)shape[0];
     for (int32_t place = 0; place < config->positions; place++) {
-        const int32_t *widths = model->path_widths + (size_t)place * (size_t)config->layers;
-        int bad = place && !(model->path_cost[place] < model->path_cost[place - 1]);
-        for (int32_t layer = 0; layer < config->layers; layer++) {
-            bad |= widths[layer] < 1 || widths[layer] > config->hidden_sizes[layer];
+        rheo_position position;
+        status = rheo_position_at(model, place, &position, error);
+        int falls = !place || model->path_cost[place] < model->path_cost[place - 1];
+        if (status || !falls || !rheo_fits(model, position.widths, position.bounds)) {
+            return rheo_fail(error, RHEO_BAD_FILE, "the path has a position that does not fit the model", NULL);
         }
-        if (bad) return rheo_fail(error, RHEO_BAD_FILE, "the path has a position that does not fit the model", NULL);
     }
     return RHEO_OK;
 }
@@ -645,21 +708,29 @@ static size_t workspace_bytes(const header *of, uint64_t words) {
     return rheo_lines(sizeof(rheo_model)) + index + rheo_lines(of->json_bytes);
 }
 
-static rheo_status measure(const void *file, size_t file_bytes, header *found, uint64_t shape[2], rheo_error *error) {
-    const void *bytes = NULL;
-    tensor entry;
+/* How many words there are, and whether their rows are stored in planes. */
+static rheo_status measure(const void *file, size_t file_bytes, header *found, uint64_t *words, int *is_int8,
+                           rheo_error *error) {
+    tensor planes, bias;
     rheo_status status = read_header(found, file, file_bytes, error);
-    if (!status) status = find_tensor(found, "embedding.weight", &entry, error);
+    if (!status) status = find_tensor(found, "embedding.weight.upper", &planes, error);
+    if (!status) status = find_tensor(found, "output.bias", &bias, error);
     if (status) return status;
-    const char *dtype = entry.found && !strcmp(entry.dtype, "I8") ? "I8" : "F32";
-    return get_tensor(found, "embedding.weight", dtype, 2, shape, &bytes, error);
+    if (!bias.found) return rheo_fail(error, RHEO_BAD_FILE, "the file has no tensor ", "output.bias");
+    if (bias.dimensions != 1 || bias.shape[0] < 1 || bias.shape[0] > MAX_SIZE) {
+        return rheo_fail(error, RHEO_BAD_FILE, "unexpected shape of tensor ", "output.bias");
+    }
+    *words = bias.shape[0];
+    *is_int8 = planes.found;
+    return RHEO_OK;
 }
 
 rheo_status rheo_workspace_bytes(const void *file, size_t file_bytes, size_t *needed, rheo_error *error) {
     header of;
-    uint64_t shape[2] = {0, 0};
-    rheo_status status = measure(file, file_bytes, &of, shape, error);
-    if (!status) *needed = workspace_bytes(&of, shape[0]);
+    uint64_t words = 0;
+    int is_int8 = 0;
+    rheo_status status = measure(file, file_bytes, &of, &words, &is_int8, error);
+    if (!status) *needed = workspace_bytes(&of, words);
     return status;
 }
 
@@ -678,21 +749,39 @@ static int floats_are_contracted(void) {
     return one * one + other != 0.0f;
 }
 
-static rheo_status fill(rheo_model *model, const header *of, const uint64_t shape[2], char *room, rheo_error *error) {
+/* The layers and the output layer have the bits of the embedding; the rows of the tails always have 8. */
+static rheo_status check_planes(const rheo_model *model, rheo_error *error) {
+    const rheo_weights *weights = &model->weights;
+    int has_lower = weights->embedding.lower != NULL, same = !weights->output.lower == !has_lower;
+    for (int32_t layer = 0; layer < model->config.layers; layer++) {
+        same &= !weights->layers[layer].weight.lower == !has_lower;
+    }
+    same &= !weights->clusters.upper || weights->clusters.lower;
+    return same ? RHEO_OK : rheo_fail(error, RHEO_BAD_FILE, "some matrices have a lower plane and others have none", NULL);
+}
+
+static rheo_status fill(rheo_model *model, const header *of, char *room, rheo_error *error) {
     description described;
     rheo_config *config = &model->config;
     uint64_t letters = 0;
     const void *words = NULL;
-    tensor entry;
+    rheo_matrix *embedding = &model->weights.embedding;
+    tensor rows;
     rheo_status status = find_description(of, &described, room, error);
-    if (!status) status = find_tensor(of, "embedding.weight", &entry, error);
+    if (!status) status = find_tensor(of, "embedding.weight", &rows, error);
     if (status) return status;
-    config->is_int8 = !strcmp(entry.dtype, "I8");
-    config->vocabulary_size = (int32_t)shape[0];
-    config->embedding_size = (int32_t)shape[1];
-    status = get_matrix(of, "embedding.weight", config->is_int8, shape[0], shape[1], &model->weights.embedding, error);
+    /* Rows of floats say how long they are; planes are filled up, so there the description has to. */
+    if (!config->is_int8) described.embedding_size = rows.found && rows.dimensions == 2 ? rows.shape[1] : 0;
+    if (described.embedding_size < 1 || described.embedding_size > MAX_COLUMNS) {
+        return rheo_fail(error, RHEO_BAD_FILE, "the rows of embedding.weight are not 1 to 131072 wide", NULL);
+    }
+    config->embedding_size = (int32_t)described.embedding_size;
+    *embedding = sizes(1, config->vocabulary_size, 1, config->embedding_size);
+    status = get_matrix(of, "embedding.weight", config->is_int8, embedding, error);
+    config->bits = !config->is_int8 ? 32 : embedding->lower ? 8 : 4;
     if (!status) status = get_layers(of, config, &model->weights, error);
     if (!status) status = get_output(of, &described, config, &model->weights, error);
+    if (!status) status = check_planes(model, error);
     if (!status) status = get_path(of, model, error);
     if (!status) status = get_tensor(of, "vocabulary", "U8", 1, &letters, &words, error);
     if (!status) status = index_words(model, words, letters, error);
@@ -707,10 +796,11 @@ static rheo_status fill(rheo_model *model, const header *of, const uint64_t shap
 rheo_status rheo_open(rheo_model **opened, const void *file, size_t file_bytes, void *workspace,
                       size_t workspace_room, const char *kernel, rheo_error *error) {
     header of;
-    uint64_t shape[2] = {0, 0};
-    rheo_status status = measure(file, file_bytes, &of, shape, error);
+    uint64_t words = 0;
+    int is_int8 = 0;
+    rheo_status status = measure(file, file_bytes, &of, &words, &is_int8, error);
     if (status) return status;
-    if (!workspace || (uintptr_t)workspace % RHEO_ALIGNMENT || workspace_room < workspace_bytes(&of, shape[0])) {
+    if (!workspace || (uintptr_t)workspace % RHEO_ALIGNMENT || workspace_room < workspace_bytes(&of, words)) {
         return rheo_fail(error, RHEO_NO_ROOM, "the workspace is too small or not aligned to 16 bytes", NULL);
     }
     if (floats_are_contracted()) {
@@ -721,12 +811,14 @@ rheo_status rheo_open(rheo_model **opened, const void *file, size_t file_bytes, 
     memset(model, 0, sizeof *model);
     model->kernels = choose_kernels(kernel);
     if (!model->kernels) return rheo_fail(error, RHEO_BAD_ARGUMENT, "this processor has no kernel ", kernel);
+    model->config.is_int8 = is_int8;
+    model->config.vocabulary_size = (int32_t)words;
     place += rheo_lines(sizeof *model);
     model->word_start = (uint32_t *)(void *)place;
-    place += rheo_lines((size_t)(shape[0] + 1) * sizeof(uint32_t));
+    place += rheo_lines((size_t)(words + 1) * sizeof(uint32_t));
     model->order = (int32_t *)(void *)place;
-    place += rheo_lines((size_t)shape[0] * sizeof(int32_t));
-    status = fill(model, &of, shape, place, error);
+    place += rheo_lines((size_t)words * sizeof(int32_t));
+    status = fill(model, &of, place, error);
     if (!status) *opened = model;
     return status;
 }
@@ -742,8 +834,11 @@ const char *rheo_kernel_name(int32_t number) {
 /* --- the knob ----------------------------------------------------------------------------------------------------- */
 
 void rheo_position_full(const rheo_model *model, rheo_position *position) {
+    const rheo_config *config = &model->config;
     memset(position, 0, sizeof *position);
-    memcpy(position->widths, model->config.hidden_sizes, sizeof position->widths);
+    memcpy(position->widths, config->hidden_sizes, sizeof position->widths);
+    memcpy(position->bounds, config->hidden_sizes, sizeof position->widths);
+    position->bounds[config->layers] = config->vocabulary_size;
     position->cost = 1.0f;
 }
 
@@ -752,7 +847,11 @@ rheo_status rheo_position_at(const rheo_model *model, int32_t number, rheo_posit
     if (number < 0 || number >= config->positions) {
         return rheo_fail(error, RHEO_BAD_ARGUMENT, "the path has no such position", NULL);
     }
-    memset(position, 0, sizeof *position);
+    size_t bounds = (size_t)config->layers + 1;
+    rheo_position_full(model, position);
+    if (model->path_bounds) {
+        memcpy(position->bounds, model->path_bounds + (size_t)number * bounds, bounds * sizeof(int32_t));
+    }
     memcpy(position->widths, model->path_widths + (size_t)number * (size_t)config->layers,
            (size_t)config->layers * sizeof(int32_t));
     position->cost = model->path_cost[number];

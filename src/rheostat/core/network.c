@@ -6,7 +6,8 @@
  *     c_t = f_t c_{t-1} + (1 - f_t) z_t              h_t = o_t c_t
  *
  * The three products are one matrix, rows z, f, o. A position of the knob bounds the rows of each by the width of the
- * layer, and the columns by the width of the layer before. In 8 bits every x_t is quantised once, with a scale of its
+ * layer, and the columns by the width of the layer before; its bit bounds say which rows are read in 8 bits and which in
+ * 4. In both every x_t is quantised once, with a scale of its
  * own. The products of a block of words do not depend on each other, so each row of weights is read once per block. */
 
 #include "core.h"
@@ -29,8 +30,8 @@ static size_t widest(const rheo_model *model) { return (size_t)model->widest; }
 typedef struct vector {
     float *floats;
     int8_t *values;
-    uint8_t *magnitudes;
     float scale;
+    int32_t sum; /* of the values */
 } vector;
 
 /* Where the parts of a scratch lie. Inputs: one vector per word of a block and per step of the longest window. */
@@ -38,7 +39,7 @@ typedef struct room {
     vector inputs[BLOCK_WORDS + RHEO_MAX_WINDOW - 1];
     float *hidden[BLOCK_WORDS]; /* h of the layer at work */
     float *gates[BLOCK_WORDS];  /* [3 · widest] before their activation; or logits of the output layer */
-    int32_t *sums;              /* [OUTPUT_ROWS] of one product */
+    int32_t *sums;              /* of one product, in whole blocks of rows */
     rheo_answer *answer;        /* of an adaptive softmax, for evaluation; else NULL */
 } room;
 
@@ -47,12 +48,16 @@ static size_t gates_floats(const rheo_model *model) {
     return gates > OUTPUT_ROWS ? gates : OUTPUT_ROWS;
 }
 
+/* A product may begin and end within a block of rows. */
+static size_t sums_count(const rheo_model *model) {
+    return (widest(model) > OUTPUT_ROWS ? widest(model) : OUTPUT_ROWS) + 2 * RHEO_ROWS;
+}
+
 size_t rheo_scratch_bytes(const rheo_model *model) {
     size_t vectors = BLOCK_WORDS + RHEO_MAX_WINDOW - 1, wide = widest(model);
-    size_t rows = wide > OUTPUT_ROWS ? wide : OUTPUT_ROWS;
-    return vectors * (rheo_lines(wide * sizeof(float)) + 2 * rheo_lines(wide)) +
+    return vectors * (rheo_lines(wide * sizeof(float)) + rheo_lines(wide)) +
            BLOCK_WORDS * (rheo_lines(wide * sizeof(float)) + rheo_lines(gates_floats(model) * sizeof(float))) +
-           rheo_lines(rows * sizeof(int32_t)) + (model->config.clusters > 1 ? rheo_answer_bytes(model) : 0);
+           rheo_lines(sums_count(model) * sizeof(int32_t)) + (model->config.clusters > 1 ? rheo_answer_bytes(model) : 0);
 }
 
 static void *cut_off(char **at, size_t bytes) {
@@ -69,13 +74,12 @@ static room divide(const rheo_model *model, rheo_scratch *scratch) {
     for (int32_t place = 0; place < BLOCK_WORDS + RHEO_MAX_WINDOW - 1; place++) {
         parts.inputs[place].floats = cut_off(&at, wide * sizeof(float));
         parts.inputs[place].values = cut_off(&at, wide);
-        parts.inputs[place].magnitudes = cut_off(&at, wide);
     }
     for (int32_t word = 0; word < BLOCK_WORDS; word++) {
         parts.hidden[word] = cut_off(&at, wide * sizeof(float));
         parts.gates[word] = cut_off(&at, gates_floats(model) * sizeof(float));
     }
-    parts.sums = cut_off(&at, (wide > OUTPUT_ROWS ? wide : OUTPUT_ROWS) * sizeof(int32_t));
+    parts.sums = cut_off(&at, sums_count(model) * sizeof(int32_t));
     parts.answer = model->config.clusters > 1 ? (rheo_answer *)(void *)at : NULL;
     return parts;
 }
@@ -106,7 +110,9 @@ static const float *last_hidden(const rheo_model *model, const rheo_state *state
 /* Make a vector ready for products: in 8 bits, or padded with zeros. */
 static void prepare(const rheo_model *model, const float *x, int32_t count, vector *ready) {
     if (model->config.is_int8) {
-        ready->scale = model->kernels->quantize(x, count, ready->values, ready->magnitudes);
+        rheo_vector8 made = model->kernels->quantize(x, count, ready->values);
+        ready->scale = made.scale;
+        ready->sum = made.sum;
     } else {
         size_t rest = rheo_padded((size_t)count) - (size_t)count;
         if (ready->floats != x) memcpy(ready->floats, x, (size_t)count * sizeof(float));
@@ -114,47 +120,75 @@ static void prepare(const rheo_model *model, const float *x, int32_t count, vect
     }
 }
 
-/* out[i] (+)= Σ_j w[first + i, column + j] · x[j] for i < rows, j < columns. `sums` has room for the rows. */
-static void multiply(const rheo_model *model, const rheo_matrix *w, int32_t first, int32_t rows, int32_t column,
-                     int32_t columns, const vector *x, int adds, int32_t *sums, float *out) {
-    size_t stride = (size_t)w->columns, start = (size_t)first * stride + (size_t)column;
-    size_t items = (size_t)w->rows * stride;
+/* Some rows of one part of a matrix, and some columns of one step of it. */
+typedef struct region {
+    int32_t part, first, rows;
+    int32_t step, columns;
+    int32_t bound; /* the rows of the part before it are read in 8 bits, those behind it in 4 */
+} region;
+
+/* sums[i] = Σ_j w[i, j] · x[j] for the rows of the blocks from `first` to `last` - 1 of a part. */
+static void multiply_blocks(const rheo_model *model, const rheo_matrix *w, const region *at, int32_t first, int32_t last,
+                            const vector *x, int32_t *sums) {
+    size_t stride = rheo_block_bytes(w);
+    size_t start = (size_t)(at->part * rheo_blocks(w->rows) + first) * stride +
+                   (size_t)at->step * (size_t)rheo_column_lines(w->columns) * RHEO_LINE;
+    int32_t lines = rheo_column_lines(at->columns), exact = at->bound / RHEO_ROWS;
+    if (!w->lower) exact = 0;
+    else if (at->bound >= w->rows) exact = last;
+    int32_t middle = exact < first ? first : exact < last ? exact : last;
+    rheo_vector8 with = {x->values, x->scale, x->sum};
+    if (first < middle) {
+        rheo_planes whole = {w->upper + start, w->lower + start, stride, middle - first, lines};
+        model->kernels->multiply8(&whole, &with, sums);
+    }
+    if (middle < last) {
+        size_t skipped = (size_t)(middle - first) * stride;
+        rheo_planes upper = {w->upper + start + skipped, NULL, stride, last - middle, lines};
+        model->kernels->multiply4(&upper, &with, sums + (middle - first) * RHEO_ROWS);
+    }
+}
+
+/* out[i] (+)= Σ_j w[first + i, j] · x[j]. `sums` has room for all blocks of rows that are touched. */
+static void multiply(const rheo_model *model, const rheo_matrix *w, const region *at, const vector *x, int adds,
+                     int32_t *sums, float *out) {
+    size_t row = (size_t)at->part * (size_t)w->rows + (size_t)at->first;
     if (model->config.is_int8) {
-        rheo_rows8 part = {w->integers + start, w->integers + items, stride, rows, columns};
-        rheo_vector8 with = {x->values, x->magnitudes, x->scale};
-        model->kernels->multiply8(&part, &with, sums);
-        model->kernels->rescale(sums, w->scales + first, x->scale, rows, adds, out);
+        int32_t block = at->first / RHEO_ROWS;
+        multiply_blocks(model, w, at, block, rheo_blocks(at->first + at->rows), x, sums);
+        model->kernels->rescale(sums + at->first % RHEO_ROWS, w->scales + row, x->scale, at->rows, adds, out);
     } else {
-        rheo_rows32 part = {w->floats + start, w->floats + items, stride, rows, columns};
+        size_t stride = (size_t)w->columns * (size_t)w->steps, start = row * stride + (size_t)(at->step * w->columns);
+        size_t items = (size_t)w->parts * (size_t)w->rows * stride;
+        rheo_rows32 part = {w->floats + start, w->floats + items, stride, at->rows, at->columns};
         float *products = adds ? (float *)(void *)sums : out;
         model->kernels->multiply32(&part, x->floats, products);
-        if (adds) model->kernels->add(products, rows, out);
+        if (adds) model->kernels->add(products, at->rows, out);
     }
 }
 
 /* How many rows of a matrix stay in the cache while all words of a block are multiplied with them. */
 static int32_t rows_at_once(const rheo_matrix *w, int32_t columns) {
-    int32_t rows = CACHED / (columns * (w->floats ? (int32_t)sizeof(float) : 1)) / 4 * 4;
-    return rows < 4 ? 4 : rows;
+    int32_t rows = CACHED / (columns * (w->floats ? (int32_t)sizeof(float) : 1)) / RHEO_ROWS * RHEO_ROWS;
+    return rows < RHEO_ROWS ? RHEO_ROWS : rows;
 }
 
 /* --- layers ------------------------------------------------------------------------------------------------------- */
 
 /* One layer for a block of words: inputs are parts->inputs[0 … window-2+count-1], the oldest first; gives h of each. */
-static void run_layer(const rheo_model *model, int32_t layer, int32_t inputs, int32_t width, int32_t count,
-                      room *parts, float *c) {
+static void run_layer(const rheo_model *model, int32_t layer, int32_t inputs, int32_t width, int32_t bound,
+                      int32_t count, room *parts, float *c) {
     const rheo_layer *weights = &model->weights.layers[layer];
     const rheo_matrix *w = &weights->weight;
-    int32_t filters = model->config.hidden_sizes[layer], window = model->config.windows[layer];
-    int32_t stride = w->columns / window, at_once = count > 1 ? rows_at_once(w, window * inputs) : width;
+    int32_t filters = w->rows, at_once = count > 1 ? rows_at_once(w, w->steps * inputs) : width;
     for (int32_t gate = 0; gate < GATES; gate++) {
         for (int32_t first = 0; first < width; first += at_once) {
             int32_t rows = width - first < at_once ? width - first : at_once;
             for (int32_t word = 0; word < count; word++) {
                 float *out = parts->gates[word] + (size_t)gate * (size_t)width + first;
-                for (int32_t step = 0; step < window; step++) {
-                    multiply(model, w, gate * filters + first, rows, step * stride, inputs, &parts->inputs[word + step],
-                             step > 0, parts->sums, out);
+                for (int32_t step = 0; step < w->steps; step++) {
+                    region at = {gate, first, rows, step, inputs, bound};
+                    multiply(model, w, &at, &parts->inputs[word + step], step > 0, parts->sums, out);
                 }
                 model->kernels->add(weights->bias + gate * filters + first, rows, out);
             }
@@ -166,13 +200,25 @@ static void run_layer(const rheo_model *model, int32_t layer, int32_t inputs, in
     }
 }
 
-/* The input row of a word. */
-static void embed(const rheo_model *model, int32_t word, float *x) {
+/* One weight of a row of planes. */
+static int32_t weight_at(const rheo_matrix *w, int32_t row, int32_t column, int is_exact) {
+    size_t at = (size_t)(row / RHEO_ROWS) * rheo_block_bytes(w) + (size_t)(column / RHEO_COLUMNS) * RHEO_LINE +
+                (size_t)(row % RHEO_ROWS * RHEO_QUAD + column % RHEO_QUAD);
+    int shift = column % RHEO_COLUMNS < RHEO_QUAD ? 0 : 4;
+    int32_t upper = w->upper[at] >> shift & 15;
+    return 16 * upper + (is_exact ? w->lower[at] >> shift & 15 : 8) - 128;
+}
+
+/* The input row of a word, in the bits of its output row. */
+static void embed(const rheo_model *model, int32_t word, int32_t bound, float *x) {
     const rheo_matrix *w = &model->weights.embedding;
-    size_t start = (size_t)word * (size_t)w->columns;
+    if (w->floats) {
+        memcpy(x, w->floats + (size_t)word * (size_t)w->columns, (size_t)w->columns * sizeof(float));
+        return;
+    }
+    int is_exact = w->lower && word < bound;
     for (int32_t column = 0; column < w->columns; column++) {
-        x[column] = w->floats ? w->floats[start + (size_t)column]
-                              : (float)w->integers[start + (size_t)column] * w->scales[word];
+        x[column] = (float)weight_at(w, word, column, is_exact) * w->scales[word];
     }
 }
 
@@ -181,7 +227,9 @@ static void read_block(const rheo_model *model, const rheo_position *position, f
                        int32_t count, room *parts) {
     const rheo_config *config = &model->config;
     int32_t inputs = config->embedding_size, full_inputs = inputs;
-    for (int32_t word = 0; word < count; word++) embed(model, words[word], parts->hidden[word]);
+    for (int32_t word = 0; word < count; word++) {
+        embed(model, words[word], position->bounds[config->layers], parts->hidden[word]);
+    }
     for (int32_t layer = 0; layer < config->layers; layer++) {
         int32_t width = position->widths[layer], before = config->windows[layer] - 1;
         float *c = state, *past = state + config->hidden_sizes[layer];
@@ -196,7 +244,7 @@ static void read_block(const rheo_model *model, const rheo_position *position, f
             const float *x = from < 0 ? past + (size_t)(before + from) * (size_t)full_inputs : parts->hidden[from];
             memmove(past + (size_t)place * (size_t)full_inputs, x, (size_t)inputs * sizeof(float));
         }
-        run_layer(model, layer, inputs, width, count, parts, c);
+        run_layer(model, layer, inputs, width, position->bounds[layer], count, parts, c);
         state += layer_floats(config, layer);
         inputs = width;
         full_inputs = config->hidden_sizes[layer];
@@ -205,12 +253,8 @@ static void read_block(const rheo_model *model, const rheo_position *position, f
 }
 
 static rheo_status check_position(const rheo_model *model, const rheo_position *position, rheo_error *error) {
-    for (int32_t layer = 0; layer < model->config.layers; layer++) {
-        if (position->widths[layer] < 1 || position->widths[layer] > model->config.hidden_sizes[layer]) {
-            return rheo_fail(error, RHEO_BAD_ARGUMENT, "the position has a width that the model does not have", NULL);
-        }
-    }
-    return RHEO_OK;
+    if (rheo_fits(model, position->widths, position->bounds)) return RHEO_OK;
+    return rheo_fail(error, RHEO_BAD_ARGUMENT, "the position has a width or a bit bound that the model does not have", NULL);
 }
 
 static rheo_status check_words(const rheo_model *model, const int32_t *words, size_t count, rheo_error *error) {
@@ -249,6 +293,8 @@ struct rheo_answer {
     int64_t layer_products;
     double normalizer[RHEO_MAX_CLUSTERS]; /* log Σ exp of the logits of each cluster; of 0, with the tails */
     int32_t width;                        /* of the last layer */
+    int32_t bound;                        /* the words before it are read in 8 bits */
+    int32_t sum;                          /* of h in 8 bits, and its scale */
     float scale;
     uint8_t opened[RHEO_MAX_CLUSTERS];
 };
@@ -278,16 +324,16 @@ static vector hidden_of(const rheo_model *model, rheo_answer *answer) {
     size_t width = rheo_padded((size_t)model->config.hidden_sizes[model->config.layers - 1]);
     vector hidden;
     hidden.scale = answer->scale;
+    hidden.sum = answer->sum;
     hidden.floats = cut_off(&at, width * sizeof(float));
     hidden.values = cut_off(&at, width);
-    hidden.magnitudes = cut_off(&at, width);
     return hidden;
 }
 
 size_t rheo_answer_bytes(const rheo_model *model) {
     size_t width = rheo_padded((size_t)model->config.hidden_sizes[model->config.layers - 1]);
     return answer_logits() + rheo_lines(logits_count(model) * sizeof(float)) +
-           rheo_lines(pieces_count(model) * sizeof(float)) + rheo_lines(width * sizeof(float)) + 2 * rheo_lines(width);
+           rheo_lines(pieces_count(model) * sizeof(float)) + rheo_lines(width * sizeof(float)) + rheo_lines(width);
 }
 
 /* log Σ exp, block by block: each block relative to its own largest logit, so that one pass is enough. */
@@ -331,28 +377,37 @@ static void finish_scores(const rheo_model *model, int32_t row, int32_t rows, fl
     add_block(model, logits, rows, find_peaks(model, logits, rows, peaks), sum);
 }
 
+/* What the output layer is multiplied with: h of the width, in the bits of the position. */
+typedef struct reading {
+    const vector *hidden;
+    int32_t width, bound;
+} reading;
+
 /* Logits of the words first … last-1, with their peaks, added to `sum`. */
-static void score_words(const rheo_model *model, const vector *hidden, int32_t width, int32_t first, int32_t last,
-                        int32_t *sums, float *logits, float *peaks, total *sum) {
+static void score_words(const rheo_model *model, const reading *of, int32_t first, int32_t last, int32_t *sums,
+                        float *logits, float *peaks, total *sum) {
     for (int32_t row = first; row < last; row += OUTPUT_ROWS) {
         int32_t rows = last - row < OUTPUT_ROWS ? last - row : OUTPUT_ROWS;
         float *out = logits + (row - first);
-        multiply(model, &model->weights.output, row, rows, 0, width, hidden, 0, sums, out);
+        region at = {0, row, rows, 0, of->width, of->bound};
+        multiply(model, &model->weights.output, &at, of->hidden, 0, sums, out);
         finish_scores(model, row, rows, out, peaks + (row - first) / PIECE, sum);
     }
 }
 
 static void open_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster, const vector *hidden) {
     const int32_t *start = model->config.cluster_start;
-    int32_t sums[OUTPUT_ROWS];
+    int32_t sums[OUTPUT_ROWS + 2 * RHEO_ROWS];
+    reading of = {hidden, answer->width, answer->bound};
     total sum = {0, 0, 0};
     float *logits = logits_of(answer);
-    score_words(model, hidden, answer->width, start[cluster], start[cluster + 1], sums, logits + start[cluster],
+    score_words(model, &of, start[cluster], start[cluster + 1], sums, logits + start[cluster],
                 peaks_of(model, answer, cluster), &sum);
     int32_t tails = model->config.clusters - 1;
     if (cluster == 0 && tails) {
         float *out = logits + model->config.vocabulary_size;
-        multiply(model, &model->weights.clusters, 0, tails, 0, answer->width, hidden, 0, sums, out);
+        region at = {0, 0, tails, 0, answer->width, tails};
+        multiply(model, &model->weights.clusters, &at, hidden, 0, sums, out);
         model->kernels->add(model->weights.cluster_bias, tails, out);
         add_block(model, out, tails, model->kernels->largest(out, tails), &sum);
     }
@@ -371,7 +426,9 @@ static void begin_answer(const rheo_model *model, const rheo_position *position,
     answer->width = position->widths[config->layers - 1];
     vector hidden = hidden_of(model, answer);
     prepare(model, h, answer->width, &hidden);
+    answer->bound = position->bounds[config->layers];
     answer->scale = hidden.scale;
+    answer->sum = hidden.sum;
     open_cluster(model, answer, 0, &hidden);
 }
 
@@ -576,8 +633,8 @@ static void count_above(const float *logits, int32_t count, target *of) {
 }
 
 /* A plain softmax: each block of rows is multiplied with all words before the next one is read. */
-static void evaluate_block(const rheo_model *model, int32_t width, const int32_t *following, int32_t count, room *parts,
-                           float *log_probabilities, int32_t *ranks) {
+static void evaluate_block(const rheo_model *model, int32_t width, int32_t bound, const int32_t *following,
+                           int32_t count, room *parts, float *log_probabilities, int32_t *ranks) {
     target targets[BLOCK_WORDS];
     float peaks[OUTPUT_ROWS / PIECE];
     memset(targets, 0, sizeof targets);
@@ -585,8 +642,9 @@ static void evaluate_block(const rheo_model *model, int32_t width, const int32_t
         total ignored = {0, 0, 0};
         float peak;
         prepare(model, parts->hidden[word], width, &parts->inputs[word]);
-        score_words(model, &parts->inputs[word], width, following[word], following[word] + 1, parts->sums,
-                    &targets[word].logit, &peak, &ignored);
+        reading of = {&parts->inputs[word], width, bound};
+        score_words(model, &of, following[word], following[word] + 1, parts->sums, &targets[word].logit, &peak,
+                    &ignored);
     }
     int32_t vocabulary = model->config.vocabulary_size, at_once = rows_at_once(&model->weights.output, width);
     for (int32_t row = 0; row < vocabulary; row += OUTPUT_ROWS) {
@@ -594,7 +652,8 @@ static void evaluate_block(const rheo_model *model, int32_t width, const int32_t
         for (int32_t first = 0; first < rows; first += at_once) {
             int32_t some = rows - first < at_once ? rows - first : at_once;
             for (int32_t word = 0; word < count; word++) {
-                multiply(model, &model->weights.output, row + first, some, 0, width, &parts->inputs[word], 0, parts->sums,
+                region at = {0, row + first, some, 0, width, bound};
+                multiply(model, &model->weights.output, &at, &parts->inputs[word], 0, parts->sums,
                          parts->gates[word] + first);
             }
         }
@@ -638,13 +697,14 @@ rheo_status rheo_evaluate(const rheo_model *model, const rheo_position *position
     if (!status) status = check_words(model, words, count + 1, error);
     if (status) return status;
     room parts = divide(model, scratch);
-    int32_t width = position->widths[model->config.layers - 1];
+    int32_t width = position->widths[model->config.layers - 1], bound = position->bounds[model->config.layers];
     for (size_t first = 0; first < count; first += BLOCK_WORDS) {
         size_t left = count - first;
         int32_t some = left < BLOCK_WORDS ? (int32_t)left : BLOCK_WORDS;
         read_block(model, position, state->values, words + first, some, &parts);
         if (!parts.answer) {
-            evaluate_block(model, width, words + first + 1, some, &parts, log_probabilities + first, ranks + first);
+            evaluate_block(model, width, bound, words + first + 1, some, &parts, log_probabilities + first,
+                           ranks + first);
         }
         for (int32_t word = 0; parts.answer && word < some; word++) {
             size_t place = first + (size_t)word;

@@ -1,8 +1,9 @@
 /* Rheostat: next-word prediction with a power knob.
  *
  * One model file serves every operating point from 100 % of its cost downwards. The filters of each layer stand in the
- * order of their importance, so a position of the knob is one width per layer: a loop bound. Turning the knob builds
- * nothing, copies nothing and allocates nothing.
+ * order of their importance, so a position of the knob is one width per layer: a loop bound. The bits of the weights are
+ * bounds too: the more important filters may be read in 8 bits and the others in 4, from the same file. Turning the knob
+ * builds nothing, copies nothing and allocates nothing.
  *
  *     rheo_open        a model from the bytes of its file
  *     rheo_position_*  a position of the knob
@@ -64,12 +65,18 @@ typedef struct rheo_config {
     int32_t clusters;
     int32_t cluster_start[RHEO_MAX_CLUSTERS + 1];
     int32_t positions; /* of the file's path; 0 where it has none */
-    int32_t is_int8;   /* 1: weights in 8 bits; 0: float32 */
+    int32_t is_int8;   /* 1: weights in 8 bits, or 4; 0: float32 */
+    int32_t bits;      /* of a weight: 8, 4 (a file without lower planes) or 32 */
 } rheo_config;
 
-/* A position of the knob: how many filters of each layer are used. */
+/* A position of the knob: how many filters of each layer are used, and in how many bits. Of layer l, the weights of the
+ * filters before bounds[l] are read in 8 bits and those of the others in 4; bounds[layers] is such a bound for the words
+ * of the output layer, and a word's input row is read in the bits of its output row. A bound is a multiple of 16, or at
+ * least as large as the layer (the vocabulary): then all are read in 8 bits. A file of 4 bits is always read in 4, one
+ * of float32 never: both ignore the bounds. */
 typedef struct rheo_position {
     int32_t widths[RHEO_MAX_LAYERS];
+    int32_t bounds[RHEO_MAX_LAYERS + 1];
     float cost; /* share of the whole model's cost; filled in by rheo_position_at and rheo_position_near */
 } rheo_position;
 
@@ -84,7 +91,7 @@ typedef struct rheo_scratch rheo_scratch; /* room for one call; nothing in it ou
 RHEO_API rheo_status rheo_workspace_bytes(const void *file, size_t file_bytes, size_t *needed, rheo_error *error);
 
 /* Open a model from the bytes of an ordered model file (int8 or float32), which must stay where they are and unchanged
- * as long as the model is used. Checks the whole structure, that no weight is -128 and that every float is finite.
+ * as long as the model is used. Checks the whole structure, and that every float is finite.
  * kernel: NULL for the fastest one of this processor, or the name of one (rheo_kernel_name). */
 RHEO_API rheo_status rheo_open(rheo_model **model, const void *file, size_t file_bytes, void *workspace,
                                size_t workspace_bytes, const char *kernel, rheo_error *error);

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from rheostat.durable import obstacle, replacing
 from rheostat.errors import ModelFileError
 
+LINE_BYTES = 64  # of a cache line: planes begin with one
 LENGTH_BYTES = 8
 MAXIMUM_HEADER_BYTES = 100_000_000  # the safetensors library's own limit
 MAXIMUM_DIMENSIONS = 8
@@ -145,8 +146,8 @@ def parse_json(text: str, what: str, decoder: json.JSONDecoder | None = None) ->
 
 
 def arrange(tensors: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Tensors in file order: wide items first, so that every tensor is aligned; then by name."""
-    names = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    """Tensors in file order: planes, which are whole cache lines; wide items, so that all are aligned; then by name."""
+    names = sorted(tensors, key=lambda name: (not _is_plane(tensors[name]), -tensors[name].dtype.itemsize, name))
     return {name: np.ascontiguousarray(tensors[name]) for name in names}
 
 
@@ -163,7 +164,12 @@ def header_bytes(metadata: Mapping[str, str], tensors: Mapping[str, NDArray[Any]
         }
         position = end
     header = json.dumps(entries, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
-    return header + b" " * (-len(header) % LENGTH_BYTES)
+    alignment = LINE_BYTES if any(map(_is_plane, tensors.values())) else LENGTH_BYTES
+    return header + b" " * (-(LENGTH_BYTES + len(header)) % alignment)
+
+
+def _is_plane(array: NDArray[Any]) -> bool:
+    return array.ndim == 3
 
 
 # Reading

@@ -19,13 +19,14 @@ from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
 from rheostat.model.container import problem
+from rheostat.model.layout import coarse, layouts
 from rheostat.model.names import CASING, VOCABULARY, scale_name
 from rheostat.model.operating_point import RANDOM, Floats, OperatingPoint, Ranking
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
-from rheostat.model.path import KnobPath
+from rheostat.model.path import KnobPath, without_bounds
 from rheostat.model.precision import Precision, as_floats, decode, encode_all, is_stored_as, precision_of
 from rheostat.model.reconstruction import Reconstruction
-from rheostat.model.shape import ModelShape
+from rheostat.model.shape import CLUSTERS, ModelShape
 from rheostat.text.casing import casing_to_bytes
 from rheostat.text.vocabulary import Vocabulary
 
@@ -53,6 +54,7 @@ class Contents:
     ordered: str | None = None  # the default ranking, if the filters stand in its order
     knob_path: KnobPath = ()  # of an ordered file
     reconstruction: Reconstruction | None = None
+    bits: int = 8  # 4: an ordered int8 file without its lower planes
 
     @property
     def precision(self) -> Precision | None:
@@ -98,7 +100,22 @@ def convert(contents: Contents, precision: Precision) -> Contents:
             same |= _stored(contents, name)
         else:
             changed[name] = decode(contents.weights[name], contents.weights.get(scale_name(name)))
-    return replace(contents, weights=same | encode_all(changed, precision))
+    bits = contents.bits if precision == "int8" and not changed else 8
+    path = contents.knob_path if precision == "int8" else without_bounds(contents.knob_path, contents.shape)
+    return replace(contents, weights=same | encode_all(changed, precision), bits=bits, knob_path=path)
+
+
+def keep_upper_planes(contents: Contents) -> Contents:
+    """Four bits everywhere: the values and the answers of the knob at 4 bits, in about half the bytes.
+
+    The path keeps its widths; its costs are shares of this smaller model's.
+    """
+    if contents.ordered is None or contents.precision != "int8":
+        raise problem("a model that is not ordered int8", "planes to choose from", "add --order --precision int8")
+    names = [name for name in layouts(contents.shape) if name != CLUSTERS]
+    weights = dict(contents.weights) | {name: coarse(contents.weights[name]) for name in names}
+    path = without_bounds(contents.knob_path, contents.shape)
+    return replace(contents, weights=weights, knob_path=path, bits=4)
 
 
 def replace_weights(contents: Contents, shape: ModelShape, weights: Mapping[str, Any]) -> Contents:
@@ -172,8 +189,8 @@ def set_default_ranking(contents: Contents, name: str) -> Contents:
 
 
 def _without_order(contents: Contents) -> Contents:
-    """The filters stay where they are; the file no longer states their order."""
-    return replace(contents, ordered=None, knob_path=())
+    """The filters stay where they are; the file no longer states their order, and has no planes."""
+    return replace(contents, ordered=None, knob_path=(), bits=8)
 
 
 # Reconstruction

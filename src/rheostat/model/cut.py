@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
+from rheostat.model.layout import coarse
 from rheostat.model.names import scale_name
 from rheostat.model.operating_point import Floats, OperatingPoint, Positions, Ranking, Update, require_filters
 from rheostat.model.shape import EMBEDDING, OUTPUT, QRNN_GATES, ModelShape
@@ -25,11 +26,11 @@ Array = TypeVar("Array")  # NumPy's or torch's
 def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) -> tuple[dict[str, Array], ModelShape]:
     """The small dense model of `point`: its weights by the names in its shape, and that shape.
 
-    In this order: rows and columns are selected; gates are folded into the columns that read the gated filters (in the
-    next layer or the output layer); of a reconstructed point, so is the guess of the dropped filters, and its constant
-    into the biases; u · v is added. The 100 % point returns the same arrays. A matrix can be int8, with
-    its row scales under `{name}.scale`: its integers are selected, and become floats only where something is folded in
-    or added.
+    In this order: rows behind bit bounds are read in 4 bits; rows and columns are selected; gates are folded into the
+    columns that read the gated filters (in the next layer or the output layer); of a reconstructed point, so is the
+    guess of the dropped filters, and its constant into the biases; u · v is added. The 100 % point returns the same
+    arrays. A matrix can be int8, with its row scales under `{name}.scale`: its integers are selected, and become floats
+    only where something is folded in or added.
     """
     point.check(shape)
     _check_weights(weights, shape)
@@ -38,6 +39,8 @@ def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) 
     require_filters(shape)
     cut_shape = point.cut_shape(shape)
     keep = [None if len(kept) == size else kept for kept, size in zip(point.keep, shape.hidden_sizes, strict=True)]
+    if point.bounds is not None:
+        weights = _coarsened(weights, shape, point.bounds)
     small = _select_filters(weights, shape, [None, *keep])
     for layer in range(len(keep)):
         _fold(small, f"layers.{layer}.weight", point.gate(layer - 1) if layer else None, shape.windows[layer])
@@ -178,6 +181,22 @@ def _index(matrix: Any, positions: Positions, axis: int) -> Any:
     if isinstance(matrix, np.ndarray):
         return matrix.take(positions, axis)
     return matrix[positions] if axis == 0 else matrix[:, positions]
+
+
+def _coarsened(weights: Mapping[str, Any], shape: ModelShape, bounds: Sequence[int]) -> dict[str, Any]:
+    """The rows behind the bit bounds in 4 bits: those of filters in z, f and o, and those of words."""
+    parts = [(f"layers.{layer}.weight", QRNN_GATES, bound) for layer, bound in enumerate(bounds[:-1])]
+    parts += [(name, 1, bounds[-1]) for name in {EMBEDDING, shape.output_name}]
+    changed = dict(weights)
+    for name, blocks, bound in parts:
+        matrix = weights[name]
+        if str(matrix.dtype) != "int8":
+            raise OperatingPointError(
+                f"a point with bit bounds was given, and {name} in {matrix.dtype}; expected int8: pack --precision int8"
+            )
+        is_behind = np.tile(np.arange(len(matrix) // blocks) >= bound, blocks)[:, None]
+        changed[name] = np.where(is_behind, coarse(matrix), matrix)
+    return changed
 
 
 def _fold(weights: dict[str, Any], name: str, gates: Floats | None, window: int = 1) -> None:

@@ -15,20 +15,24 @@ from typing import Any, TypeAlias, cast
 
 from rheostat.errors import ModelFileError
 from rheostat.model.container import FETCH_AGAIN, Stored, parse_json, problem, show
+from rheostat.model.layout import layouts
 from rheostat.model.names import (
     CASING,
+    PATH_BOUNDS,
     PATH_COST,
     PATH_WIDTHS,
     VOCABULARY,
     check_name,
+    lower_name,
     moment_tensors,
     point_tensors,
     scale_name,
     scores_name,
+    upper_name,
 )
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.reconstruction import packed_size
-from rheostat.model.shape import ModelShape
+from rheostat.model.shape import CLUSTERS, EMBEDDING, ModelShape
 from rheostat.text.tokenizers import TOKENIZERS, Tokenizer
 
 FORMAT_VERSION = 2  # the newest version that is read; a file without its features is written as version 1
@@ -104,6 +108,7 @@ class Description:
     ordered: str | None = None  # the ranking in whose order the filters stand: the default one
     positions: int = 0  # of the path; 0 if the file is not ordered
     reconstruction: ReconstructionEntry | None = None
+    bits: int | None = None  # 8 or 4: of weights that are stored in planes
 
     @property
     def cell(self) -> str:
@@ -137,7 +142,9 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
     if tokenizer not in TOKENIZERS:
         raise problem(f"tokenizer {show(tokenizer)}", f"one of {', '.join(TOKENIZERS)}", "use a newer Rheostat")
     shape = _parse_shape(fields)
-    known = _check_weights(shape, tensors)
+    ordered = fields.get("ordered") if version >= ORDERED_VERSION else None
+    bits = _bits(ordered, shape, tensors)
+    known = _check_weights(shape, tensors, bits)
     if shape.cell != "qrnn" and (fields.get("rankings") or fields.get("points")):
         raise problem(f"rankings or points for cell {shape.cell}", "none: only qrnn has filters to leave out")
     origin = _origin(fields, "the weights", version)
@@ -146,7 +153,6 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
     default = fields.get("default_ranking")
     if default is not None and default not in [entry.name for entry in rankings]:
         raise problem(f"default_ranking {show(default)}", "the name of one of its rankings, or null", "choose another")
-    ordered = fields.get("ordered") if version >= ORDERED_VERSION else None
     positions = 0 if ordered is None else _check_ordered(ordered, default, shape, tensors, known)
     reconstruction = _parse_reconstruction(fields, [entry.name for entry in rankings], shape, tensors, known, version)
     if reconstruction is None and (lost := [entry.name for entry in points if entry.reconstructed]):
@@ -164,6 +170,7 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
         ordered=ordered,
         positions=positions,
         reconstruction=reconstruction,
+        bits=bits,
         **free,
     )
 
@@ -254,10 +261,32 @@ def _sizes(sizes: Mapping[str, Any], key: str) -> tuple[int, ...]:
     return tuple(value) if value else ()
 
 
-def _check_weights(shape: ModelShape, tensors: Tensors) -> set[str]:
-    """Check weights, vocabulary and casing; returns the names of all tensors found."""
+def _bits(ordered: object, shape: ModelShape, tensors: Tensors) -> int | None:
+    """The bits of weights that are stored in planes, as those of an ordered file may be; None if they are not."""
+    if ordered is None or shape.cell != "qrnn" or upper_name(EMBEDDING) not in tensors:
+        return None
+    return 8 if lower_name(EMBEDDING) in tensors else 4
+
+
+def _check_planes(shape: ModelShape, tensors: Tensors, bits: int) -> set[str]:
+    known = set()
+    for name, layout in layouts(shape).items():
+        planes = [upper_name(name), lower_name(name)] if bits == 8 or name == CLUSTERS else [upper_name(name)]
+        for plane in planes:
+            _expect(tensors, plane, ("U8",), layout.plane_shape)
+        _expect(tensors, scale_name(name), ("F32",), (layout.rows,))
+        known |= {*planes, scale_name(name)}
+    return known
+
+
+def _check_weights(shape: ModelShape, tensors: Tensors, bits: int | None) -> set[str]:
+    """Check weights, vocabulary and casing; returns the names of all tensors found. bits: of planes; None without."""
     sizes = shape.tensor_shapes()
-    known = {VOCABULARY, *sizes}
+    known = {VOCABULARY}
+    if bits is not None:
+        known |= _check_planes(shape, tensors, bits)
+        sizes = {name: size for name, size in sizes.items() if len(size) == 1}
+    known |= set(sizes)
     for name, size in sizes.items():
         stored = tensors.get(name)
         # Nearly all pass; the others are int8 or wrong.
@@ -383,6 +412,9 @@ def _check_ordered(
     if not 1 <= count <= MOST_POSITIONS:
         raise problem(f"a path of {count} positions", f"1 to {MOST_POSITIONS}")
     _expect(tensors, PATH_WIDTHS, ("I32",), (count, len(shape.hidden_sizes)))
+    if PATH_BOUNDS in tensors:
+        known.add(PATH_BOUNDS)
+        _expect(tensors, PATH_BOUNDS, ("I32",), (count, len(shape.hidden_sizes) + 1))
     return count
 
 

@@ -25,16 +25,20 @@ from rheostat.errors import ModelFileError, OperatingPointError
 from rheostat.model.container import DTYPES, Container, problem, show
 from rheostat.model.contents import Contents
 from rheostat.model.description import Description, PointEntry, RankingEntry, describe
+from rheostat.model.layout import from_planes, layouts
 from rheostat.model.names import (
     CASING,
+    PATH_BOUNDS,
     PATH_COST,
     PATH_WIDTHS,
     VOCABULARY,
     is_scale_name,
+    lower_name,
     moment_tensors,
     point_tensors,
     scale_name,
     scores_name,
+    upper_name,
 )
 from rheostat.model.operating_point import Floats, OperatingPoint, Ranking, Update
 from rheostat.model.origin import Origin, digest_of
@@ -124,6 +128,8 @@ class ModelFile:
     def precision(self) -> Precision | Literal["mixed"]:
         """The precision in which matrices are stored."""
         matrices = [name for name, size in self._weight_shapes.items() if len(size) == 2]
+        if self.description.bits is not None:
+            return "int8"
         return precision_of(DTYPES[self._container.tensors[name][0]].name for name in matrices) or "mixed"
 
     @property
@@ -135,7 +141,8 @@ class ModelFile:
         """The positions of an ordered file, the whole model first; none if it is not ordered."""
         if self.ordered is None:
             return ()
-        path = path_of_tensors(self._values(PATH_COST), self._values(PATH_WIDTHS))
+        bounds = self._values(PATH_BOUNDS) if PATH_BOUNDS in self._container.tensors else None
+        path = path_of_tensors(self._values(PATH_COST), self._values(PATH_WIDTHS), bounds, self.shape)
         with self._naming():
             check_path(path, self.shape)
         return path
@@ -158,12 +165,21 @@ class ModelFile:
         return {name: self.tensor(name) for name in self._weight_shapes}
 
     def raw(self, name: str) -> NDArray[Any]:
-        """A weight tensor as stored: float32, float16 or int8, mapped."""
+        """A weight tensor as stored: float32, float16 or int8, mapped; a matrix stored in planes is put together."""
         if name not in self._weight_shapes:
             raise self._problem(
                 f"no weights named {show(name)}", "a name in ModelShape.tensor_shapes", "use one of those"
             )
+        if self.description.bits is not None and len(self._weight_shapes[name]) == 2:
+            return self._from_planes(name)
         return self._values(name)
+
+    def _from_planes(self, name: str) -> NDArray[np.int8]:
+        lower = self._container.array(lower_name(name)) if lower_name(name) in self._container.tensors else None
+        integers = from_planes(self._container.array(upper_name(name)), lower, layouts(self.shape)[name])
+        self._check_values(name, integers)
+        integers.flags.writeable = False
+        return integers
 
     def scale(self, name: str) -> Floats | None:
         """The row scales of a tensor stored as int8 (w = q · scale); None for any other."""
@@ -236,6 +252,7 @@ class ModelFile:
             self.ordered,
             self.knob_path(),
             self.reconstruction,
+            about.bits or 8,
         )
 
     @property

@@ -1,4 +1,4 @@
-"""Counting FLOPs: the additions and multiplications of one query.
+"""Counting FLOPs, the additions and multiplications of one query, and cost: FLOPs weighted by bits.
 
 The only place that counts them, from the sizes of a model. Biases, pooling and activations, under 0.3 % of a full-size
 model, are left out. Knows sizes; knows nothing of values, files or time.
@@ -19,6 +19,8 @@ class Sizes(Protocol):
     @property
     def output_size(self) -> int: ...
     @property
+    def hidden_sizes(self) -> tuple[int, ...]: ...
+    @property
     def softmax_splits(self) -> tuple[int, ...]: ...
     @property
     def clusters(self) -> tuple[slice, ...]: ...
@@ -37,6 +39,20 @@ def flops_by_part(shape: Sizes) -> dict[str, int]:
             products[part] = products.get(part, 0) + math.prod(size)
     products["output"] = (shape.vocabulary_size + len(shape.softmax_splits)) * shape.output_size
     return {part: 2 * multiplications for part, multiplications in products.items()}
+
+
+def cost_by_part(shape: Sizes, bounds: Sequence[int] | None = None) -> dict[str, float]:
+    """FLOPs of one query weighted by bits / 8, by part: a product with an 8-bit weight counts once, with 4 bits half.
+
+    bounds: how many filters of each layer, and how many words, are read in 8 bits; None for all (and for floats). The
+    rows of tail clusters always are.
+    """
+    costs: dict[str, float] = dict(flops_by_part(shape))
+    sizes = (*shape.hidden_sizes, shape.vocabulary_size)
+    for part, size, bound in zip(list(costs), sizes, bounds or sizes, strict=True):
+        rows = size + (len(shape.softmax_splits) if part == "output" else 0)
+        costs[part] *= 1 - 0.5 * (size - min(bound, size)) / rows
+    return costs
 
 
 def executed_flops(shape: Sizes, opened: Sequence[int]) -> int:

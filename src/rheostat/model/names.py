@@ -14,6 +14,7 @@ VOCABULARY = "vocabulary"
 CASING = "casing"
 PATH_COST = "path.cost"  # of an ordered file: the share of the cost of each position
 PATH_WIDTHS = "path.widths"  # and how many filters of each layer it uses
+PATH_BOUNDS = "path.bounds"  # and how many of them, and of the words, in 8 bits
 
 NAME_RULE = "up to 80 letters, digits and signs like . - + and _, the first a letter or digit"
 
@@ -67,6 +68,16 @@ def moment_tensors(layer: int) -> MomentTensors:
 def scale_name(matrix: str) -> str:
     """The tensor that holds the row scales of a matrix stored as int8."""
     return f"{matrix}.scale"
+
+
+def upper_name(matrix: str) -> str:
+    """The tensor that holds the upper plane of an int8 matrix of an ordered file."""
+    return f"{matrix}.upper"
+
+
+def lower_name(matrix: str) -> str:
+    """The tensor that holds its lower plane; a file of 4 bits has none."""
+    return f"{matrix}.lower"
 
 
 def is_scale_name(tensor: str) -> bool:

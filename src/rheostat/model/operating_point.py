@@ -102,10 +102,14 @@ class OperatingPoint:
     ranking: str | None = None  # the name of the ranking it was cut by; None for the whole model and stored points
     origin: Origin = UNKNOWN_ORIGIN
     reconstruction: Reconstruction | None = None  # of the file; what is cut off is guessed with it
+    bounds: tuple[int, ...] | None = None  # filters of each layer, then words, that are read in 8 bits; None: all
+    cost_fraction: float | None = None  # of the whole model's cost, where bounds make it less than flops_fraction
 
     def __repr__(self) -> str:
         """One line: name, cost and widths, without the filters' indices."""
         facts = [repr(self.name), f"{100 * self.flops_fraction:.1f} % of the FLOPs", f"widths {_spaced(self.widths)}"]
+        if self.bounds:
+            facts += [f"8 bits up to {_spaced(self.bounds)}", f"{100 * self.cost:.1f} % of the cost"]
         if any(self.gate(layer) is not None for layer in range(len(self.keep))):
             facts.append("gates")
         if self.reconstruction is not None:
@@ -113,6 +117,11 @@ class OperatingPoint:
         if self.update_rank:
             facts.append(f"rank-{self.update_rank} update")
         return f"OperatingPoint({', '.join(facts)})"
+
+    @property
+    def cost(self) -> float:
+        """The share of the whole model's cost, FLOPs weighted by bits: what the knob counts."""
+        return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -144,13 +153,18 @@ class OperatingPoint:
             gate, update = self.gate(layer), self.update(layer)
             arrays += [keep, np.empty(0, np.float32) if gate is None else gate]
             arrays += [update.u, update.v] if update else []
+        arrays += [np.array(self.bounds, np.int32)] if self.bounds else []
         filters = digest_of(arrays)
         return filters if self.reconstruction is None else f"{filters}+{self.reconstruction.digest}"
 
     def is_full(self, shape: ModelShape) -> bool:
-        """Whether this is the unpruned model: nothing left out, no gates, no update."""
-        return self.widths == shape.hidden_sizes and not any(
-            self.gate(layer) is not None or self.update(layer) is not None for layer in range(len(self.keep))
+        """Whether this is the unpruned model: nothing left out or in fewer bits, no gates, no update."""
+        return (
+            self.widths == shape.hidden_sizes
+            and not self.bounds
+            and not any(
+                self.gate(layer) is not None or self.update(layer) is not None for layer in range(len(self.keep))
+            )
         )
 
     def cut_shape(self, shape: ModelShape) -> ModelShape:
@@ -171,8 +185,9 @@ class OperatingPoint:
         for layer in range(layers):
             self._check_gates(layer)
             self._check_update(layer, cut)
-        if not 0 < self.flops_fraction <= 1:
-            raise self._error(f"has flops_fraction {self.flops_fraction}", "a share in (0, 1]")
+        if not (0 < self.flops_fraction <= 1 and 0 < self.cost <= 1):
+            raise self._error(f"has flops_fraction {self.flops_fraction}, cost {self.cost}", "shares in (0, 1]")
+        check_bounds(self.bounds, shape)
 
     def _check_keep(self, layer: int, size: int) -> None:
         keep = self.keep[layer]
@@ -208,6 +223,30 @@ class OperatingPoint:
 
     def _error(self, found: str, expected: str) -> OperatingPointError:
         return OperatingPointError(f"point '{self.name}' {found}; expected {expected}: select or recover it again")
+
+
+BOUND_STEP = 16  # bit bounds are multiples of it: the core reads so many rows at once
+
+
+def whole_bounds(shape: ModelShape) -> tuple[int, ...]:
+    """The bounds of 8 bits everywhere: all filters of each layer, and all words."""
+    return (*shape.hidden_sizes, shape.vocabulary_size)
+
+
+def check_bounds(bounds: tuple[int, ...] | None, shape: ModelShape) -> None:
+    """Raise OperatingPointError unless these bit bounds fit a model of `shape`."""
+    if bounds is None:
+        return
+    sizes = whole_bounds(shape)
+    fit = len(bounds) == len(sizes) and all(
+        bound == size or (0 <= bound < size and bound % BOUND_STEP == 0)
+        for bound, size in zip(bounds, sizes, strict=True)
+    )
+    if not fit:
+        raise OperatingPointError(
+            f"bit bounds {_spaced(bounds)}; expected, for each of {_spaced(sizes)}, this size or a smaller multiple of "
+            f"{BOUND_STEP}"
+        )
 
 
 def full_point(shape: ModelShape) -> OperatingPoint:

@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
-from rheostat.model.container import LENGTH_BYTES, arrange, header_bytes
+from rheostat.model.container import LENGTH_BYTES, LINE_BYTES, arrange, header_bytes
 from rheostat.model.contents import Contents, set_default_ranking
 from rheostat.model.cut import reorder, reorder_point, reorder_ranking
 from rheostat.model.description import metadata_of
+from rheostat.model.layout import as_planes
 from rheostat.model.names import VOCABULARY, is_scale_name, scale_name
 from rheostat.model.operating_point import Ranking
 from rheostat.model.path import SMALLEST, KnobPath, known_down_to, path_along, path_tensors
@@ -75,17 +76,26 @@ def ordered_bytes(
     *,
     order: str = "as stored",
     path: KnobPath = (),
+    bits: int = 8,
 ) -> NDArray[np.uint8]:
     """The bytes of an ordered model with nothing but what the core reads. It may be one that was cut.
 
     weights: those of `shape` by name, of any stored precision (`{name}.scale` beside int8); `cut.reorder` puts their
-    filters in order. order: the name of the ranking. path: positions of that ranking, the largest first.
+    filters in order. order: the name of the ranking. path: positions of that ranking, the largest first. bits:
+    4 leaves out the lower planes.
     """
     words = {VOCABULARY: np.frombuffer(vocabulary.to_bytes(), np.uint8)}
-    arrays = arrange(as_precision(weights, precision) | words | path_tensors(path))
+    prepared = as_precision(weights, precision)
+    planes = as_planes(prepared, shape, bits) if precision == "int8" else prepared
+    arrays = arrange(planes | words | path_tensors(path, shape))
     header = header_bytes(metadata_of(shape, ordered=order), arrays)
-    parts = (len(header).to_bytes(LENGTH_BYTES, "little"), header, *(array.tobytes() for array in arrays.values()))
-    return np.concatenate([np.frombuffer(part, np.uint8) for part in parts])
+    start_bytes = np.frombuffer(len(header).to_bytes(LENGTH_BYTES, "little") + header, np.uint8)
+    parts = [start_bytes, *(array.reshape(-1).view(np.uint8) for array in arrays.values())]
+    room = np.empty(sum(map(len, parts)) + LINE_BYTES, np.uint8)
+    start = -room.ctypes.data % LINE_BYTES
+    whole = room[start : start + len(room) - LINE_BYTES]
+    np.concatenate(parts, out=whole)
+    return whole
 
 
 def as_precision(weights: Arrays, precision: str) -> dict[str, NDArray[Any]]:

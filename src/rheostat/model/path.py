@@ -1,12 +1,13 @@
 """The path of an ordered file: the positions of its knob, from the whole model down, each nested in the one before.
 
-Python computes a path once, and the core looks positions up in it. Knows widths and their cost; `widths` says which
-filters a share keeps, `ordered` puts them in order.
+Python computes a path once, and the core looks positions up in it. Knows widths, bit bounds and their cost; `widths`
+says which filters a share keeps, `ordered` puts them in order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,10 +16,10 @@ from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
 from rheostat.model.container import problem
-from rheostat.model.names import PATH_COST, PATH_WIDTHS
-from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.names import PATH_BOUNDS, PATH_COST, PATH_WIDTHS
+from rheostat.model.operating_point import OperatingPoint, Ranking, check_bounds, whole_bounds
 from rheostat.model.shape import ModelShape
-from rheostat.model.widths import check_knob, select
+from rheostat.model.widths import best_of, check_knob, select
 
 STEPS = 100  # per 100 %: whole percents are then positions, as they are for `choose`
 SMALLEST = 0.1  # share of the cost where a path ends if nothing is known about its ranking
@@ -33,13 +34,36 @@ class PathPosition(NamedTuple):
 
     cost: float  # share of the whole model's, as a float32
     widths: tuple[int, ...]  # filters of each layer
+    bounds: tuple[int, ...] | None = None  # filters of each layer, and words, that are read in 8 bits; None: all
 
 
 KnobPath: TypeAlias = tuple[PathPosition, ...]
 
 
 def position_of(point: OperatingPoint) -> PathPosition:
-    return PathPosition(float(np.float32(point.flops_fraction)), point.widths)
+    return PathPosition(float(np.float32(point.cost)), point.widths, point.bounds)
+
+
+def point_at(position: PathPosition, ranking: Ranking, shape: ModelShape) -> OperatingPoint:
+    """The operating point of a position of the path of this ranking."""
+    point = best_of(ranking, shape, position.widths)
+    cost = shape.cost_fraction(position.widths, position.bounds)
+    return replace(point, name=f"{ranking.name}-{cost:.4g}", bounds=position.bounds, cost_fraction=cost)
+
+
+def has_bounds(path: KnobPath) -> bool:
+    """Whether a path turns bits too, not only widths."""
+    return any(position.bounds is not None for position in path)
+
+
+def without_bounds(path: KnobPath, shape: ModelShape) -> KnobPath:
+    """The widths of a path, each once, with what they cost in equal bits everywhere."""
+    found: list[PathPosition] = []
+    for position in path:
+        cost = float(np.float32(shape.flops_fraction(position.widths)))
+        if not found or cost < found[-1].cost:
+            found.append(PathPosition(cost, position.widths))
+    return tuple(found)
 
 
 def path_along(ranking: Ranking, shape: ModelShape, smallest: float = SMALLEST) -> KnobPath:
@@ -82,7 +106,7 @@ def _shares(values: Iterable[Any]) -> list[float]:
 
 def check_path(path: KnobPath, shape: ModelShape) -> None:
     """Raise ModelFileError unless this is the path of a model of `shape`."""
-    if not path or path[0].widths != shape.hidden_sizes:
+    if not path or path[0].widths != shape.hidden_sizes or path[0].cost != 1:
         first = list(path[0].widths) if path else "no position"
         raise problem(f"a path that begins with {first}", f"the whole model, {list(shape.hidden_sizes)}", ADVICE)
     for position in path:
@@ -94,27 +118,46 @@ def check_path(path: KnobPath, shape: ModelShape) -> None:
             raise problem(
                 f"widths {list(smaller.widths)} behind {list(larger.widths)} in the path", "no larger", ADVICE
             )
+        pairs = zip(_bounds(smaller, shape), _bounds(larger, shape), strict=True)
+        if any(inner > outer for inner, outer in pairs):
+            raise problem(f"bit bounds {smaller.bounds} behind {larger.bounds} in the path", "no larger", ADVICE)
 
 
 def _check_position(position: PathPosition, shape: ModelShape) -> None:
-    cost, widths = position
+    cost, widths, bounds = position
     in_range = [1 <= width <= size for width, size in zip(widths, shape.hidden_sizes, strict=True)]
     if not all(in_range):
         raise problem(f"widths {list(widths)} in the path", f"1 to {list(shape.hidden_sizes)}", ADVICE)
-    expected = shape.flops_fraction(widths)
+    try:
+        check_bounds(bounds, shape)
+    except OperatingPointError as error:
+        raise problem(f"{error} in the path", "bounds that fit the model", ADVICE) from None
+    expected = shape.cost_fraction(widths, bounds)
     if not (0 < cost <= 1 and abs(cost - expected) <= _TOLERANCE):
         raise problem(f"a cost of {cost} in the path", f"{expected:.6f}, which its widths cost", ADVICE)
 
 
-def path_tensors(path: KnobPath) -> dict[str, NDArray[Any]]:
-    """The tensors that hold a path; none for an empty one."""
+def _bounds(position: PathPosition, shape: ModelShape) -> tuple[int, ...]:
+    return whole_bounds(shape) if position.bounds is None else position.bounds
+
+
+def path_tensors(path: KnobPath, shape: ModelShape) -> dict[str, NDArray[Any]]:
+    """The tensors that hold a path; none for an empty one, and no bounds if all positions have 8 bits everywhere."""
     if not path:
         return {}
-    return {
+    bounds = {PATH_BOUNDS: np.array([_bounds(position, shape) for position in path], np.int32)}
+    return (bounds if has_bounds(path) else {}) | {
         PATH_COST: np.array([position.cost for position in path], np.float32),
         PATH_WIDTHS: np.array([position.widths for position in path], np.int32),
     }
 
 
-def path_of_tensors(cost: NDArray[Any], widths: NDArray[Any]) -> KnobPath:
-    return tuple(PathPosition(float(share), tuple(map(int, row))) for share, row in zip(cost, widths, strict=True))
+def path_of_tensors(
+    cost: NDArray[Any], widths: NDArray[Any], bounds: NDArray[Any] | None, shape: ModelShape
+) -> KnobPath:
+    whole = whole_bounds(shape)
+    rows = [whole] * len(cost) if bounds is None else [tuple(map(int, row)) for row in bounds]
+    return tuple(
+        PathPosition(float(share), tuple(map(int, row)), None if row_bounds == whole else row_bounds)
+        for share, row, row_bounds in zip(cost, widths, rows, strict=True)
+    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-from rheostat.model.flops import flops_by_part
+from rheostat.model.flops import cost_by_part, flops_by_part
 
 Cell = Literal["qrnn", "lstm", "skip-lstm"]
 CELLS: tuple[str, ...] = get_args(Cell)
@@ -21,6 +21,7 @@ CELLS: tuple[str, ...] = get_args(Cell)
 MAXIMUM_SIZE = 2**31 - 1  # of any size here; a larger number is a damaged file or a mistake
 
 EMBEDDING = "embedding.weight"
+CLUSTERS = "clusters.weight"  # of the tails of an adaptive softmax
 OUTPUT = "output.weight"  # of a model whose output layer is not the embedding itself
 
 QRNN_GATES = 3  # z, f, o: the row blocks of a QRNN layer's matrix
@@ -120,7 +121,7 @@ class ModelShape:
         if self.is_cut:
             tensors[OUTPUT] = (self.vocabulary_size, self.output_size)
         if tails := len(self.softmax_splits):
-            tensors["clusters.weight"] = (tails, self.output_size)
+            tensors[CLUSTERS] = (tails, self.output_size)
             tensors["clusters.bias"] = (tails,)
         inputs = self.embedding_size
         for layer, hidden in enumerate(self.hidden_sizes):
@@ -153,6 +154,10 @@ class ModelShape:
     def flops_fraction(self, hidden_sizes: Sequence[int]) -> float:
         """The cost as a share of this model's FLOPs when its layers are cut to `hidden_sizes`."""
         return self.with_hidden_sizes(hidden_sizes).flops / self.flops
+
+    def cost_fraction(self, hidden_sizes: Sequence[int], bounds: Sequence[int] | None = None) -> float:
+        """The cost, FLOPs weighted by bits, as a share of this model's in 8 bits; without bounds, `flops_fraction`."""
+        return sum(cost_by_part(self.with_hidden_sizes(hidden_sizes), bounds).values()) / self.flops
 
     def update_shapes(self, rank: int = 1) -> list[tuple[tuple[int, int], tuple[int, int]]]:
         """Shapes of (u, v) for each layer of an update on this shape, which must already be cut."""

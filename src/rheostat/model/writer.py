@@ -7,7 +7,7 @@ metadata; `description` knows which tensors a file needs, `container` the bytes,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from rheostat.model.container import arrange, header_bytes, parse_header, proble
 from rheostat.model.container import check_target as check_container_target
 from rheostat.model.contents import Contents
 from rheostat.model.description import LARGEST_HEADER_BYTES, describe, metadata_of
+from rheostat.model.layout import as_planes
 from rheostat.model.names import moment_tensors, point_tensors, scores_name
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.path import check_path, path_tensors
@@ -35,7 +36,7 @@ def write_model(path: str | Path, contents: Contents, *, alone: bool = False) ->
             ranking.check(contents.shape)
         for point in contents.points:
             point.check(contents.shape)
-        tensors = {**contents.weights, **contents.words, **path_tensors(contents.knob_path)}
+        tensors = {**_weight_tensors(contents), **contents.words, **path_tensors(contents.knob_path, contents.shape)}
         tensors |= _reconstruction_tensors(contents.reconstruction)
         arrays = arrange(tensors | _ranking_tensors(contents.rankings) | _point_tensors(contents.points))
         header = header_bytes(_metadata(contents), arrays)
@@ -120,6 +121,13 @@ def _reconstruction_tensors(reconstruction: Reconstruction | None) -> dict[str, 
         names = moment_tensors(layer)
         tensors |= {names.mean: moments.mean, names.spread: moments.spread, names.factor: moments.factor}
     return tensors
+
+
+def _weight_tensors(contents: Contents) -> Mapping[str, NDArray[Any]]:
+    """Weights as they are; those of an ordered int8 file in planes."""
+    if contents.ordered is None or contents.precision != "int8":
+        return contents.weights
+    return as_planes(contents.weights, contents.shape, contents.bits)
 
 
 def _ranking_tensors(rankings: Iterable[Ranking]) -> dict[str, NDArray[Any]]:

@@ -218,7 +218,13 @@ class CoreWeights:
         """A point, ready to run."""
         shape = self._file.shape
         if self._is_position(point):
-            return CoreEngine(self._model(), Widths(point.widths), point.cut_shape(shape), self._precision, 0)
+            return CoreEngine(
+                self._model(),
+                Widths(point.widths, point.cost, point.bounds),
+                point.cut_shape(shape),
+                self._precision,
+                0,
+            )
         weights, cut_shape = cut(self._file.stored_weights(), shape, point)
         model = self._open(weights, cut_shape, point.name)
         size = model.file_bytes + model.workspace_bytes
@@ -227,6 +233,8 @@ class CoreWeights:
     def _is_position(self, point: OperatingPoint) -> bool:
         """Whether a point keeps the best filters of the order that the shared weights are in."""
         if point.gates or point.updates or point.reconstruction:
+            return False
+        if point.bounds and self._precision != "int8":
             return False
         if self._file.ordered is not None:  # kept filters ascend, so the last one tells whether they are the first
             return all(keep[-1] == len(keep) - 1 for keep in point.keep)

@@ -143,4 +143,6 @@ def _equal(one: OperatingPoint, other: OperatingPoint) -> bool:
         return False
     if any(extras[0]):
         return one.name == other.name
-    return one.widths == other.widths and all((a == b).all() for a, b in zip(one.keep, other.keep, strict=True))
+    return (one.widths, one.bounds) == (other.widths, other.bounds) and all(
+        (a == b).all() for a, b in zip(one.keep, other.keep, strict=True)
+    )
