@@ -22,7 +22,7 @@ from models import GOLDEN, golden_origins, make_golden_ordered, make_point, make
 from rheostat.cli import app
 from rheostat.core.binding import CoreModel
 from rheostat.core.build import FOLDER
-from rheostat.errors import ModelFileError, OperatingPointError, RheostatWarning
+from rheostat.errors import ModelFileError, OperatingPointError, RheostatError, RheostatWarning
 from rheostat.model import description
 from rheostat.model.contents import (
     Contents,
@@ -35,10 +35,11 @@ from rheostat.model.contents import (
     replace_weights,
     set_default_ranking,
 )
+from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import choose
 from rheostat.model.operating_point import OperatingPoint, Update, full_point
-from rheostat.model.ordered import order_filters
+from rheostat.model.ordered import order_filters, ordered_bytes
 from rheostat.model.path import PathPosition, check_path, known_down_to, path_along
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import best_of, select
@@ -466,3 +467,93 @@ def test_pack_orders_by_the_default_ranking_or_by_another(tmp_path: Path, conten
 def test_a_file_without_a_ranking_cannot_be_ordered(contents: Contents) -> None:
     with pytest.raises(OperatingPointError, match="no default ranking to order by; its rankings: none"):
         order_filters(drop_rankings(contents, ["first", "second"]))
+
+
+# --- bits -------------------------------------------------------------------------------------------------
+
+
+def with_bits(contents: Contents) -> Contents:
+    """Ordered, with a path that goes from 8 bits to 4 and then narrower."""
+    ordered = order_filters(contents)
+    whole, narrow = SHAPE.hidden_sizes, (32, 16, 16)
+    steps = [(whole, None), (whole, (48, 32, 16, 48)), (whole, (0, 0, 0, 0)), (narrow, (0, 0, 0, 0))]
+    path = tuple(
+        PathPosition(float(np.float32(SHAPE.cost_fraction(widths, bounds))), widths, bounds) for widths, bounds in steps
+    )
+    return replace(ordered, knob_path=path)
+
+
+def test_a_path_with_bits_is_the_knob_of_its_file(tmp_path: Path, contents: Contents) -> None:
+    file = written(tmp_path / "model", with_bits(contents))
+    path, core = file.knob_path(), CoreModel(file.mapped_bytes())
+    assert path == with_bits(contents).knob_path
+    for position in path[1:]:
+        point = choose(file, position.cost + 1e-6)
+        assert (point.widths, point.bounds) == (position.widths, position.bounds)
+        assert point.cost == pytest.approx(position.cost, abs=1e-7) and point.flops_fraction >= point.cost
+        found = core.position_near(position.cost)
+        assert (found.widths, found.bounds) == (position.widths, position.bounds)
+        reference, cut_shape = cut(file.stored_weights(), SHAPE, point)  # in NumPy
+        other = CoreModel(ordered_bytes(reference, cut_shape, file.vocabulary))
+        state, expected = other.start(), []
+        for word in WORDS:
+            state = other.step(other.full_position(), state, word)
+            expected.append(other.log_probabilities(other.predict(other.full_position(), state)))
+        assert np.array_equal(answers(file, point, "int8"), np.array(expected))
+    with pytest.raises(OperatingPointError, match="smallest position"):
+        choose(file, path[-1].cost / 2)
+
+
+@pytest.mark.parametrize("bounds", [(50, 40, 24), (8, 0, 0, 0), (64, 40, 24, 61), (-16, 0, 0, 0)])
+def test_a_path_with_bounds_that_do_not_fit_is_not_written(
+    tmp_path: Path, contents: Contents, bounds: tuple[int, ...]
+) -> None:
+    made = with_bits(contents)
+    broken = (made.knob_path[0], made.knob_path[1]._replace(bounds=bounds))
+    with pytest.raises(ModelFileError, match="bit bounds"):
+        write_model(tmp_path / "model", replace(made, knob_path=broken))
+
+
+def test_pack_in_4_bits_answers_as_the_knob_at_4_bits(tmp_path: Path, contents: Contents) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    file = written(source, with_bits(contents))
+    runner = CliRunner()
+    runner.invoke(app, ["pack", str(source), "--bits", "4", "-o", str(out)], catch_exceptions=False)
+    packed = open_model(out)
+    assert (packed.description.bits, packed.contents().bits) == (4, 4)
+    at_4_bits = choose(file, file.knob_path()[2].cost + 1e-6)
+    assert np.array_equal(answers(packed, full_point(SHAPE), "int8"), answers(file, at_4_bits, "int8"))
+    assert [position.widths for position in packed.knob_path()] == [SHAPE.hidden_sizes, (32, 16, 16)]
+    shown = json.loads(runner.invoke(app, ["inspect", str(out), "--json"], catch_exceptions=False).stdout)
+    assert shown["bits"] == 4 and shown["bytes_by_plane"]["upper"] > 20 * shown["bytes_by_plane"]["lower"]
+    assert shown["cost_by_part"]["layers.0"] == shown["flops_by_part"]["layers.0"] / 2
+    assert "upper" in runner.invoke(app, ["inspect", str(out)], catch_exceptions=False).stdout
+
+
+def test_bits_that_a_file_cannot_have_are_refused(tmp_path: Path, contents: Contents) -> None:
+    source, out = tmp_path / "source", tmp_path / "out"
+    write_model(source, with_bits(contents))
+    rheostat.pack(source, out, bits=4)
+    for asked, packed, message in ((3, source, "expected 4"), (8, out, "pack the original")):
+        with pytest.raises(RheostatError, match=message):
+            rheostat.pack(packed, tmp_path / "none", bits=asked)
+    write_model(source, contents)
+    with pytest.raises(ModelFileError, match="planes to choose from; add --order"):
+        rheostat.pack(source, tmp_path / "none", bits=4)
+
+
+def test_planes_in_memory_are_the_matrices_of_the_file(tmp_path: Path, contents: Contents) -> None:
+    ordered = order_filters(contents)
+    with written(tmp_path / "model", ordered) as file:
+        assert file.precision == "int8"
+        for name, array in ordered.weights.items():
+            assert np.array_equal(file.stored_weights()[name], array)
+
+
+def test_cost_weighs_products_by_their_bits() -> None:
+    shape = ModelShape(100, 20, (40, 20), (2, 1), (50,))
+    layers, output = 2 * (3 * 40 * 40 + 3 * 20 * 40), 2 * 101 * 20
+    assert shape.cost_fraction((40, 20)) == 1
+    assert shape.cost_fraction((40, 20), (0, 0, 0)) * shape.flops == pytest.approx(layers / 2 + output - 100 * 20)
+    assert shape.cost_fraction((40, 20), (40, 20, 48)) * shape.flops == pytest.approx(layers + output - 52 * 20)
+    assert shape.cost_fraction((32, 20), (40, 20, 100)) == shape.flops_fraction((32, 20))

@@ -58,6 +58,9 @@ def pack(
         bool,
         typer.Option(help="Put the filters in the order of the default ranking, and store the path of the knob."),
     ] = False,
+    bits: Annotated[
+        int | None, typer.Option(help="4: keep only the upper planes of an ordered int8 file, in about half the bytes.")
+    ] = None,
     results: Annotated[
         Path | None,
         typer.Option(help="The results file of a sweep of this model: store its curve, for the keyboard page."),
@@ -70,7 +73,8 @@ def pack(
     Everything else stays as it is, including origins. Weights whose precision does not change keep their bytes.
 
     An ordered file gives the same answers, and the core serves every position of its knob from the mapped file.
-    Another default ranking makes it unordered, unless --order puts it in the new order.
+    Another default ranking makes it unordered, unless --order puts it in the new order. With --bits 4 it answers
+    exactly as the knob at 4 bits does.
 
     Example: rheostat pack model.safetensors --precision int8 --default-ranking taylor -o small.safetensors
     """
@@ -86,6 +90,7 @@ def pack(
         drop_rankings=drop_ranking or (),
         results=results,
         order=order,
+        bits=bits,
         drop_reconstruction=drop_reconstruction,
     )
     if json:
@@ -117,10 +122,11 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
         "trained on": _corpus(summary),
         "default ranking": summary["default_ranking"] or "none",
         "reconstruction": _reconstruction(summary["reconstruction"]),
+        "planes": _planes(summary),
         "ordered": f"yes, {summary['path_positions']} positions" if summary["ordered"] else "no",
     }
     yield _pairs("model", facts)
-    yield _parts(summary["bytes_by_part"], summary["flops_by_part"])
+    yield _parts(summary["bytes_by_part"], summary["flops_by_part"], summary["cost_by_part"])
     if summary["rankings"]:
         yield _rankings(summary["rankings"])
     if summary["points"]:
@@ -174,12 +180,19 @@ def _pairs(title: str, values: Mapping[str, str], column: str = "") -> Table:
     return table
 
 
-def _parts(sizes: Mapping[str, int], flops: Mapping[str, int]) -> Table:
+def _planes(summary: Mapping[str, Any]) -> str:
+    """The bytes of each plane, if the weights are stored in planes."""
+    sizes = summary["bytes_by_plane"]
+    return ", ".join(f"{plane} {size:,} bytes" for plane, size in sizes.items()) or "none"
+
+
+def _parts(sizes: Mapping[str, int], flops: Mapping[str, int], cost: Mapping[str, float]) -> Table:
     table = Table("part")
-    table.add_column("bytes", justify="right")
-    table.add_column("FLOPs", justify="right")
+    for column in ("bytes", "FLOPs", "cost"):
+        table.add_column(column, justify="right")
     for part in sorted(sizes):
-        table.add_row(part, f"{sizes[part]:,}", f"{flops[part]:,}" if part in flops else "")
+        counted = (f"{flops[part]:,}", f"{cost[part]:,.0f}") if part in flops else ("", "")
+        table.add_row(part, f"{sizes[part]:,}", *counted)
     return table
 
 

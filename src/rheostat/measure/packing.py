@@ -19,6 +19,7 @@ from rheostat.model.contents import (
     drop_points,
     drop_rankings,
     keep_points,
+    keep_upper_planes,
     set_default_ranking,
 )
 from rheostat.model.contents import drop_reconstruction as without_reconstruction
@@ -41,15 +42,16 @@ def pack(
     drop_rankings: Sequence[str] = (),
     results: str | Path | None = None,
     order: bool = False,
+    bits: int | None = None,
     drop_reconstruction: bool = False,
 ) -> dict[str, Any]:
     """Write a changed copy of a model file to `out`, and return its summary, as `summarize` does.
 
     precision: "fp32", "fp16" or "int8"; None keeps it. points: the only ones to keep, in this order; None keeps all.
     results: the results file of a sweep of this model, whose curve is stored for the keyboard page. order: put the
-    filters in the order of the default ranking, and store the path of the knob. drop_reconstruction: leave out the
-    reconstruction and the points that need it. Everything else stays as it is; weights whose precision does not change
-    keep their bytes.
+    filters in the order of the default ranking, and store the path of the knob. bits: 4 keeps the upper planes of an
+    ordered int8 file only, and answers as the knob at 4 bits. drop_reconstruction: leave out the reconstruction and the
+    points that need it. Everything else stays as it is; weights whose precision does not change keep their bytes.
     """
     lists = {"points": points, "drop_points": drop_points, "drop_rankings": drop_rankings}
     for argument, names in lists.items():
@@ -60,9 +62,18 @@ def pack(
         contents = _edited(source.contents(), precision, default_ranking, points, drop_points, drop_rankings)
         contents = without_reconstruction(contents) if drop_reconstruction else contents
         contents = contents if results is None else _with_curve(contents, Path(results))
-        write_model(out, order_filters(contents) if order else contents)
+        contents = order_filters(contents) if order else contents
+        write_model(out, contents if bits is None else _in_bits(contents, bits))
     with open_model(Path(out).absolute()) as packed:  # a bare name could be that of a bundled model
         return summarize(packed)
+
+
+def _in_bits(contents: Contents, bits: int) -> Contents:
+    if bits not in (4, 8):
+        raise RheostatError(f"bits is {bits!r}; expected 4, for the upper planes alone, or 8, for what the file has")
+    if bits > contents.bits:
+        raise RheostatError("the file has 4 bits, and 8 were asked for; expected a file of 8 bits: pack the original")
+    return keep_upper_planes(contents) if bits == 4 else contents
 
 
 def _edited(

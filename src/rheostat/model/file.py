@@ -80,6 +80,7 @@ class ModelFile:
         self._checked: set[str] = set()  # tensors whose values have been checked
         self._vocabulary: Vocabulary | None = None
         self._casing: dict[str, str] | None = None
+        self._knob_path: KnobPath | None = None
 
     @cached_property
     def _weight_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -139,8 +140,11 @@ class ModelFile:
 
     def knob_path(self) -> KnobPath:
         """The positions of an ordered file, the whole model first; none if it is not ordered."""
-        if self.ordered is None:
-            return ()
+        if self._knob_path is None:
+            self._knob_path = self._read_path() if self.ordered is not None else ()
+        return self._knob_path
+
+    def _read_path(self) -> KnobPath:
         bounds = self._values(PATH_BOUNDS) if PATH_BOUNDS in self._container.tensors else None
         path = path_of_tensors(self._values(PATH_COST), self._values(PATH_WIDTHS), bounds, self.shape)
         with self._naming():

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from rheostat.errors import OperatingPointError
 from rheostat.model.file import ModelFile
-from rheostat.model.operating_point import OperatingPoint, full_point
-from rheostat.model.path import GRADED, known_down_to
-from rheostat.model.widths import check_knob, select
+from rheostat.model.operating_point import OperatingPoint, Ranking, full_point
+from rheostat.model.path import GRADED, KnobPath, has_bounds, known_down_to, point_at
+from rheostat.model.shape import ModelShape
+from rheostat.model.widths import below_smallest, check_knob, select
 
 NEAR = 0.01  # a stored point counts as being at the knob position if it is below it by less than this
 SLACK = 1e-4  # or above it by no more than this, so that a few more tail clusters do not make a point unreachable
@@ -54,13 +55,24 @@ def choose(
 def _select(file: ModelFile, name: str, knob: float) -> OperatingPoint:
     """A cut by a ranking, with the file's reconstruction if it has one.
 
-    A graded ranking is left alone: the weights were trained so that its prefixes do without what they lack.
+    A graded ranking is left alone: the weights were trained so that its prefixes do without what they lack. If the path
+    of the file turns bits too, its positions are the cuts by its ranking.
     """
     ranking = file.ranking(name)
+    if name == file.ordered and has_bounds(path := file.knob_path()):
+        return _along(path, ranking, file.shape, knob)
     point = select(ranking, file.shape, knob)
     if ranking.criterion == GRADED or point.is_full(file.shape):
         return point
     return replace(point, reconstruction=file.reconstruction)
+
+
+def _along(path: KnobPath, ranking: Ranking, shape: ModelShape, knob: float) -> OperatingPoint:
+    """The largest position of a path that costs no more than the knob asks for."""
+    position = next((position for position in path if position.cost <= knob + SLACK), None)
+    if position is None:
+        raise below_smallest(knob, path[-1].cost, path[-1].widths)
+    return point_at(position, ranking, shape)
 
 
 def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> OperatingPoint | None:

@@ -80,6 +80,12 @@ def lower_name(matrix: str) -> str:
     return f"{matrix}.lower"
 
 
+def plane_of(tensor: str) -> str:
+    """The plane that a tensor is, "upper" or "lower"; empty for any other tensor."""
+    last = tensor.rpartition(".")[2]
+    return last if last in ("upper", "lower") else ""
+
+
 def is_scale_name(tensor: str) -> bool:
     return tensor.endswith(".scale")
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from rheostat.arguments import checked
 from rheostat.model.file import ModelFile
-from rheostat.model.flops import flops_by_part
-from rheostat.model.names import part_of
+from rheostat.model.flops import cost_by_part, flops_by_part
+from rheostat.model.names import part_of, plane_of
 
 
 @checked
@@ -27,7 +27,10 @@ def summarize(file: ModelFile) -> dict[str, Any]:
         "parameters": shape.parameters,
         "flops": shape.flops,
         "flops_by_part": flops_by_part(shape),
+        "cost_by_part": _cost_by_part(file),
         "bytes_by_part": bytes_by_part(file),
+        "bits": description.bits,
+        "bytes_by_plane": bytes_by_plane(file),
         "tokenizer": file.tokenizer,
         "text": dict(description.text),
         "origin": description.origin.as_json(),
@@ -60,3 +63,20 @@ def bytes_by_part(file: ModelFile) -> dict[str, int]:
         part = part_of(name)
         sizes[part] = sizes.get(part, 0) + size
     return sizes
+
+
+def _cost_by_part(file: ModelFile) -> dict[str, float]:
+    """FLOPs of the whole model weighted by the bits that the file has."""
+    is_half = file.description.bits == 4
+    if file.shape.cell != "qrnn":
+        return dict(flops_by_part(file.shape))
+    return cost_by_part(file.shape, (0,) * (len(file.shape.hidden_sizes) + 1) if is_half else None)
+
+
+def bytes_by_plane(file: ModelFile) -> dict[str, int]:
+    """Bytes of the upper and of the lower planes; empty if weights are not stored in planes."""
+    sizes: dict[str, int] = {}
+    for name, size in file.tensor_bytes().items() if file.description.bits else ():
+        if plane := plane_of(name):
+            sizes[plane] = sizes.get(plane, 0) + size
+    return dict(sorted(sizes.items(), reverse=True))

@@ -36,6 +36,8 @@ def write_model(path: str | Path, contents: Contents, *, alone: bool = False) ->
             ranking.check(contents.shape)
         for point in contents.points:
             point.check(contents.shape)
+        if contents.ordered is not None:
+            check_path(contents.knob_path, contents.shape)
         tensors = {**_weight_tensors(contents), **contents.words, **path_tensors(contents.knob_path, contents.shape)}
         tensors |= _reconstruction_tensors(contents.reconstruction)
         arrays = arrange(tensors | _ranking_tensors(contents.rankings) | _point_tensors(contents.points))
@@ -61,7 +63,6 @@ def _check_order(contents: Contents, header_length: int) -> None:
     for ranking in contents.rankings:
         if ranking.name == contents.ordered:
             ranking.check_order()
-    check_path(contents.knob_path, contents.shape)
 
 
 @contextlib.contextmanager
