@@ -240,10 +240,9 @@ def four_bits(matrix: Tensor) -> Tensor:
 
 
 def _upper_bits(matrix: Tensor) -> Tensor:
-    scale = matrix.abs().amax(1, keepdim=True) / LARGEST_INTEGER
-    scale[scale == 0] = 1
-    scale.clamp_(max=LARGEST_SCALE)
-    integers = (matrix / scale).round_().clamp_(-LARGEST_INTEGER, LARGEST_INTEGER)
+    scale = (matrix.abs().amax(1, keepdim=True) / LARGEST_INTEGER).clamp_(max=LARGEST_SCALE)
+    divisor = torch.where(scale == 0, 1, scale)  # a row of zeros stays one: its scale is 0
+    integers = (matrix / divisor).round_().clamp_(-LARGEST_INTEGER, LARGEST_INTEGER)
     return integers.div_(16).floor_().mul_(16).add_(8).mul_(scale)  # the middle of what the lower four bits may add
 
 
