@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from rheostat.measure.evaluation import evaluate
     from rheostat.measure.ngram_baseline import measure_ngram
     from rheostat.measure.packing import pack
+    from rheostat.measure.path_search import search_path
     from rheostat.measure.sweep import sweep
     from rheostat.measure.typing import measure_typing
     from rheostat.model.file import ModelFile, open_model
@@ -97,6 +98,7 @@ __all__ = [
     "resplit",
     "resume",
     "run_demo",
+    "search_path",
     "serve_keyboard",
     "summarize",
     "sweep",
@@ -133,6 +135,7 @@ _WHERE = {
     "resplit": "rheostat.pruning.resplit",
     "resume": "rheostat.training.run",
     "run_demo": "rheostat.report.demo",
+    "search_path": "rheostat.measure.path_search",
     "serve_keyboard": "rheostat.keyboard.server",
     "summarize": "rheostat.model.summary",
     "sweep": "rheostat.measure.sweep",

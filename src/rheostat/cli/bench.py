@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from rheostat.measure.results import BenchResults, BenchRow, BenchSubject, Fit
 
 LIST = "list"
-HEADINGS = ("share", "MFLOPs", "MB\nread", "ms/query\nmedian", "95 %\ninterval", "p95", "MB\nheld", "mJ/query")
+HEADINGS = ("cost", "FLOPs", "MFLOPs", "MB\nread", "ms/query\nmedian", "95 %\ninterval", "p95", "MB\nheld", "mJ/query")
 
 
 def bench(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
-    knob: Annotated[list[float] | None, typer.Option(help="A share of the FLOPs. May be repeated.")] = None,
+    knob: Annotated[list[float] | None, typer.Option(help="A share of the cost. May be repeated.")] = None,
     point: Annotated[list[str] | None, typer.Option(help="The name of a stored point. May be repeated.")] = None,
     beside: Annotated[
         list[Path] | None,
@@ -163,6 +163,7 @@ def _cells(label: str, row: BenchRow) -> list[str]:
     low, high = row.interval_ms
     return [
         label if row.ranking is None else f"{label} by {row.ranking}",
+        f"{row.cost:.1%}",
         f"{row.flops_fraction:.1%}",
         three_digits(row.flops_millions),
         three_digits(row.megabytes_read),

@@ -108,13 +108,26 @@ def _tables(run: Demo) -> Group:
 def _figures(run: Demo) -> Table:
     title = Text(f"{run.model.name}, int8, on {run.text.name}")
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("knob", "FLOPs", "MFLOPs", "MB\nread", "ms/query", "mJ/query", "perplexity", "R@3"):
+    for heading in (
+        "knob",
+        "cost",
+        "bits",
+        "widths",
+        "MFLOPs",
+        "MB\nread",
+        "ms/query",
+        "mJ/query",
+        "perplexity",
+        "R@3",
+    ):
         table.add_column(heading, justify="right")
     for step in run.steps:
         quality = step.quality
         table.add_row(
             f"{quality.knob:.0%}",
-            f"{quality.flops_fraction:.1%}",
+            f"{quality.cost:.1%}",
+            f"{8.0 if quality.mean_bits is None else quality.mean_bits:.1f}",
+            " ".join(map(str, quality.widths)),
             *_costs(step),
             f"{quality.perplexity:.1f}",
             f"{quality.recall_at_3:.1%}",

@@ -85,7 +85,8 @@ def _show(found: Evaluation) -> None:
     quality, saved = found.quality, found.keystrokes
     recall = "  ".join(f"R@{k} {share:.2%}" for k, share in quality.recall.items())
     print(
-        f"{found.split} at {found.flops_fraction:.2%} of the FLOPs ({found.served_by}), {found.precision} on "
+        f"{found.split} at {found.cost:.2%} of the cost, {found.flops_fraction:.2%} of the FLOPs ({found.served_by}), "
+        f"{found.precision} on "
         f"{engine_title(found.engine)}: "
         f"perplexity {quality.perplexity:.3f}  {recall}  ({quality.predictions:,} predictions)"
     )
@@ -103,7 +104,7 @@ def sweep(
         list[str] | None, typer.Option(help="Measure only rankings and points of this criterion. May be repeated.")
     ] = None,
     knob: Annotated[
-        list[float] | None, typer.Option(help="A share of the FLOPs; by default 0.9 to 0.4 in tenths. May be repeated.")
+        list[float] | None, typer.Option(help="A share of the cost; by default 0.9 to 0.4 in tenths. May be repeated.")
     ] = None,
     split: Annotated[
         list[str] | None,
@@ -123,8 +124,9 @@ def sweep(
 ) -> None:
     """Measure quality at many operating points.
 
-    Measures the whole model, every ranking at every knob position, and every stored point. Each measurement is written
-    as soon as it is finished; run the same command again to resume.
+    Measures the whole model, every ranking at every knob position, the path if the file has one that turns bits too
+    (criterion path), and every stored point. Each measurement is written as soon as it is finished; run the same
+    command again to resume.
 
     Example: rheostat sweep model.safetensors --data DIR --knob 0.8 --knob 0.6 -o results/ptb.json
     """
@@ -154,7 +156,6 @@ def sweep(
 
 def _show_row(row: SweepRow) -> None:
     messages.print(
-        f"{row.served_by} at {row.flops_fraction:.2%}, {row.split}: "
-        f"perplexity {row.perplexity:.2f}, R@3 {row.recall_at_3:.2%}",
+        f"{row.served_by} at {row.cost:.2%}, {row.split}: perplexity {row.perplexity:.2f}, R@3 {row.recall_at_3:.2%}",
         highlight=False,
     )

@@ -145,6 +145,7 @@ def _answer(
     facts = asked | {
         "point": predictor.point.name,
         "knob": predictor.knob,
+        "cost": predictor.cost,
         "flops_fraction": predictor.flops_fraction,
         "first_query_ms": query_ms,
         "flops": predictor.point.cut_shape(predictor.shape).flops,

@@ -76,8 +76,7 @@ class Screen:
             words.append("   ")
         point = self.predictor.point
         figures = (
-            f"  knob {self.predictor.knob:.0%}   {point.flops_fraction:.1%} of the FLOPs ({point.name})   "
-            f"{self.query_ms:.2f} ms"
+            f"  knob {self.predictor.knob:.0%}   {point.cost:.1%} of the cost ({point.name})   {self.query_ms:.2f} ms"
         )
         typed = Text(self.text + "▏")
         return Group(words, typed, Text(figures, style="dim"), Text(self.note or f"  {HELP}", style="dim"))

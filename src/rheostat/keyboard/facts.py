@@ -19,6 +19,7 @@ from rheostat.measure.meters.estimate import Estimate
 from rheostat.measure.results import read_sweep
 from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.model.file import ModelFile
+from rheostat.model.knob import PATH, turns_bits
 from rheostat.model.operating_point import FULL
 from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.tables import to_json
@@ -106,7 +107,8 @@ def curve_of(file: ModelFile, results: Path | None = None) -> list[Json] | None:
 
 def _sweep_rows(path: Path, file: ModelFile) -> list[Json]:
     """What a sweep measured of the points that the knob serves, on the first of SPLITS that it has."""
-    labels = {FULL, file.description.default_ranking, *(point.name for point in file.description.points)}
+    followed = PATH if turns_bits(file) else file.description.default_ranking
+    labels = {FULL, followed, *(point.name for point in file.description.points)}
     ours = [row for row in read_sweep(path).rows if row.label in labels and row.allocation != "bare"]
     split = next((split for split in SPLITS if any(row.split == split for row in ours)), None)
     return [to_json(row) for row in ours if row.split == split]
@@ -121,7 +123,7 @@ def _points_of(rows: Iterable[Any]) -> list[Json]:
     for row in rows:
         if not isinstance(row, Mapping):
             continue
-        share, perplexity = _positive(row.get("flops_fraction", row.get("knob"))), _positive(row.get("perplexity"))
+        share, perplexity = _positive(_share(row)), _positive(row.get("perplexity"))
         if not share or not perplexity:
             continue
         share = round(share, 2)
@@ -131,6 +133,11 @@ def _points_of(rows: Iterable[Any]) -> list[Json]:
                 {"keystrokes_saved_share": saved} if saved else {}
             )
     return [best[share] for share in sorted(best)]
+
+
+def _share(row: Mapping[str, Any]) -> Any:
+    """What the knob counts: the cost, which is the share of the FLOPs where bits are equal everywhere."""
+    return row.get("cost_fraction") or row.get("flops_fraction", row.get("knob"))
 
 
 def _positive(value: Any) -> float | None:

@@ -142,14 +142,10 @@ class Positions:
             if position := self.ready(percent):
                 return position
             predictor = self._predictor.at(percent / 100)
-            flops = predictor.point.cut_shape(self.file.shape).flops
-            position = Position(
-                percent,
-                predictor,
-                flops,
-                bytes_read(flops, self.precision),
-                doubt_about(self.file, predictor.point),
-            )
+            point = predictor.point
+            flops = point.cut_shape(self.file.shape).flops
+            read = bytes_read(flops * point.cost / point.flops_fraction, self.precision)
+            position = Position(percent, predictor, flops, read, doubt_about(self.file, point))
             position.measure()
             with self._lock:
                 self._kept[percent] = position

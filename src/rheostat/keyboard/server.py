@@ -208,6 +208,7 @@ class Service:
             "knob": position.percent / 100,
             "point": predictor.point.name,
             "flops": position.flops,
+            "cost": predictor.cost,
             "flops_fraction": predictor.flops_fraction,
             "doubt": position.doubt,
             "energy_mj": energy.query_mj(position.flops, position.bytes_read) if energy else None,

@@ -47,18 +47,25 @@ class Evaluation:
     point: str
     ranking: str | None
     flops_fraction: float
+    cost: float
     quality: Quality
     keystrokes: KeystrokeCount | None = None
 
     @property
     def served_by(self) -> str:
         """What was measured, in words."""
-        return self.point if self.ranking is None else f"{self.point}, by the ranking {self.ranking}"
+        by = self.ranking is not None and not self.is_on_path
+        return f"{self.point}, by the ranking {self.ranking}" if by else self.point
+
+    @property
+    def is_on_path(self) -> bool:
+        """Whether bits were turned too."""
+        return self.cost != self.flops_fraction
 
     def as_json(self) -> dict[str, Any]:
         where = {"point": self.point, "ranking": self.ranking, "split": self.split}
         typing = {"keystrokes": self.keystrokes.as_json()} if self.keystrokes else {}
-        found = {**self.quality.as_json(), "flops_fraction": self.flops_fraction}
+        found = {**self.quality.as_json(), "flops_fraction": self.flops_fraction, "cost": self.cost}
         by = {"precision": self.precision, "engine": self.engine}
         return {**found, **where, **by, "model": self.model, **typing}
 
@@ -106,6 +113,7 @@ def evaluate(
         point=chosen.name,
         ranking=chosen.ranking,
         flops_fraction=chosen.flops_fraction,
+        cost=chosen.cost,
         quality=quality,
         keystrokes=saved,
     )

@@ -42,6 +42,7 @@ from rheostat.runtime.predictor import Predictor
 
 KNOBS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
 SPLITS = ("valid", "test")
+BY_KNOB = ("uniform", "path")  # allocations whose point depends on the knob
 
 Progress = Callable[[str, float], None]
 
@@ -61,7 +62,7 @@ class Cell:
     def is_of(self, row: SweepRow) -> bool:
         """Whether a row is the measurement of this cell. A stored point is identified by its name alone."""
         same = (row.label, row.split, row.allocation) == (self.label, self.split, self.allocation)
-        return same and (self.allocation != "uniform" or row.knob == self.knob)
+        return same and (self.allocation not in BY_KNOB or row.knob == self.knob)
 
     def identified(self, file: ModelFile) -> Cell:
         return replace(self, digest=self.point_of(file).digest)
@@ -72,6 +73,8 @@ class Cell:
             return file.point(self.label)
         if self.allocation == "bare":
             return replace(file.point(self.label), updates=None)
+        if self.allocation == "path":
+            return knob_positions.path_point(file, self.knob)
         return knob_positions.choose(file, self.knob, ranking=None if self.label == FULL else self.label)
 
 
@@ -89,6 +92,8 @@ class CellResult:
             **asdict(QualityFigures.of(self.quality)),
             flops_fraction=self.point.flops_fraction,
             widths=self.point.widths,
+            bounds=self.point.bounds,
+            cost_fraction=self.point.cost_fraction,
             update_bytes=self.point.update_bytes,
             update_rank=self.point.update_rank,
             keystrokes=KeystrokeFigures.of(self.keystrokes) if self.keystrokes else None,
@@ -220,7 +225,7 @@ def subject_of(
     typed_words: int | None = None,
 ) -> SweepSubject:
     rankings = [cell.label for cell in cells if cell.allocation == "uniform" and cell.label != FULL]
-    points = [cell.label for cell in cells if cell.allocation != "uniform"]
+    points = [cell.label for cell in cells if cell.allocation not in BY_KNOB]
     return SweepSubject(
         file.path.name,
         corpus,
@@ -237,6 +242,7 @@ def grid(file: ModelFile, criteria: Sequence[str], knobs: Sequence[float], split
     """Cells for the whole model, every ranking at every position, and every stored point; largest first."""
     known = {entry.criterion for entry in file.description.rankings}
     known |= {entry.criterion for entry in file.description.points}
+    known |= {knob_positions.PATH} if knob_positions.turns_bits(file) else set()
     if missing := set(criteria) - known:
         raise OperatingPointError(
             f"{file.path} has no ranking or point of {', '.join(sorted(missing))}; "
@@ -247,6 +253,8 @@ def grid(file: ModelFile, criteria: Sequence[str], knobs: Sequence[float], split
     points = [entry for entry in file.description.points if entry.criterion in wanted]
     cells = [Cell(FULL, "", None, 1.0, split) for split in splits]
     for knob in sorted(knobs, reverse=True):
+        if knob_positions.PATH in wanted and knob_positions.can_follow(file, knob):
+            cells += [Cell(knob_positions.PATH, knob_positions.PATH, None, knob, split, "path") for split in splits]
         cells += [Cell(r.name, r.criterion, r.seed, knob, split) for r in rankings for split in splits]
     for p in points:
         # How much an update recovers is found by measuring the point with and without it.

@@ -1,7 +1,8 @@
 """Which operating point of a model file a knob position selects.
 
 The only place that decides this: evaluation, recovery, runtime and export all use it. A position is a share of the
-whole model's FLOPs, and a point never costs more than that share, compared to within a hundredth of a percent.
+whole model's cost (FLOPs weighted by bits), and a point never costs more than that share, compared to within a
+hundredth of a percent.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from dataclasses import replace
 
 from rheostat.errors import OperatingPointError
 from rheostat.model.file import ModelFile
-from rheostat.model.operating_point import OperatingPoint, Ranking, full_point
-from rheostat.model.path import GRADED, KnobPath, has_bounds, known_down_to, point_at
-from rheostat.model.shape import ModelShape
+from rheostat.model.operating_point import OperatingPoint, full_point
+from rheostat.model.path import GRADED, has_bounds, known_down_to, point_at
 from rheostat.model.widths import below_smallest, check_knob, select
 
 NEAR = 0.01  # a stored point counts as being at the knob position if it is below it by less than this
 SLACK = 1e-4  # or above it by no more than this, so that a few more tail clusters do not make a point unreachable
+PATH = "path"  # the criterion of a point that was searched in widths and bits
 
 
 def choose(
@@ -30,8 +31,9 @@ def choose(
     """The point for a knob position.
 
     `point` names a stored point; `ranking` names a ranking to cut by. Otherwise the choice is, in this order: the first
-    stored point at the knob position, which can have gates and an update; a cut by the default ranking; the nearest
-    stored point below. With a `criterion`, only its points and its first ranking are considered.
+    stored point at the knob position, which can have gates and an update; the largest position of the path that costs
+    no more, if the file has one that turns bits too; a cut by the default ranking; the nearest stored point below. With
+    a `criterion`, only its points and its first ranking are considered; "path" means the path.
     """
     if point is not None:
         return file.point(point)
@@ -42,6 +44,8 @@ def choose(
         return full_point(file.shape)
     if (stored := stored_at(file, knob, criterion)) is not None:
         return stored
+    if criterion in (None, PATH) and turns_bits(file):
+        return path_point(file, knob)
     name = _ranking_for(file, criterion)
     if name is not None:
         return _select(file, name, knob)
@@ -55,24 +59,28 @@ def choose(
 def _select(file: ModelFile, name: str, knob: float) -> OperatingPoint:
     """A cut by a ranking, with the file's reconstruction if it has one.
 
-    A graded ranking is left alone: the weights were trained so that its prefixes do without what they lack. If the path
-    of the file turns bits too, its positions are the cuts by its ranking.
+    A graded ranking is left alone: the weights were trained so that its prefixes do without what they lack.
     """
     ranking = file.ranking(name)
-    if name == file.ordered and has_bounds(path := file.knob_path()):
-        return _along(path, ranking, file.shape, knob)
     point = select(ranking, file.shape, knob)
     if ranking.criterion == GRADED or point.is_full(file.shape):
         return point
     return replace(point, reconstruction=file.reconstruction)
 
 
-def _along(path: KnobPath, ranking: Ranking, shape: ModelShape, knob: float) -> OperatingPoint:
-    """The largest position of a path that costs no more than the knob asks for."""
-    position = next((position for position in path if position.cost <= knob + SLACK), None)
+def turns_bits(file: ModelFile) -> bool:
+    """Whether the knob follows a path of widths and bits."""
+    return has_bounds(file.knob_path())
+
+
+def path_point(file: ModelFile, knob: float) -> OperatingPoint:
+    """The largest position of the file's path that costs no more than this."""
+    path = file.knob_path()
+    position = next((position for position in path if position.cost <= knob + SLACK / 100), None)
     if position is None:
         raise below_smallest(knob, path[-1].cost, path[-1].widths)
-    return point_at(position, ranking, shape)
+    point = point_at(position, file.ranking(), file.shape)
+    return replace(point, name=f"{PATH}-{knob:g}", criterion=PATH)
 
 
 def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> OperatingPoint | None:
@@ -85,6 +93,8 @@ def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> Ope
 
 def chosen_by(file: ModelFile, point: OperatingPoint) -> str:
     """Where `choose` took a point from: "ranking taylor", "point l0-0.8" or "the whole model"."""
+    if point.criterion == PATH:
+        return "the path"
     if point.ranking is not None:
         return f"ranking {point.ranking}"
     stored = any(entry.name == point.name for entry in file.description.points)
@@ -113,6 +123,11 @@ def can_serve(file: ModelFile, knob: float) -> bool:
     except OperatingPointError:
         return False
     return True
+
+
+def can_follow(file: ModelFile, knob: float) -> bool:
+    """Whether the path has a position that costs no more than this."""
+    return file.knob_path()[-1].cost <= knob + SLACK / 100
 
 
 def _ranking_for(file: ModelFile, criterion: str | None) -> str | None:

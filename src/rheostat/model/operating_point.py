@@ -124,6 +124,11 @@ class OperatingPoint:
         return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
 
     @property
+    def mean_bits(self) -> float:
+        """Bits of a weight, averaged over the products of a query."""
+        return 8 * self.cost / self.flops_fraction
+
+    @property
     def widths(self) -> tuple[int, ...]:
         return tuple(len(keep) for keep in self.keep)
 

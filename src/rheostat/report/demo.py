@@ -1,4 +1,4 @@
-"""The demo: one model file turned down from 100 % to 15 % of its FLOPs, on a text it was not trained on.
+"""The demo: one model file turned down from 100 % to 15 % of its cost, on a text it was not trained on.
 
 Positions are measured as usual: quality by a sweep, cost by a bench, both in int8 as on a device. The demo writes their
 results files and a report. Knows which positions to measure and in which order; the caller shows them.
@@ -22,7 +22,7 @@ from rheostat.measure.results import BenchRow, SweepRow, write_results
 from rheostat.measure.sweep import Cell, CellResult, SweepFile, measure_cells, subject_of
 from rheostat.measure.texts import Text, read_text
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.knob import can_serve, stored_at
+from rheostat.model.knob import PATH, can_serve, stored_at, turns_bits
 from rheostat.model.operating_point import FULL
 from rheostat.report.writer import write_report
 from rheostat.runtime.engine import choose_engine
@@ -94,9 +94,9 @@ class Demo:
         results = bench_positions_of(self.model, positions, self.text, config, source, progress)
         write_results(self._bench_path, results)
         # Two positions can select the same point, which is measured once.
-        by_widths = {row.widths: row for row in results.rows}
+        by_position = {(row.widths, row.bounds): row for row in results.rows}
         for step in self.steps:
-            step.cost = by_widths[step.quality.widths]
+            step.cost = by_position[step.quality.widths, step.quality.bounds]
 
     def measure(self, meter: str | EnergySource, progress: Progress, queries: int = QUERIES) -> None:
         """Quality and suggestions at every position, then their cost."""
@@ -152,6 +152,8 @@ def _cells(file: ModelFile, split: str) -> list[Cell]:
     for knob in (knob for knob in KNOBS if knob < 1 and can_serve(file, knob)):
         if point := stored_at(file, knob):
             cells.append(Cell(point.name, point.criterion, None, knob, split, "stored"))
+        elif turns_bits(file):
+            cells.append(Cell(PATH, PATH, None, knob, split, "path"))
         else:
             cells.append(Cell(ranking.name, ranking.criterion, ranking.seed, knob, split))
     return cells

@@ -151,7 +151,7 @@ class Predictor:
         self._turning = threading.Lock()
         self._wishes = 0  # turns requested so far; of several in the background, the last one counts
         self._serving: Serving | None = serving  # None once closed
-        self._knob = serving.point.flops_fraction if knob is None else knob
+        self._knob = serving.point.cost if knob is None else knob
         self._warned = False
         model.add()
         self._warn_about(serving.point)
@@ -218,13 +218,18 @@ class Predictor:
 
     @property
     def knob(self) -> float:
-        """The share of the FLOPs that was requested last; `flops_fraction` is what is really spent."""
+        """The share of the cost that was requested last; `cost` is what is really spent."""
         return self._knob
 
     @property
     def point(self) -> OperatingPoint:
         """The point that is serving."""
         return self._open().point
+
+    @property
+    def cost(self) -> float:
+        """The share of the full model's cost, FLOPs weighted by bits, that a query spends."""
+        return self._open().point.cost
 
     @property
     def flops_fraction(self) -> float:
@@ -344,7 +349,7 @@ class Predictor:
     def turn(
         self, knob: float | None = None, *, point: str | None = None, latency_ms: float | None = None, wait: bool = True
     ) -> None:
-        """Move to another operating point: a share of the FLOPs, a stored point, or the largest that is fast enough.
+        """Move to another operating point: a share of the cost, a stored point, or the largest that is fast enough.
 
         A position that cannot be served is an error, and nothing changes. With wait=False, a point that was not visited
         before is built in the background while the old one keeps answering; if that fails, the old one stays and a
@@ -395,7 +400,7 @@ class Predictor:
         with self._turning:
             if wish == self._wishes and self._serving is not None:  # no later turn, and still open
                 self._serving = serving
-                self._knob = serving.point.flops_fraction if knob is None else knob
+                self._knob = serving.point.cost if knob is None else knob
         self._warn_about(serving.point)
 
     def _warn_about(self, point: OperatingPoint) -> None:
@@ -428,7 +433,7 @@ class Predictor:
             if lower is None:
                 raise OperatingPointError(
                     f"{latency_ms} ms per query was requested; the smallest point tried, "
-                    f"{serving.point.flops_fraction:.0%} of the FLOPs, takes {found:.2f} ms: allow more time or threads"
+                    f"{serving.point.cost:.0%} of the cost, takes {found:.2f} ms: allow more time or threads"
                 )
             position = lower
 

@@ -63,10 +63,17 @@ class BenchRow(LatencyFigures):
     executed_flops: ExecutedFlops
     flops_fraction: float
     widths: tuple[int, ...]
+    bounds: tuple[int, ...] | None = None  # filters of each layer, and words, that are read in 8 bits; None: all
+    cost_fraction: float | None = None  # FLOPs weighted by bits; None: the same as flops_fraction
     bytes_read: int
     resident_bytes: int | None
     model_bytes: int | None
     energy: EnergyPerQuery
+
+    @property
+    def cost(self) -> float:
+        """The share of the whole model's cost: what the knob counts."""
+        return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
 
     @property
     def flops_millions(self) -> float:

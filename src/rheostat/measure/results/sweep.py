@@ -13,7 +13,7 @@ from rheostat.model.operating_point import FULL
 from rheostat.runtime.engine import EngineName
 from rheostat.tables import not_stored
 
-Allocation = Literal["uniform", "stored", "bare"]
+Allocation = Literal["uniform", "stored", "bare", "path"]
 Figure = Literal["perplexity", "recall_at_3"]
 TEST = "test"
 TEXT = "text"  # the split name of a single file, which is measured whole
@@ -43,7 +43,8 @@ class SweepSubject:
 class SweepRow(QualityFigures):
     """One measurement. label: the name of the ranking or stored point; "full" for the whole model.
 
-    allocation: "uniform" = cut by the ranking; "stored" = the point of that name; "bare" = the same without its update.
+    allocation: "uniform" = cut by the ranking; "stored" = the point of that name; "bare" = the same without its update;
+    "path" = a position of the path, in widths and bits.
     digest: of the point; empty in files from before it was recorded.
     """
 
@@ -56,15 +57,29 @@ class SweepRow(QualityFigures):
     digest: str = ""
     flops_fraction: float
     widths: tuple[int, ...]
+    bounds: tuple[int, ...] | None = None  # filters of each layer, and words, that are read in 8 bits; None: all
+    cost_fraction: float | None = None  # FLOPs weighted by bits; None: the same as flops_fraction
     update_bytes: int = 0
     update_rank: int = 0
     keystrokes: KeystrokeFigures | None = None
+
+    @property
+    def cost(self) -> float:
+        """The share of the whole model's cost: what the knob counts."""
+        return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
+
+    @property
+    def mean_bits(self) -> float | None:
+        """Bits of a weight, averaged over the products of a query; None if they depend on the precision alone."""
+        return None if self.cost_fraction is None else 8 * self.cost / self.flops_fraction
 
     @property
     def served_by(self) -> str:
         """What was measured, in words."""
         if self.label == FULL:
             return "whole model"
+        if self.allocation == "path":
+            return "the path"
         if self.allocation == "uniform":
             return f"ranking {self.label}"
         return f"stored point {self.label}" + (" without its update" if self.allocation == "bare" else "")
