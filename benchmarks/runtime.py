@@ -128,7 +128,6 @@ def measure_queries(file: ModelFile, threads: int, repeats: int) -> dict[str, An
         {
             "int8": make_queries(int8),
             "fp32": make_queries(make_engine(file, "fp32", 1.0, threads)),
-            "int4": make_queries(make_engine(file, "int4", 1.0, threads)),
             "torch": make_torch_queries(file, threads),
             "read": make_read(product_bytes(int8), threads),
         },
@@ -139,7 +138,6 @@ def measure_queries(file: ModelFile, threads: int, repeats: int) -> dict[str, An
         "query_ms": {name: 1000 * value / QUERIES for name, value in seconds.items()},
         "torch_over_int8": seconds["torch"] / seconds["int8"],
         "fp32_over_int8": seconds["fp32"] / seconds["int8"],
-        "int4_over_int8": seconds["int4"] / seconds["int8"],
         "int8_over_read": seconds["int8"] / seconds["read"],
         "read_gb_per_second": product_bytes(int8) * QUERIES / seconds["read"] / 1e9,
     }

@@ -24,16 +24,15 @@ from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 
 RECORDED = GOLDEN / "answers.json"
 
-# Windows, softmax splits, and widths that are no multiple of a vector register or of a block of 4-bit weights.
+# Windows, softmax splits, and widths that are no multiple of a vector register.
 SHAPE = ModelShape(122, 40, (70, 65, 40), (2, 1, 2), (40, 80))
 LEARNED = "gates-and-updates"  # a stored point
 LENGTHS = (3, 8, 70)  # of texts, in words; the last is long enough to be replayed instead of stepped through
 K = 3
 
 # How far a log-probability may be from the recorded one. With few bits, an activation can be rounded the other way, a
-# whole step of its scale. ONNX Runtime rounds activations for 4-bit weights only if the processor has dot products
-# (a Cortex-A53 has none), so with 4 bits machines really differ, and words of nearly the same probability can swap.
-TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "int8": 0.02, "int4": 0.15}
+# whole step of its scale.
+TOLERANCE: dict[Precision, float] = {"fp32": 1e-4, "int8": 0.02}
 SAME_SUGGESTIONS: tuple[Precision, ...] = ("fp32", "int8")
 
 Position = float | str  # of the knob: a share of the FLOPs, or the name of a point

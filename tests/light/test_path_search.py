@@ -156,6 +156,22 @@ def test_a_position_answers_as_its_cut_model_does(model: Path, corpus: Path, tmp
             state = engine.after(reading)
 
 
+def test_an_exported_position_is_int8_and_answers_as_the_core_does(model: Path, corpus: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    out = tmp_path / "out.safetensors"
+    search_path(model, out, data=corpus, smallest=0.3, tokens=60)
+    manifest = rheostat.export(out, tmp_path / "graphs", 0.4)
+    with open_model(out) as file:
+        point = choose(file, 0.4)
+    assert manifest["operating_point"]["bounds"] == list(point.bounds or ())
+    assert manifest["cost"] == point.cost and manifest["precision"] == "int8"
+    for precision, tolerance in (("int8", 0.02), ("fp32", 1e-4)):
+        core, onnx = (rheostat.load(out, 0.4, precision=precision, engine=engine) for engine in ("core", "onnx"))
+        for words in (["word5"], ["word5", "word33", "word7"]):
+            found, expected = (one.log_probabilities_after(words) for one in (onnx, core))
+            np.testing.assert_allclose(found, expected, atol=tolerance)
+
+
 def test_a_killed_search_resumes_and_finds_the_same(
     model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,9 +125,9 @@ def test_an_evaluation_says_which_engine_ran(tmp_path: Path) -> None:
     core, onnx = (evaluate(model, data=tmp_path, engine=engine, threads=1) for engine in (None, "onnx"))
     assert (core.as_json()["engine"], onnx.as_json()["engine"]) == ("core", "onnx")
     assert core.quality.perplexity == pytest.approx(onnx.quality.perplexity, rel=1e-5)
-    assert evaluate(model, data=tmp_path, precision="int4", keystrokes=True, words=3).engine == "onnx"
-    with pytest.raises(RheostatError, match="the core has no int4"):
-        evaluate(model, data=tmp_path, precision="int4", engine="core")
+    assert evaluate(model, data=tmp_path, engine="onnx", keystrokes=True, words=3).engine == "onnx"
+    with pytest.raises(RheostatError, match="'int4'; expected one of fp32, int8"):
+        evaluate(model, data=tmp_path, precision="int4")  # type: ignore[arg-type]
 
 
 def test_evaluate_prints_the_engine(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ KNOB_HELP = "Share of the cost (FLOPs, weighted by bits) that a query may spend.
 CRITERION_HELP = "Cut by the ranking of this criterion."
 RANKING_HELP = "Cut by the ranking with this name."
 POINT_HELP = "Use the stored point with this name."
-PRECISION_HELP = "fp32 is exact; int8 and int4 are rounded, as on a device."
+PRECISION_HELP = "fp32 is exact; int8 is rounded, as on a device."
 ENGINE_HELP = "core, or onnx for ONNX Runtime; the core by default if it can run the model."
 THREADS_HELP = "Threads of ONNX Runtime; 0 = one per physical core. The core runs on one."
 POLICY_HELP = "The battery policy: a .toml file, or the name of a bundled one."

@@ -56,6 +56,6 @@ def export(
     else:
         size = sum(manifest["bytes"].values())
         print(
-            f"wrote {out}: {manifest['operating_point']['name']} at {manifest['flops_fraction']:.2%} of the FLOPs, "
+            f"wrote {out}: {manifest['operating_point']['name']} at {manifest['cost']:.2%} of the cost, "
             f"{precision}, {len(manifest['bytes'])} files and the manifest, {size:,} bytes"
         )

@@ -21,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.core.binding import Block, Choice, CoreModel, Widths
-from rheostat.errors import ModelFileError, PrecisionError, RheostatError
+from rheostat.errors import ModelFileError, RheostatError
 from rheostat.model.cut import cut, reorder
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.ordered import ordered_bytes
 from rheostat.model.shape import ModelShape
-from rheostat.runtime.precision import Precision
+from rheostat.runtime.precision import Precision, check_precision
 from rheostat.words.completion import Best
 
 EngineName = Literal["core", "onnx"]
@@ -44,14 +44,14 @@ _MASKS_KEPT = 8  # masks are asked for again with every word; these are the arra
 
 def choose_engine(shape: ModelShape, precision: Precision, wanted: EngineName | None = None) -> EngineName:
     """The engine that runs a model: the one that was asked for, else the core if it can run the model."""
-    missing = shape.cell if shape.cell != "qrnn" else precision if precision == "int4" else ""
+    check_precision(precision)
+    missing = shape.cell if shape.cell != "qrnn" else ""
     if wanted is None:
         return "onnx" if missing else "core"
     if wanted not in ENGINES:
         raise RheostatError(f"the engine is {wanted!r:.40}; expected one of {', '.join(ENGINES)}, or None")
     if wanted == "core" and missing:
-        error = PrecisionError if missing == precision else RheostatError
-        raise error(f"the core has no {missing}; expected a qrnn in fp32 or int8: choose those, or the engine onnx")
+        raise RheostatError(f"the core has no {missing}; expected a qrnn: choose one, or the engine onnx")
     return wanted
 
 

@@ -1,6 +1,7 @@
 """The precisions that the runtime computes in, and how many bytes a query reads in each.
 
-The core computes in int8 and fp32; int4 is ONNX Runtime's. Knows names and bytes; knows nothing of weights.
+Four bits are no precision of their own: they belong to an operating point. Knows names and bytes; knows nothing of
+weights.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from typing import Literal, get_args
 
 from rheostat.errors import PrecisionError
 
-Precision = Literal["fp32", "int8", "int4"]
+Precision = Literal["fp32", "int8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-BLOCK = 32  # 4-bit weights of a row that share a scale
-WEIGHT_BYTES: dict[Precision, float] = {"fp32": 4.0, "int8": 1.0, "int4": 0.5 + 4 / BLOCK}
+WEIGHT_BYTES: dict[Precision, float] = {"fp32": 4.0, "int8": 1.0}
 
 
 def check_precision(precision: str) -> None:

@@ -62,7 +62,7 @@ def load(
 
     model: a model file, or the name of a bundled model.
     knob: the share of the full model's FLOPs that a query may spend; or `point`, the name of a stored point.
-    precision: int8, int4, or fp32 for exact arithmetic.
+    precision: int8, or fp32 for exact arithmetic.
     threads: of ONNX Runtime; 0 = one per physical core. The core runs on one.
     user_words: where learned words are kept; without it, they last as long as the predictor.
     hidden_words: words that are never suggested. A Path names a file of changes to the package's list; a list of words

@@ -1,4 +1,4 @@
-"""ONNX Runtime as an engine: the second opinion that the core is held to, and what runs LSTMs and int4.
+"""ONNX Runtime as an engine: the second opinion that the core is held to, and what runs LSTMs.
 
 Also the perplexity and recall of a graph on a text, by the protocol of `rheostat.metrics`.
 """

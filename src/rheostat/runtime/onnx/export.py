@@ -61,7 +61,7 @@ def export(
 ) -> Json:
     """Write one operating point of a model into the folder `out` and return the manifest, as `rheostat export` does.
 
-    model: a model file, or the name of a bundled model. The point is the one at `knob`, a share of the FLOPs, or a
+    model: a model file, or the name of a bundled model. The point is the one at `knob`, a share of the cost, or a
     stored `point` by its name; `criterion` and `ranking` say what to cut by. hidden_words: see `rheostat.load`.
     The folder is created, or replaces an earlier export, only once it is complete.
     """
@@ -156,9 +156,15 @@ def _manifest(file: ModelFile, point: OperatingPoint, precision: Precision, grap
         "casing": {"file": CASING, "words": len(file.casing)} if "casing" in file.text_tensors() else None,
         "tokenizer": file.tokenizer,
         "text": dict(file.description.text),
-        "operating_point": {"name": point.name, "criterion": point.criterion, "hidden_sizes": list(point.widths)},
+        "operating_point": {
+            "name": point.name,
+            "criterion": point.criterion,
+            "hidden_sizes": list(point.widths),
+            "bounds": None if point.bounds is None else list(point.bounds),
+        },
         "flops": shape.flops,
         "flops_fraction": point.flops_fraction,
+        "cost": point.cost,
         "shape": {"cell": shape.cell, **shape.as_json()},
         "model": {"file": file.path.name, "provenance": dict(file.description.provenance)},
         "provenance": provenance(),

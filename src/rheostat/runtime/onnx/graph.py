@@ -8,8 +8,7 @@
     hidden    many tokens in; out: the state after them and the input of the output layer after each of them
     cluster   the input of the output layer in; out: log p of the words of one cluster of an adaptive softmax, within it
 
-The same functions write all of them, and they agree: fp32 and int8 to the last bits, int4 to a step of its 8-bit
-inputs. Inputs and outputs (T tokens, V words):
+The same functions write all of them, and they agree to the last bits. Inputs and outputs (T tokens, V words):
 
     token [1] · tokens [T]       int64
     k [1]                        int64, how many words to return; more than V counts as V

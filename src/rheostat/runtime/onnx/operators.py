@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import FLOAT, INT32, UINT8, Message, Option, Size
-from rheostat.runtime.onnx.quantization import Floats, Prepared, in_blocks, transposed
-from rheostat.runtime.precision import BLOCK, Precision
+from rheostat.runtime.onnx.quantization import Floats, Prepared, transposed
+from rheostat.runtime.precision import Precision
 
 OPSET = 17  # supported by every ONNX Runtime since 1.12
 IR_VERSION = 8  # goes with this opset
@@ -119,9 +119,7 @@ class Matrix:
         if self.precision == "fp32":
             weight = writer.constant(self.key, self.values)
             return writer.apply("Gemm", x, weight, *([offset] if offset else []), transB=1)
-        if self.precision == "int8":
-            return self._fused(writer, x, offset) if one_row else self._row_by_row(writer, x, offset)
-        return _plus(writer, self._in_blocks(writer, x), offset)
+        return self._fused(writer, x, offset) if one_row else self._row_by_row(writer, x, offset)
 
     def _weight(self, writer: Writer) -> tuple[str, str]:
         """Wᵀ [inputs, outputs] in 8 bits, and the scales of its columns."""
@@ -148,17 +146,6 @@ class Matrix:
         whole = writer.apply("Sub", products, writer.apply("Mul", zero, sums))
         scales = writer.apply("Mul", row_scale, scale)
         return _plus(writer, writer.apply("Mul", writer.apply("Cast", whole, to=FLOAT), scales), offset)
-
-    def _in_blocks(self, writer: Writer, x: str) -> str:
-        outputs, inputs = self.values.shape
-        nibbles, scales = f"{self.key}.nibbles", f"{self.key}.scales"
-        if nibbles not in writer.constants:
-            blocks = in_blocks(self.values)
-            writer.constant(nibbles, blocks.nibbles)
-            writer.constant(scales, blocks.scales)
-        # accuracy_level 4: x in 8 bits, each block of each row separately
-        options = {"K": inputs, "N": outputs, "bits": 4, "block_size": BLOCK, "accuracy_level": 4}
-        return writer.apply("MatMulNBits", x, nibbles, scales, domain=CONTRIB, **options)
 
 
 def quantize_rows(writer: Writer, x: str) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""The numbers that a graph computes with: float32, 8 bits with one scale per row, or 4 bits with one scale per block.
+"""The numbers that a graph computes with: float32, or 8 bits with one scale per row.
 
 Knows arrays by the names of `ModelShape.tensor_shapes`; knows nothing about ONNX, nor whether a model is cut.
 
@@ -12,13 +12,13 @@ there, for a twentieth of a percent less perplexity.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, NewType, TypeAlias
+from typing import Any, NewType, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.model.precision import dequantize, widen
-from rheostat.runtime.precision import BLOCK, check_precision
+from rheostat.runtime.precision import check_precision
 
 Weights: TypeAlias = Mapping[str, NDArray[Any]]  # in any precision that a file can store
 Prepared = NewType("Prepared", dict[str, NDArray[Any]])  # what `prepare` returns and graphs are made from
@@ -27,17 +27,10 @@ LARGEST = 64  # absolute value of an 8-bit weight
 _ROWS_AT_ONCE = 64  # so that converting a matrix takes little extra memory
 
 
-class Blocks(NamedTuple):
-    """A matrix in 4 bits, as ONNX Runtime's MatMulNBits reads it: w = (nibble - 8) · scale."""
-
-    nibbles: NDArray[np.uint8]  # [rows, blocks, BLOCK / 2], the low half of a byte first
-    scales: Floats  # [rows · blocks]
-
-
 def prepare(weights: Weights, precision: str) -> Prepared:
     """Weights of any stored precision as the graph of `precision` needs them; arrays that already fit are not copied.
 
-    fp32 and int4: everything is float32. int8: matrices are int8 in -LARGEST … LARGEST with row scales under
+    fp32: everything is float32. int8: matrices are int8 in -LARGEST … LARGEST with row scales under
     `{name}.scale`, so a prepared model can be cut repeatedly; biases are float32.
     """
     check_precision(precision)
@@ -65,22 +58,6 @@ def reduce(matrix: NDArray[Any], scale: Floats | None = None) -> tuple[NDArray[n
     return integers, scales
 
 
-def in_blocks(matrix: Floats) -> Blocks:
-    """A matrix in 4 bits; rows are padded with zeros to whole blocks."""
-    rows, columns = matrix.shape
-    blocks = -(-columns // BLOCK)
-    nibbles = np.empty((rows, blocks, BLOCK // 2), np.uint8)
-    scales = np.empty((rows, blocks), np.float32)
-    for some in _slices(rows):
-        part = np.pad(matrix[some], ((0, 0), (0, blocks * BLOCK - columns)))
-        floats = part.reshape(-1, BLOCK)
-        scale = _signed_scale(floats)
-        values = np.clip(np.rint(floats / scale[:, None]) + 8, 0, 15).astype(np.uint8)
-        nibbles[some] = (values[:, 0::2] | values[:, 1::2] << 4).reshape(-1, blocks, BLOCK // 2)
-        scales[some] = scale.reshape(-1, blocks)
-    return Blocks(nibbles, scales.reshape(-1))
-
-
 def transposed(matrix: NDArray[Any]) -> NDArray[Any]:
     """A transposed copy, made in strips that fit into the processor's cache."""
     result = np.empty(matrix.shape[::-1], matrix.dtype)
@@ -101,14 +78,6 @@ def _nearest(floats: Floats, largest: int) -> tuple[Floats, Floats]:
     scale[scale == 0] = 1  # a row of zeros
     steps = floats / scale[:, None]
     return np.rint(steps, out=steps), scale
-
-
-def _signed_scale(floats: Floats) -> Floats:
-    """A scale that maps the value of largest magnitude to nibble 0, which means -8: the range is -8 to 7."""
-    extreme = floats[np.arange(len(floats)), np.abs(floats).argmax(axis=1)]
-    scale: Floats = extreme / np.float32(-8)
-    scale[scale == 0] = 1
-    return scale
 
 
 def _fits(integers: NDArray[np.int8]) -> bool:

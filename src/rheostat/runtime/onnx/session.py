@@ -27,7 +27,7 @@ from rheostat.runtime.precision import Precision, check_precision
 try:
     import onnxruntime
 except ImportError as error:
-    raise MissingExtraError("onnx", "ONNX Runtime as the engine (LSTMs, int4, engine='onnx')") from error
+    raise MissingExtraError("onnx", "ONNX Runtime as the engine (LSTMs, engine='onnx')") from error
 
 State: TypeAlias = tuple[Floats, ...]  # in the order of graph.state_sizes, each [1, width]
 Feeds: TypeAlias = dict[str, NDArray[np.generic]]

@@ -31,7 +31,9 @@ class RuntimeWeights:
 
     def of(self, point: OperatingPoint) -> Prepared:
         """The weights of the model that is cut to `point`; its shape is `point.cut_shape(file.shape)`."""
-        small, _ = cut(self._prepared(), self._file.shape, point)
+        # Bits are those of the stored integers, so rows are read in 4 bits before anything is rounded for a graph.
+        whole = self._file.stored_weights() if point.bounds else self._prepared()
+        small, _ = cut(whole, self._file.shape, point)
         return prepare(small, self._precision)
 
     def _prepared(self) -> Prepared:
