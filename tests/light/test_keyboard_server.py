@@ -398,14 +398,15 @@ def test_a_model_is_fetched_once(client: TestClient) -> None:
     assert (again.status_code, again.content) == (304, b"")
 
 
-def test_what_a_browser_cannot_run_is_left_to_the_server(tmp_path: Path, model: Path) -> None:
+def test_what_a_browser_cannot_run_is_left_to_the_server(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime", reason="the onnx extra is not installed")
-    service = open_service(model, precision="int4")
+    model = write_tiny(tmp_path / "lstm.safetensors", "lstm")
+    service = open_service(model)
     with TestClient(make_app(service), base_url=f"http://{HOST}") as client:
         assert client.get("/model.json").json()["browser"] is None
         assert client.get("/model.safetensors").status_code == 404
     with pytest.raises(RheostatError, match="a browser cannot run"):
-        write_page(tmp_path / "site", model, precision="int4")
+        write_page(tmp_path / "site", model)
 
 
 def test_times_are_measured_at_several_positions(client: TestClient) -> None:

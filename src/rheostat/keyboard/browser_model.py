@@ -42,7 +42,7 @@ class BrowserModel:
 
 def browser_model(file: ModelFile, precision: Precision) -> BrowserModel | None:
     """The model for the browser; None if the core cannot run it."""
-    if file.shape.cell != "qrnn" or precision == "int4":
+    if file.shape.cell != "qrnn":
         return None
     if file.ordered is not None and file.precision == precision:
         file.check_scales()
@@ -67,6 +67,7 @@ def browser_positions(file: ModelFile) -> list[dict[str, Any]]:
             "percent": percent,
             "point": point.name,
             "widths": list(point.widths),
+            "cost": point.cost,
             "flops": point.cut_shape(file.shape).flops,
             "flops_fraction": point.flops_fraction,
             "doubt": doubt_about(file, point),

@@ -38,7 +38,7 @@ from rheostat.provenance import new_origin
 from rheostat.runtime.evaluation import RuntimeEvaluator
 
 LARGEST_STEP = 0.02  # of the whole model's cost, between neighbouring positions
-LARGEST_PART = 0.1  # of the position's own cost: near the small end, steps are finer
+LARGEST_PART = 0.05  # of the position's own cost: near the small end, steps are finer
 WIDTH_STEP = 16  # widths are multiples of it where a step allows: the core reads so many rows at once
 REMEMBERED = 3  # steps after which the price of a move is measured again
 TOKENS = 4000  # of validation text per measurement
@@ -332,8 +332,10 @@ class Search:
             for widths in self._together
             if (position := self._position(tuple(map(min, widths, now.widths)), now.bounds)).cost < now.cost
         ]
-        lowest = self._lowest(LARGEST_STEP)
-        return next((position for position in reversed(within) if position.cost >= lowest), None)
+        for step in (self._step, LARGEST_STEP):
+            if steps := [position for position in within if position.cost >= self._lowest(step)]:
+                return steps[-1]
+        return None
 
     def _in_blocks(self, widths: tuple[int, ...]) -> tuple[int, ...]:
         """Widths rounded to multiples of WIDTH_STEP, where a layer is wider than that."""
@@ -354,8 +356,13 @@ class Search:
 
     def _furthest(self, counts: range, change: Callable[[int], PathPosition]) -> PathPosition:
         """The position with the lowest of these counts that is within one step; else with the highest."""
-        lowest = self._lowest(min(LARGEST_STEP, LARGEST_PART * self.steps[-1].position.cost))
+        lowest = self._lowest(self._step)
         return change(counts[min(bisect_left(counts, lowest, key=lambda count: change(count).cost), len(counts) - 1)])
+
+    @property
+    def _step(self) -> float:
+        """What the next step should save at most, as a share of the cost."""
+        return min(LARGEST_STEP, LARGEST_PART * self.steps[-1].position.cost)
 
     def _lowest(self, step: float) -> float:
         return self.steps[-1].position.cost - step
