@@ -49,12 +49,18 @@ def from_json(
 def to_json(value: Any) -> Any:
     """A dataclass, or the value of one of its fields, as plain JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {item.name: to_json(getattr(value, item.name)) for item in _stored(type(value))}
+        stored = ((item, getattr(value, item.name)) for item in _stored(type(value)))
+        return {item.name: to_json(one) for item, one in stored if one is not None or not item.metadata.get("if known")}
     if isinstance(value, Mapping):
         return {str(key): to_json(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(entry) for entry in value]
     return value
+
+
+def stored_if_known() -> Any:
+    """A dataclass field that is None unless it is known: `to_json` then leaves it out, as older files do."""
+    return field(default=None, metadata={"if known": True})
 
 
 def not_stored(default: Any) -> Any:

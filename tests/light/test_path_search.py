@@ -218,10 +218,13 @@ def test_a_sweep_measures_the_path_as_a_criterion_of_its_own(model: Path, corpus
     out = tmp_path / "out.safetensors"
     search_path(model, out, data=corpus, smallest=0.5, tokens=60)
     results = rheostat.sweep(
-        out, data=corpus, out=tmp_path / "r.json", criteria=["path"], knobs=[0.8, 0.6, 0.2], splits=["test"],
+        out, data=corpus, out=tmp_path / "r.json", criteria=["path", "bits"], knobs=[0.8, 0.6, 0.2], splits=["test"],
         precision="int8",
     )  # fmt: skip
-    assert [(row.label, row.knob) for row in results.rows] == [("full", 1.0), ("path", 0.8), ("path", 0.6)]
+    assert [(row.label, row.knob) for row in results.rows] == [
+        ("full", 1.0), ("bits", 0.5), ("path", 0.8), ("path", 0.6),
+    ]  # fmt: skip
+    assert results.rows[1].widths == SHAPE.hidden_sizes and results.rows[1].mean_bits == 4
     assert all(row.cost <= row.knob and row.served_by for row in results.rows)
     assert results.rows[-1].bounds is not None and results.rows[-1].mean_bits < 8
     again = read_sweep(tmp_path / "r.json")

@@ -125,8 +125,8 @@ def sweep(
     """Measure quality at many operating points.
 
     Measures the whole model, every ranking at every knob position, the path if the file has one that turns bits too
-    (criterion path), and every stored point. Each measurement is written as soon as it is finished; run the same
-    command again to resume.
+    (criterion path), the whole model in 4 bits (criterion bits), and every stored point. Each measurement is written as
+    soon as it is finished; run the same command again to resume.
 
     Example: rheostat sweep model.safetensors --data DIR --knob 0.8 --knob 0.6 -o results/ptb.json
     """

@@ -24,7 +24,9 @@ from rheostat.model.contents import (
 )
 from rheostat.model.contents import drop_reconstruction as without_reconstruction
 from rheostat.model.file import open_model
+from rheostat.model.knob import PATH
 from rheostat.model.ordered import order_filters
+from rheostat.model.path import has_bounds
 from rheostat.model.precision import Precision
 from rheostat.model.summary import summarize
 from rheostat.model.writer import check_target, write_model
@@ -94,7 +96,8 @@ def _edited(
 
 
 def _with_curve(contents: Contents, results: Path) -> Contents:
-    """The contents with what a sweep measured along the default ranking in their provenance."""
+    """The contents with what a sweep measured along the path or the default ranking in their provenance."""
     criteria = {ranking.name: ranking.criterion for ranking in contents.rankings}
-    curve = read_sweep(results).test_figures(criteria.get(contents.default_ranking or "", ""))
+    along = PATH if has_bounds(contents.knob_path) else criteria.get(contents.default_ranking or "", "")
+    curve = read_sweep(results).test_figures(along)
     return replace(contents, provenance={**contents.provenance, "curve": [asdict(one) for one in curve]})

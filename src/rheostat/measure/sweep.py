@@ -42,7 +42,7 @@ from rheostat.runtime.predictor import Predictor
 
 KNOBS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
 SPLITS = ("valid", "test")
-BY_KNOB = ("uniform", "path")  # allocations whose point depends on the knob
+STORED = ("stored", "bare")  # allocations of stored points, which do not depend on the knob
 
 Progress = Callable[[str, float], None]
 
@@ -62,7 +62,7 @@ class Cell:
     def is_of(self, row: SweepRow) -> bool:
         """Whether a row is the measurement of this cell. A stored point is identified by its name alone."""
         same = (row.label, row.split, row.allocation) == (self.label, self.split, self.allocation)
-        return same and (self.allocation not in BY_KNOB or row.knob == self.knob)
+        return same and (self.allocation in STORED or row.knob == self.knob)
 
     def identified(self, file: ModelFile) -> Cell:
         return replace(self, digest=self.point_of(file).digest)
@@ -75,6 +75,8 @@ class Cell:
             return replace(file.point(self.label), updates=None)
         if self.allocation == "path":
             return knob_positions.path_point(file, self.knob)
+        if self.allocation == "bits":
+            return knob_positions.four_bits(file)
         return knob_positions.choose(file, self.knob, ranking=None if self.label == FULL else self.label)
 
 
@@ -225,7 +227,7 @@ def subject_of(
     typed_words: int | None = None,
 ) -> SweepSubject:
     rankings = [cell.label for cell in cells if cell.allocation == "uniform" and cell.label != FULL]
-    points = [cell.label for cell in cells if cell.allocation not in BY_KNOB]
+    points = [cell.label for cell in cells if cell.allocation in STORED]
     return SweepSubject(
         file.path.name,
         corpus,
@@ -242,7 +244,7 @@ def grid(file: ModelFile, criteria: Sequence[str], knobs: Sequence[float], split
     """Cells for the whole model, every ranking at every position, and every stored point; largest first."""
     known = {entry.criterion for entry in file.description.rankings}
     known |= {entry.criterion for entry in file.description.points}
-    known |= {knob_positions.PATH} if knob_positions.turns_bits(file) else set()
+    known |= {knob_positions.PATH, knob_positions.BITS} if knob_positions.turns_bits(file) else set()
     if missing := set(criteria) - known:
         raise OperatingPointError(
             f"{file.path} has no ranking or point of {', '.join(sorted(missing))}; "
@@ -252,6 +254,9 @@ def grid(file: ModelFile, criteria: Sequence[str], knobs: Sequence[float], split
     rankings = [entry for entry in file.description.rankings if entry.criterion in wanted]
     points = [entry for entry in file.description.points if entry.criterion in wanted]
     cells = [Cell(FULL, "", None, 1.0, split) for split in splits]
+    if knob_positions.BITS in wanted and knobs:
+        share = round(knob_positions.four_bits(file).cost, 4)
+        cells += [Cell(knob_positions.BITS, knob_positions.BITS, None, share, split, "bits") for split in splits]
     for knob in sorted(knobs, reverse=True):
         if knob_positions.PATH in wanted and knob_positions.can_follow(file, knob):
             cells += [Cell(knob_positions.PATH, knob_positions.PATH, None, knob, split, "path") for split in splits]

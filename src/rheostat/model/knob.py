@@ -18,6 +18,7 @@ from rheostat.model.widths import below_smallest, check_knob, select
 NEAR = 0.01  # a stored point counts as being at the knob position if it is below it by less than this
 SLACK = 1e-4  # or above it by no more than this, so that a few more tail clusters do not make a point unreachable
 PATH = "path"  # the criterion of a point that was searched in widths and bits
+BITS = "bits"  # the criterion of the whole model in 4 bits
 
 
 def choose(
@@ -81,6 +82,13 @@ def path_point(file: ModelFile, knob: float) -> OperatingPoint:
         raise below_smallest(knob, path[-1].cost, path[-1].widths)
     point = point_at(position, file.ranking(), file.shape)
     return replace(point, name=f"{PATH}-{knob:g}", criterion=PATH)
+
+
+def four_bits(file: ModelFile) -> OperatingPoint:
+    """All filters, every row in 4 bits: quantisation alone, to compare a path with."""
+    bounds = (0,) * (len(file.shape.hidden_sizes) + 1)
+    cost = file.shape.cost_fraction(file.shape.hidden_sizes, bounds)
+    return replace(full_point(file.shape), name="4-bits", criterion=BITS, bounds=bounds, cost_fraction=cost)
 
 
 def stored_at(file: ModelFile, knob: float, criterion: str | None = None) -> OperatingPoint | None:

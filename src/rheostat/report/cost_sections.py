@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 from rheostat.governor.policy import Policy
 from rheostat.governor.trace import Trace
@@ -21,6 +22,7 @@ from rheostat.measure.results import (
 )
 from rheostat.report.claims import TOO_FEW_TO_FIT
 from rheostat.report.document import NOT_MEASURED, Paragraph, Picture, Section, Table, files, rows, tell_apart
+from rheostat.report.evidence import CorpusEvidence, Measurement
 from rheostat.report.figures.costs import draw_fit, energy_line, latency_line
 from rheostat.report.figures.day import draw_replay
 from rheostat.report.figures.weights import draw_weights
@@ -28,6 +30,8 @@ from rheostat.report.kept_filters import KeptFilters
 from rheostat.report.paper_tables import NOT_TRAINED, show_energy, show_latency, three_digits
 from rheostat.report.published import load_published
 
+METHODS = ("pruning alone", "quantisation alone", "path")
+SAME_BYTES = 0.015  # of the cost, between points that are compared at equal bytes
 NOT_REPORTED = "not reported"
 REPORT = "report"  # the stem of the page, and the start of its pictures' names
 
@@ -94,6 +98,7 @@ def _bench_table(bench: ModelBench, beside: Sequence[ModelBench]) -> Table:
         [
             label,
             row.served_by,
+            f"{row.cost * row.flops / row.flops_fraction / whole:.1%}",
             f"{row.flops / whole:.1%}",
             f"{row.flops / 1e6:.1f}",
             f"{row.bytes_read / 1e6:.1f}",
@@ -106,9 +111,9 @@ def _bench_table(bench: ModelBench, beside: Sequence[ModelBench]) -> Table:
         ]
         for label, (_, _, row) in zip(labels, labelled, strict=True)
     ]
-    header = ("point", "served by", "FLOPs", "million FLOPs", "MB read", "MB held")
+    header = ("point", "served by", "cost", "FLOPs", "million FLOPs", "MB read", "MB held")
     costs = ("ms/query", "95 % interval", "p95 ms", "mJ/query", "95 % interval, mJ")
-    return Table((*header, *costs), "llrrrrrrrrr", rows(cells))
+    return Table((*header, *costs), "llrrrrrrrrrr", rows(cells))
 
 
 def _energy_interval(row: BenchRow) -> str:
@@ -118,6 +123,64 @@ def _energy_interval(row: BenchRow) -> str:
 
 def _model_name(bench: ModelBench) -> str:
     return f"`{bench.subject.model}`" + ("" if bench.subject.trained else f" ({NOT_TRAINED})")
+
+
+def bits_sections(on: CorpusEvidence) -> Iterator[Section]:
+    """Quantisation against pruning: one section for every sweep that followed a path."""
+    for file in dict.fromkeys(one.path for one in on.measurements if one.allocation == "path"):
+        measured = [one for one in on.measurements if one.path == file]
+        whole = next((one for one in measured if one.cost == 1), None)
+        if whole is None:
+            continue
+        text = Paragraph(
+            f"Test perplexity of {Path(file).stem} on {on.corpus}, and how much more it is than the whole model's "
+            f"({whole.test_perplexity:.2f}). Pruning alone leaves out filters and reads all weights in 8 bits; "
+            "quantisation alone keeps all filters and reads all weights in 4 bits; the path does both, in the order "
+            f"that a search on validation text found. A share of the cost is a share of the matrices' bytes. From "
+            f"`{Path(file).name}`."
+        )
+        tables = (_at_equal_bytes(measured, whole), *_at_equal_times(on, measured, whole))
+        yield Section(f"Quantisation against pruning: {Path(file).stem}", (text, *tables))
+
+
+def _at_equal_bytes(measured: Sequence[Measurement], whole: Measurement) -> Table:
+    """One row for each position of the path, with the points that cost as much or a little less."""
+    cells = []
+    for one in _of_kind(measured, "path"):
+        beside = [_closest(_of_kind(measured, kind), one.cost) for kind in ("uniform", "bits")]
+        cells.append([f"{one.cost:.1%}", *(_above(other, whole) for other in (*beside, one))])
+    return Table(("share of the bytes", *METHODS), "rrrr", rows(cells))
+
+
+def _at_equal_times(on: CorpusEvidence, measured: Sequence[Measurement], whole: Measurement) -> Iterator[Table]:
+    """The same by time: the best measured point of each method that takes no longer than a position of the path."""
+    times = [(one, cost.row.latency_ms) for one in measured if (cost := on.cost_of(one)) and cost.same_widths]
+    cells = []
+    for limit in sorted({ms for one, ms in times if one.allocation == "path"}, reverse=True):
+        fast = [one for one, ms in times if ms <= limit]
+        best = [
+            min(_of_kind(fast, kind), key=lambda one: one.test_perplexity, default=None)
+            for kind in ("uniform", "bits", "path")
+        ]
+        cells.append([three_digits(limit), *(_above(one, whole) for one in best)])
+    if cells:
+        yield Table(("ms/query, at most", *METHODS), "rrrr", rows(cells))
+
+
+def _of_kind(measured: Sequence[Measurement], kind: str) -> list[Measurement]:
+    """Points of one method, largest first."""
+    return sorted((one for one in measured if one.allocation == kind and one.cost < 1), key=lambda one: -one.cost)
+
+
+def _closest(points: Sequence[Measurement], cost: float) -> Measurement | None:
+    near = [one for one in points if abs(one.cost - cost) < SAME_BYTES]
+    return min(near, key=lambda one: abs(one.cost - cost), default=None)
+
+
+def _above(one: Measurement | None, whole: Measurement) -> str:
+    if one is None:
+        return NOT_MEASURED
+    return f"{one.test_perplexity:.2f} ({one.test_perplexity / whole.test_perplexity - 1:+.1%})"
 
 
 def ngram_sections(ngrams: Sequence[NGramResults]) -> Iterator[Section]:

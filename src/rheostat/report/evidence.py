@@ -19,14 +19,14 @@ from rheostat.report.published import SAME_SHARE, PublishedRow, is_corpus, load_
 DENSE = "dense"
 # The order of preference if a share was measured more than once: all seeds of a ranking, then a single stored point.
 # But a learned point comes before a cut by the ranking of its gates.
-PREFERENCE = ("uniform", "stored", "bare")
-LEARNED_PREFERENCE = ("stored", "bare", "uniform")
+PREFERENCE = ("uniform", "path", "bits", "stored", "bare")
+LEARNED_PREFERENCE = ("stored", "bare", "uniform", "path", "bits")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Quality at one point, mean over seeds. flops_fraction: of the corpus's reference model. precision: only if it
-    differs from that model's.
+    """Quality at one point, mean over seeds. flops_fraction, cost: of the corpus's reference model. precision: only if
+    it differs from that model's. bounds: filters and words that are read in 8 bits; None for all.
     """
 
     name: str
@@ -42,6 +42,8 @@ class Measurement:
     seeds: int
     path: Path
     precision: str = ""
+    cost: float = 1.0
+    bounds: tuple[int, ...] | None = None
 
     @property
     def updated(self) -> bool:
@@ -50,7 +52,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Cost:
-    """same_widths: measured with matrices of the same sizes; otherwise at a point with nearly the same FLOPs."""
+    """same_widths: measured with matrices of the same sizes and bits; otherwise at nearly the same cost."""
 
     row: BenchRow
     path: Path
@@ -122,9 +124,9 @@ class CorpusEvidence:
         updated = [one for one in self._of(criterion, True) if (one.name, one.path) in bare]
         return [(bare[one.name, one.path], one) for one in updated]
 
-    def cost(self, share: float, widths: Sequence[int] = ()) -> Cost | None:
-        """The cost of a point with these widths, else at the same share: a query costs what its matrices cost."""
-        found = [cost for bench in self.cost_benches if (cost := cost_in(bench, share, widths))]
+    def cost(self, share: float, widths: Sequence[int] = (), bounds: tuple[int, ...] | None = None) -> Cost | None:
+        """The cost of a point with these widths and bits, else at the same share: matrices decide what a query costs."""
+        found = [cost for bench in self.cost_benches if (cost := cost_in(bench, share, widths, bounds))]
         return next((cost for cost in found if cost.same_widths), next(iter(found), None))
 
     @property
@@ -137,7 +139,7 @@ class CorpusEvidence:
     def cost_of(self, one: Measurement) -> Cost | None:
         """The cost of a measured point; for another model, only if it has a comparable bench itself."""
         if one.criterion != DENSE:
-            return self.cost(one.flops_fraction, one.widths)
+            return self.cost(one.cost, one.widths, one.bounds)
         named = [bench for bench in self.baseline_benches if bench.subject.model == one.name]
         own = (bench for bench in named if self.bench and _setup(bench) == _setup(self.bench))
         return next((cost for bench in own if (cost := cost_in(bench, 1.0))), None)
@@ -216,13 +218,17 @@ def _setup(bench: ModelBench) -> tuple[object, ...]:
     return bench.provenance.machine, subject.precision, subject.engine, subject.threads, subject.meter
 
 
-def cost_in(bench: ModelBench, share: float, widths: Sequence[int] = ()) -> Cost | None:
-    for row in bench.rows:
-        if widths and row.widths == tuple(widths):
+def cost_in(
+    bench: ModelBench, share: float, widths: Sequence[int] = (), bounds: tuple[int, ...] | None = None
+) -> Cost | None:
+    """share: of the cost. A point with rows in 4 bits is matched only with such points."""
+    alike = [row for row in bench.rows if (row.bounds is None) == (bounds is None)]
+    for row in alike:
+        if widths and (row.widths, row.bounds) == (tuple(widths), bounds):
             return Cost(row, bench.path, True)
-    near = [row for row in bench.rows if abs(row.flops_fraction - share) < SAME_SHARE]
-    nearest = min(near, key=lambda row: abs(row.flops_fraction - share), default=None)
-    return Cost(nearest, bench.path, nearest.flops_fraction == share == 1) if nearest else None
+    near = [row for row in alike if abs(row.cost - share) < SAME_SHARE]
+    nearest = min(near, key=lambda row: abs(row.cost - share), default=None)
+    return Cost(nearest, bench.path, nearest.cost == share == 1) if nearest else None
 
 
 def _on_corpus(comparison: CorpusComparison, collection: Collection, kept: KeptFilters | None) -> CorpusEvidence:
@@ -280,6 +286,8 @@ def _measurement(point: SweptPoint, sweep: SweepResults, comparison: CorpusCompa
         seeds=len(point.values("test", "perplexity")),
         path=sweep.path,
         precision=comparison.other_precision(sweep),
+        cost=scale * point.cost,
+        bounds=point.bounds,
     )
 
 

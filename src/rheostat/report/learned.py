@@ -86,8 +86,8 @@ class CorpusComparison:
             scale, precision = sweep.subject.flops / self.reference.subject.flops, self.other_precision(sweep)
             again = sweep is not self.reference and scale == 1 and not precision
             for point in sweep.points:
-                if point.allocation == "bare" or not point.is_tested:
-                    continue
+                if point.allocation in ("bare", "path", "bits") or not point.is_tested:
+                    continue  # bits are not learned: see `cost_sections.bits_sections`
                 if point.update_rank:
                     continue  # updates have their own table
                 if GRADED in sweep.criteria and not point.criterion:

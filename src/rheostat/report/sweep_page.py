@@ -35,6 +35,7 @@ def points_table(results: SweepResults, energy: ModelBench | None = None) -> Tab
             [
                 _name(point),
                 f"{point.knob:.0%}",
+                f"{point.cost:.2%}",
                 f"{point.flops_fraction:.2%}",
                 _spread(point.values("valid", "perplexity"), "{:.2f}".format),
                 _spread(point.values("test", "perplexity"), "{:.2f}".format),
@@ -43,7 +44,7 @@ def points_table(results: SweepResults, energy: ModelBench | None = None) -> Tab
                 *(_paper_cells(theirs) if any(beside) else ()),
             ]
         )
-    header = ("criterion", "knob", "FLOPs", "valid perplexity", "test perplexity", "test R@3")
+    header = ("criterion", "knob", "cost", "FLOPs", "valid perplexity", "test perplexity", "test R@3")
     saved = ("keystrokes saved", "keystrokes saved per J") if typed else ()
     columns = (*header, *saved, *(PAPER if any(beside) else ()))
     return Table(columns, "l" + "r" * (len(columns) - 1), rows(cells))
@@ -71,7 +72,7 @@ def _saved_per_joule(point: SweptPoint, energy: ModelBench | None) -> str:
     """From the energy of matrices of the same sizes, if a meter resolved it."""
     if point.keystrokes_saved_share is None:
         return ""
-    cost = cost_in(energy, point.flops_fraction, point.widths) if energy else None
+    cost = cost_in(energy, point.cost, point.widths, point.bounds) if energy else None
     query_mj = cost.row.measured_mj if cost and cost.same_widths else None
     saved = None if query_mj is None else point.keystrokes_saved_per_joule(query_mj)
     return NOT_MEASURED if saved is None else three_digits(saved)
@@ -93,7 +94,7 @@ def page(results: SweepResults, picture: str | None, energy: ModelBench | None =
         "several rankings (seeds) is given as mean (smallest–largest).",
     ]
     if picture:
-        parts.append(f"![Perplexity against share of FLOPs]({picture})")
+        parts.append(f"![Perplexity against share of cost]({picture})")
         if any(point.allocation == "stored" for point in results.points):
             parts.append(ASIDE)
     parts.append(table_markdown(measured))
@@ -114,7 +115,9 @@ def _source(provenance: Provenance) -> str:
 def _name(point: SweptPoint) -> str:
     if not point.criterion:
         return "whole model"
-    if point.allocation == "uniform":
+    if point.allocation == "bits":
+        return "4 bits alone"
+    if point.allocation in ("uniform", "path"):
         return point.criterion
     return f"stored point {point.label}" + (", without its update" if point.allocation == "bare" else "")
 

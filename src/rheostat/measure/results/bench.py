@@ -10,7 +10,7 @@ from rheostat.measure.machine import Conditions
 from rheostat.measure.meters import EnergyPerQuery
 from rheostat.measure.results.shared import LatencyFigures, Origins, Provenance
 from rheostat.runtime.engine import EngineName
-from rheostat.tables import not_stored
+from rheostat.tables import not_stored, stored_if_known
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class BenchRow(LatencyFigures):
     executed_flops: ExecutedFlops
     flops_fraction: float
     widths: tuple[int, ...]
-    bounds: tuple[int, ...] | None = None  # filters of each layer, and words, that are read in 8 bits; None: all
-    cost_fraction: float | None = None  # FLOPs weighted by bits; None: the same as flops_fraction
+    bounds: tuple[int, ...] | None = stored_if_known()  # filters and words that are read in 8 bits; None: all
+    cost_fraction: float | None = stored_if_known()  # FLOPs weighted by bits; None: the same as flops_fraction
     bytes_read: int
     resident_bytes: int | None
     model_bytes: int | None

@@ -11,9 +11,9 @@ from typing import ClassVar, Literal
 from rheostat.measure.results.shared import KeystrokeFigures, Origins, Provenance, QualityFigures
 from rheostat.model.operating_point import FULL
 from rheostat.runtime.engine import EngineName
-from rheostat.tables import not_stored
+from rheostat.tables import not_stored, stored_if_known
 
-Allocation = Literal["uniform", "stored", "bare", "path"]
+Allocation = Literal["uniform", "stored", "bare", "path", "bits"]
 Figure = Literal["perplexity", "recall_at_3"]
 TEST = "test"
 TEXT = "text"  # the split name of a single file, which is measured whole
@@ -44,7 +44,7 @@ class SweepRow(QualityFigures):
     """One measurement. label: the name of the ranking or stored point; "full" for the whole model.
 
     allocation: "uniform" = cut by the ranking; "stored" = the point of that name; "bare" = the same without its update;
-    "path" = a position of the path, in widths and bits.
+    "path" = a position of the path, in widths and bits; "bits" = the whole model in 4 bits.
     digest: of the point; empty in files from before it was recorded.
     """
 
@@ -57,8 +57,8 @@ class SweepRow(QualityFigures):
     digest: str = ""
     flops_fraction: float
     widths: tuple[int, ...]
-    bounds: tuple[int, ...] | None = None  # filters of each layer, and words, that are read in 8 bits; None: all
-    cost_fraction: float | None = None  # FLOPs weighted by bits; None: the same as flops_fraction
+    bounds: tuple[int, ...] | None = stored_if_known()  # filters and words that are read in 8 bits; None: all
+    cost_fraction: float | None = stored_if_known()  # FLOPs weighted by bits; None: the same as flops_fraction
     update_bytes: int = 0
     update_rank: int = 0
     keystrokes: KeystrokeFigures | None = None
@@ -78,8 +78,8 @@ class SweepRow(QualityFigures):
         """What was measured, in words."""
         if self.label == FULL:
             return "whole model"
-        if self.allocation == "path":
-            return "the path"
+        if self.allocation in ("path", "bits"):
+            return "the path" if self.allocation == "path" else "the whole model in 4 bits"
         if self.allocation == "uniform":
             return f"ranking {self.label}"
         return f"stored point {self.label}" + (" without its update" if self.allocation == "bare" else "")
@@ -95,6 +95,7 @@ class TestFigures:
     perplexity: float
     recall_at_3: float
     keystrokes_saved_share: float | None
+    cost_fraction: float | None = None  # where bits make it less than flops_fraction
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,15 @@ class SweptPoint:
         return statistics.fmean(row.flops_fraction for row in self.rows)
 
     @property
+    def cost(self) -> float:
+        """The share of the whole model's cost; of the FLOPs, where bits are equal everywhere."""
+        return statistics.fmean(row.cost for row in self.rows)
+
+    @property
+    def bounds(self) -> tuple[int, ...] | None:
+        return self.rows[0].bounds
+
+    @property
     def widths(self) -> tuple[int, ...]:
         return self.rows[0].widths
 
@@ -183,14 +193,18 @@ class SweepResults:
 
     def curve(self, criterion: str) -> list[SweptPoint]:
         """Uniform points of a criterion, whole model first."""
-        chosen = [p for p in self.points if p.allocation == "uniform" and p.criterion in (criterion, "")]
+        chosen = [p for p in self.points if p.allocation in ("uniform", "path") and p.criterion in (criterion, "")]
         return sorted(chosen, key=lambda point: -point.knob)
 
     def test_figures(self, criterion: str) -> list[TestFigures]:
         """Figures on the test text for each point of a curve, whole model first."""
         return [
             TestFigures(
-                point.flops_fraction, point.test_perplexity(), point.test_recall(), point.keystrokes_saved_share
+                point.flops_fraction,
+                point.test_perplexity(),
+                point.test_recall(),
+                point.keystrokes_saved_share,
+                None if point.bounds is None else point.cost,
             )
             for point in self.curve(criterion)
             if point.is_tested

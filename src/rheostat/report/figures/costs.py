@@ -71,14 +71,14 @@ def families(on: CorpusEvidence) -> list[Family]:
     wholes = {one.precision: one for one in reversed(on.measurements) if not one.criterion}
     for one in on.measurements:
         if one.criterion and one.allocation != "bare":
-            stored = one.allocation == "stored" and _has_ranking(on, one)
+            stored = one.allocation == "bits" or (one.allocation == "stored" and _has_ranking(on, one))
             groups.setdefault((one.criterion, one.precision, one.updated, stored), []).append(one)
     found = []
     for (criterion, precision, updated, stored), points in sorted(groups.items()):
         joined = not updated and not stored and criterion != DENSE
         whole = wholes.get(precision)
-        start = [whole] if whole and joined and not any(one.flops_fraction == 1 for one in points) else []
-        ordered = sorted([*start, *points], key=lambda one: -one.flops_fraction)
+        start = [whole] if whole and joined and not any(one.cost == 1 for one in points) else []
+        ordered = sorted([*start, *points], key=lambda one: -one.cost)
         name = with_precision(stored_name(criterion, updated) if updated or stored else criterion, precision)
         found.append(Family(name, criterion, precision, updated, joined, tuple(ordered)))
     return found
@@ -103,8 +103,8 @@ def largest_shown(on: CorpusEvidence) -> float | None:
 
 
 def panels(on: CorpusEvidence) -> list[Panel]:
-    """Always share of FLOPs; also time and energy if a bench measured at least two distinct points."""
-    chosen = [Panel("share of the whole model's FLOPs (%)", lambda one: 100 * one.flops_fraction)]
+    """Always share of cost; also time and energy if a bench measured at least two distinct points."""
+    chosen = [Panel("share of the whole model's cost (%)", lambda one: 100 * one.cost)]
     if on.bench is None:
         return chosen
     where = f"{on.bench.subject.precision} on {on.bench.provenance.machine.processor}"

@@ -24,6 +24,9 @@ STYLES = {
     "l0": ("#D55E00", "P"),
     "graded": ("#CC79A7", "X"),
     "dense": ("#0072B2", "p"),
+    # Not of the palette, whose colours are all taken.
+    "path": ("#B00020", "h"),
+    "bits": ("#5B3A8C", "<"),
 }
 OTHER = ("#7F7F7F", "v")  # grey, because every palette colour that is visible on white belongs to a criterion
 UPDATED = "*"  # the mark of points with an update, in the colour of their criterion
@@ -72,6 +75,8 @@ def mark(criterion: str, *, updated: bool = False, hollow: bool = False) -> dict
 
 def stored_name(criterion: str, updated: bool) -> str:
     """The name of points that are not part of a criterion's line."""
+    if criterion == "bits":
+        return "4 bits alone"
     return f"{criterion} with update" if updated else f"{criterion}, stored points"
 
 
@@ -130,7 +135,7 @@ def _is_drawn(point: SweptPoint) -> bool:
 
 
 def draw_trade_off(results: SweepResults, path: Path) -> None:
-    """Test perplexity against share of FLOPs: one line per criterion, a band for seeds, marks for stored points."""
+    """Test perplexity against share of cost: one line per criterion, a band for seeds, marks for stored points."""
     with figure_at(path) as figure:
         axes = figure.subplots()
         curves = {criterion: _curve(results, criterion) for criterion in results.criteria}
@@ -142,7 +147,7 @@ def draw_trade_off(results: SweepResults, path: Path) -> None:
         _draw_stored(axes, results)
         log_perplexity(axes)
         axes.invert_xaxis()
-        axes.set_xlabel("share of the whole model's FLOPs (%)")
+        axes.set_xlabel("share of the whole model's cost (%)")
         axes.set_ylabel(f"test perplexity ({results.precision}, log scale)")
         axes.set_title(f"{Path(results.subject.model).stem} on {results.subject.corpus}: what a smaller share costs")
         axes.grid(alpha=0.3)
@@ -156,7 +161,7 @@ def _curve(results: SweepResults, criterion: str) -> list[SweptPoint]:
 
 
 def _draw_curve(axes: Any, criterion: str, points: Sequence[SweptPoint]) -> None:
-    shares = [100 * point.flops_fraction for point in points]
+    shares = [100 * point.cost for point in points]
     perplexities = [point.values("test", "perplexity") for point in points]
     axes.plot(shares, [fmean(seeds) for seeds in perplexities], label=criterion, **mark(criterion))
     if any(len(seeds) > 1 for seeds in perplexities):
@@ -176,7 +181,7 @@ def _draw_stored(axes: Any, results: SweepResults) -> None:
     families: dict[tuple[str, bool], list[Place]] = {}
     drawn = [point for point in results.points if _is_drawn(point)]
     for point in drawn:
-        if point.allocation == "stored":
+        if point.allocation in ("stored", "bits"):
             families.setdefault((point.criterion, point.update_rank > 0), []).append(_place(point))
     if not families:
         return
@@ -188,7 +193,7 @@ def _draw_stored(axes: Any, results: SweepResults) -> None:
 
 
 def _place(point: SweptPoint) -> Place:
-    return 100 * point.flops_fraction, point.test_perplexity()
+    return 100 * point.cost, point.test_perplexity()
 
 
 def draw_learned(comparison: CorpusComparison, path: Path) -> None:
@@ -217,7 +222,7 @@ def draw_learned(comparison: CorpusComparison, path: Path) -> None:
             axes.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker, linestyle=style, label=label)
         axes.axhline(0, color="#888888", linewidth=1)
         axes.invert_xaxis()
-        axes.set_xlabel("share of the whole model's FLOPs (%)")
+        axes.set_xlabel("share of the whole model's cost (%)")
         axes.set_ylabel(f"test perplexity ({comparison.reference.precision})\nabove the unpruned model (%)")
         axes.set_title(f"Learned operating points on {comparison.reference.subject.corpus}")
         axes.grid(alpha=0.3)
