@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import random
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def typed_case(text: str, tokenizer: str) -> dict[str, Any]:
         "text": text,
         "tokenizer": tokenizer,
         "tokens": tokenize(text, tokenizer),
-        "typed": asdict(typed),
+        "typed": typed._asdict(),
         "starts_sentence": at_sentence_start(text),
         "suggestions": [_suggestion(word, text, tokenizer) for word in WORDS],
     }

@@ -89,9 +89,9 @@ INSIDE: dict[str, str] = {
     "model": "clusters container flops names origin precision shape reconstruction description operating_point cut"
     " widths path contents file summary writer knob ordered",
     "core": "build binding",
-    "words": "hidden_words writing completion user_words",
-    "runtime": "arguments precision history engine onnx onnx.format onnx.quantization onnx.operators onnx.graph"
-    " onnx.weights onnx.export onnx.session onnx.engine points evaluation predictor",
+    "words": "hidden_words passage writing completion user_words",
+    "runtime": "arguments precision history engine latencies onnx onnx.format onnx.quantization onnx.operators"
+    " onnx.graph onnx.weights onnx.export onnx.session onnx.engine points evaluation predictor",
     "governor": "battery policy decision trace governor replay",
     "measure": "sysfs machine memory ngram texts keystrokes meters.estimate meters.series meters.meter meters.sampler"
     " meters.power_trace meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor"

@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 from models import TINY, make_weights, write_tiny, write_words
 from results_files import bench_row, write_bench
 from rheostat.cli import app
+from rheostat.core.binding import CoreModel
 from rheostat.errors import CorpusError, OperatingPointError, RheostatError
 from rheostat.measure import bench as bench_module
 from rheostat.measure import machine
@@ -31,11 +32,10 @@ from rheostat.measure.meters.meter import Clock, CounterMeter
 from rheostat.measure.results import BenchRow, read_results, write_results
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.shape import Cell, ModelShape
-from rheostat.runtime.engine import CoreEngine
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.tokenizers import Tokenizer
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
-from rheostat.words.writing import context_words
+from rheostat.words.passage import context_words
 
 WORDS = (UNKNOWN, END_OF_LINE, "the", "game", "gate", "garden", "boat", "sees", "we", "to", "a", "and")
 SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
@@ -81,8 +81,8 @@ def test_no_two_texts_begin_the_same_way() -> None:
 
 
 def test_every_query_costs_reading_one_word(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps, read = [], CoreEngine.read
-    monkeypatch.setattr(CoreEngine, "read", lambda engine, *arguments: steps.append(1) or read(engine, *arguments))
+    steps, query = [], CoreModel.query
+    monkeypatch.setattr(CoreModel, "query", lambda model, *arguments: steps.append(1) or query(model, *arguments))
     typist = Typist(Predictor(model, threads=1), BenchPosition(0.7), ["the", "boat", "sees", "\n"], list(WORDS[2:]))
     typist.type(1)
     steps.clear()

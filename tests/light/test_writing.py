@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from rheostat.text.tokenizers import TOKENIZERS, tokenize
 from rheostat.text.vocabulary import END_OF_LINE
+from rheostat.words.passage import context_words, read_on, read_words
 from rheostat.words.writing import (
     Suggestion,
     Typed,
@@ -15,7 +16,6 @@ from rheostat.words.writing import (
     at_sentence_start,
     compose,
     compose_best,
-    context_words,
     distinct,
     present,
     split_typed,
@@ -138,6 +138,38 @@ def test_words_and_prefix_are_all_of_the_text(text: str, tokenizer: str) -> None
     assert typed.word.endswith(typed.prefix)
     if not typed.prefix:
         assert typed.words == everything(text, tokenizer)
+
+
+GROWING = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([*PIECES, "", "No.", "t", "\t", "it's"])), max_size=60)
+
+
+@unhurried
+@given(GROWING, st.sampled_from(TOKENIZERS), st.integers(1, 40), st.booleans())
+@example([(0, "No."), (0, " "), (0, "5")], "ptb", 20, False)
+@example([(0, "hi"), (0, "\n"), (0, "\n"), (0, "you")], "words", 20, False)
+def test_a_text_that_grows_or_shrinks_is_read_as_from_the_start(
+    steps: list[tuple[int, str]], tokenizer: str, limit: int, letters: bool
+) -> None:
+    """Keeps the words of the last passage by themselves, as a history keeps its node."""
+    text, passage, before = "", None, list[str]()
+    for removed, added in steps:
+        text = text[: len(text) - removed] + added
+        growth = read_on(passage, text, len(text), "t" if letters else "", tokenizer, limit)
+        words = [*(before if growth.follows else ()), *growth.words]
+        assert words == read_words(text, len(text), "t" if letters else "", tokenizer, limit)
+        passage = growth.passage
+        before = words[: (len(before) if growth.follows else 0) + growth.passed] if passage else []
+
+
+def test_a_text_that_grew_by_a_word_is_not_read_from_the_start() -> None:
+    text = "see you at the gate " * 30
+    growth = read_on(None, text, len(text), "", "words", 512)
+    assert not growth.follows
+    for word in ("and", "then", "we", "go"):
+        text += f"{word} "
+        growth = read_on(growth.passage, text, len(text), "", "words", 512)
+        assert growth.follows
+        assert len(growth.words) <= 2
 
 
 # --- reading: the word being typed

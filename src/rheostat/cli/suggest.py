@@ -152,7 +152,7 @@ def _answer(
     }
     if executed_flops:
         facts["executed_flops"] = executed_flops()
-    facts["suggestions"] = [vars(suggestion) for suggestion in suggestions]
+    facts["suggestions"] = [suggestion._asdict() for suggestion in suggestions]
     print_json(facts)
 
 

@@ -27,6 +27,7 @@ MAX_BEST = 1024  # RHEO_MAX_BEST
 ALIGNMENT = 64  # more than the RHEO_ALIGNMENT that C asks for: parts then begin with cache lines
 BAD_FILE = 1  # RHEO_BAD_FILE
 EVERY_ROW = 2**31 - 1  # a bit bound above all rows
+SPARE_ANSWERS = 4  # whose memory is kept for the next ones
 
 Ids: TypeAlias = NDArray[np.int32]
 Floats: TypeAlias = NDArray[np.float32]
@@ -136,6 +137,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "rheo_evaluate": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER, _SIZE, _POINTER, _POINTER, _POINTER, _POINTER]),
     "rheo_predict": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER, _POINTER]),
     "rheo_best": (_INT, [_POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _POINTER, _POINTER]),
+    "rheo_query": (_INT, [_POINTER, _POINTER, _POINTER, _INT, *[_POINTER] * 3, _INT, *[_POINTER] * 5]),
     "rheo_log_probabilities": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER]),
     "rheo_executed": (ctypes.c_int64, [_POINTER, _POINTER]),
 }
@@ -195,6 +197,26 @@ class Block:
         return ctypes.string_at(self.address, self.size)
 
 
+class Answer(Block):
+    """How probable every next word is. Its memory is used again once nobody needs the answer: fresh memory costs more
+    than the call, since an answer takes many pages.
+    """
+
+    __slots__ = ("_spare",)
+
+    def __init__(self, size: int, spare: list[tuple[NDArray[np.uint8], int]]) -> None:
+        self._spare = spare
+        try:
+            self._room, self.address = spare.pop()
+            self.size = size
+        except IndexError:
+            super().__init__(size)
+
+    def __del__(self) -> None:
+        if len(self._spare) < SPARE_ANSWERS:
+            self._spare.append((self._room, self.address))
+
+
 class Choice:
     """Which words may be chosen: those a mask [V] allows, those with a prefix, those of a list. Can be reused."""
 
@@ -204,6 +226,7 @@ class Choice:
         prefix: bytes | None = None,
         candidates: NDArray[Any] | None = None,
     ) -> None:
+        """The arrays are kept as long as the choice."""
         self._mask = None if mask is None else np.ascontiguousarray(mask).view(np.uint8)
         self._candidates = None if candidates is None else np.ascontiguousarray(candidates, np.int32)
         self.vocabulary_size = None if mask is None else len(mask)
@@ -216,6 +239,14 @@ class Choice:
                 0 if self._candidates is None else len(self._candidates),
             )
         )
+
+    @classmethod
+    def among(cls, address: int, count: int) -> Choice:
+        """`count` int32 ids at an address, which the caller keeps."""
+        choice = cls.__new__(cls)
+        choice.vocabulary_size = None
+        choice._as_parameter_ = ctypes.byref(_Choice(None, None, 0, address, count))
+        return choice
 
 
 class _Workplace(threading.local):
@@ -233,6 +264,15 @@ class _Workplace(threading.local):
 
 
 EVERYTHING = Choice()
+
+
+class Query(NamedTuple):
+    """The state and the answer after one more word, and the k best words with their log p."""
+
+    state: Block
+    answer: Answer
+    words: list[int]
+    log_probabilities: list[float]
 
 
 class CoreModel:
@@ -253,6 +293,7 @@ class CoreModel:
         self._model = model
         self._state_bytes = int(self._library.rheo_state_bytes(model))
         self._answer_bytes = int(self._library.rheo_answer_bytes(model))
+        self._spare_answers: list[tuple[NDArray[np.uint8], int]] = []
         self._here = _Workplace(int(self._library.rheo_scratch_bytes(model)))
         self.config = self._read_config()
         self.kernel: str = self._library.rheo_kernel_of(model).decode()
@@ -296,7 +337,7 @@ class CoreModel:
 
     def step(self, position: Widths, state: Block, word: int) -> Block:
         """The state after one more word."""
-        after, here = state.copy(), self._here
+        after, here = self._copy(state), self._here
         status = self._library.rheo_step(
             self._model, position, after.address, word, here.scratch.address, here.error_at
         )
@@ -305,7 +346,7 @@ class CoreModel:
 
     def steps(self, position: Widths, state: Block, words: Sequence[int] | NDArray[Any]) -> Block:
         """The state after many words: the same bits as one by one, sooner."""
-        after, here = state.copy(), self._here
+        after, here = self._copy(state), self._here
         ids = np.ascontiguousarray(words, np.int32)
         status = self._library.rheo_steps(
             self._model, position, after.address, ids.ctypes.data, len(ids), here.scratch.address, here.error_at
@@ -313,26 +354,69 @@ class CoreModel:
         _check(status, here.error)
         return after
 
-    def predict(self, position: Widths, state: Block) -> Block:
+    @property
+    def answer_bytes(self) -> int:
+        return self._answer_bytes
+
+    def predict(self, position: Widths, state: Block) -> Answer:
         """An answer: how probable every next word is."""
-        answer, here = Block(self._answer_bytes), self._here
+        answer, here = Answer(self._answer_bytes, self._spare_answers), self._here
         status = self._library.rheo_predict(self._model, position, state.address, answer.address, here.error_at)
         _check(status, here.error)
         return answer
 
+    def query(self, position: Widths, state: Block, word: int, k: int, choice: Choice = EVERYTHING) -> Query:
+        """Read one more word, predict, and find the k best words of the choice: all in one call. k = 0 finds none."""
+        self._check_choice(choice)
+        here, after, answer = self._here, Block(self._state_bytes), Answer(self._answer_bytes, self._spare_answers)
+        here.found.value = 0
+        status = self._library.rheo_query(
+            self._model,
+            position,
+            state.address,
+            word,
+            after.address,
+            answer.address,
+            choice,
+            k,
+            here.ids_at,
+            here.scores_at,
+            here.found_at,
+            here.scratch.address,
+            here.error_at,
+        )
+        if status:
+            _check(status, here.error)
+        found = here.found.value
+        return Query(after, answer, here.ids[:found].tolist(), here.scores[:found].tolist())
+
     def best(self, answer: Block, k: int, choice: Choice = EVERYTHING) -> ScoredWords:
         """The k most probable words of the choice."""
+        ids, scores = self.best_words(answer, k, choice)
+        return ScoredWords(np.array(ids, np.int32), np.array(scores, np.float32))
+
+    def best_words(self, answer: Block, k: int, choice: Choice = EVERYTHING) -> tuple[list[int], list[float]]:
+        """The same as lists: words and their log p."""
+        self._check_choice(choice)
         here = self._here
-        if choice.vocabulary_size not in (None, self.config.vocabulary_size):
-            raise RheostatError(
-                f"a mask of {choice.vocabulary_size} words was given; expected {self.config.vocabulary_size}"
-            )
         status = self._library.rheo_best(
             self._model, answer.address, choice, k, here.ids_at, here.scores_at, here.found_at, here.error_at
         )
-        _check(status, here.error)
+        if status:
+            _check(status, here.error)
         found = here.found.value
-        return ScoredWords(here.ids[:found].copy(), here.scores[:found].copy())
+        return here.ids[:found].tolist(), here.scores[:found].tolist()
+
+    def _check_choice(self, choice: Choice) -> None:
+        if choice.vocabulary_size is not None and choice.vocabulary_size != self.config.vocabulary_size:
+            raise RheostatError(
+                f"a mask of {choice.vocabulary_size} words was given; expected {self.config.vocabulary_size}"
+            )
+
+    def _copy(self, state: Block) -> Block:
+        after = Block(self._state_bytes)
+        ctypes.memmove(after.address, state.address, self._state_bytes)
+        return after
 
     def log_probabilities(self, answer: Block) -> Floats:
         """log p of every word [V]."""
@@ -347,7 +431,7 @@ class CoreModel:
         """Read all words but the last: the state, log p of each following word, and how many words were likelier."""
         ids = np.ascontiguousarray(words, np.int32)
         count = len(ids) - 1
-        after, here = state.copy(), self._here
+        after, here = self._copy(state), self._here
         scores, ranks = np.empty(count, np.float32), np.empty(count, np.int32)
         status = self._library.rheo_evaluate(
             self._model,

@@ -617,6 +617,16 @@ rheo_status rheo_best(const rheo_model *model, rheo_answer *answer, const rheo_c
     return RHEO_OK;
 }
 
+rheo_status rheo_query(const rheo_model *model, const rheo_position *position, const rheo_state *before, int32_t word,
+                       rheo_state *after, rheo_answer *answer, const rheo_choice *choice, int32_t k, int32_t *words,
+                       float *log_probabilities, int32_t *found, rheo_scratch *scratch, rheo_error *error) {
+    if (after != before) memcpy(after, before, rheo_state_bytes(model));
+    rheo_status status = rheo_step(model, position, after, word, scratch, error);
+    if (!status) status = rheo_predict(model, position, after, answer, error);
+    if (!status && k) status = rheo_best(model, answer, choice, k, words, log_probabilities, found, error);
+    return status;
+}
+
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
 /* What is known of one word of a block while the rows of the output layer go by. */

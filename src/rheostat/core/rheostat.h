@@ -174,6 +174,13 @@ RHEO_API rheo_status rheo_best(const rheo_model *model, rheo_answer *answer, con
 RHEO_API rheo_status rheo_log_probabilities(const rheo_model *model, rheo_answer *answer, float *log_probabilities,
                                             rheo_error *error);
 
+/* One query in one call: read a word behind `before` into `after` (which may be the same), predict, and find the k best
+ * words; k = 0 finds none. The same bits as rheo_step, rheo_predict and rheo_best. */
+RHEO_API rheo_status rheo_query(const rheo_model *model, const rheo_position *position, const rheo_state *before,
+                                int32_t word, rheo_state *after, rheo_answer *answer, const rheo_choice *choice,
+                                int32_t k, int32_t *words, float *log_probabilities, int32_t *found,
+                                rheo_scratch *scratch, rheo_error *error);
+
 /* What the last query executed: multiplications of the layers, and of the output layer as far as it was opened. */
 RHEO_API int64_t rheo_executed(const rheo_model *model, const rheo_answer *answer);
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from rheostat.runtime import predictor
 from rheostat.text import casing, clitics, tokenizers, vocabulary
-from rheostat.words import completion, user_words, writing
+from rheostat.words import completion, passage, user_words, writing
 
 PATH = Path(__file__).parent / "static" / "tables.js"
 _HEADING = "// Generated from the Python sources by: python -m rheostat.keyboard.page_tables. Do not edit.\n"
@@ -36,12 +36,12 @@ def tables() -> dict[str, Any]:
         "AFTER_APOSTROPHE": clitics.AFTER_APOSTROPHE,
         "NEGATED": clitics.NEGATED,
         "SENTENCE_ENDS": casing.SENTENCE_ENDS,
-        "CONTEXT_LIMIT": writing.CONTEXT_LIMIT,
-        "CHARACTERS_PER_WORD": writing.CHARACTERS_PER_WORD,
-        "BLOCK": writing.BLOCK,
+        "CONTEXT_LIMIT": passage.CONTEXT_LIMIT,
+        "CHARACTERS_PER_WORD": passage.CHARACTERS_PER_WORD,
+        "BLOCK": passage.BLOCK,
         "LONGEST_WORD": writing.LONGEST_WORD,
         "SENTENCE_LOOK_BACK": writing.SENTENCE_LOOK_BACK,
-        "NUMBER_SIGNS": writing.NUMBER_SIGNS,
+        "NUMBER_SIGNS": passage.NUMBER_SIGNS,
         "APOSTROPHES": writing.APOSTROPHES,
         "INSIDE": writing.INSIDE,
         "UNFINISHED": writing.UNFINISHED,

@@ -179,7 +179,7 @@ class Service:
         suggestions = position.complete(text, k)
         answer_ms = 1000 * (time.perf_counter() - start)
         answer = {
-            "suggestions": [vars(suggestion) for suggestion in suggestions],
+            "suggestions": [suggestion._asdict() for suggestion in suggestions],
             "unknown_word": self._unknown_word(text),
             "query_ms": round(position.query_ms, DIGITS),
             "answer_ms": round(answer_ms, DIGITS),

@@ -151,6 +151,11 @@ class ModelFile:
             check_path(path, self.shape)
         return path
 
+    @cached_property
+    def path_costs(self) -> list[float]:
+        """The costs of all positions of the path, the smallest first, to look one up."""
+        return [position.cost for position in reversed(self.knob_path())]
+
     def mapped_bytes(self) -> NDArray[np.uint8]:
         """All bytes of the file, mapped and not read: the core opens an ordered file on them."""
         return self._container.mapped_bytes()

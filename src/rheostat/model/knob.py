@@ -7,15 +7,19 @@ hundredth of a percent.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
+
+import numpy as np
 
 from rheostat.errors import OperatingPointError
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, full_point
-from rheostat.model.path import GRADED, has_bounds, known_down_to, point_at
+from rheostat.model.path import GRADED, has_bounds, known_down_to
 from rheostat.model.widths import below_smallest, check_knob, select
 
 NEAR = 0.01  # a stored point counts as being at the knob position if it is below it by less than this
+ROUNDING = 1e-6  # of the float32 costs of a path
 SLACK = 1e-4  # or above it by no more than this, so that a few more tail clusters do not make a point unreachable
 PATH = "path"  # the criterion of a point that was searched in widths and bits
 BITS = "bits"  # the criterion of the whole model in 4 bits
@@ -32,9 +36,9 @@ def choose(
     """The point for a knob position.
 
     `point` names a stored point; `ranking` names a ranking to cut by. Otherwise the choice is, in this order: the first
-    stored point at the knob position, which can have gates and an update; the largest position of the path that costs
-    no more, if the file has one that turns bits too; a cut by the default ranking; the nearest stored point below. With
-    a `criterion`, only its points and its first ranking are considered; "path" means the path.
+    stored point at the knob position, which can have gates and an update; the largest position of an ordered file's
+    path that costs no more; a cut by the default ranking; the nearest stored point below. With a `criterion`, only its
+    points and its first ranking are considered; "path" means a path that turns bits too.
     """
     if point is not None:
         return file.point(point)
@@ -48,6 +52,8 @@ def choose(
     if criterion in (None, PATH) and turns_bits(file):
         return path_point(file, knob)
     name = _ranking_for(file, criterion)
+    if name is not None and name == file.ordered and (place := place_on_path(file, knob)) is not None:
+        return point_on_path(file, place, knob)
     if name is not None:
         return _select(file, name, knob)
     entries = [entry for entry in file.description.points if criterion in (None, entry.criterion)]
@@ -76,12 +82,45 @@ def turns_bits(file: ModelFile) -> bool:
 
 def path_point(file: ModelFile, knob: float) -> OperatingPoint:
     """The largest position of the file's path that costs no more than this."""
-    path = file.knob_path()
-    position = next((position for position in path if position.cost <= knob + SLACK / 100), None)
-    if position is None:
-        raise below_smallest(knob, path[-1].cost, path[-1].widths)
-    point = point_at(position, file.ranking(), file.shape)
-    return replace(point, name=f"{PATH}-{knob:g}", criterion=PATH)
+    place = place_on_path(file, knob)
+    if place is None:
+        last = file.knob_path()[-1]
+        raise below_smallest(knob, last.cost, last.widths)
+    return point_on_path(file, place, knob)
+
+
+def place_on_path(file: ModelFile, knob: float) -> int | None:
+    """The number of the largest position of an ordered file's path that costs no more.
+
+    None below the end of the path, and in a file whose positions are cut with a reconstruction.
+    """
+    if not has_plain_path(file):
+        return None
+    behind = bisect_right(file.path_costs, knob + ROUNDING)
+    return len(file.path_costs) - behind if behind else None
+
+
+def has_plain_path(file: ModelFile) -> bool:
+    """Whether the positions of a file are those of its path, as they are."""
+    about = file.description
+    graded = any(entry.name == file.ordered and entry.criterion == GRADED for entry in about.rankings)
+    return file.ordered is not None and (about.reconstruction is None or graded)
+
+
+def point_on_path(file: ModelFile, place: int, knob: float) -> OperatingPoint:
+    """A position of an ordered file's path as a point: the first filters of every layer, in its bits."""
+    position, searched = file.knob_path()[place], turns_bits(file)
+    ranking = next(entry for entry in file.description.rankings if entry.name == file.ordered)
+    return OperatingPoint(
+        f"{PATH if searched else ranking.name}-{knob:g}",
+        PATH if searched else ranking.criterion,
+        tuple(np.arange(width, dtype=np.int32) for width in position.widths),
+        flops_fraction=file.shape.flops_fraction(position.widths),
+        ranking=ranking.name,
+        origin=ranking.origin,
+        bounds=position.bounds,
+        cost_fraction=file.shape.cost_fraction(position.widths, position.bounds) if searched else None,
+    )
 
 
 def four_bits(file: ModelFile) -> OperatingPoint:
@@ -111,17 +150,27 @@ def chosen_by(file: ModelFile, point: OperatingPoint) -> str:
 
 def doubt_about(file: ModelFile, point: OperatingPoint) -> str | None:
     """What to say about a point of the default ranking below all that it was graded or measured for; else None."""
-    about = file.description
-    criterion = next((entry.criterion for entry in about.rankings if entry.name == about.default_ranking), "")
-    if point.ranking is None or point.ranking != about.default_ranking:
+    known = _known_down_to(file)
+    if known is None or point.ranking is None or point.ranking != file.description.default_ranking:
         return None
-    known = known_down_to(criterion, about.recipe, about.provenance)
-    if known is None or point.flops_fraction > known - NEAR:
+    if point.flops_fraction >= doubtful_below(file):
         return None
     return (
         f"the knob is at {point.flops_fraction:.1%} of the FLOPs; {file.path.name} was trained or measured down to "
         f"{known:.1%} only, and its quality below that is not known: turn the knob to {known:g} or more"
     )
+
+
+def doubtful_below(file: ModelFile) -> float:
+    """The share of the cost below which `doubt_about` has something to say; 0 if nothing is recorded."""
+    known = _known_down_to(file)
+    return 0.0 if known is None else known - NEAR
+
+
+def _known_down_to(file: ModelFile) -> float | None:
+    about = file.description
+    criterion = next((entry.criterion for entry in about.rankings if entry.name == about.default_ranking), "")
+    return known_down_to(criterion, about.recipe, about.provenance)
 
 
 def can_serve(file: ModelFile, knob: float) -> bool:

@@ -125,7 +125,7 @@ class CorpusEvidence:
         return [(bare[one.name, one.path], one) for one in updated]
 
     def cost(self, share: float, widths: Sequence[int] = (), bounds: tuple[int, ...] | None = None) -> Cost | None:
-        """The cost of a point with these widths and bits, else at the same share: matrices decide what a query costs."""
+        """The cost of a point with these widths and bits, else at the same share: matrices decide what it costs."""
         found = [cost for bench in self.cost_benches if (cost := cost_in(bench, share, widths, bounds))]
         return next((cost for cost in found if cost.same_widths), next(iter(found), None))
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import math
 import threading
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from math import exp
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.core.binding import Block, Choice, CoreModel, Widths
+from rheostat.core.binding import EVERYTHING, Answer, Block, Choice, CoreModel, Widths
 from rheostat.errors import ModelFileError, RheostatError
 from rheostat.model.cut import cut, reorder
 from rheostat.model.file import ModelFile
@@ -28,7 +29,7 @@ from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.ordered import ordered_bytes
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.precision import Precision, check_precision
-from rheostat.words.completion import Best
+from rheostat.words.completion import BestWords, Candidates
 
 EngineName = Literal["core", "onnx"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
@@ -39,6 +40,8 @@ State = TypeVar("State")
 
 _opened: WeakValueDictionary[tuple[int, ...], CoreModel] = WeakValueDictionary()
 _lock = threading.Lock()  # guards _opened, and keeps two threads from opening one file twice
+# Answers that a point keeps. States are kept far longer, and an answer is made of one again in less than a step.
+ANSWERS_BYTES, MOST_ANSWERS = 2 << 20, 64
 _MASKS_KEPT = 8  # masks are asked for again with every word; these are the arrays of `Completion`
 
 
@@ -110,14 +113,12 @@ class Engine(Protocol):
     def replay(self, state: Any, ids: Ids) -> Any:
         """The state after many tokens."""
 
+    def query(self, state: Any, token: int, k: int, mask: NDArray[np.bool_] | None = None) -> tuple[Any, BestWords]:
+        """Read one more token and find the k most probable next words: of all, or of those a mask [V] allows."""
+
     def best(
-        self,
-        reading: Any,
-        k: int,
-        *,
-        mask: NDArray[np.bool_] | None = None,
-        candidates: NDArray[np.integer[Any]] | None = None,
-    ) -> Best:
+        self, reading: Any, k: int, *, mask: NDArray[np.bool_] | None = None, candidates: Candidates | None = None
+    ) -> BestWords:
         """The k most probable words: of all words, of the words a mask [V] allows, or of the candidates."""
 
     def log_probabilities(self, reading: Any) -> Floats:
@@ -127,16 +128,27 @@ class Engine(Protocol):
         """FLOPs of the last token's query, without the clusters that stayed closed."""
 
 
-@dataclass(frozen=True, eq=False)
-class CoreReading:
-    """The state after a text, and the answer to what may follow it. Both belong to C."""
+class _KeptAnswer:
+    """An answer while it is kept; then None."""
 
-    state: Block
-    answer: Block
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer: Answer | None = answer
+
+
+class CoreReading:
+    """The state after a text, and as long as it is kept the answer to what may follow it. Both belong to C."""
+
+    __slots__ = ("__weakref__", "kept", "state")
+
+    def __init__(self, state: Block, kept: _KeptAnswer) -> None:
+        self.state, self.kept = state, kept
 
     @property
     def size_bytes(self) -> int:
-        return self.state.size + self.answer.size
+        """Of the state; the engine bounds the memory of answers."""
+        return self.state.size
 
 
 class CoreEngine:
@@ -148,6 +160,8 @@ class CoreEngine:
         """shape: of the model that is cut to the position. held_bytes: memory that no other point uses."""
         self.model, self.position = model, position
         self.shape, self.precision, self.held_bytes = shape, precision, held_bytes
+        self._answers: deque[_KeptAnswer] = deque()  # the oldest first
+        self._most_answers = max(2, min(MOST_ANSWERS, ANSWERS_BYTES // model.answer_bytes))
         self._choices: dict[int, tuple[NDArray[np.bool_], Choice]] = {}
 
     @property
@@ -161,8 +175,16 @@ class CoreEngine:
         return reading.state
 
     def read(self, state: Block, token: int) -> CoreReading:
-        after = self.model.step(self.position, state, token)
-        return CoreReading(after, self.model.predict(self.position, after))
+        found = self.model.query(self.position, state, token, 0)
+        return CoreReading(found.state, self._keep(found.answer))
+
+    def query(
+        self, state: Block, token: int, k: int, mask: NDArray[np.bool_] | None = None
+    ) -> tuple[CoreReading, BestWords]:
+        choice = EVERYTHING if mask is None else self._choice(mask)
+        found = self.model.query(self.position, state, token, k, choice)
+        best = list(zip(found.words, map(exp, found.log_probabilities)))  # noqa: B905 — of one length, and in a hurry
+        return CoreReading(found.state, self._keep(found.answer)), best
 
     def replay(self, state: Block, ids: Ids) -> Block:
         return self.model.steps(self.position, state, ids)
@@ -173,17 +195,36 @@ class CoreEngine:
         k: int,
         *,
         mask: NDArray[np.bool_] | None = None,
-        candidates: NDArray[np.integer[Any]] | None = None,
-    ) -> Best:
-        choice = Choice(candidates=candidates) if mask is None else self._choice(mask)
-        best = self.model.best(reading.answer, k, choice)
-        return Best(best.ids, np.exp(best.log_probabilities, dtype=np.float64))
+        candidates: Candidates | None = None,
+    ) -> BestWords:
+        if candidates is not None:
+            choice = Choice.among(candidates.address, candidates.count)
+        else:
+            choice = EVERYTHING if mask is None else self._choice(mask)
+        words, scores = self.model.best_words(self._answer(reading), k, choice)
+        return list(zip(words, map(exp, scores), strict=True))
 
     def log_probabilities(self, reading: CoreReading) -> Floats:
-        return self.model.log_probabilities(reading.answer)
+        return self.model.log_probabilities(self._answer(reading))
 
     def executed_flops(self, reading: CoreReading) -> int:
-        return self.model.executed_flops(reading.answer)
+        return self.model.executed_flops(self._answer(reading))
+
+    def _answer(self, reading: CoreReading) -> Answer:
+        """The answer of a reading; predicted again if it was dropped."""
+        answer = reading.kept.answer
+        if answer is None:
+            answer = self.model.predict(self.position, reading.state)
+            reading.kept = self._keep(answer)
+        return answer
+
+    def _keep(self, answer: Answer) -> _KeptAnswer:
+        """Keep an answer, and drop the oldest one. Who is using that one still has it."""
+        kept, answers = _KeptAnswer(answer), self._answers
+        answers.append(kept)
+        if len(answers) > self._most_answers:
+            answers.popleft().answer = None
+        return kept
 
     def _choice(self, mask: NDArray[np.bool_]) -> Choice:
         """A mask as C takes it. Read-only arrays are remembered: the same ones are asked for with every word."""

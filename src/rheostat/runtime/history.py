@@ -3,22 +3,19 @@
 Knows sequences of ids and how many bytes a state takes; does not know what a state is. States of different operating
 points must not mix, so each point has its own history.
 
-A text is found by the hashes of its prefixes and then compared id by id: a collision can lose a state but never returns
-a wrong one. The hashes of a text that grew by a word are those of the text before and one more.
+Texts are a tree: each word is a `Node` below the word before it. A text that grew is found from the node where it was
+before, without looking at the words that led there; any other text is found from the root, word by word.
 
 The next word of a text needs its newest state. Once the text continues, the older state is needed again only if words
 are deleted or another text begins the same way; until then it is *spare*. Spare states are dropped first, then the
-least recently used.
+least recently used. A node without a state and without words behind it is dropped too.
 """
 
 from __future__ import annotations
 
-import random
-import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -28,28 +25,35 @@ State = TypeVar("State")
 TokenIds: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
 
 DEFAULT_LIMIT_BYTES = 64 << 20
-ENTRY_BYTES = 512  # Python's overhead per entry, rounded up
-_ID_BYTES = 4
-_HASH_MASK = 2**64 - 1
+NODE_BYTES = 512  # Python's overhead per word of a text, rounded up
 # A state counts as abandoned if it was not used while this many times the number of all states were added. Without
 # this rule, the last states of abandoned texts would slowly take up the memory of spare states.
 _ROUNDS_UNTIL_ABANDONED = 8
 
 
+class Node(Generic[State]):
+    """A word of a text, below the word before it. Only its history changes it. state: after this word, while kept."""
+
+    __slots__ = ("before", "children", "continued", "depth", "last_used", "state", "state_bytes", "token")
+
+    def __init__(self, before: Node[State] | None, token: int, depth: int) -> None:
+        self.before, self.token, self.depth = before, token, depth  # before: None once it is dropped
+        self.children: dict[int, Node[State]] = {}
+        self.state: State | None = None
+        self.state_bytes = 0
+        self.last_used = 0  # the number of puts at that time
+        self.continued = False
+
+
 class Found(NamedTuple, Generic[State]):
-    """The length of the longest known prefix of a text, and the state after it; (0, None) if there is none."""
+    """The length of the longest known prefix of a text, its state and its node; (0, None, None) if there is none."""
 
     length: int
     state: State | None
+    node: Node[State] | None
 
 
-@dataclass(slots=True)
-class _Entry(Generic[State]):
-    ids: bytes  # int32
-    state: State
-    size_bytes: int
-    last_used: int  # the number of puts at that time
-    continued: bool = False
+NOTHING: Found[Any] = Found(0, None, None)
 
 
 class History(Generic[State]):
@@ -57,12 +61,12 @@ class History(Generic[State]):
 
     def __init__(self, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self.limit_bytes = limit_bytes
-        # By hash, least recently used first.
-        self._recent: OrderedDict[int, _Entry[State]] = OrderedDict()
-        self._spare: OrderedDict[int, _Entry[State]] = OrderedDict()
+        self._root: Node[State] = Node(None, -1, 0)
+        # Nodes with a state, least recently used first.
+        self._recent: OrderedDict[Node[State], None] = OrderedDict()
+        self._spare: OrderedDict[Node[State], None] = OrderedDict()
         self._size_bytes = 0
         self._puts = 0
-        self._last: tuple[list[int], list[int], bytes] = ([], [], b"")  # ids, hashes of their prefixes, ids as bytes
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -70,126 +74,125 @@ class History(Generic[State]):
 
     @property
     def size_bytes(self) -> int:
-        """Memory of all entries, including ids and bookkeeping; never above `limit_bytes`."""
+        """Memory of all states and nodes; never above `limit_bytes`."""
         return self._size_bytes
 
-    def longest(self, ids: TokenIds) -> Found[State]:
-        """The longest prefix of a text, perhaps all of it, whose state is known."""
-        hashes, data = self._keys(ids)
-        with self._lock:
-            length = self._longest(hashes, data, len(hashes))
-            if not length:
-                return Found(0, None)
-            return Found(length, self._use(hashes[length - 1]).state)
+    def longest(self, ids: TokenIds, after: Node[State] | None = None) -> Found[State]:
+        """The longest prefix of a text, perhaps all of it, whose state is known.
 
-    def put(self, ids: TokenIds, state: State, size_bytes: int) -> None:
-        """Keep the state after a text, unless the text is empty or the state alone exceeds the limit.
-
-        size_bytes: of everything that stays in memory with the state; for a view, that is the whole base array.
+        after: a node found before, if the ids are those behind it. Its own state is then the prefix of length 0.
         """
-        if not len(ids):
-            return
-        hashes, data = self._keys(ids)
-        size_bytes += len(data) + ENTRY_BYTES
+        with self._lock:
+            node: Node[State] | None = self._root if after is None else after
+            assert node is not None
+            best, found, length = (node, 0, 0) if node.state is not None else (None, 0, 0)
+            for token in _as_list(ids):
+                if (node := node.children.get(token)) is None:
+                    break
+                length += 1
+                if node.state is not None:
+                    best, found = node, length
+            if best is None:
+                return NOTHING
+            self._use(best)
+            return Found(found, best.state, best)
+
+    def put(self, ids: TokenIds, state: State, size_bytes: int, after: Node[State] | None = None) -> Node[State] | None:
+        """Keep the state after a text, unless the text is empty or its state alone exceeds the limit; return its node.
+
+        after: a node found before, if the ids are those behind it. size_bytes: of everything that stays in memory with
+        the state; for a view, that is the whole base array.
+        """
+        tokens = _as_list(ids)
+        if not tokens:
+            return None
         with self._lock:
             self._puts += 1
-            self._remove(hashes[-1])
-            if size_bytes > self.limit_bytes:
-                return
-            if before := self._longest(hashes, data, len(hashes) - 1):
-                self._make_spare(hashes[before - 1])
-            self._recent[hashes[-1]] = _Entry(data, state, size_bytes, self._puts)
+            first = self._root if after is None else after
+            if first.before is None and first is not self._root:
+                return None  # dropped in the meantime
+            if (first.depth + len(tokens)) * NODE_BYTES + size_bytes > self.limit_bytes:
+                self._forget(first, tokens)
+                return None
+            node = self._grow(first, tokens)
+            self._drop_state(node)
+            node.state, node.state_bytes, node.last_used = state, size_bytes, self._puts
+            node.continued = False
+            self._recent[node] = None
             self._size_bytes += size_bytes
             while self._size_bytes > self.limit_bytes:
                 self._remove(self._least_needed())
-
-    def _keys(self, ids: TokenIds) -> tuple[list[int], bytes]:
-        """The hashes of all prefixes of a text, and its ids as bytes.
-
-        Texts mostly grow by a word: only what follows the last text asked for is computed then.
-        """
-        last_ids, hashes, data = self._last
-        count = len(last_ids)
-        if isinstance(ids, list) and ids[:count] == last_ids:
-            new = ids[count:]
-            if new:
-                hashes, total = hashes.copy(), hashes[-1] if hashes else 0
-                for token, multiplier in zip(new, _multipliers_of(len(ids))[count:].tolist(), strict=True):
-                    total = (total + (token + 1) * multiplier) & _HASH_MASK
-                    hashes.append(total)
-                data += b"".join(token.to_bytes(_ID_BYTES, sys.byteorder, signed=True) for token in new)
-        else:
-            array = _as_array(ids)
-            hashes, data = prefix_hashes(array).tolist(), array.tobytes()
-        if isinstance(ids, list):
-            self._last = ids.copy(), hashes, data  # replaced as a whole: another thread sees the old or the new one
-        return hashes, data
+            return node
 
     def clear(self) -> None:
         """Forget all texts."""
         with self._lock:
-            self._recent.clear()
-            self._spare.clear()
-            self._size_bytes = 0
+            for node in (*self._recent, *self._spare):
+                self._remove(node)
 
-    def _longest(self, hashes: list[int], data: bytes, length: int) -> int:
-        """The length of the longest known prefix of at most `length` ids; 0 if there is none."""
-        recent, spare = self._recent, self._spare
-        while length:
-            entry = recent.get(hashes[length - 1]) or spare.get(hashes[length - 1])
-            if entry and len(entry.ids) == length * _ID_BYTES and data.startswith(entry.ids):
-                return length
-            length -= 1
-        return 0
+    def _grow(self, node: Node[State], tokens: list[int]) -> Node[State]:
+        """The node of a text, made if need be. The last state on the way to it becomes spare."""
+        passed = node if node.state is not None else None
+        for place, token in enumerate(tokens, 1):
+            child = node.children.get(token)
+            if child is None:
+                child = node.children[token] = Node(node, token, node.depth + 1)
+                self._size_bytes += NODE_BYTES
+            node = child
+            if node.state is not None and place < len(tokens):
+                passed = node
+        if passed is None:  # behind a node without a state
+            passed = _with_state(node.before)
+        if passed is not None and passed in self._recent and not passed.continued:
+            # If it continues again, several texts begin with it: then it stays.
+            passed.continued = True
+            del self._recent[passed]
+            self._spare[passed] = None
+        return node
 
-    def _use(self, key: int) -> _Entry[State]:
-        if key in self._spare:
-            self._recent[key] = self._spare.pop(key)
-        self._recent.move_to_end(key)
-        entry = self._recent[key]
-        entry.last_used = self._puts
-        return entry
+    def _use(self, node: Node[State]) -> None:
+        if node in self._spare:
+            del self._spare[node]
+            self._recent[node] = None
+        else:
+            self._recent.move_to_end(node)
+        node.last_used = self._puts
 
-    def _make_spare(self, key: int) -> None:
-        """Make a state spare the first time its text continues. If it continues again, several texts begin with it."""
-        entry = self._recent.get(key)
-        if entry and not entry.continued:
-            entry.continued = True
-            self._spare[key] = self._recent.pop(key)
-
-    def _least_needed(self) -> int:
-        oldest = next(iter(self._recent))  # never empty: it has the entry that was put last
-        abandoned = self._puts - self._recent[oldest].last_used > _ROUNDS_UNTIL_ABANDONED * len(self)
+    def _least_needed(self) -> Node[State]:
+        oldest = next(iter(self._recent))  # never empty: it has the node that was put last
+        abandoned = self._puts - oldest.last_used > _ROUNDS_UNTIL_ABANDONED * len(self)
         return oldest if abandoned or not self._spare else next(iter(self._spare))
 
-    def _remove(self, key: int) -> None:
-        entry = self._recent.pop(key, None) or self._spare.pop(key, None)
-        if entry:
-            self._size_bytes -= entry.size_bytes
+    def _forget(self, node: Node[State], tokens: list[int]) -> None:
+        for token in tokens:
+            child = node.children.get(token)
+            if child is None:
+                return
+            node = child
+        self._remove(node)
+
+    def _remove(self, node: Node[State]) -> None:
+        """Drop a state, and the nodes that nothing needs any more."""
+        self._drop_state(node)
+        while node.state is None and not node.children and (before := node.before) is not None:
+            del before.children[node.token]
+            node.before = None
+            self._size_bytes -= NODE_BYTES
+            node = before
+
+    def _drop_state(self, node: Node[State]) -> None:
+        if node.state is not None:
+            self._recent.pop(node, None)
+            self._spare.pop(node, None)
+            self._size_bytes -= node.state_bytes
+            node.state = None
 
 
-# --- hashes ------------------------------------------------------------------------------------------------
+def _with_state(node: Node[State] | None) -> Node[State] | None:
+    while node is not None and node.state is None:
+        node = node.before
+    return node
 
 
-def _as_array(ids: TokenIds) -> NDArray[np.int32]:
-    return np.ascontiguousarray(ids, np.int32)
-
-
-_multipliers = np.empty(0, np.uint64)
-
-
-def prefix_hashes(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
-    """[n] hashes of the first 1, 2, … n ids: the sum, modulo 2**64, of each id times a multiplier of its position."""
-    # Plus one, so an id of 0 counts too.
-    return np.cumsum((ids.astype(np.uint64) + np.uint64(1)) * _multipliers_of(len(ids)), dtype=np.uint64)
-
-
-def _multipliers_of(length: int) -> NDArray[np.uint64]:
-    """Random numbers from a fixed seed: a longer list starts with the shorter one."""
-    global _multipliers
-    numbers = _multipliers
-    if len(numbers) < length:
-        # Not NumPy's: importing its generators takes as long as several queries, and megabytes.
-        numbers = np.frombuffer(random.Random(0).randbytes(8 * max(1024, 2 * length)), np.uint64)
-        _multipliers = numbers
-    return numbers[:length]
+def _as_list(ids: Iterable[Any]) -> list[int]:
+    return ids if isinstance(ids, list) else np.asarray(ids).tolist()

@@ -6,19 +6,21 @@ Knows the file, the knob and bytes; texts and words are handled by `predictor`.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.operating_point import OperatingPoint
+from rheostat.model.operating_point import OperatingPoint, full_point
 from rheostat.runtime.arguments import thread_count
 from rheostat.runtime.engine import CoreWeights, Engine, EngineName, Reading, choose_engine
-from rheostat.runtime.history import History
+from rheostat.runtime.history import History, Node
 from rheostat.runtime.precision import Precision, check_precision
+from rheostat.words.passage import Passage
 
 DEFAULT_CACHE_BYTES = 256 << 20
 MOST_POSITIONS = 256  # knob positions to remember, however small their points are
@@ -45,22 +47,59 @@ def engines_of(
     return lambda point: OnnxEngine(weights, point, file.shape, precision, threads, ready=serves)
 
 
-@dataclass(frozen=True, eq=False)
-class Serving:
-    """A point that is ready to answer: its engine and the texts it has read. Points cannot share states."""
+class Place(NamedTuple):
+    """Where the text of the last query was read to, and the node of its words up to there."""
 
-    point: OperatingPoint
-    engine: Engine
-    history: History[Reading]
+    passage: Passage
+    node: Node[Reading]
+
+
+class Serving:
+    """A point that answers: its engine and the texts it has read, both made by the first query. Points cannot share
+    states.
+
+    place: of the last text; replaced as a whole, so that another thread sees the old or the new one.
+    """
+
+    __slots__ = ("_history", "_history_bytes", "_make", "_parts", "cost", "place")
+
+    def __init__(self, cost: float, make: Callable[[], tuple[OperatingPoint, Engine]], history_bytes: int) -> None:
+        self.cost, self._make = cost, make
+        self._parts: tuple[OperatingPoint, Engine] | None = None
+        self._history: History[Reading] | None = None
+        self._history_bytes = history_bytes
+        self.place: Place | None = None
+
+    def _made(self) -> tuple[OperatingPoint, Engine]:
+        if self._parts is None:
+            self._parts = self._make()  # if two threads do this, both make the same
+        return self._parts
+
+    @property
+    def point(self) -> OperatingPoint:
+        return self._made()[0]
+
+    @property
+    def engine(self) -> Engine:
+        return (self._parts or self._made())[1]
+
+    @property
+    def history(self) -> History[Reading]:
+        if (history := self._history) is None:
+            history = self._history = History(self._history_bytes)  # if two threads do this, one starts over
+        return history
 
     @property
     def size_bytes(self) -> int:
         """The most memory it may take."""
-        return self.engine.held_bytes + self.history.limit_bytes
+        return (self._parts[1].held_bytes if self._parts else 0) + self._history_bytes
 
 
 class Points:
-    """Points of a model file by knob position; the most recently used are kept. Safe to use from several threads."""
+    """Points of a model file by knob position; the most recently used are kept. Safe to use from several threads.
+
+    A position on the path of an ordered file is only looked up: nothing is built for it.
+    """
 
     def __init__(
         self,
@@ -74,9 +113,15 @@ class Points:
         self.file: ModelFile = open_model(path)
         self._engines = engines_of(self.file, precision, threads, engine)
         self.engine: EngineName = choose_engine(self.file.shape, precision, engine)
+        self.settings = self.file.identity, precision, self.engine, threads  # what latencies depend on
         self._cache_bytes, self._history_bytes = cache_bytes, history_bytes
         self._kept: OrderedDict[Position, Serving] = OrderedDict()
-        self._lock = threading.Lock()  # guards _kept
+        self._on_path: OrderedDict[int, Serving] = OrderedDict()
+        self._most_on_path = max(1, cache_bytes // max(1, history_bytes))
+        plain = knob_positions.has_plain_path(self.file) and not self.file.description.points
+        has_path = self.engine == "core" and plain
+        self._costs = self.file.path_costs if has_path else []
+        self._lock = threading.Lock()  # guards _kept and _on_path
         self._building = threading.Lock()  # one build at a time: two would compete for all cores and all memory
 
     def choose(self, knob: float | None, name: str | None) -> OperatingPoint:
@@ -84,12 +129,35 @@ class Points:
         return knob_positions.choose(self.file, 1.0 if knob is None else knob, point=name)
 
     def visited(self, knob: float | None, name: str | None) -> Serving | None:
-        """The point, if it is still ready from an earlier visit."""
+        """The point, if there is nothing to build for it: it is on the path, or still ready from an earlier visit."""
+        if name is None and self._costs and (serving := self._look_up(1.0 if knob is None else knob)) is not None:
+            return serving
         with self._lock:
             if serving := self._kept.get((knob, name)):
                 self._kept.move_to_end((knob, name))
                 self._make_room()  # it may have grown since: sessions are opened when first needed
             return serving
+
+    def _look_up(self, knob: float) -> Serving | None:
+        """The largest position of the path that costs no more; None below the path's end."""
+        behind = bisect_right(self._costs, knob + knob_positions.ROUNDING)
+        if not behind:
+            return None
+        with self._lock:
+            if (serving := self._on_path.get(behind)) is not None:
+                self._on_path.move_to_end(behind)
+                return serving
+            cost = self._costs[behind - 1]
+            serving = Serving(cost, partial(self._point_on_path, behind, knob), self._history_bytes)
+            self._on_path[behind] = serving
+            if len(self._on_path) > self._most_on_path:
+                self._on_path.popitem(last=False)
+            return serving
+
+    def _point_on_path(self, behind: int, knob: float) -> tuple[OperatingPoint, Engine]:
+        place = len(self._costs) - behind
+        point = knob_positions.point_on_path(self.file, place, knob) if place else full_point(self.file.shape)
+        return point, self._engines(point)
 
     def serve(self, knob: float | None, name: str | None) -> Serving:
         """The point, ready to answer."""
@@ -105,6 +173,7 @@ class Points:
         """Drop all points and close the file."""
         with self._building, self._lock:
             self._kept.clear()
+            self._on_path.clear()
             self.file.close()
 
     @property
@@ -119,7 +188,10 @@ class Points:
             return next((kept for kept in self._kept.values() if _equal(kept.point, point)), None)
 
     def _build(self, point: OperatingPoint) -> Serving:
-        return Serving(point, self._engines(point), History(self._history_bytes))
+        engine = self._engines(point)
+        serving = Serving(point.cost, lambda: (point, engine), self._history_bytes)
+        assert serving.engine is engine  # made now, and not by the first query
+        return serving
 
     def _keep(self, position: Position, serving: Serving) -> None:
         """Keep a point; the one in use always stays, whatever its size."""
@@ -133,7 +205,8 @@ class Points:
             self._kept.popitem(last=False)
 
     def _size_bytes(self) -> int:
-        return sum(serving.size_bytes for serving in {id(kept): kept for kept in self._kept.values()}.values())
+        kept = (*self._kept.values(), *self._on_path.values())
+        return sum(serving.size_bytes for serving in {id(each): each for each in kept}.values())
 
 
 def _equal(one: OperatingPoint, other: OperatingPoint) -> bool:

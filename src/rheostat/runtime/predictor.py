@@ -8,38 +8,40 @@ Knows how reading, completing, presenting and operating points fit together; eac
 
 from __future__ import annotations
 
-import contextlib
-import math
 import threading
-import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rheostat.arguments import check_text, check_whole, checked, is_list, shown
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
-from rheostat.model.knob import doubt_about
+from rheostat.model.knob import doubt_about, doubtful_below
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import LARGEST_K, check_position
-from rheostat.runtime.engine import EngineName, Floats, Reading
-from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Points, Serving
+from rheostat.runtime.engine import Engine, EngineName, Floats, Reading
+from rheostat.runtime.history import Found, Node
+from rheostat.runtime.latencies import latency_table, query_ms
+from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Place, Points, Serving
 from rheostat.runtime.precision import Precision, check_precision
 from rheostat.text.tokenizers import Tokenizer
 from rheostat.text.vocabulary import Vocabulary
-from rheostat.words.completion import Completion
+from rheostat.words.completion import BestWords, Completion, single
 from rheostat.words.hidden_words import HiddenWords, hidden_places
+from rheostat.words.passage import CONTEXT_LIMIT, Growth, context_words, read_on
 from rheostat.words.user_words import UserWords
-from rheostat.words.writing import CONTEXT_LIMIT, Suggestion, Typed, as_context, compose_best, distinct, split_typed
+from rheostat.words.writing import Suggestion, Typed, compose_best, distinct, find_context, find_typed
 
-DEFAULT_HISTORY_BYTES = 32 << 20  # for the states of texts, per point
+DEFAULT_HISTORY_BYTES = 8 << 20  # for the states of texts, per point: hundreds of words. Fresh memory costs time, too
 REMEMBERED = 8  # last words of a text read in one pass whose states are kept, so deleting them costs nothing
 SPARE = 4  # words requested beyond k, because some look the same once they are capitalised
 KNOB_STEP = 0.05  # between the positions tried to find a latency
+BUILT_STEPS = 4  # steps between them where a position has to be built
 TIMED_QUERIES = 9
 
 
@@ -96,6 +98,10 @@ class _Model:
         self.vocabulary: Vocabulary = file.vocabulary
         self.tokenizer, self.casing = file.tokenizer, file.casing
         self.completion = Completion(self.vocabulary, self.tokenizer, hidden_places(self.vocabulary, hidden_words))
+        self.doubtful_below = doubtful_below(file)
+        self.is_lazy = bool(file.shape.softmax_splits)
+        self.has_look_alikes = self.tokenizer == "wikitext"  # "game" and "Game" are two words of such a model
+        self.unknown = single(self.vocabulary.unknown_id)
         self._predictors, self._lock = 0, threading.Lock()
 
     def add(self) -> None:
@@ -147,14 +153,15 @@ class Predictor:
 
     def _begin(self, model: _Model, knob: float | None, point: str | None) -> None:
         serving = model.points.serve(knob, point)
+        assert serving.engine  # made now, so that an unusable file is refused here
         self._model = model
         self._turning = threading.Lock()
         self._wishes = 0  # turns requested so far; of several in the background, the last one counts
         self._serving: Serving | None = serving  # None once closed
-        self._knob = serving.point.cost if knob is None else knob
+        self._knob = serving.cost if knob is None else knob
         self._warned = False
         model.add()
-        self._warn_about(serving.point)
+        self._warn_about(serving)
 
     def close(self) -> None:
         """Free the memory and close the model file. A second call does nothing; any other call is then an error.
@@ -229,7 +236,7 @@ class Predictor:
     @property
     def cost(self) -> float:
         """The share of the full model's cost, FLOPs weighted by bits, that a query spends."""
-        return self._open().point.cost
+        return self._open().cost
 
     @property
     def flops_fraction(self) -> float:
@@ -248,7 +255,9 @@ class Predictor:
 
         `complete` takes a text whose last word may be unfinished.
         """
-        return self._suggest(self._context(text, prefix), k)
+        check_text("the text", text)
+        check_text("the prefix", prefix)
+        return self._suggest(find_context(text, prefix), text, len(text), "", k)
 
     def complete(self, text: str, k: int = 3) -> list[Suggestion]:
         """The k most probable words for the text before the cursor, whose last word may be unfinished.
@@ -256,11 +265,13 @@ class Predictor:
         `suggest` takes a text of whole words.
         """
         check_text("the text", text)
-        return self._suggest(split_typed(text, self.tokenizer, self._model.context), k)
+        typed, end, letter = find_typed(text, self._model.tokenizer)
+        return self._suggest(typed, text, end, letter, k)
 
     def log_probabilities(self, text: str) -> Floats:
         """log p of every word of the vocabulary [V] after a text of whole words."""
-        return self.log_probabilities_after(self._context(text).words)
+        check_text("the text", text)
+        return self.log_probabilities_after(self._words(text))
 
     def log_probabilities_after(self, words: Sequence[str]) -> Floats:
         """log p of every word of the vocabulary [V] after these words of the model; unknown ones are read as `<unk>`.
@@ -280,56 +291,58 @@ class Predictor:
         """
         self.suggest(text, k, prefix)
         serving = self._open()
-        return serving.engine.executed_flops(self._reading(serving, self._context(text, prefix).words))
+        return serving.engine.executed_flops(self._reading(serving, self._words(text)))
 
-    def _context(self, text: str, prefix: str = "") -> Typed:
-        check_text("the text", text)
-        check_text("the prefix", prefix)
-        return as_context(text, self.tokenizer, prefix, self._model.context)
+    def _words(self, text: str) -> list[str]:
+        return context_words(text, self._model.tokenizer, self._model.context)
 
-    def _suggest(self, typed: Typed, k: int) -> list[Suggestion]:
-        check_whole("k", k, 1, LARGEST_K)
-        serving = self._open()
-        reading = self._reading(serving, typed.words)
-        taught = self._taught(serving, reading, typed, k)
+    def _suggest(self, typed: Typed, text: str, end: int, letter: str, k: int) -> list[Suggestion]:
+        """letter: behind the words that end at `end` (see `passage.read_words`)."""
+        if type(k) is not int or not 1 <= k <= LARGEST_K:
+            check_whole("k", k, 1, LARGEST_K)
+        model, serving = self._model, self._open()
         # A lazy output layer may open more clusters for every further word: spare words are requested only if needed.
-        is_lazy = bool(self.shape.softmax_splits)
-        found = self._found(serving, reading, typed, k, spare=0 if is_lazy else SPARE)
-        if is_lazy and len(found) < k:
-            found = self._found(serving, reading, typed, k, spare=SPARE)
+        wanted = k + (SPARE if model.has_look_alikes and not model.is_lazy else 0)
+        mask = None if typed.prefix else model.completion.allowed_mask(attach=typed.attaches)
+        reading, best = _answer(serving, model, text, end, letter, wanted, mask)
+        if best is None:
+            best = self._best(serving, reading, typed, wanted, mask)
+        found = compose_best(self._named(best), typed, model.casing, wanted, tokenizer=model.tokenizer)
+        if len(found) < k and len(best) == wanted:  # some of them look the same
+            best = self._best(serving, reading, typed, k + SPARE, mask)
+            found = compose_best(self._named(best), typed, model.casing, k + SPARE, tokenizer=model.tokenizer)
+        taught = self._taught(serving, reading, typed, k) if len(model.user_words) else None
         return distinct([*found, *taught], k) if taught else found[:k]
 
-    def _found(self, serving: Serving, reading: Reading, typed: Typed, k: int, spare: int) -> list[Suggestion]:
-        """The best words of the model as they are shown, at most k + spare; words that look alike are one."""
-        if typed.prefix:
-            candidates = self.completion.ids_with_prefix(typed.prefix, attach=typed.attaches)
-            best = serving.engine.best(reading, k + spare, candidates=candidates)
-        else:
-            best = serving.engine.best(reading, k + spare, mask=self.completion.allowed_mask(attach=typed.attaches))
-        names = self.vocabulary.words
-        words = [(names[place], p) for place, p in zip(best.ids.tolist(), best.probabilities.tolist(), strict=True)]
-        return compose_best(words, typed, self._model.casing, k + spare, tokenizer=self.tokenizer)
+    def _best(
+        self, serving: Serving, reading: Reading, typed: Typed, k: int, mask: NDArray[np.bool_] | None
+    ) -> BestWords:
+        if mask is not None:
+            return serving.engine.best(reading, k, mask=mask)
+        candidates = self._model.completion.candidates(typed.prefix, attach=typed.attaches)
+        return serving.engine.best(reading, k, candidates=candidates)
 
-    def _unknown(self, serving: Serving, reading: Reading) -> float:
-        """The probability of a word that the model does not know."""
-        only = np.array([self.vocabulary.unknown_id])
-        return float(serving.engine.best(reading, 1, candidates=only).probabilities[0])
+    def _named(self, best: BestWords) -> list[tuple[str, float]]:
+        names = self._model.vocabulary.words
+        return [(names[place], probability) for place, probability in best]
 
     def _taught(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
         """The user's own words: the best is as probable as an unknown word, older and rarer ones less."""
         words = self.user_words.with_prefix(typed.prefix, k)
         if not words or (typed.attaches and typed.prefix):
             return []
-        first, unknown = words[0].score, self._unknown(serving, reading)
+        ((_, unknown),) = serving.engine.best(reading, 1, candidates=self._model.unknown)
+        first = words[0].score
         return [
             Suggestion(word.word, unknown * 2.0 ** (word.score - first), "user", len(typed.prefix)) for word in words
         ]
 
     def _reading(self, serving: Serving, words: Sequence[str]) -> Reading:
         ids = self.vocabulary.encode(words) or [self.vocabulary.end_id]
-        known, reading = serving.history.longest(ids)
-        if reading is None or known < len(ids):
-            reading = _read_on(serving, ids, known, reading)
+        found = serving.history.longest(ids)
+        if found.state is not None and found.length == len(ids):
+            return found.state
+        reading, _, _ = _read_on(serving, ids, found, None, 0, None)
         return reading
 
     # The user's words
@@ -353,8 +366,14 @@ class Predictor:
 
         A position that cannot be served is an error, and nothing changes. With wait=False, a point that was not visited
         before is built in the background while the old one keeps answering; if that fails, the old one stays and a
-        warning says so. Finding a point by `latency_ms` always waits, because it measures.
+        warning says so. Finding a point by `latency_ms` waits the first time, because it measures; the process then
+        keeps what was measured.
         """
+        if type(knob) is float and 0 < knob <= 1 and point is None and latency_ms is None and self._serving is not None:
+            serving = self._model.points.visited(knob, None)
+            if serving is not None:
+                self._serve(serving, knob, self._wish())
+                return
         self._open()
         check_position(knob, point, latency_ms)
         if sum(option is not None for option in (knob, point, latency_ms)) != 1:
@@ -389,7 +408,7 @@ class Predictor:
     def query_ms(self, queries: int = TIMED_QUERIES) -> float:
         """Median time of a query at the point that is serving, measured now."""
         check_whole("queries", queries, 1)
-        return _query_ms(self._open(), self.vocabulary, queries)
+        return query_ms(self._open().engine, queries)
 
     def _wish(self) -> int:
         with self._turning:
@@ -400,12 +419,13 @@ class Predictor:
         with self._turning:
             if wish == self._wishes and self._serving is not None:  # no later turn, and still open
                 self._serving = serving
-                self._knob = serving.point.cost if knob is None else knob
-        self._warn_about(serving.point)
+                self._knob = serving.cost if knob is None else knob
+        if serving.cost < self._model.doubtful_below:
+            self._warn_about(serving)
 
-    def _warn_about(self, point: OperatingPoint) -> None:
+    def _warn_about(self, serving: Serving) -> None:
         """Say once if the knob is below what the model was trained or measured for."""
-        if not self._warned and (doubt := doubt_about(self._model.points.file, point)):
+        if not self._warned and (doubt := doubt_about(self._model.points.file, serving.point)):
             self._warned = True
             warnings.warn(doubt, RheostatWarning, stacklevel=2)
 
@@ -421,55 +441,93 @@ class Predictor:
             warnings.warn(message, RheostatWarning, stacklevel=1)
 
     def _turn_to_latency(self, latency_ms: float) -> None:
-        """Go down from the full point, in steps based on the measured times, and take the first point that fits."""
-        position, wish = 1.0, self._wish()
-        while True:
-            serving = self._model.points.serve(position, None)
-            found = _query_ms(serving, self.vocabulary, TIMED_QUERIES)
-            if found <= latency_ms:
-                self._serve(serving, position, wish)
+        """Take the largest position of this device's table that is fast enough."""
+        wish, points = self._wish(), self._model.points
+        table = latency_table(points.settings, self._positions_to_time)
+        for knob, found_ms in table:
+            if found_ms <= latency_ms:
+                self._serve(points.serve(knob, None), knob, wish)
                 return
-            lower = self._position_below(position, position * latency_ms / found)
-            if lower is None:
-                raise OperatingPointError(
-                    f"{latency_ms} ms per query was requested; the smallest point tried, "
-                    f"{serving.point.cost:.0%} of the cost, takes {found:.2f} ms: allow more time or threads"
-                )
-            position = lower
+        knob, found_ms = table[-1]
+        share = points.serve(knob, None).cost
+        raise OperatingPointError(
+            f"{latency_ms} ms per query was requested; the smallest point tried, "
+            f"{share:.0%} of the cost, takes {found_ms:.2f} ms: allow more time or threads"
+        )
 
-    def _position_below(self, position: float, wanted: float) -> float | None:
-        """The position to try next: near the wanted one, or the smallest that the model has; None if there is none."""
-        steps = math.floor(min(position - KNOB_STEP, wanted) / KNOB_STEP + 1e-9)
-        while (lower := round(steps * KNOB_STEP, 2)) < position:
-            with contextlib.suppress(OperatingPointError):
-                self._model.points.choose(lower, None)
-                return lower
-            steps += 1
-        return None
+    def _positions_to_time(self) -> list[tuple[float, Engine]]:
+        """The positions of the knob, in steps, that the model has; fewer where each takes memory of its own."""
+        points, found = self._model.points, list[tuple[float, Engine]]()
+        for step in range(round(1 / KNOB_STEP), 0, -1):
+            if step % BUILT_STEPS and found and found[0][1].held_bytes:
+                continue
+            knob = round(step * KNOB_STEP, 2)
+            try:
+                found.append((knob, points.serve(knob, None).engine))
+            except OperatingPointError:
+                break
+        return found
 
 
-def _read_on(serving: Serving, ids: list[int], known: int, reading: Reading | None) -> Reading:
-    """Read the new part of a text: its last words one by one, to remember their states, and the rest in one pass."""
+def _answer(
+    serving: Serving, model: _Model, text: str, end: int, letter: str, k: int, mask: NDArray[np.bool_] | None
+) -> tuple[Reading, BestWords | None]:
+    """What is known after the words before `end`; with a mask, the k best words too if they were found on the way.
+
+    A text that begins like that of the last query is read from where that one was read to.
+    """
+    place, history, vocabulary = serving.place, serving.history, model.vocabulary
+    growth = read_on(place.passage if place else None, text, end, letter, model.tokenizer, model.context)
+    after = place.node if place and growth.follows else None
+    ids = vocabulary.encode(growth.words) if after or growth.words else [vocabulary.end_id]
+    found = history.longest(ids, after)
+    if after is not None and found.state is None:  # its states were dropped
+        serving.place = None
+        return _answer(serving, model, text, end, letter, k, mask)
+    best, reading, node = None, found.state, found.node
+    if reading is None or found.length < len(ids):
+        reading, node, best = _read_on(serving, ids, found, after, k, mask)
+    if not (growth.follows and growth.passage is (place and place.passage)):
+        serving.place = _place(growth, node, len(ids))
+    return reading, best
+
+
+def _place(growth: Growth, node: Node[Reading] | None, length: int) -> Place | None:
+    """Where to read on. node: of all `length` words."""
+    for _ in range(length - growth.passed):
+        node = node and node.before
+    return Place(growth.passage, node) if growth.passage and node else None
+
+
+def _read_on(
+    serving: Serving,
+    ids: list[int],
+    found: Found[Reading],
+    after: Node[Reading] | None,
+    k: int,
+    mask: NDArray[np.bool_] | None,
+) -> tuple[Reading, Node[Reading] | None, BestWords | None]:
+    """Read the new part of a text: its last words one by one, to remember their states, and the rest in one pass.
+
+    Gives the reading, its node if it was kept, and with a mask the k best words.
+    """
     engine, history = serving.engine, serving.history
-    state = engine.after(reading) if reading else engine.start()
+    known, reading, node = found
+    state = engine.start() if reading is None else engine.after(reading)
     stepped = max(known, len(ids) - REMEMBERED)
     if stepped > known:
-        state = engine.replay(state, ids[known:stepped])
+        state, node = engine.replay(state, ids[known:stepped]), None
+    best = None
     for place in range(stepped, len(ids)):
-        reading = engine.read(state, ids[place])
+        if mask is not None and place == len(ids) - 1:
+            reading, best = engine.query(state, ids[place], k, mask)
+        else:
+            reading = engine.read(state, ids[place])
         state = engine.after(reading)
-        history.put(ids[: place + 1], reading, reading.size_bytes)
+        size = reading.size_bytes
+        if node is not None:
+            node = history.put([ids[place]], reading, size, node)
+        else:
+            node = history.put(ids[: place + 1], reading, size, after)
     assert reading is not None  # there was something new
-    return reading
-
-
-def _query_ms(serving: Serving, vocabulary: Vocabulary, queries: int) -> float:
-    engine, state = serving.engine, serving.engine.start()
-    times = []
-    for token in range(queries + 2):
-        start = time.perf_counter()
-        reading = engine.read(state, token % len(vocabulary))
-        engine.best(reading, 3)
-        state = engine.after(reading)
-        times.append(1000 * (time.perf_counter() - start))
-    return float(np.median(times[2:]))  # the first two are warm-up
+    return reading, node, best

@@ -14,6 +14,7 @@ Without a prefix they compete with whole words, because "do" can continue either
 
 from __future__ import annotations
 
+import sys
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
@@ -29,28 +30,9 @@ from rheostat.text.tokenizers import PTB_NUMBER, as_tokenizer
 from rheostat.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from rheostat.words.writing import matching_form
 
-Numbers: TypeAlias = NDArray[np.int64]
-
-
-class PrefixIndex:
-    """Numbers sorted by the forms of their words. It never changes, so several threads can read it."""
-
-    def __init__(self, pairs: Iterable[tuple[str, int]]) -> None:
-        """pairs: the form of a word (`writing.matching_form`), and its number."""
-        ordered = sorted(pairs)
-        self._forms = [form for form, _ in ordered]
-        self._numbers: Numbers = np.array([number for _, number in ordered], np.int64)
-        self.all: Numbers = np.sort(self._numbers)  # ascending: arrays indexed in this order are read quickly
-        self._numbers.flags.writeable = self.all.flags.writeable = False
-
-    def with_prefix(self, form: str) -> Numbers:
-        """The numbers of all words whose form begins with `form`, in the order of their forms."""
-        length = len(form)
-        first = bisect_left(self._forms, form)
-        return self._numbers[first : bisect_right(self._forms, form, first, key=lambda other: other[:length])]
-
-
-Ids: TypeAlias = NDArray[np.int64]
+Numbers: TypeAlias = NDArray[np.int32]
+Ids: TypeAlias = Numbers
+BestWords: TypeAlias = list[tuple[int, float]]  # ids and probabilities, best first
 Mask: TypeAlias = NDArray[np.bool_]
 
 WHOLE, PART = 1, 2  # kinds of words: whole words, and parts that attach to the word before
@@ -60,11 +42,69 @@ _NOT_ON_A_KEYBOARD = frozenset("@\\<>|")
 _JOINERS = frozenset("\u200c\u200d")  # invisible, but many scripts need them inside words
 
 
+class Candidates:
+    """Some of the numbers of an index, for Python as an array and for C as an address, which is valid as long as this
+    is kept. Nothing is copied.
+    """
+
+    __slots__ = ("_all", "_first", "address", "count")
+
+    def __init__(self, numbers: Numbers, first: int, last: int, address: int) -> None:
+        self._all, self._first, self.count = numbers, first, last - first
+        self.address = address + first * numbers.itemsize
+
+    @property
+    def numbers(self) -> Numbers:
+        return self._all[self._first : self._first + self.count]
+
+
+class PrefixIndex:
+    """Numbers sorted by the forms of their words. It never changes, so several threads can read it."""
+
+    def __init__(self, pairs: Iterable[tuple[str, int]]) -> None:
+        """pairs: the form of a word (`writing.matching_form`), and its number."""
+        ordered = sorted(pairs)
+        self._forms = [form for form, _ in ordered]
+        self._numbers: Numbers = np.array([number for _, number in ordered], np.int32)
+        self.all: Numbers = np.sort(self._numbers)  # ascending: arrays indexed in this order are read quickly
+        self._numbers.flags.writeable = self.all.flags.writeable = False
+
+        self._address: int = self._numbers.__array_interface__["data"][0]
+
+    def with_prefix(self, form: str) -> Numbers:
+        """The numbers of all words whose form begins with `form`, in the order of their forms."""
+        first, last = self._range(form)
+        return self._numbers[first:last]
+
+    def candidates(self, form: str) -> Candidates:
+        """The same."""
+        return Candidates(self._numbers, *self._range(form), self._address)
+
+    def _range(self, form: str) -> tuple[int, int]:
+        first = bisect_left(self._forms, form)
+        if not form:
+            return 0, len(self._forms)
+        behind = ord(form[-1]) + 1  # the next form of the same length: all that begin with this one sort before it
+        if behind > sys.maxunicode:
+            length = len(form)
+            return first, bisect_right(self._forms, form, first, key=lambda other: other[:length])
+        return first, bisect_left(self._forms, form[:-1] + chr(behind), first)
+
+
+def single(number: int) -> Candidates:
+    """One number, as candidates."""
+    numbers = np.array([number], np.int32)
+    return Candidates(numbers, 0, 1, numbers.__array_interface__["data"][0])
+
+
 class Best(NamedTuple):
     """Words, best first, with the model's own probabilities (not renormalised over these words)."""
 
     ids: NDArray[np.integer[Any]]
     probabilities: NDArray[np.float64]
+
+    def pairs(self) -> BestWords:
+        return list(zip(self.ids.tolist(), self.probabilities.tolist(), strict=True))
 
 
 class Completion:
@@ -76,14 +116,21 @@ class Completion:
         self._tokenizer = as_tokenizer(tokenizer)
         self._excluded = frozenset(excluded)
         self._masks: OrderedDict[tuple[str, bool], Mask] = OrderedDict()
+        self._without_prefix: list[Mask | None] = [None, None]  # by `attach`
         self._lock = threading.Lock()
 
     def ids_with_prefix(self, prefix: str, *, attach: bool = False) -> Ids:
         """The ids of the words that begin with a prefix, in no particular order; all ids for an empty prefix."""
         return self._ids_with_form(matching_form(prefix), attach)
 
+    def candidates(self, prefix: str, *, attach: bool = False) -> Candidates:
+        """The same for a prefix that is not empty, without touching the ids."""
+        return (self._parts if attach else self._whole_words).candidates(matching_form(prefix))
+
     def allowed_mask(self, prefix: str | None = None, *, attach: bool = False) -> Mask:
         """[V] whether a word may be suggested."""
+        if not prefix and (mask := self._without_prefix[attach]) is not None:  # every word needs these
+            return mask
         key = (matching_form(prefix or ""), attach)
         with self._lock:
             if key in self._masks:
@@ -93,7 +140,9 @@ class Completion:
         mask = np.zeros(len(self._vocabulary), np.bool_)
         mask[ids] = True
         mask.flags.writeable = False
-        if len(ids):  # a prefix that matches nothing is not kept: it can have any length
+        if not prefix:
+            self._without_prefix[attach] = mask
+        elif len(ids):  # a prefix that matches nothing is not kept: it can have any length
             self._keep(key, mask)
         return mask
 
@@ -117,8 +166,7 @@ class Completion:
         with self._lock:
             mask = self._masks.setdefault(key, mask)
             if len(self._masks) > _MASKS_KEPT:
-                # Masks without a prefix stay, because every word needs them.
-                del self._masks[next(kept for kept in self._masks if kept[0])]
+                self._masks.popitem(last=False)
 
     @cached_property
     def _all_words(self) -> Ids:
@@ -155,7 +203,7 @@ def most_probable(log_probabilities: NDArray[np.floating[Any]], ids: NDArray[np.
     return Best(ids[order], np.exp(values[order].astype(np.float64)))
 
 
-def _among_best(values: NDArray[np.floating[Any]], k: int) -> Ids:
+def _among_best(values: NDArray[np.floating[Any]], k: int) -> NDArray[np.int64]:
     """Indices of the k largest values above -inf, of all values equal to the last of them, and perhaps a few others.
 
     If k blocks have such a value, at least k values reach the k-th largest of the blocks' maxima. np.partition of all

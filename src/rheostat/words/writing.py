@@ -2,11 +2,6 @@
 
 Knows characters, lines and sentences; knows nothing about ids or models, and only passes probabilities on.
 
-Reading. A text starts on a new line, so its words begin with `<eos>`, and every further line end is an `<eos>` too, as
-in the corpora (`rheostat.text.corpus`: blank lines count, except in raw text). Only the end of a long text is read: at
-most `limit` words, and usually at least half as many. The start of this window moves in large steps as the text grows.
-If it were always the last `limit` words, each new word would drop the first one, and no earlier state could be reused.
-
 Showing. Models of raw text are lower-case; capitals are restored here: the usual spelling of names, "I", the first word
 of a sentence. Capitals that the user typed take precedence. Lower-case letters do not, because people often skip
 capitals.
@@ -14,26 +9,19 @@ capitals.
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from rheostat.text.casing import SENTENCE_ENDS
 from rheostat.text.clitics import attaches, clitic_length
 from rheostat.text.tokenizers import fold, tokenize
-from rheostat.text.vocabulary import END_OF_LINE
-
-CONTEXT_LIMIT = 512  # words
+from rheostat.words.passage import CONTEXT_LIMIT, read_words
 
 Source = Literal["model", "user"]
 
 
-@dataclass(frozen=True)
-class Suggestion:
+class Suggestion(NamedTuple):
     """A suggested word. To insert it, replace the last `replaces` characters of the text with `word`.
 
     replaces: the part of the word that was typed already, or the word that it extends: "don't" replaces "do ".
@@ -50,8 +38,7 @@ class Suggestion:
         return kept + (" " if not self.replaces and _needs_space(kept) else "") + self.word
 
 
-@dataclass(frozen=True)
-class Typed:
+class Typed(NamedTuple):
     """The text before the cursor, split into its parts.
 
     words: what the model has to read, with `<eos>` and without the prefix.
@@ -70,96 +57,6 @@ class Typed:
     starts_sentence: bool = False
 
 
-# --- reading: text -> words --------------------------------------------------------------------------------
-
-CHARACTERS_PER_WORD = 16  # generous: even half of it, the least that is kept, is longer than words are
-BLOCK = 256  # characters that are tokenised together, only once as the text grows
-_BLOCKS_KEPT = 2048  # for all texts; a few kilobytes each. While a word is typed, the text before it is tokenised once
-_PIECES_KEPT = 4096  # of text between white space; a hundred bytes each
-_WHITE_SPACE = re.compile(r"\s")
-NUMBER_SIGNS = ("No.", "no.")  # "No. 5" is the only case in which a word depends on what follows a space
-
-
-def context_words(text: str, tokenizer: str, limit: int = CONTEXT_LIMIT) -> list[str]:
-    """The last words of a text, at most `limit`; if that is the whole text, an `<eos>` comes first."""
-    return _read(text, len(text), "", tokenizer, limit)
-
-
-def _read(text: str, end: int, letter: str, tokenizer: str, limit: int) -> list[str]:
-    """The words before `end`. letter: the first letter of the word being typed there, which is not included.
-
-    Punctuation may depend on the word after it: "role-p" is role @-@ p, while "role-" is role and a dash.
-    """
-    start = _steady_start(end, limit * CHARACTERS_PER_WORD)
-    if start:
-        start = _break_behind(text, start, min(end, start + BLOCK)) or start
-    words = [] if start else [END_OF_LINE]
-    borders = _block_borders(text, start, end)
-    for begin, border in pairwise(borders):
-        words += _split_lines(text[begin:border], tokenizer)
-    words += _split_lines(text[borders[-1] : end] + letter, tokenizer)
-    if tokenizer == "words" and text.find("\n", start, end) >= 0:
-        words = _without_blank_lines(words)
-    if letter:
-        words.pop()
-    return words[_steady_start(len(words), limit) :]
-
-
-def _steady_start(length: int, limit: int) -> int:
-    """Where to start to leave at most `limit`: 0, or a place that moves in steps of half the limit."""
-    step = max(1, limit // 2)
-    return -(-(length - limit) // step) * step if length > limit else 0
-
-
-def _block_borders(text: str, start: int, end: int) -> list[int]:
-    """Where blocks start: near multiples of their size, so all but the last stay the same as the text grows."""
-    borders = [start]
-    while (place := (borders[-1] // BLOCK + 1) * BLOCK) < end:
-        border = _break_behind(text, place, end)
-        if border is None:
-            break
-        borders.append(border)
-    return borders
-
-
-def _break_behind(text: str, place: int, end: int) -> int | None:
-    """The first white space from `place` on where the text can be cut without changing a word."""
-    for found in _WHITE_SPACE.finditer(text, place, end):
-        if not text.endswith(NUMBER_SIGNS, 0, found.start()):
-            return found.start()
-    return None
-
-
-@lru_cache(_BLOCKS_KEPT)
-def _split_lines(text: str, tokenizer: str) -> tuple[str, ...]:
-    """The words of a piece of text, with an `<eos>` for each line end."""
-    first, *others = text.split("\n")
-    words = _line_words(first, tokenizer)
-    for line in others:
-        words.append(END_OF_LINE)
-        words += _line_words(line, tokenizer)
-    return tuple(words)
-
-
-def _line_words(line: str, tokenizer: str) -> list[str]:
-    """The words of a line. In raw text no word depends on what is beyond white space, and most pieces are known."""
-    if tokenizer != "words":
-        return tokenize(line, tokenizer)
-    words: list[str] = []
-    for piece in line.split():
-        words += _piece_words(piece)
-    return words
-
-
-@lru_cache(_PIECES_KEPT)
-def _piece_words(piece: str) -> tuple[str, ...]:
-    return tuple(tokenize(piece, "words"))
-
-
-def _without_blank_lines(words: list[str]) -> list[str]:
-    return words[:1] + [word for before, word in pairwise(words) if not before == word == END_OF_LINE]
-
-
 # --- reading: the word being typed -------------------------------------------------------------------------
 
 LONGEST_WORD = 256  # characters; no word of a vocabulary is this long
@@ -172,29 +69,38 @@ UNFINISHED: Mapping[str, str] = {"words": APOSTROPHES, "wikitext": APOSTROPHES, 
 
 def split_typed(text: str, tokenizer: str, limit: int = CONTEXT_LIMIT) -> Typed:
     """The text before the cursor; unless it ends in white space or punctuation, its last word is unfinished."""
-    start, end = _word_start(text, tokenizer), len(text)
-    if start == end:
-        return as_context(text, tokenizer, limit=limit)
-    word = text[_visible_start(text, start) :]
-    if clitic := clitic_length(fold(text[start:]), tokenizer):
-        start = end - clitic
-        return Typed(_read(text, start, "", tokenizer, limit), text[start:], word, attaches=True)
-    words = _read(text, start, text[start], tokenizer, limit)
-    return Typed(words, text[start:], word, starts_sentence=_starts_sentence(text, start))
+    typed, end, letter = find_typed(text, tokenizer)
+    return typed._replace(words=read_words(text, end, letter, tokenizer, limit))
 
 
 def as_context(text: str, tokenizer: str, prefix: str = "", limit: int = CONTEXT_LIMIT) -> Typed:
     """A text of whole words and, separately, the beginning of the next word."""
-    words = context_words(text, tokenizer, limit)
+    return find_context(text, prefix)._replace(words=read_words(text, len(text), "", tokenizer, limit))
+
+
+def find_typed(text: str, tokenizer: str) -> tuple[Typed, int, str]:
+    """What `split_typed` gives but the words; then where they end, and the letter behind (see `passage.read_words`)."""
+    start, end = _word_start(text, tokenizer), len(text)
+    if start == end:
+        return find_context(text), end, ""
+    word = text[_visible_start(text, start) :]
+    if tokenizer != "words" and (clitic := clitic_length(fold(text[start:]), tokenizer)):
+        start = end - clitic
+        return Typed([], text[start:], word, attaches=True), start, ""
+    return Typed([], text[start:], word, starts_sentence=_starts_sentence(text, start)), start, text[start]
+
+
+def find_context(text: str, prefix: str = "") -> Typed:
+    """What `as_context` gives but the words."""
     starts_sentence = at_sentence_start(text)
     if prefix:
-        return Typed(words, prefix, prefix, starts_sentence=starts_sentence)
+        return Typed([], prefix, prefix, starts_sentence=starts_sentence)
     ending = text[-LONGEST_WORD:]
     space = len(ending) - len(ending.rstrip(" "))
     end = len(text) - space
     follows_word = end > 0 and _is_letter(text[end - 1])
     word = text[_visible_start(text, end) : end] if follows_word else ""
-    return Typed(words, "", word, bool(word), space if word else 0, starts_sentence)
+    return Typed([], "", word, bool(word), space if word else 0, starts_sentence)
 
 
 def matching_form(word: str) -> str:
@@ -225,7 +131,11 @@ def _visible_start(text: str, place: int) -> int:
     """Where the run of characters without white space before `place` starts, not counting opening quotes."""
     begin = max(0, place - LONGEST_WORD)
     before = text[begin:place]
-    run = before.split()[-1] if before and not before[-1].isspace() else ""
+    if not before or before[-1].isspace():
+        return place
+    run = before.rsplit(None, 1)[-1]
+    if run[0].isalnum():
+        return place - len(run)
     opening = next((count for count, character in enumerate(run) if character.isalnum()), len(run))
     return place - len(run) + opening
 
@@ -327,7 +237,7 @@ def distinct(suggestions: Iterable[Suggestion], k: int) -> list[Suggestion]:
     for suggestion in suggestions:
         same = merged.get(suggestion.word)
         merged[suggestion.word] = (
-            suggestion if same is None else replace(same, probability=same.probability + suggestion.probability)
+            suggestion if same is None else same._replace(probability=same.probability + suggestion.probability)
         )
     return sorted(merged.values(), key=lambda suggestion: -suggestion.probability)[:k]
 

@@ -19,7 +19,7 @@ from rheostat.runtime.engine import Floats, Ids
 from rheostat.runtime.onnx.session import GraphEngine, GraphReading, State
 from rheostat.runtime.onnx.weights import RuntimeWeights
 from rheostat.runtime.precision import Precision
-from rheostat.words.completion import Best, most_probable
+from rheostat.words.completion import BestWords, Candidates, most_probable
 
 
 class OnnxEngine:
@@ -58,21 +58,28 @@ class OnnxEngine:
     def replay(self, state: State, ids: Ids) -> State:
         return self.graph.replay(state, ids)
 
+    def query(
+        self, state: State, token: int, k: int, mask: NDArray[np.bool_] | None = None
+    ) -> tuple[GraphReading, BestWords]:
+        reading = self.read(state, token)
+        return reading, self.best(reading, k, mask=mask)
+
     def best(
         self,
         reading: GraphReading,
         k: int,
         *,
         mask: NDArray[np.bool_] | None = None,
-        candidates: NDArray[np.integer[Any]] | None = None,
-    ) -> Best:
-        ids = candidates if mask is None else np.flatnonzero(mask)
-        if ids is None:
-            ids = np.arange(self.shape.vocabulary_size)
+        candidates: Candidates | None = None,
+    ) -> BestWords:
+        if candidates is not None:
+            ids: NDArray[np.integer[Any]] = candidates.numbers
+        else:
+            ids = np.arange(self.shape.vocabulary_size) if mask is None else np.flatnonzero(mask)
         if mask is None and reading.closed:
             mask = np.zeros(self.shape.vocabulary_size, np.bool_)
             mask[ids] = True
-        return most_probable(self.graph.look_up(reading, k, mask), ids, k)
+        return most_probable(self.graph.look_up(reading, k, mask), ids, k).pairs()
 
     def log_probabilities(self, reading: GraphReading) -> Floats:
         return self.graph.look_up(reading).copy()  # the reading keeps its own
