@@ -220,6 +220,32 @@ def test_the_best_words_are_exact(case: Case, k: int, data: st.DataObject) -> No
         assert np.array_equal(again.ids, found.ids)
 
 
+@given(case=models(), k=st.integers(0, 5))
+@settings(max_examples=40, deadline=None)
+def test_a_query_in_one_call_gives_the_bits_of_three(case: Case, k: int) -> None:
+    shape, widths, text, seed = case
+    model, position = open_core(shape, seed=seed), Widths(widths)
+    state = model.steps(position, model.start(), text)
+    mask = Choice(mask=np.arange(shape.vocabulary_size) % 2 == 0)
+    query = model.query(position, state, text[0], k, mask)
+    after = model.step(position, state, text[0])
+    assert query.state == after
+    answer = model.predict(position, after)
+    words, scores = model.best_words(answer, k, mask) if k else ([], [])
+    assert (query.words, query.log_probabilities) == (words, scores)
+    assert np.array_equal(model.log_probabilities(query.answer), model.log_probabilities(answer))
+
+
+def test_the_memory_of_an_answer_is_used_again_only_when_nobody_has_it() -> None:
+    model = open_core(ModelShape(60, 8, (12, 8), (2, 1)))
+    position, start = model.full_position(), model.start()
+    held = model.query(position, start, 1, 1)
+    before = model.log_probabilities(held.answer)
+    places = {model.query(position, start, word, 1).answer.address for word in range(2, 9)}
+    assert held.answer.address not in places and len(places) < 7
+    assert np.array_equal(model.log_probabilities(held.answer), before)
+
+
 @given(case=models(), k=st.integers(1, 5))
 @settings(max_examples=40, deadline=None)
 def test_lazy_clusters_give_what_all_clusters_give(case: Case, k: int) -> None:

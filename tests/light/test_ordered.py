@@ -372,6 +372,21 @@ def test_positions_of_an_ordered_file_take_no_memory_for_weights(large: Path) ->
     assert memory_taken(large, (1.0, 0.8, 0.6, 0.4, 0.2)) < size / 5  # the index of words, and scratch
 
 
+def test_turning_to_a_position_of_the_path_computes_no_widths(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("widths were computed")
+
+    with open_model(large) as file:
+        path = file.knob_path()
+    predictor = rheostat.load(large)
+    monkeypatch.setattr("rheostat.model.knob.select", refuse)
+    for position in path:
+        predictor.turn(round(position.cost + 0.0005, 6) if position.cost < 1 else 1.0)
+        assert predictor.point.widths == position.widths
+        assert predictor.flops_fraction == pytest.approx(position.cost)
+        assert predictor.weight_bytes > 0
+
+
 def test_predictors_of_one_ordered_file_share_it(large: Path) -> None:
     first, second = (CoreWeights(open_model(large), "int8").engine(full_point(open_model(large).shape)) for _ in "ab")
     assert first.model is second.model
