@@ -1,299 +1,468 @@
-"""ONNX Runtime at full size, in one run: a query against torch, fp32 and memory bandwidth; the knob; memory; start-up.
+"""What the knob costs and buys on this machine: the core, the Python around it, ONNX Runtime, memory, start, quality.
 
-    python benchmarks/runtime.py --model FILE --json -o results/benchmark-runtime.json
+    python benchmarks/runtime.py --json -o results/benchmark-runtime.json
 
-A query is one step of an engine: it reads one more word and finds the three best next words. The sides of a comparison
-are interleaved, so load affects them all equally, and medians are taken. With --steps, that many words of random text
-are read in one process, to check that memory stays flat and the state stays correct.
+A step is one query to an engine: it reads one more word and finds the three best next words that may be suggested. All
+sides of a ratio are interleaved, a few queries each, so load affects them equally; medians over all turns are compared.
+One thread, unless a row says otherwise. --only names groups of rows (see GROUPS), --quick takes fewer turns.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import ctypes
 import os
+import random
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 
-from measuring import hand_over, interleaved, interleaved_seconds, make_parser
-from rheostat.model.contents import add_rankings, set_default_ranking
-from rheostat.model.cut import cut
+from measuring import hand_over, interleaved, make_parser
+from rheostat.bundled import HELD_OUT_TEXT, model_path
+from rheostat.core.build import FOLDER, find_compiler
+from rheostat.measure.evaluation import read_splits
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import choose
-from rheostat.model.operating_point import Ranking
-from rheostat.model.writer import write_model
-from rheostat.runtime.engine import EngineName
-from rheostat.runtime.onnx.quantization import prepare
-from rheostat.runtime.onnx.session import GraphEngine
+from rheostat.runtime.engine import CoreWeights, Engine
+from rheostat.runtime.evaluation import RuntimeEvaluator
+from rheostat.runtime.onnx.engine import OnnxEngine
+from rheostat.runtime.onnx.weights import RuntimeWeights
 from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
+from rheostat.words.completion import Completion
 
-ENGINE: EngineName = "onnx"  # of everything here that predicts words
-KNOBS = [round(0.1 * tenth, 1) for tenth in range(1, 11)]
-QUERIES = 20  # per interleaved turn
-KNOB_QUERIES = 4  # the same for knob positions
-KNOB_ROUNDS = 2  # times the repeats: a line through ten positions needs more turns than a ratio of two sides
-TEXT = "the company said it expects to report a loss for the third quarter"
+ROOT = Path(__file__).parents[1]
+CHAT = "chat"
+PTB = ROOT / "models" / "ptb-graded-int8.safetensors"
+SMALL = 0.15  # the position that is compared with the full model
+KNOBS = [round(0.15 + 0.85 * step / 9, 3) for step in range(10)]
+QUERIES = 10  # per interleaved turn
+CONTEXTS = 2000  # of the comparison of best words
+LOG_CONTEXTS = 200
+TOKENS = 20_000  # of Penn Treebank's test text
+SPEED_TOKENS = 3000  # of the comparison of evaluation
+
+# What each figure is to reach (issue 17).
 TARGETS = {
-    "torch_over_int8": "at least 5",
-    "fp32_over_int8": "at least 2",
-    "int8_over_read": "at most 1.5",
-    "latency_flops_r2": "at least 0.98",
-    "half_point_share": "at most 0.6",
-    "visited_turn_over_query": "below 1",
-    "new_turn_over_query": "below 150",
-    "memory_over_weights": "at most 2.5",
-    "first_suggestion_over_imports": "at most 4",
+    "core_over_onnx_100": "at most 0.45",
+    "core_over_onnx_15": "at most 0.40",
+    "core_15_over_100": "at most 0.33",
+    "suggest_15_over_100": "at most 0.55",
+    "python_over_step": "at most 0.4",
+    "suggest_over_onnx": "at most 0.35",
+    "letter_over_step": "at most 0.25",
+    "chat_step_over_read": "at most 1.7",
+    "ptb_step_over_read": "at most 1.4",
+    "ptb_core_over_onnx": "at most 1.0",
+    "ptb_core_over_onnx_two_threads": "at most 0.95",
+    "flops_r2": "at least 0.99",
+    "intercept_over_full": "at most 0.2",
+    "turn_over_query": "at most 0.02",
+    "turn_bytes": "0",
+    "memory_over_file": "at most 2",
+    "start_over_numpy": "at most 1.6",
+    "installed_mb": "at most 110",
+    "library_kb": "at most 120",
+    "wasm_kb": "at most 120",
+    "chat_int8_over_fp32": "at most 1.002",
+    "ptb_int8_over_fp32": "at most 1.002",
+    "same_words_100": "at least ONNX Runtime's",
+    "same_words_50": "at least ONNX Runtime's",
+    "same_words_20": "at least ONNX Runtime's",
+    "log_p_difference": "at most 1e-5",
+    "evaluate_over_onnx": "at most 1",
 }
 
-
-@contextmanager
-def with_ranking(path: Path) -> Iterator[Path]:
-    """The model, with a random ranking to cut by if it has none."""
-    with open_model(path) as file, tempfile.TemporaryDirectory() as folder:
-        if file.description.default_ranking:
-            yield path
-            return
-        random = np.random.default_rng(1)
-        scores = tuple(random.permutation(m).astype(np.float32) for m in file.shape.hidden_sizes)
-        ranked = Path(folder) / "ranked.safetensors"
-        contents = add_rankings(file.contents(), [Ranking("random", "random", scores, 1)])
-        write_model(ranked, set_default_ranking(contents, "random"))
-        yield ranked
+Figures = dict[str, float]
 
 
-def make_engine(file: ModelFile, precision: Precision, knob: float, threads: int) -> GraphEngine:
-    weights, shape = cut(prepare(file.stored_weights(), precision), file.shape, choose(file, knob))
-    return GraphEngine.build(weights, shape, precision, threads)
+# --- what is timed -----------------------------------------------------------------------------------------
 
 
-def make_queries(engine: GraphEngine, queries: int = QUERIES) -> Callable[[], None]:
-    tokens = np.random.default_rng(2).integers(0, engine.shape.vocabulary_size, queries).tolist()
+def core_engine(file: ModelFile, knob: float, precision: Precision = "int8") -> Engine:
+    return CoreWeights(file, precision).engine(choose(file, knob))
+
+
+def onnx_engine(file: ModelFile, knob: float, precision: Precision = "int8", threads: int = 1) -> Engine:
+    weights = RuntimeWeights(file, precision)
+    return OnnxEngine(weights, choose(file, knob), file.shape, precision, threads, ready=True)
+
+
+def steps(engine: Engine, mask: Any, queries: int = QUERIES) -> Callable[[], None]:
+    """Steps of one text that goes on from turn to turn."""
+    chance, state = random.Random(2), engine.start()
 
     def run() -> None:
-        state = engine.initial_state()
-        for token in tokens:
-            state = engine.step(state, token, 3).state
+        nonlocal state
+        for token in chance.choices(range(engine.shape.vocabulary_size), k=queries):
+            reading, _ = engine.query(state, token, 3, mask)
+            state = engine.after(reading)
 
     return run
 
 
-def make_torch_queries(file: ModelFile, threads: int, queries: int = QUERIES) -> Callable[[], None]:
-    """The torch model, word by word."""
-    import torch
+class Writer:
+    """A text that grows by words of the vocabulary, and starts again now and then: a long message, not a book."""
 
-    from rheostat.training.language_model import LanguageModel
+    def __init__(self, predictor: Predictor) -> None:
+        self._chance = random.Random(3)
+        self._words = [word for word in predictor.vocabulary.words[:3000] if word.isalpha() and len(word) > 3]
+        self.text, self._left = "", 0
 
-    torch.set_num_threads(threads)
-    model = LanguageModel.from_weights(file.shape, file.weights())
-    tokens = torch.from_numpy(np.random.default_rng(2).integers(0, file.shape.vocabulary_size, queries))
+    def next_word(self) -> str:
+        if not self._left:
+            self.text, self._left = " ".join(self._chance.choices(self._words, k=2)), 100
+        self._left -= 1
+        return self._chance.choice(self._words)
 
-    @torch.inference_mode()
+
+def suggestions(predictor: Predictor, queries: int = QUERIES) -> Callable[[], None]:
+    """`suggest` of one more word."""
+    writer = Writer(predictor)
+
     def run() -> None:
-        state = model.initial_state(1)
-        for token in tokens:
-            outputs = model(token.reshape(1, 1), state)
-            state = outputs.state
-            model.log_probabilities(outputs.dropped[0]).exp().topk(3)
+        for _ in range(queries):
+            word = writer.next_word()
+            writer.text += f" {word}"
+            predictor.suggest(writer.text)
 
     return run
 
 
-def make_read(size_bytes: int, threads: int, repeats: int = QUERIES) -> Callable[[], None]:
-    """Read this many bytes once with several threads, as fast as NumPy can add: the lower bound for a query."""
-    parts = np.array_split(np.ones(size_bytes // 8, np.int64), threads)
-    pool = ThreadPoolExecutor(threads)
-
-    def run() -> None:
-        for _ in range(repeats):
-            list(pool.map(np.add.reduce, parts))
-
-    return run
-
-
-def measure_queries(file: ModelFile, threads: int, repeats: int) -> dict[str, Any]:
-    int8 = make_engine(file, "int8", 1.0, threads)
-    seconds = interleaved_seconds(
-        {
-            "int8": make_queries(int8),
-            "fp32": make_queries(make_engine(file, "fp32", 1.0, threads)),
-            "torch": make_torch_queries(file, threads),
-            "read": make_read(product_bytes(int8), threads),
-        },
-        repeats,
-        quiet=True,
-    )
-    return {
-        "query_ms": {name: 1000 * value / QUERIES for name, value in seconds.items()},
-        "torch_over_int8": seconds["torch"] / seconds["int8"],
-        "fp32_over_int8": seconds["fp32"] / seconds["int8"],
-        "int8_over_read": seconds["int8"] / seconds["read"],
-        "read_gb_per_second": product_bytes(int8) * QUERIES / seconds["read"] / 1e9,
-    }
-
-
-def product_bytes(engine: GraphEngine) -> int:
-    """Bytes of the int8 matrices that one query multiplies: half as many as its FLOPs."""
-    return engine.shape.flops // 2
-
-
-def measure_knob(file: ModelFile, threads: int, repeats: int) -> dict[str, Any]:
-    """Ten positions of the knob, interleaved; the main figures are from turns of KNOB_QUERIES queries.
-
-    Between the turns of a position, the weights of the others fill the processor's cache, as other programs' data does
-    between a typist's words. The effect is smaller for longer turns and for small points.
-    """
-    engines = {f"{knob:g}": make_engine(file, "int8", knob, threads) for knob in KNOBS}
-    flops = np.array([engine.shape.flops for engine in engines.values()], float)
-    figures: dict[str, Any] = {"by_queries_in_a_row": {}}
-    for queries in (1, KNOB_QUERIES, QUERIES):
-        sides = {name: make_queries(engine, queries) for name, engine in engines.items()}
-        turns = interleaved(sides, KNOB_ROUNDS * repeats * QUERIES // queries, True)
-        times = np.array([statistics.median(values) / queries for values in turns.values()])
-        found = {
-            "latency_flops_r2": float(np.corrcoef(flops, times)[0, 1] ** 2),
-            "half_point_share": times[KNOBS.index(0.5)] / times[KNOBS.index(1.0)],
-        }
-        figures["by_queries_in_a_row"][str(queries)] = found
-        if queries == KNOB_QUERIES:
-            slope, start = np.polyfit(flops, times, 1)
-            figures |= found
-            figures["points"] = [
-                {"knob": float(name), "flops": engine.shape.flops, "query_ms": 1000 * seconds}
-                for (name, engine), seconds in zip(engines.items(), times.tolist(), strict=True)
-            ]
-            figures["fit"] = {"ms_at_no_flops": 1000 * start, "ms_per_mflop": 1e9 * slope}
-    return figures
-
-
-def measure_turning(path: Path, threads: int, repeats: int) -> dict[str, Any]:
-    """Turning to new points and back to a visited one, compared with a query; replaying the text is not counted."""
-    predictor = Predictor(path, threads=threads, engine=ENGINE)
-    predictor.suggest(TEXT)
-    query = statistics.median(predictor.query_ms() for _ in range(repeats)) / 1000
-    new, visited = [], []
-    for turn in range(repeats):
-        for knob, times in ((0.6 - 0.01 * turn, new), (1.0, visited)):
+def letter_seconds(predictor: Predictor, words: int) -> list[float]:
+    """Seconds of `complete` with one more letter, beyond the first of a word."""
+    writer, times = Writer(predictor), list[float]()
+    for _ in range(words):
+        word = writer.next_word()
+        writer.text += " "
+        for number, letter in enumerate(word):
+            writer.text += letter
             start = time.perf_counter()
-            predictor.turn(knob)
-            times.append(time.perf_counter() - start)
+            predictor.complete(writer.text)
+            if number:
+                times.append(time.perf_counter() - start)
+    return times
+
+
+@cache
+def read_function() -> Any:
+    folder = tempfile.mkdtemp()
+    library = Path(folder) / "read_bytes.so"
+    source = Path(__file__).with_name("read_bytes.c")
+    command = [*find_compiler(), "-O3", "-march=native", "-shared", "-fPIC", str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+    function = ctypes.CDLL(str(library)).read_bytes
+    function.restype, function.argtypes = ctypes.c_uint64, [ctypes.c_void_p, ctypes.c_size_t]
+    return function
+
+
+def reads(file: ModelFile, knob: float, queries: int = QUERIES) -> Callable[[], None]:
+    """Read as many bytes of the mapped file as the products of a query do: half as many as its FLOPs."""
+    data, function = file.mapped_bytes(), read_function()
+    count = min(len(data), choose(file, knob).cut_shape(file.shape).flops // 2) // 8
+    address = data.ctypes.data + -data.ctypes.data % 64
+
+    def run() -> None:
+        assert len(data)  # stays mapped
+        for _ in range(queries):
+            function(address, count - 8)
+
+    return run
+
+
+def medians(sides: Mapping[str, Callable[[], object]], turns: int, queries: int = QUERIES) -> Figures:
+    """Microseconds per query of each side."""
+    found = interleaved(sides, turns, quiet=True)
+    return {name: 1e6 * statistics.median(values) / queries for name, values in found.items()}
+
+
+# --- groups of rows ----------------------------------------------------------------------------------------
+
+
+def measure_chat(options: argparse.Namespace) -> Figures:
+    with open_model(model_path(CHAT)) as file:
+        full, small = core_engine(file, 1.0), core_engine(file, SMALL)
+        mask = Completion(file.vocabulary, file.tokenizer).allowed_mask(attach=True)
+        predictor = Predictor(CHAT)
+        sides = {
+            "core_100": steps(full, mask),
+            "core_15": steps(small, mask),
+            "onnx_100": steps(onnx_engine(file, 1.0), mask),
+            "onnx_15": steps(onnx_engine(file, SMALL), mask),
+            "read": reads(file, 1.0),
+            "suggest_100": suggestions(predictor),
+            "suggest_15": suggestions(predictor.at(SMALL)),
+            "suggest_onnx": suggestions(Predictor(CHAT, engine="onnx", threads=1)),
+        }
+        us = medians(sides, options.turns)
+        letters = interleaved({"step": sides["core_100"], "words": lambda: None}, options.turns, quiet=True)
+        step = 1e6 * statistics.median(letters["step"]) / QUERIES
+        letter = 1e6 * statistics.median(letter_seconds(predictor, 2 * options.turns))
     return {
-        "visited_turn_over_query": statistics.median(visited) / query,
-        "new_turn_over_query": statistics.median(new) / query,
-        "first_turn_over_query": new[0] / query,  # this turn reads the weights from the file again and keeps them
-        "new_turn_ms": 1000 * statistics.median(new),
+        "core_over_onnx_100": us["core_100"] / us["onnx_100"],
+        "core_over_onnx_15": us["core_15"] / us["onnx_15"],
+        "core_15_over_100": us["core_15"] / us["core_100"],
+        "suggest_15_over_100": us["suggest_15"] / us["suggest_100"],
+        "python_over_step": (us["suggest_100"] - us["core_100"]) / us["core_100"],
+        "suggest_over_onnx": us["suggest_100"] / us["suggest_onnx"],
+        "letter_over_step": letter / step,
+        "chat_step_over_read": us["core_100"] / us["read"],
+        **{f"us_{name}": value for name, value in us.items()},
+        "us_letter": letter,
     }
 
 
-IMPORTS = "import onnxruntime, numpy"
-FIRST = """
-import sys, rheostat
-rheostat.load(sys.argv[1], threads=int(sys.argv[2]), engine=sys.argv[4]).suggest(sys.argv[3])
-"""
+def measure_ptb(options: argparse.Namespace) -> Figures:
+    with open_model(options.ptb) as file:
+        mask = Completion(file.vocabulary, file.tokenizer).allowed_mask(attach=True)
+        sides = {"core": steps(core_engine(file, 1.0), mask, 3), "onnx": steps(onnx_engine(file, 1.0), mask, 3)}
+        sides["read"] = reads(file, 1.0, 3)
+        us = medians(sides, options.turns // 2, 3)
+        found = {
+            "ptb_step_over_read": us["core"] / us["read"],
+            "ptb_core_over_onnx": us["core"] / us["onnx"],
+            **{f"us_ptb_{name}": value for name, value in us.items()},
+        }
+    if has_threads():
+        predictors = {name: Predictor(options.ptb, threads=2, engine=name) for name in ("core", "onnx")}
+        two = {name: steps(each._open().engine, mask, 3) for name, each in predictors.items()}
+        us = medians(two, options.turns // 2, 3)
+        found["ptb_core_over_onnx_two_threads"] = us["core"] / us["onnx"]
+    return found
+
+
+def has_threads() -> bool:
+    """Whether the core has its pool of threads."""
+    return re.search(r"\brheo_\w*(pool|threads)", (FOLDER / "rheostat.h").read_text()) is not None
+
+
+def measure_line(options: argparse.Namespace) -> Figures:
+    """A step at ten positions against its FLOPs: a line through the origin would be ideal."""
+    with open_model(model_path(CHAT)) as file:
+        mask = Completion(file.vocabulary, file.tokenizer).allowed_mask(attach=True)
+        engines = [core_engine(file, knob) for knob in KNOBS]
+        sides = {str(knob): steps(engine, mask) for knob, engine in zip(KNOBS, engines, strict=True)}
+        us = np.array(list(medians(sides, options.turns).values()))
+        flops = np.array([engine.shape.flops for engine in engines], float)
+    slope, start = np.polyfit(flops, us, 1)
+    return {
+        "flops_r2": float(np.corrcoef(flops, us)[0, 1] ** 2),
+        "intercept_over_full": float(start / (start + slope * flops[-1])),
+        **{f"us_at_{knob:g}": float(value) for knob, value in zip(KNOBS, us, strict=True)},
+    }
+
+
+def measure_turning(options: argparse.Namespace) -> Figures:
+    """Turning to positions not visited before, and the memory that the process then has more."""
+    predictor = Predictor(CHAT)
+    predictor.suggest("see you at the")
+    times, queries, bytes_before = list[float](), list[float](), predictor._model.points.file.file_bytes
+    held = [predictor._open().engine.held_bytes]
+    for percent in range(99, 14, -1):
+        start = time.perf_counter()
+        predictor.turn(percent / 100)
+        times.append(time.perf_counter() - start)
+        held.append(predictor._open().engine.held_bytes)
+        predictor.turn(1.0)
+        queries.append(predictor.query_ms(3) / 1000)
+    assert bytes_before
+    return {
+        "turn_over_query": statistics.median(times) / statistics.median(queries),
+        "turn_bytes": float(max(held)),
+        "us_turn": 1e6 * statistics.median(times),
+    }
+
+
+FIRST = "import rheostat, sys; rheostat.load(sys.argv[1]).suggest(sys.argv[2])"
 MEMORY = """
-import contextlib, gc, json, sys, psutil
-import rheostat, rheostat.errors, rheostat.runtime.predictor
+import sys
 def resident():
-    gc.collect()
-    return psutil.Process().memory_info().rss
-sizes = {"imports": resident()}
-predictor = rheostat.load(sys.argv[1], threads=int(sys.argv[2]), engine=sys.argv[4])
-predictor.suggest(sys.argv[3])
-sizes["loaded"] = resident()
-with contextlib.suppress(rheostat.errors.RheostatError):  # a model without rankings
-    predictor.turn(0.5)
-    predictor.suggest(sys.argv[3])
-    sizes["turned"] = resident()
-print(json.dumps(sizes))
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+import numpy
+before = resident()
+import rheostat
+predictor = rheostat.load(sys.argv[1])
+predictor.suggest(sys.argv[2])
+print(resident() - before)
 """
 
 
-def measure_processes(path: Path, threads: int, repeats: int) -> dict[str, Any]:
+def measure_processes(options: argparse.Namespace) -> Figures:
     """Whole processes: from nothing to the first suggestion, and what stays in memory."""
-    arguments = [str(path), str(threads), TEXT, ENGINE]
+    path, text = str(model_path(CHAT)), "see you at the"
     with tempfile.TemporaryDirectory() as folder:
         # Modules must be compiled, as those of installed packages are: the first turn does this.
         environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
 
         def start(script: str) -> Callable[[], str]:
-            command = [sys.executable, "-c", script, *arguments]
+            command = [sys.executable, "-c", script, path, text]
             return lambda: subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
 
-        seconds = interleaved_seconds({"imports": start(IMPORTS), "first": start(FIRST)}, repeats, quiet=True)
-        memory = json.loads(start(MEMORY)())
-    with open_model(path) as file:
-        weights = sum(size for name, size in int8_bytes(file).items())
+        found = interleaved({"numpy": start("import numpy"), "first": start(FIRST)}, options.turns // 4, quiet=True)
+        seconds = {name: statistics.median(values) for name, values in found.items()}
+        memory = int(start(MEMORY)()) if Path("/proc/self/statm").exists() else None
+    figures = {"start_over_numpy": seconds["first"] / seconds["numpy"], "start_ms": 1000 * seconds["first"]}
+    if memory is not None:
+        figures |= {"memory_over_file": memory / Path(path).stat().st_size, "memory_mb": memory / 1e6}
+    return figures
+
+
+def measure_sizes(options: argparse.Namespace) -> Figures:
+    """The base package with all that it needs, as installed here; the library, and the module for browsers."""
+    package = sum(path.stat().st_size for path in FOLDER.parent.rglob("*") if is_shipped(path))
+    others = sum(distribution_bytes(name) for name in requirements("rheostat"))
+    library = next(path for path in FOLDER.iterdir() if path.suffix in (".so", ".dylib", ".dll"))
+    figures = {"installed_mb": (package + others) / 1e6, "library_kb": library.stat().st_size / 1e3}
+    if (module := FOLDER / "rheostat.wasm").exists():
+        figures["wasm_kb"] = module.stat().st_size / 1e3
+    return figures
+
+
+def is_shipped(path: Path) -> bool:
+    return path.is_file() and "__pycache__" not in path.parts
+
+
+def requirements(name: str, seen: set[str] | None = None) -> Iterator[str]:
+    """The names of the distributions that one needs without extras, and what those need."""
+    seen = seen if seen is not None else set()
+    for wish in metadata.requires(name) or []:
+        needed = re.split(r"[^A-Za-z0-9._-]", wish)[0].lower()
+        if "extra ==" in wish or needed in seen:
+            continue
+        try:
+            metadata.distribution(needed)
+        except metadata.PackageNotFoundError:
+            continue  # for another system
+        seen.add(needed)
+        yield needed
+        yield from requirements(needed, seen)
+
+
+def distribution_bytes(name: str) -> int:
+    files = metadata.distribution(name).files or []
+    found = (Path(str(file.locate())) for file in files)
+    return sum(path.stat().st_size for path in found if path.is_file() and "__pycache__" not in path.parts)
+
+
+def measure_quality(options: argparse.Namespace) -> Figures:
+    """int8 against fp32 on test text: all of chat's bundled text, the beginning of Penn Treebank's."""
+    figures: Figures = {}
+    models = {"chat": (model_path(CHAT), str(HELD_OUT_TEXT)), "ptb": (options.ptb, options.data)}
+    for name, (path, data) in models.items():
+        if data is None:
+            print("Penn Treebank is not here: name its folder with --data", file=sys.stderr)
+            continue
+        with open_model(path) as file:
+            ((_, split),) = read_splits(file, data, None, ["test"]).items()
+            ids = np.asarray(split.ids[: options.tokens])
+            point = choose(file, 1.0)
+            ppl = {
+                precision: RuntimeEvaluator(file, precision, 1).quality(point, ids).perplexity
+                for precision in ("int8", "fp32")
+            }
+        figures |= {f"{name}_int8_over_fp32": ppl["int8"] / ppl["fp32"], f"{name}_tokens": float(len(ids))}
+    return figures
+
+
+def measure_words(options: argparse.Namespace) -> Figures:
+    """How often int8's three best words are fp32's, by the core and by ONNX Runtime; and both in fp32, in log p."""
+    figures: Figures = {}
+    with open_model(model_path(CHAT)) as file:
+        ((_, split),) = read_splits(file, str(HELD_OUT_TEXT), None, ["test"]).items()
+        ids = np.asarray(split.ids[: options.contexts]).tolist()
+        mask = np.ones(len(file.vocabulary), np.bool_)
+        for knob in (1.0, 0.5, 0.2):
+            engines = {
+                "exact": core_engine(file, knob, "fp32"),
+                "core": core_engine(file, knob),
+                "onnx": onnx_engine(file, knob),
+            }
+            words = {name: best_words(engine, ids, mask) for name, engine in engines.items()}
+            for name, key in (("core", "same_words"), ("onnx", "same_words_onnx")):
+                same = sum(a == b for a, b in zip(words[name], words["exact"], strict=True))
+                figures[f"{key}_{100 * knob:.0f}"] = same / len(ids)
+        exact, other = core_engine(file, 1.0, "fp32"), onnx_engine(file, 1.0, "fp32")
+        figures["log_p_difference"] = largest_difference(exact, other, ids[:LOG_CONTEXTS])
+    return figures
+
+
+def best_words(engine: Engine, ids: list[int], mask: Any) -> list[set[int]]:
+    state, found = engine.start(), list[set[int]]()
+    for token in ids:
+        reading, best = engine.query(state, token, 3, mask)
+        state = engine.after(reading)
+        found.append({word for word, _ in best})
+    return found
+
+
+def largest_difference(one: Engine, other: Engine, ids: list[int]) -> float:
+    states, largest = [one.start(), other.start()], 0.0
+    for token in ids:
+        readings = [engine.read(state, token) for engine, state in zip((one, other), states, strict=True)]
+        states = [engine.after(reading) for engine, reading in zip((one, other), readings, strict=True)]
+        a, b = (engine.log_probabilities(reading) for engine, reading in zip((one, other), readings, strict=True))
+        largest = max(largest, float(np.abs(a - b).max()))
+    return largest
+
+
+def measure_evaluation(options: argparse.Namespace) -> Figures:
+    with open_model(model_path(CHAT)) as file:
+        ((_, split),) = read_splits(file, str(HELD_OUT_TEXT), None, ["test"]).items()
+        ids, point = np.asarray(split.ids[:SPEED_TOKENS]), choose(file, 1.0)
+        evaluators = {name: RuntimeEvaluator(file, "int8", 1, name) for name in ("core", "onnx")}
+        sides = {name: lambda each=each: each.quality(point, ids) for name, each in evaluators.items()}
+        seconds = {name: statistics.median(times) for name, times in interleaved(sides, 5, quiet=True).items()}
     return {
-        "first_suggestion_s": seconds["first"],
-        "imports_s": seconds["imports"],
-        "first_suggestion_over_imports": seconds["first"] / seconds["imports"],
-        "memory_mb": {name: size / 1e6 for name, size in memory.items()},
-        "int8_weight_mb": weights / 1e6,
-        "memory_over_weights": (memory["loaded"] - memory["imports"]) / weights,
+        "evaluate_over_onnx": seconds["core"] / seconds["onnx"],
+        "evaluate_tokens_per_second": len(ids) / seconds["core"],
     }
 
 
-def int8_bytes(file: ModelFile) -> dict[str, int]:
-    """Bytes of the weights in int8; biases and scales are not counted."""
-    return {name: int(np.prod(size)) for name, size in file.shape.tensor_shapes().items() if len(size) == 2}
-
-
-def measure_endurance(path: Path, steps: int, knob: float) -> dict[str, Any]:
-    """Read many words of random text in one process, sometimes deleting words. Not timed, so one thread is enough."""
-    predictor = Predictor(path, knob, threads=1, history_bytes=8 << 20, engine=ENGINE)
-    random = np.random.default_rng(3)
-    words = predictor.vocabulary.words
-    process, memory = psutil.Process(), []
-    text: list[str] = []
-    read = 0
-    while read < steps:
-        text = text[-400:-2] if len(text) > 500 else text
-        text.extend(words[i] for i in random.integers(0, len(words), 5))
-        predictor.log_probabilities_after(text)
-        read += 5
-        if read % (steps // 20) < 5:
-            memory.append(process.memory_info().rss / 1e6)
-            print(f"{read:,} of {steps:,} words: {memory[-1]:.0f} MB", file=sys.stderr)
-    fresh = Predictor(path, knob, threads=1, engine=ENGINE)
-    drift = float(np.abs(fresh.log_probabilities_after(text) - predictor.log_probabilities_after(text)).max())
-    return {"steps": read, "knob": knob, "memory_mb": memory, "largest_drift_of_log_probabilities": drift}
+GROUPS: dict[str, Callable[[argparse.Namespace], Figures]] = {
+    "chat": measure_chat,
+    "ptb": measure_ptb,
+    "line": measure_line,
+    "turning": measure_turning,
+    "processes": measure_processes,
+    "sizes": measure_sizes,
+    "quality": measure_quality,
+    "words": measure_words,
+    "evaluation": measure_evaluation,
+}
 
 
 def main() -> None:
     parser = make_parser(__doc__)
-    parser.add_argument("--model", type=Path, required=True, help="a model file; ptb-qrnn for the figures on record")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=0, help="also read this number of words of random text")
-    parser.add_argument("--steps-knob", type=float, default=0.2, help="at this position of the knob")
-    arguments: argparse.Namespace = parser.parse_args()
-    threads, repeats = arguments.threads, arguments.repeats
-    with with_ranking(arguments.model) as path, open_model(path) as file:
-        figures: dict[str, Any] = {
-            "model": arguments.model.name,
-            "engine": ENGINE,
-            "threads": threads,
-            "targets": TARGETS,
-            **measure_queries(file, threads, repeats),
-            **measure_knob(file, threads, repeats),
-            **measure_turning(path, threads, repeats),
-            **measure_processes(path, threads, min(repeats, 7)),
-        }
-        if arguments.steps:
-            figures["endurance"] = measure_endurance(path, arguments.steps, arguments.steps_knob)
+    parser.add_argument("--only", nargs="+", choices=list(GROUPS), default=list(GROUPS), help="groups of rows")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the turns: to see that all works")
+    parser.add_argument("--turns", type=int, default=150, help="interleaved turns of each side")
+    parser.add_argument("--ptb", type=Path, default=PTB, help="an ordered int8 model of Penn Treebank")
+    data = Path(os.environ.get("RHEOSTAT_DATA", "")) / "ptb"
+    parser.add_argument("--data", default=str(data) if data.is_dir() else None, help="the folder of Penn Treebank")
+    options = parser.parse_args()
+    options.tokens, options.contexts = TOKENS, CONTEXTS
+    if options.quick:
+        options.turns, options.tokens, options.contexts = max(8, options.turns // 10), 2000, 200
+    figures: dict[str, Any] = {"engine": "core", "turns": options.turns, "threads": 1, "targets": TARGETS}
+    for name in options.only:
+        start = time.perf_counter()
+        figures |= GROUPS[name](options)
+        print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
     for name, target in TARGETS.items():
-        print(f"{name}: {figures[name]:.3f} ({target})")
-    hand_over("runtime", figures, arguments)
+        if name in figures:
+            print(f"{name}: {figures[name]:.4g} ({target})")
+    hand_over("runtime", figures, options)
 
 
 if __name__ == "__main__":
