@@ -28,14 +28,19 @@ def check_position(knob: Any, point: Any, latency_ms: Any = None) -> None:
         raise OperatingPointError(f"the latency is {shown(latency_ms)}; expected milliseconds above 0")
 
 
-def thread_count(threads: int) -> int:
-    """The number of threads to use; 0 = one per physical core."""
+def check_threads(threads: int) -> None:
+    """Raise RheostatError unless this many threads can be used; 0 = one per physical core."""
     cpus = os.cpu_count() or 1
     if not 0 <= threads <= THREADS_PER_CPU * cpus:
         raise RheostatError(
             f"{threads} threads were requested on a machine with {cpus} CPUs; "
             f"expected 0 (one per physical core) to {THREADS_PER_CPU * cpus}"
         )
+
+
+def thread_count(threads: int) -> int:
+    """The number of threads to use; 0 = one per physical core."""
+    check_threads(threads)
     return threads or physical_cores()
 
 

@@ -11,7 +11,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from statistics import median
 from typing import Any, NamedTuple
 
 from rheostat.runtime.engine import Engine
@@ -62,7 +61,7 @@ def measure(positions: Sequence[tuple[float, Engine]], rounds: int = ROUNDS) -> 
     table: list[TimedPosition] = []
     for (knob, _), values in zip(positions, times, strict=True):
         fastest = table[-1].query_ms if table else float("inf")
-        table.append(TimedPosition(knob, min(fastest, median(values))))
+        table.append(TimedPosition(knob, min(fastest, _median(values))))
     return tuple(table)
 
 
@@ -70,7 +69,13 @@ def query_ms(engine: Engine, queries: int) -> float:
     """The median time of a query, measured now."""
     run = _Queries(engine)
     times = [run.next_ms() for _ in range(WARM_UP + queries)]
-    return median(times[WARM_UP:])
+    return _median(times[WARM_UP:])
+
+
+def _median(values: list[float]) -> float:
+    """Not that of `statistics`: importing it takes longer than many queries."""
+    middle = sorted(values)
+    return (middle[len(values) // 2] + middle[(len(values) - 1) // 2]) / 2
 
 
 class _Queries:

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, full_point
-from rheostat.runtime.arguments import thread_count
+from rheostat.runtime.arguments import check_threads
 from rheostat.runtime.engine import CoreWeights, Engine, EngineName, Reading, choose_engine
 from rheostat.runtime.history import History, Node
 from rheostat.runtime.precision import Precision, check_precision
@@ -37,7 +37,7 @@ def engines_of(
     ready; otherwise they are only evaluated, one after another.
     """
     check_precision(precision)
-    thread_count(threads)
+    check_threads(threads)
     if choose_engine(file.shape, precision, engine) == "core":
         return CoreWeights(file, precision).engine
     from rheostat.runtime.onnx.engine import OnnxEngine  # here, since the core does without it

@@ -136,14 +136,27 @@ class Completion:
             if key in self._masks:
                 self._masks.move_to_end(key)
                 return self._masks[key]
+        if not prefix:
+            return self._mask_without_prefix(attach)
         ids = self._ids_with_form(*key)
         mask = np.zeros(len(self._vocabulary), np.bool_)
         mask[ids] = True
         mask.flags.writeable = False
-        if not prefix:
-            self._without_prefix[attach] = mask
-        elif len(ids):  # a prefix that matches nothing is not kept: it can have any length
+        if len(ids):  # a prefix that matches nothing is not kept: it can have any length
             self._keep(key, mask)
+        return mask
+
+    def _mask_without_prefix(self, attach: bool) -> Mask:
+        """Needs no index, so the first suggestion does without one."""
+        tokenizer, excluded = self._tokenizer, self._excluded
+        may = [
+            (attach or not attaches(word, tokenizer)) and _is_suggestible(word, tokenizer)
+            for word in self._vocabulary.words
+        ]
+        mask = np.array(may, np.bool_)
+        mask[list(excluded)] = False
+        mask.flags.writeable = False
+        self._without_prefix[attach] = mask
         return mask
 
     def kinds(self) -> NDArray[np.uint8]:
@@ -170,7 +183,7 @@ class Completion:
 
     @cached_property
     def _all_words(self) -> Ids:
-        return _read_only(np.union1d(self._whole_words.all, self._parts.all))
+        return _read_only(np.flatnonzero(self.allowed_mask(attach=True)).astype(np.int32))
 
     @cached_property
     def _whole_words(self) -> PrefixIndex:
