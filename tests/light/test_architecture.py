@@ -86,8 +86,8 @@ ONE_MODULE: dict[str, str] = {
 # Inside a package, a module may import the ones before it.
 INSIDE: dict[str, str] = {
     "text": "clitics token_cache vocabulary chat sources mixture single_file tokenizers casing reading counts corpus",
-    "model": "clusters container flops names origin precision shape reconstruction description operating_point cut"
-    " widths path contents file summary writer knob ordered",
+    "model": "clusters container flops names origin precision shape layout reconstruction description operating_point"
+    " cut widths path contents file summary writer knob ordered",
     "core": "build binding",
     "words": "hidden_words passage writing completion user_words",
     "runtime": "arguments precision history engine latencies onnx onnx.format onnx.quantization onnx.operators"
