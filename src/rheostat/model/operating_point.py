@@ -230,7 +230,7 @@ class OperatingPoint:
         return OperatingPointError(f"point '{self.name}' {found}; expected {expected}: select or recover it again")
 
 
-BOUND_STEP = 16  # bit bounds are multiples of it: the core reads so many rows at once
+BOUND_STEP = 16  # bit bounds are multiples of it: the core reads 16 rows at once
 
 
 def whole_bounds(shape: ModelShape) -> tuple[int, ...]:
