@@ -29,7 +29,7 @@ from rheostat.errors import (
 )
 
 if TYPE_CHECKING:
-    from rheostat.governor.battery import Battery
+    from rheostat.governor.device import Battery, DeviceState
     from rheostat.governor.governor import Governor
     from rheostat.governor.policy import Policy
     from rheostat.keyboard.server import serve_keyboard
@@ -63,6 +63,7 @@ __all__ = [
     "Battery",
     "CheckpointError",
     "CorpusError",
+    "DeviceState",
     "ExportError",
     "Governor",
     "MeterError",
@@ -110,7 +111,8 @@ __all__ = [
 
 # The module that defines each name.
 _WHERE = {
-    "Battery": "rheostat.governor.battery",
+    "Battery": "rheostat.governor.device",
+    "DeviceState": "rheostat.governor.device",
     "Governor": "rheostat.governor.governor",
     "ModelFile": "rheostat.model.file",
     "OperatingPoint": "rheostat.model.operating_point",

@@ -24,6 +24,7 @@ MAY_IMPORT: dict[str, str] = {
     "__main__": "cli",
     "errors": "",
     "arguments": "errors",
+    "sysfs": "errors",
     "durable": "",
     "provenance": "model",
     "metrics": "errors",
@@ -36,8 +37,8 @@ MAY_IMPORT: dict[str, str] = {
     "words": "errors text",
     "core": "errors",
     "runtime": "arguments core errors metrics model text words",
-    "governor": "errors",
-    "measure": "arguments errors metrics model runtime tables text words",
+    "governor": "errors tables",
+    "measure": "arguments errors metrics model runtime sysfs tables text words",
     "report": "arguments errors measure model",
     "keyboard": "arguments errors governor model runtime words",
     "training": "arguments errors metrics model text",
@@ -55,7 +56,7 @@ ONE_MODULE: dict[str, str] = {
     "words.user_words": "durable",
     "runtime.onnx.export": "provenance",
     "runtime.predictor": "bundled",
-    "governor.policy": "tables",
+    "governor.readers": "sysfs",
     "measure.ngram": "durable",
     "measure.ngram_baseline": "recipe",
     "measure.results.files": "durable",
@@ -92,8 +93,8 @@ INSIDE: dict[str, str] = {
     "words": "hidden_words passage writing completion user_words",
     "runtime": "arguments precision history engine latencies onnx onnx.format onnx.quantization onnx.operators"
     " onnx.graph onnx.weights onnx.export onnx.session onnx.engine points evaluation predictor",
-    "governor": "battery policy decision trace governor replay",
-    "measure": "sysfs machine memory ngram texts keystrokes meters.estimate meters.series meters.meter meters.sampler"
+    "governor": "device cost policy decision readers body trace governor replay",
+    "measure": "machine memory ngram texts keystrokes meters.estimate meters.series meters.meter meters.sampler"
     " meters.power_trace meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor"
     " meters.choice meters.energy meters results.shared results.sweep results.bench results.ngram results.govern"
     " results.benchmark results.typing results.files results packing evaluation sweep latency bench ngram_baseline"

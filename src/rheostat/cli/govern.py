@@ -10,17 +10,29 @@ from rich.table import Table
 from rich.text import Text
 
 from rheostat.cli.console import JSON_HELP, POLICY_HELP, print_json, results
+from rheostat.governor.body import DEFAULT_DEVICE
 from rheostat.governor.policy import DEFAULT
-from rheostat.governor.replay import Comparison, Replay
+from rheostat.governor.replay import Comparison
 
 
 def govern(
-    trace: Annotated[Path, typer.Option(help="A recorded day: CSV with time_s,level,charging,queries[,busy].")],
+    trace: Annotated[
+        Path, typer.Option(help="A day: CSV with time_s,level,charging,queries and more columns (docs/governor.md).")
+    ],
     policy: Annotated[str, typer.Option(help=POLICY_HELP)] = DEFAULT,
     model: Annotated[
         Path | None,
         typer.Option(help="Count the FLOPs that the points of this model really spend."),
     ] = None,
+    bench: Annotated[
+        Path | None, typer.Option(help="What queries cost on your device: the file that `rheostat bench -o` wrote.")
+    ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            help="Whose battery and heat: android-phone, iphone, linux-laptop, macbook, windows-laptop, raspberry-pi."
+        ),
+    ] = DEFAULT_DEVICE,
     latency_ms: Annotated[
         float | None, typer.Option(help="Time of a query of the whole model on your device; the paper's by default.")
     ] = None,
@@ -32,45 +44,46 @@ def govern(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Replay a recorded day through the battery governor.
+    """Replay a day through the governor: battery, heat, power saver and budgets.
 
     The same day is replayed with the knob always at full, and with prediction off at 20 % battery. Latency and energy
-    are estimates: linear in FLOPs, scaled from one query of the whole model. By default that query costs what the paper
-    measured on a Raspberry Pi 3.
+    are estimates: by the positions of --bench, or linear in FLOPs from one query of the whole model. By default that
+    query costs what the paper measured on a Raspberry Pi 3. Heat is that of one warm body in air.
 
-    Example: rheostat govern --trace day.csv --policy default -o report
+    Example: rheostat govern --trace day.csv --policy default --bench table.json --device linux-laptop -o report
     """
     from rheostat.report.govern import replay_day
 
-    day = replay_day(trace, policy=policy, model=model, latency_ms=latency_ms, energy_mj=energy_mj, out=out)
+    day = replay_day(
+        trace,
+        policy=policy,
+        model=model,
+        bench=bench,
+        device=device,
+        latency_ms=latency_ms,
+        energy_mj=energy_mj,
+        out=out,
+    )
     if json:
         print_json({**day.comparison.summary(), "files": [str(path) for path in day.files]})
         return
     results.print(_table(day.comparison))
+    for one in day.comparison.budgets():
+        print(f"budget {one['budget']}: {one['asked']:g} asked, {one['got']:.4g} got ({one['got_over_asked']:.1%})")
     print(day.comparison.cost.describe())
     for path in day.files:
         print(path)
 
 
 def _table(comparison: Comparison) -> Table:
+    from rheostat.report.govern import HEADINGS, figures
+
     saved = f"the governor spends {comparison.energy_saved:.0%} less energy than always full (ESTIMATE)"
-    table = Table(title=Text(f"{comparison.trace.name!r}: {saved}"))  # Text: a file name is not markup
-    table.add_column("behaviour")
-    for heading in ("served", "lost", "energy, J\nESTIMATE", "p95, ms\nESTIMATE", "mean knob", "turns"):
-        table.add_column(heading, justify="right")
+    # Text: a file name is not markup
+    table = Table(title=Text(f"{comparison.trace.name!r} ({comparison.device}): {saved}"))
+    table.add_column("")
     for replay in comparison.replays:
-        table.add_row(*_cells(replay))
+        table.add_column(replay.name, justify="right")
+    for heading, *cells in zip(HEADINGS, *(figures(replay.totals) for replay in comparison.replays), strict=True):
+        table.add_row(heading, *cells)
     return table
-
-
-def _cells(replay: Replay) -> list[str]:
-    totals = replay.totals
-    return [
-        replay.name,
-        f"{totals.queries_served:,}",
-        f"{totals.queries_lost:,}",
-        f"{totals.energy_j:,.1f}",
-        "" if totals.p95_latency_ms is None else f"{totals.p95_latency_ms:,.1f}",
-        "" if totals.mean_knob is None else f"{totals.mean_knob:.1%}",
-        f"{totals.turns}",
-    ]

@@ -1,32 +1,36 @@
-"""The governor: reads the battery and the clock, asks the policy, and turns the knob of a predictor.
+"""The governor: reads the device and the clock, asks the policy, and turns the knob of a predictor.
 
     governor = Governor(predictor)
     with governor.run_in_background():
         ...
 
-Knows clocks, threads and locks. `decision` decides what to do at a battery level. Does not know what a knob position
-costs, except for reported latencies.
+Knows clocks, threads and locks. `decision` decides what to do in a situation, `cost` what a knob position costs.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
 import threading
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
 from rheostat.errors import RheostatError, RheostatWarning
-from rheostat.governor.battery import ReadBattery, psutil_battery
-from rheostat.governor.decision import Decision, Situation, decide
+from rheostat.governor.cost import CostTable, read_costs
+from rheostat.governor.decision import Decision, Situation, check_budget, decide
+from rheostat.governor.device import DeviceState, ReadBattery, ReadDevice
 from rheostat.governor.policy import DEFAULT, Policy, read_policy
+from rheostat.governor.readers import read_device
 
 STALE_S = 300.0  # an older latency says nothing about how busy the device is now
+READ_S = 1.0  # between two readings of the device: Android answers NaN if its headroom is asked more often
 
 
 class HasKnob(Protocol):
@@ -46,14 +50,27 @@ class Governor:
         predictor: HasKnob,
         policy: Policy | str | Path = DEFAULT,
         *,
-        battery: ReadBattery = psutil_battery,
+        table: CostTable | str | Path | None = None,
+        device: ReadDevice | None = None,
+        battery: ReadBattery | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """policy: a policy, the path of its file, or its name. clock: seconds that never go backwards."""
+        """policy: a policy, the path of its file, or its name. clock: seconds that never go backwards.
+
+        table: what queries cost on this device, or the file that `rheostat bench -o` wrote; needed for budgets. device:
+        reads everything that the device reports, by default this machine. battery: reads only the battery, instead.
+        """
+        if device is not None and battery is not None:
+            raise RheostatError("both device= and battery= were given; expected one: a device's reading has a battery")
         self.policy = policy if isinstance(policy, Policy) else read_policy(policy)
-        self._predictor, self._battery, self._clock = predictor, battery, clock
+        self.table = read_costs(table) if isinstance(table, str | Path) else table
+        check_budget(self.policy, self.table)
+        self._predictor, self._clock = predictor, clock
+        self._device = device or (read_device if battery is None else partial(_only_battery, battery))
         self._decision = Decision(predictor.knob)
         self._latencies = LatencyWindow(self.policy.latency_window)
+        self._energies = LatencyWindow(self.policy.latency_window)
+        self._reading: tuple[float, DeviceState] | None = None
         self._updating = threading.Lock()
 
     @property
@@ -62,30 +79,54 @@ class Governor:
         return self._decision
 
     def update(self, *, wait: bool = False) -> Decision:
-        """Read the battery, decide, and turn the knob if it should change. wait: as in `Predictor.turn`."""
+        """Read the device, decide, and turn the knob if it should change. wait: as in `Predictor.turn`."""
         with self._updating:
-            battery, now = self._battery(), self._clock()
-            decision = decide(self.policy, Situation(now, battery, self._latencies.p95_ms(now)), self._decision)
+            decision = decide(self.policy, self._situation(self._clock()), self._decision, self.table)
             if decision.knob != self._decision.knob:
                 self._predictor.turn(decision.knob, wait=wait)
                 self._latencies.clear()  # they were observed at the old position
+                self._energies.clear()
             self._decision = decision
         return decision
 
-    def observe(self, latency_ms: float) -> None:
-        """Report how long a query took; the next update takes it into account."""
-        given: object = latency_ms  # callers may not check their types
-        if not (isinstance(given, int | float) and 0 <= given < math.inf):
-            raise RheostatError(f"a latency of {given!r:.40} was reported; expected milliseconds, 0 or more")
-        self._latencies.add(self._clock(), latency_ms)
+    def _situation(self, now: float) -> Situation:
+        if self._reading is None or not 0 <= now - self._reading[0] < READ_S:
+            self._reading = now, self._device()
+        state = self._reading[1]
+        return Situation(
+            now,
+            p95_ms=self._latencies.p95_ms(now),
+            latency_ms=self._latencies.median(now),
+            energy_mj=self._energies.mean(now),
+            **{one.name: getattr(state, one.name) for one in fields(state)},
+        )
+
+    def observe(self, latency_ms: float, energy_mj: float | None = None) -> None:
+        """Report how long a query took, and its energy if a meter knows it; the next update takes them into account."""
+        _check_observed("a latency", latency_ms, "milliseconds")
+        now = self._clock()
+        if energy_mj is not None:
+            _check_observed("an energy", energy_mj, "millijoules")
+            self._energies.add(now, energy_mj)
+        self._latencies.add(now, latency_ms)
 
     def run_in_background(self, interval_s: float = 10.0) -> Background:
         """Update in a thread, now and every `interval_s` seconds, until the block ends or `stop()` is called."""
         return Background(partial(self.update, wait=True), interval_s)
 
 
+def _only_battery(read: ReadBattery) -> DeviceState:
+    return DeviceState(read())
+
+
+def _check_observed(what: str, value: object, unit: str) -> None:
+    # Callers may not check their types.
+    if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value < math.inf):
+        raise RheostatError(f"{what} of {value!r:.40} was reported; expected {unit}, 0 or more")
+
+
 class LatencyWindow:
-    """The last `size` latencies, and their 95th percentile once there are that many."""
+    """The last `size` costs of queries, and their statistics once there are that many."""
 
     def __init__(self, size: int) -> None:
         self._entries: deque[tuple[float, float]] = deque(maxlen=size)
@@ -100,9 +141,22 @@ class LatencyWindow:
             self._entries.clear()
 
     def p95_ms(self, now_s: float) -> float | None:
+        fresh = self._fresh(now_s)
+        return percentile_95(fresh) if fresh else None
+
+    def median(self, now_s: float) -> float | None:
+        fresh = self._fresh(now_s)
+        return statistics.median(fresh) if fresh else None
+
+    def mean(self, now_s: float) -> float | None:
+        fresh = self._fresh(now_s)
+        return statistics.fmean(fresh) if fresh else None
+
+    def _fresh(self, now_s: float) -> list[float]:
+        """A full window of recent values; empty if there are too few."""
         with self._lock:
-            fresh = [latency_ms for time_s, latency_ms in self._entries if now_s - time_s <= STALE_S]
-        return percentile_95(fresh) if len(fresh) == self._size else None
+            fresh = [value for time_s, value in self._entries if now_s - time_s <= STALE_S]
+        return fresh if len(fresh) == self._size else []
 
 
 def percentile_95(values: Sequence[float]) -> float:

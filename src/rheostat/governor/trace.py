@@ -1,10 +1,14 @@
-"""Recorded days: battery, charger and typing over time, as CSV files.
+"""Days of a device: battery, charger, heat, power saver and typing over time, as CSV files.
 
-    time_s,level,charging,queries,busy
-    0,1.0,0,0,1
-    60,0.998,0,4,1
+    time_s,level,charging,queries,busy,power_w,ambient_c,power_saver,foreground
+    0,1.0,0,0,1,0.4,22,0,1
+    60,0.998,0,4,1,1.2,22,0,1
 
-queries: typed since the previous row. busy (optional): how many times slower than idle the device was in that time.
+queries: typed since the previous row. The other columns are optional. busy: how many times slower than idle the device
+was in that time. power_w: what it drew without the model. ambient_c: the air around it. heat: the thermal state it
+reported, where no power says how warm it was. power_saver, foreground: 0 or 1. An empty cell of the last three is
+unknown.
+Lines that begin with # are notes: where the day comes from, such as the script that generated it.
 Knows only the file; `replay` runs a recorded day under a behaviour.
 """
 
@@ -17,10 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rheostat.errors import RheostatError
-from rheostat.governor.battery import Battery
+from rheostat.governor.device import HEATS, Battery, Heat
 
 REQUIRED = ("time_s", "level", "charging", "queries")
-OPTIONAL = ("busy",)
+OPTIONAL = ("busy", "power_w", "ambient_c", "heat", "power_saver", "foreground")
+AMBIENT_C = 25.0
 TRUTHS = {"1": True, "true": True, "0": False, "false": False}
 
 
@@ -30,34 +35,50 @@ class Row:
     battery: Battery
     queries: int
     busy: float = 1.0
+    power_w: float | None = None
+    ambient_c: float = AMBIENT_C
+    heat: Heat | None = None
+    power_saver: bool | None = None
+    foreground: bool | None = None
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A recorded day: rows in order of time, at least one."""
+    """A day: rows in order of time, at least one. note: where it comes from, in the file's own words."""
 
     name: str
     rows: tuple[Row, ...]
+    note: str = ""
+
+    @property
+    def hours(self) -> float:
+        return (self.rows[-1].time_s - self.rows[0].time_s) / 3600
 
 
 def read_trace(path: Path) -> Trace:
     """Read a trace file; errors name the file and the line."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = tuple(_rows(path, csv.reader(file)))
+            lines = list(csv.reader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise RheostatError(f"cannot read the trace {path}: {reason}; expected a UTF-8 CSV file") from None
+    rows = tuple(_rows(path, lines))
     if not rows:
         raise RheostatError(f"{path} has no rows; expected at least one below {','.join(REQUIRED)}")
-    return Trace(path.stem, rows)
+    notes = [",".join(cells).removeprefix("#").strip() for cells in lines if _is_note(cells)]
+    return Trace(path.stem, rows, " ".join(notes))
 
 
-def _rows(path: Path, reader: Iterator[list[str]]) -> Iterator[Row]:
+def _is_note(cells: Sequence[str]) -> bool:
+    return bool(cells) and cells[0].startswith("#")
+
+
+def _rows(path: Path, lines: Sequence[list[str]]) -> Iterator[Row]:
     header: list[str] | None = None
     previous_s = -math.inf
-    for line, cells in enumerate(reader, start=1):
-        if not cells:
+    for line, cells in enumerate(lines, start=1):
+        if not cells or _is_note(cells):
             continue
         where = f"{path}, line {line}"
         if header is None:
@@ -92,8 +113,17 @@ def _row(where: str, header: Sequence[str], cells: Sequence[str]) -> Row:
     busy = _number(where, values, "busy", 0) if "busy" in values else 1.0
     if busy == 0:
         raise RheostatError(f"{where}: busy is 0; expected a number above 0: 1 is an idle device")
-    battery = Battery(level, _truth(where, values["charging"]))
-    return Row(_number(where, values, "time_s"), battery, int(queries), busy)
+    return Row(
+        _number(where, values, "time_s"),
+        Battery(level, _truth(where, values, "charging")),
+        int(queries),
+        busy,
+        power_w=_number(where, values, "power_w", 0) if "power_w" in values else None,
+        ambient_c=_number(where, values, "ambient_c", -50, 80) if "ambient_c" in values else AMBIENT_C,
+        heat=_heat(where, values.get("heat", "")),
+        power_saver=_truth(where, values, "power_saver") if values.get("power_saver") else None,
+        foreground=_truth(where, values, "foreground") if values.get("foreground") else None,
+    )
 
 
 def _number(
@@ -111,7 +141,15 @@ def _number(
     return value
 
 
-def _truth(where: str, text: str) -> bool:
+def _truth(where: str, values: Mapping[str, str], name: str) -> bool:
+    text = values[name]
     if text.lower() not in TRUTHS:
-        raise RheostatError(f"{where}: charging is '{text}'; expected 0 or 1")
+        raise RheostatError(f"{where}: {name} is '{text}'; expected 0 or 1")
     return TRUTHS[text.lower()]
+
+
+def _heat(where: str, text: str) -> Heat | None:
+    found: Heat | None = next((heat for heat in HEATS if heat == text.lower()), None)
+    if text and found is None:
+        raise RheostatError(f"{where}: heat is '{text}'; expected one of {', '.join(HEATS)}")
+    return found

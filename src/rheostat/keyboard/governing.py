@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Any
 
 from rheostat.errors import RheostatError
-from rheostat.governor.battery import Battery
 from rheostat.governor.decision import Decision, Situation, decide
+from rheostat.governor.device import Battery
 from rheostat.governor.policy import Policy
 from rheostat.tables import from_json
 
@@ -21,19 +21,32 @@ Json = dict[str, Any]
 
 
 def govern(policy: Policy, smallest_knob: float, time_s: float, asked: Mapping[str, Any]) -> Json:
-    """The knob for a battery reading, the reason, and what the next request has to send as `previous`.
+    """The knob for a reading of the device, the reason, and what the next request has to send as `previous`.
 
     time_s: of the server's clock, unless the client sends its own time, which must never go backwards.
     smallest_knob: the lowest position that the model can serve, whatever the policy says.
     """
     time_s = _number(asked, "time_s", time_s)
-    battery = Battery(_number(asked, "level", None), _charging(asked))
-    decision = decide(policy, Situation(time_s, battery), _previous(asked.get("previous")))
+    situation = Situation(
+        time_s,
+        Battery(_number(asked, "level", None), _truth(asked, "charging")),
+        power_saver=_truth(asked, "power_saver"),
+        heat=asked.get("heat"),
+        headroom=_number(asked, "headroom", None),
+        headroom_forecast=_number(asked, "headroom_forecast", None),
+        foreground=_truth(asked, "foreground"),
+    )
+    decision = decide(policy, situation, _previous(asked.get("previous")))
     return {
         "knob": max(decision.knob, smallest_knob),
         "reason": decision.reason,
-        "previous": _without_infinities(asdict(decision)),
+        "previous": decision_json(decision),
     }
+
+
+def decision_json(decision: Decision) -> Json:
+    """A decision as JSON: what the next one needs."""
+    return _without_infinities(asdict(decision))
 
 
 def _previous(stored: Any) -> Decision:
@@ -64,8 +77,8 @@ def _number(asked: Mapping[str, Any], name: str, default: Any) -> Any:
     return float(value)
 
 
-def _charging(asked: Mapping[str, Any]) -> bool | None:
-    value = asked.get("charging")
+def _truth(asked: Mapping[str, Any], name: str) -> bool | None:
+    value = asked.get(name)
     if value is not None and not isinstance(value, bool):
-        raise RheostatError(f"charging is {value!r:.40}; expected true, false or null")
+        raise RheostatError(f"{name} is {value!r:.40}; expected true, false or null")
     return value

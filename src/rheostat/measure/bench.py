@@ -54,7 +54,6 @@ from rheostat.measure.results import (
     engine_title,
     write_results,
 )
-from rheostat.measure.sysfs import SYSTEM_ROOT
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
@@ -64,6 +63,7 @@ from rheostat.runtime.arguments import physical_cores
 from rheostat.runtime.engine import EngineName, choose_engine
 from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
+from rheostat.sysfs import SYSTEM_ROOT
 
 KNOBS = (1.0, 0.8, 0.6, 0.4)
 COUNTED_QUERIES = 100  # queries whose executed FLOPs are counted

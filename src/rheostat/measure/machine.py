@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rheostat.errors import RheostatError
-from rheostat.measure.sysfs import SYSTEM_ROOT, find_integer, find_integers, read_word
+from rheostat.sysfs import SYSTEM_ROOT, find_integer, find_integers, read_word
 
 RASPBERRY_PI = Path("devices/platform/soc/soc:firmware/get_throttled")
 # Bits of that file for the current state: under-voltage, frequency capped, throttled, soft temperature limit.

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from rheostat.governor.policy import Policy
 from rheostat.governor.trace import Trace
 from rheostat.measure.results import (
     BenchRow,
@@ -26,6 +25,7 @@ from rheostat.report.evidence import CorpusEvidence, Measurement
 from rheostat.report.figures.costs import draw_fit, energy_line, latency_line
 from rheostat.report.figures.day import draw_replay
 from rheostat.report.figures.weights import draw_weights
+from rheostat.report.govern import HEADINGS, figures
 from rheostat.report.kept_filters import KeptFilters
 from rheostat.report.paper_tables import NOT_TRAINED, show_energy, show_latency, three_digits
 from rheostat.report.published import load_published
@@ -228,32 +228,24 @@ def weights_sections(kept: KeptFilters | None) -> Iterator[Section]:
 
 def day_section(day: GovernResults) -> Section:
     comparison = day.comparison
-    cells = [
-        [
-            replay.name,
-            f"{replay.totals.queries_served:,}",
-            f"{replay.totals.queries_lost:,}",
-            f"{replay.totals.energy_j:,.1f}",
-            "" if replay.totals.p95_latency_ms is None else f"{replay.totals.p95_latency_ms:,.1f}",
-            "" if replay.totals.mean_knob is None else f"{replay.totals.mean_knob:.1%}",
-            str(replay.totals.turns),
-        ]
-        for replay in comparison.replays
-    ]
-    header = ("behaviour", "served", "lost", "energy, J (estimate)", "p95, ms (estimate)", "mean knob", "turns")
+    cells = [[replay.name, *figures(replay.totals)] for replay in comparison.replays]
+    header = ("behaviour", *(heading.replace("ESTIMATE", "estimate") for heading in HEADINGS))
+    note = f" ({day.trace.note})" if day.trace.note else ""
     text = (
-        f"A recorded trace ({comparison.trace.name}, {_duration(comparison.trace)}), replayed: the governor spends "
-        f"{comparison.energy_saved:.0%} less energy than always full.{_target(comparison.policy)} "
-        f"{comparison.cost.describe()}. From `{day.path.name}`."
+        f"The day `{comparison.trace.name}`{note}, {_duration(comparison.trace)}. Device: {comparison.device}, with a "
+        f"battery of {day.body.battery_wh:g} Wh. The governor spends {comparison.energy_saved:.0%} less energy than "
+        f"always full."
+        f"{_targets(day)} {comparison.cost.describe()}. Heat is that of one warm body in air, not measured. "
+        f"From `{day.path.name}`."
     )
     picture = Picture(
         f"{REPORT}-day-{day.path.stem}",
-        f"Knob, latency and energy over the trace {comparison.trace.name}, one line per behaviour",
-        f"Knob, latency and energy over the trace. From `{day.path.name}`.",
+        f"Knob, battery, temperature and queries over the day {comparison.trace.name}, one line per behaviour",
+        f"Knob, battery, temperature and queries over the day. From `{day.path.name}`.",
         partial(draw_replay, comparison),
     )
     title = f"The governor's day: {comparison.trace.name}"
-    return Section(title, (Paragraph(text), Table(header, "lrrrrrr", rows(cells)), picture))
+    return Section(title, (Paragraph(text), Table(header, "l" + "r" * len(HEADINGS), rows(cells)), picture))
 
 
 def _duration(trace: Trace) -> str:
@@ -261,7 +253,10 @@ def _duration(trace: Trace) -> str:
     return f"{minutes / 60:.3g} h" if minutes >= 120 else f"{minutes:.0f} min"
 
 
-def _target(policy: Policy) -> str:
-    if policy.latency_p95_ms is None:
-        return ""
-    return f" Its policy wants 95 % of the queries within {policy.latency_p95_ms:g} ms."
+def _targets(day: GovernResults) -> str:
+    target = day.policy.latency_p95_ms
+    text = "" if target is None else f" Its policy wants 95 % of the queries within {target:g} ms."
+    for one in day.budgets:
+        unit = "ms for the median query" if one.budget == "latency_ms" else "mJ for the mean query"
+        text += f" Its budget is {one.asked:g} {unit}; it took {one.got:.4g} ({one.got_over_asked:.1%})."
+    return text

@@ -1,6 +1,6 @@
-"""A recorded day under the governor, compared with "always full" and "off at 20 %": replayed, written and drawn.
+"""A day under the governor, compared with "always full" and "off at 20 %": replayed, written and drawn.
 
-Knows where the cost of a query comes from; `governor.replay` does the replay.
+Knows where the cost of a query comes from and which figures are shown; `governor.replay` does the replay.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from pathlib import Path
 
 from rheostat.arguments import checked
 from rheostat.errors import RheostatError
+from rheostat.governor.body import DEFAULT_DEVICE
+from rheostat.governor.cost import CostPoint, CostTable, read_costs
 from rheostat.governor.policy import DEFAULT, read_policy
-from rheostat.governor.replay import Comparison, FullCost, compare
+from rheostat.governor.replay import Comparison, FullCost, Totals, compare
 from rheostat.governor.trace import read_trace
 from rheostat.measure.results import GovernResults, write_results
 from rheostat.measure.results.shared import origin_json
@@ -33,42 +35,104 @@ class ReplayedDay:
     files: tuple[Path, ...]
 
 
+HEADINGS = (
+    "served",
+    "lost",
+    "energy, J (ESTIMATE)",
+    "share of the battery (ESTIMATE)",
+    "p95, ms (ESTIMATE)",
+    "mean knob",
+    "turns per hour",
+    "minutes in light heat or more · moderate · severe",
+    "left in the battery",
+)
+
+
+def figures(totals: Totals) -> tuple[str, ...]:
+    """The totals of one behaviour under HEADINGS."""
+    heats = (totals.light_s, totals.moderate_s, totals.severe_s)
+    return (
+        f"{totals.queries_served:,}",
+        f"{totals.queries_lost:,}",
+        f"{totals.energy_j:,.1f}",
+        f"{totals.battery_share:.1%}",
+        "" if totals.p95_latency_ms is None else f"{totals.p95_latency_ms:,.3g}",
+        "" if totals.mean_knob is None else f"{totals.mean_knob:.1%}",
+        f"{totals.turns_per_hour:.2g}",
+        " · ".join("" if seconds is None else f"{seconds / 60:.3g}" for seconds in heats).strip(" ·"),
+        _left(totals),
+    )
+
+
+def _left(totals: Totals) -> str:
+    if totals.emptied_s is not None:
+        return f"empty after {totals.emptied_s / 3600:.3g} h"
+    return "" if totals.final_level is None else f"{totals.final_level:.1%}"
+
+
 @checked
 def replay_day(
     trace: str | Path,
     *,
     policy: str = DEFAULT,
     model: str | Path | None = None,
+    bench: str | Path | None = None,
+    device: str = DEFAULT_DEVICE,
     latency_ms: float | None = None,
     energy_mj: float | None = None,
     out: str | Path | None = None,
 ) -> ReplayedDay:
-    """Replay a recorded day through the governor, and compare it with "always full" and "off at 20 %".
+    """Replay a day through the governor, and compare it with "always full" and "off at 20 %".
 
     policy: a .toml file, or the name of a policy that comes with the package. model: count the FLOPs that its points
-    really cost. latency_ms, energy_mj: of a query of the whole model on your device; by default the paper's. out: the
-    folder for govern.json, govern.png and govern.svg.
+    really cost. bench: what queries cost on your device at several positions, as `rheostat bench -o` wrote it. device:
+    whose battery and heat. latency_ms, energy_mj: of a query of the whole model on your device; by default the paper's.
+    out: the folder for govern.json, govern.png and govern.svg.
     """
-    day, rules, cost = read_trace(Path(trace)), read_policy(policy), full_cost(latency_ms, energy_mj)
+    day, rules, cost = read_trace(Path(trace)), read_policy(policy), full_cost(latency_ms, energy_mj, bench)
     with _opened(model) as file:
-        comparison = compare(day, rules, cost, _flops_share(file))
+        comparison = compare(day, rules, cost, _flops_share(file), device)
         name, weights = (file.path.name, origin_json(file.description.origin)) if file else (None, None)
     results = GovernResults.of(comparison, name, weights)
-    return ReplayedDay(results, comparison, () if out is None else _write(results, comparison, Path(out)))
+    # The picture shows the moments that the results file keeps, as the report's does.
+    return ReplayedDay(results, comparison, () if out is None else _write(results, results.comparison, Path(out)))
 
 
-def full_cost(latency_ms: float | None = None, energy_mj: float | None = None) -> FullCost:
-    """The cost of a query of the whole model: as given, else the paper's."""
+def full_cost(
+    latency_ms: float | None = None, energy_mj: float | None = None, bench: str | Path | None = None
+) -> FullCost:
+    """The cost of a query of the whole model: as given, else as a bench measured it, else the paper's.
+
+    With a bench, the cost at other positions is its own too. If it has no energy, energy follows its times, at the
+    watts that the given figures or the paper's stand for.
+    """
     published = load_published()
     full, board = published.table("ptb").full, published.setup.measurement.board
     assert full.latency_ms is not None and full.energy_mj is not None
     theirs = f"the paper's, {board}"
+    if bench is not None:
+        return _benched_cost(read_costs(bench), latency_ms, energy_mj, full.energy_mj / full.latency_ms, theirs)
     return FullCost(
         latency_ms=full.latency_ms if latency_ms is None else latency_ms,
         energy_mj=full.energy_mj if energy_mj is None else energy_mj,
         latency_source=theirs if latency_ms is None else "given",
         energy_source=theirs if energy_mj is None else "given",
     )
+
+
+def _benched_cost(
+    table: CostTable, latency_ms: float | None, energy_mj: float | None, watts: float, theirs: str
+) -> FullCost:
+    if latency_ms is not None:
+        raise RheostatError("both --latency-ms and --bench say how long a query takes; give one of them")
+    full_ms = table.at(1, "latency_ms")
+    if table.knows("energy_mj") and energy_mj is None:
+        return FullCost(full_ms, table.at(1, "energy_mj"), table.source, table.source, table.points)
+    watts, source = (
+        (watts, f"its time at {watts:.3g} W, {theirs}") if energy_mj is None else (energy_mj / full_ms, "given")
+    )
+    points = tuple(CostPoint(one.knob, one.latency_ms, watts * one.latency_ms) for one in table.points)
+    return FullCost(full_ms, watts * full_ms, table.source, source, points)
 
 
 @contextmanager

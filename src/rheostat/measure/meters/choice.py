@@ -17,7 +17,7 @@ from rheostat.measure.meters.power_trace import PATIENCE_S, TraceMeter
 from rheostat.measure.meters.rapl import RaplMeter
 from rheostat.measure.meters.watts_up import WattsUpMeter
 from rheostat.measure.meters.zeus_monitor import PROCESSOR, ZeusMeter
-from rheostat.measure.sysfs import SYSTEM_ROOT
+from rheostat.sysfs import SYSTEM_ROOT
 
 WITHOUT_ARGUMENT = ("auto", "none", "estimate", "rapl", "zeus", "pmic", "battery")
 BY_NAME_ONLY = "only when asked for by name"

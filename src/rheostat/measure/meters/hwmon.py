@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.sampler import SamplerMeter
-from rheostat.measure.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
+from rheostat.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
 
 GRAPHICS = ("amdgpu", "nouveau", "radeon", "i915", "xe")  # graphics cards run no queries: used only by name
 FASTEST_S = 0.02

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.sampler import SamplerMeter
-from rheostat.measure.sysfs import SYSTEM_ROOT, read_integer, read_word
+from rheostat.sysfs import SYSTEM_ROOT, own_batteries, read_integer, read_word
 
 
 class BatteryMeter(SamplerMeter):
@@ -20,7 +20,7 @@ class BatteryMeter(SamplerMeter):
     period_s = 0.5
 
     def __init__(self, system_root: Path = SYSTEM_ROOT) -> None:
-        self._folder = system_root / "class" / "power_supply"
+        self._system_root, self._folder = system_root, system_root / "class" / "power_supply"
 
     @property
     def covers(self) -> str:
@@ -49,12 +49,7 @@ class BatteryMeter(SamplerMeter):
         return sum(_power_w(battery) for battery in batteries)
 
     def _batteries(self) -> list[Path]:
-        return [supply for supply in sorted(self._folder.glob("*")) if _feeds_the_device(supply)]
-
-
-def _feeds_the_device(supply: Path) -> bool:
-    # The scope "Device" means the battery of a mouse or a headset.
-    return read_word(supply / "type") == "Battery" and read_word(supply / "scope") != "Device"
+        return own_batteries(self._system_root)
 
 
 def _power_w(battery: Path) -> float:

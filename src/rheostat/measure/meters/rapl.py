@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rheostat.errors import MeterError
 from rheostat.measure.meters.meter import CounterMeter
-from rheostat.measure.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
+from rheostat.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
 
 
 class RaplMeter(CounterMeter):

@@ -1,24 +1,34 @@
-"""Results of a replayed day: the governor compared with other behaviours, as totals and over time."""
+"""Results of a replayed day: the governor compared with other behaviours, as totals and over time.
+
+The series are thinned to a few hundred moments and five digits, which is what a picture shows; the totals are exact.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from rheostat.governor.battery import Battery
+from rheostat.governor.body import Body, read_body
+from rheostat.governor.device import Battery
 from rheostat.governor.policy import Policy
 from rheostat.governor.replay import Comparison, FullCost, Moment, Replay, Totals
 from rheostat.governor.trace import Row, Trace
 from rheostat.measure.results.shared import OriginJson, Provenance
 from rheostat.tables import not_stored
 
+MOST_MOMENTS = 240
+DIGITS = 5
+
 
 @dataclass(frozen=True)
-class RecordedDay:
-    """The trace, with one value per row. Queries of single rows are not kept, because no figure needs them."""
+class ReplayedTrace:
+    """The trace at the moments of the series. note: where it comes from. hours: of the whole trace."""
 
     name: str
+    note: str
+    hours: float
     time_s: tuple[float, ...]
     level: tuple[float | None, ...]
     charging: tuple[bool | None, ...]
@@ -26,11 +36,14 @@ class RecordedDay:
 
 @dataclass(frozen=True)
 class BehaviourSeries:
-    """One value per row of the trace. latency_ms: None while prediction is off. energy_j: cumulative."""
+    """One value per moment. latency_ms: None while prediction is off. energy_j, queries: so far."""
 
     knob: tuple[float, ...]
     latency_ms: tuple[float | None, ...]
     energy_j: tuple[float, ...]
+    level: tuple[float | None, ...]
+    temperature_c: tuple[float | None, ...]
+    queries: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,16 @@ class BehaviourResults:
     name: str
     totals: Totals
     series: BehaviourSeries
+
+
+@dataclass(frozen=True)
+class BudgetOutcome:
+    """budget: latency_ms (of the median query) or energy_mj (of the mean one)."""
+
+    budget: str
+    asked: float
+    got: float
+    got_over_asked: float
 
 
 @dataclass(frozen=True)
@@ -49,43 +72,78 @@ class GovernResults:
     provenance: Provenance
     model: str | None
     weights: OriginJson | None
+    device: str
+    body: Body
     estimate: FullCost
     energy_saved: float
     policy: Policy
-    trace: RecordedDay
+    trace: ReplayedTrace
     behaviours: tuple[BehaviourResults, ...]
+    budgets: tuple[BudgetOutcome, ...] = ()
     path: Path = not_stored(Path())  # noqa: RUF009
 
     @classmethod
     def of(cls, comparison: Comparison, model: str | None, weights: OriginJson | None) -> GovernResults:
-        rows = comparison.trace.rows
-        day = RecordedDay(
+        kept = thinned(len(comparison.trace.rows))
+        rows = [comparison.trace.rows[index] for index in kept]
+        day = ReplayedTrace(
             comparison.trace.name,
+            comparison.trace.note,
+            comparison.trace.hours,
             tuple(row.time_s for row in rows),
             tuple(row.battery.level for row in rows),
             tuple(row.battery.charging for row in rows),
         )
-        behaviours = tuple(_behaviour(one) for one in comparison.replays)
-        facts = (comparison.cost, comparison.energy_saved, comparison.policy, day, behaviours)
-        return cls(Provenance.of_this_process(), model, weights, *facts)
+        return cls(
+            Provenance.of_this_process(),
+            model,
+            weights,
+            comparison.device,
+            read_body(comparison.device),
+            comparison.cost,
+            comparison.energy_saved,
+            comparison.policy,
+            day,
+            tuple(_behaviour(one, kept) for one in comparison.replays),
+            tuple(BudgetOutcome(**one) for one in comparison.budgets()),
+        )
 
     @property
     def comparison(self) -> Comparison:
-        """The comparison that these results were made from."""
+        """The comparison that these results were made from, at the moments that were kept."""
         readings = zip(self.trace.time_s, self.trace.level, self.trace.charging, strict=True)
         rows = tuple(Row(time_s, Battery(level, charging), 0) for time_s, level, charging in readings)
         replays = tuple(self._replay(one) for one in self.behaviours)
-        return Comparison(Trace(self.trace.name, rows), self.policy, self.estimate, replays)
+        return Comparison(
+            Trace(self.trace.name, rows, self.trace.note), self.policy, self.estimate, replays, self.device
+        )
 
     def _replay(self, one: BehaviourResults) -> Replay:
-        columns = (self.trace.time_s, one.series.knob, one.series.latency_ms, one.series.energy_j)
-        return Replay(one.name, tuple(Moment(*values) for values in zip(*columns, strict=True)), one.totals)
+        series = one.series
+        columns = (series.knob, series.latency_ms, series.energy_j, series.level, series.temperature_c, series.queries)
+        moments = zip(self.trace.time_s, *columns, strict=True)
+        return Replay(one.name, tuple(Moment(*values) for values in moments), one.totals)
 
 
-def _behaviour(one: Replay) -> BehaviourResults:
+def thinned(moments: int) -> list[int]:
+    """Which moments are kept: all, or evenly spaced ones with the first and the last."""
+    if moments <= MOST_MOMENTS:
+        return list(range(moments))
+    return [round(place * (moments - 1) / (MOST_MOMENTS - 1)) for place in range(MOST_MOMENTS)]
+
+
+def _behaviour(one: Replay, kept: Sequence[int]) -> BehaviourResults:
+    moments = [one.moments[index] for index in kept]
     series = BehaviourSeries(
-        tuple(moment.knob for moment in one.moments),
-        tuple(moment.latency_ms for moment in one.moments),
-        tuple(moment.energy_j for moment in one.moments),
+        tuple(moment.knob for moment in moments),
+        tuple(_short(moment.latency_ms) for moment in moments),
+        tuple(_short(moment.energy_j) or 0.0 for moment in moments),
+        tuple(_short(moment.level) for moment in moments),
+        tuple(_short(moment.temperature_c) for moment in moments),
+        tuple(moment.queries for moment in moments),
     )
     return BehaviourResults(one.name, one.totals, series)
+
+
+def _short(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.{DIGITS}g}")

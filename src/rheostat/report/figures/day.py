@@ -1,4 +1,5 @@
-"""The picture of a replayed day (matplotlib): knob, latency and energy over time, one line per behaviour.
+"""The picture of a replayed day (matplotlib): knob, battery, temperature, queries and energy over time, one line per
+behaviour.
 
 Colour-blind readers can tell the colours apart, and the dashes repeat them.
 """
@@ -6,11 +7,12 @@ Colour-blind readers can tell the colours apart, and the dashes repeat them.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rheostat.errors import MissingExtraError
+from rheostat.governor.body import read_body
 from rheostat.governor.replay import Comparison, Moment, Replay
 
 # Okabe and Ito's palette, in the order of a comparison's replays.
@@ -19,57 +21,90 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#E69F00", "linestyle": "--", "linewidth": 2.2, "zorder": 2},
     {"color": "#D55E00", "linestyle": ":", "linewidth": 2.6, "zorder": 4},
 )
-BATTERY = "#777777"
+HEAT = "#777777"
 CHARGER = "#009E73"
-LEVEL_LABEL, CHARGER_LABEL = "battery level", "on the charger"
+CHARGER_LABEL = "on the charger"
 FONT_SIZE = 14  # as large as a footnote at half width
 Quantity = Callable[[Moment], float | None]
 
 
 def draw_replay(comparison: Comparison, path: Path) -> None:
-    """Draw three panels over one time axis, as PNG or SVG by the path's suffix."""
+    """Draw a panel per quantity over one time axis, as PNG or SVG by the path's suffix."""
     try:
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("report", "Drawing") from None
+    drawings = _drawings(comparison)
     with rc_context({"font.size": FONT_SIZE, "svg.hashsalt": "rheostat"}):
-        figure = Figure(figsize=(8.0, 9.6), layout="constrained")
+        figure = Figure(figsize=(8.0, 1.8 + 2.6 * len(drawings)), layout="constrained")
         FigureCanvasAgg(figure)
-        panels = figure.subplots(3, 1, sharex=True)
-        _draw_knob(panels[0], comparison)
-        _draw_latency(panels[1], comparison)
-        _draw_energy(panels[2], comparison)
+        panels = figure.subplots(len(drawings), 1, sharex=True)
+        for panel, draw in zip(panels, drawings, strict=True):
+            draw(panel, comparison)
         unit, _ = _time_unit(comparison)
         panels[-1].set_xlabel(f"time ({unit})")
         figure.supxlabel(textwrap.fill(comparison.cost.describe(), 80), fontsize=FONT_SIZE - 3)
         for panel in panels:
             panel.grid(alpha=0.3)
             panel.margins(x=0.01)
-        _draw_legend(figure, panels[:2])
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        _draw_legend(figure, panels)
+        figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
+
+
+def _drawings(comparison: Comparison) -> list[Callable[[Any, Comparison], None]]:
+    """Every panel that this day has something for."""
+    moments = comparison.replays[0].moments
+    drawings = [_draw_knob]
+    if any(moment.level is not None for moment in moments):
+        drawings.append(_draw_battery)
+    if any(moment.temperature_c is not None for moment in moments):
+        drawings.append(_draw_temperature)
+    return [*drawings, _draw_queries, _draw_latency, _draw_energy]
 
 
 def _draw_knob(axes: Any, comparison: Comparison) -> None:
+    _draw_lines(axes, comparison, lambda moment: 100 * moment.knob)
+    axes.set_ylabel("knob (% of FLOPs)")
+    axes.set_ylim(-4, 106)
+
+
+def _draw_battery(axes: Any, comparison: Comparison) -> None:
     rows, (_, seconds) = comparison.trace.rows, _time_unit(comparison)
     times = [row.time_s / seconds for row in rows]
-    levels = [None if row.battery.level is None else 100 * row.battery.level for row in rows]
-    axes.plot(times, levels, color=BATTERY, linewidth=1.4, label=LEVEL_LABEL)
     charging = [bool(row.battery.charging) for row in rows]
     across = axes.get_xaxis_transform()  # the whole height at any scale
     if any(charging):
         shade = {"color": CHARGER, "alpha": 0.18, "linewidth": 0}
         axes.fill_between(times, 0, 1, where=charging, step="post", transform=across, label=CHARGER_LABEL, **shade)
-    _draw_lines(axes, comparison, lambda moment: 100 * moment.knob)
-    axes.set_ylabel("knob (% of FLOPs),\nbattery (%)")
+    _draw_lines(axes, comparison, lambda moment: None if moment.level is None else 100 * moment.level)
+    axes.set_ylabel("battery (%)")
     axes.set_ylim(-4, 106)
+
+
+def _draw_temperature(axes: Any, comparison: Comparison) -> None:
+    body = read_body(comparison.device)
+    _draw_lines(axes, comparison, lambda moment: moment.temperature_c)
+    for name, begin_c, style in (("moderate", body.moderate_c, ":"), ("severe", body.severe_c, "-.")):
+        axes.axhline(begin_c, color=HEAT, linewidth=1.2, linestyle=style, label=f"{name} heat: {begin_c:g} °C")
+    axes.set_ylabel("temperature (°C),\nMODEL")
+
+
+def _draw_queries(axes: Any, comparison: Comparison) -> None:
+    _draw_lines(axes, comparison, lambda moment: moment.queries)
+    axes.set_ylabel("queries served")
+    _show_from_zero(axes)
 
 
 def _draw_latency(axes: Any, comparison: Comparison) -> None:
     _draw_lines(axes, comparison, lambda moment: moment.latency_ms)
-    if (target := comparison.policy.latency_p95_ms) is not None:
-        axes.axhline(target, color="#000000", linewidth=1.2, linestyle="-.", label=f"latency target: {target:g} ms")
+    for name, target in (
+        ("latency target", comparison.policy.latency_p95_ms),
+        ("budget", comparison.policy.latency_ms),
+    ):
+        if target is not None:
+            axes.axhline(target, color="#000000", linewidth=1.2, linestyle="-.", label=f"{name}: {target:g} ms")
     axes.set_ylabel("latency (ms/query),\nESTIMATE")
     _show_from_zero(axes)
 
@@ -98,10 +133,11 @@ def _values(moments: Sequence[Moment], quantity: Quantity) -> list[float]:
     return [float("nan") if (value := quantity(moment)) is None else value for moment in moments]
 
 
-def _draw_legend(figure: Any, panels: Sequence[Any]) -> None:
+def _draw_legend(figure: Any, panels: Iterable[Any]) -> None:
     """Each behaviour once, then what is drawn behind them."""
     named = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    labels = sorted(named, key=lambda label: label in (LEVEL_LABEL, CHARGER_LABEL))
+    behaviours = len(STYLES)
+    labels = [*list(named)[:behaviours], *sorted(list(named)[behaviours:])]
     place = {"loc": "outside upper center", "ncols": 2, "frameon": False, "fontsize": FONT_SIZE - 1}
     figure.legend([named[label] for label in labels], labels, **place)
 

@@ -1,6 +1,7 @@
 """Reading the kernel's files under /sys: the numbers and words in them, and why they cannot be read.
 
-The only place that opens them. Knows files; `machine` and the meters know what they mean.
+The only place that opens them. Knows files and which batteries are the machine's own; `governor.readers`, `machine` and
+the meters know what the numbers mean.
 """
 
 from __future__ import annotations
@@ -47,6 +48,12 @@ def find_integers(paths: Iterable[Path]) -> list[int]:
 def in_order(paths: Iterable[Path]) -> list[Path]:
     """Paths sorted by the numbers in their names, so that 10 comes after 9."""
     return sorted(paths, key=lambda path: [int(part) for part in re.findall(r"\d+", path.name)])
+
+
+def own_batteries(system_root: Path = SYSTEM_ROOT) -> list[Path]:
+    """The folders of the batteries that feed this machine, not those of a mouse or a headset (scope "Device")."""
+    supplies = sorted((system_root / "class" / "power_supply").glob("*"))
+    return [one for one in supplies if read_word(one / "type") == "Battery" and read_word(one / "scope") != "Device"]
 
 
 def _read(path: Path) -> str:
