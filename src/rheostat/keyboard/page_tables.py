@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from rheostat.governor import decision, device
 from rheostat.runtime import predictor
 from rheostat.text import casing, clitics, tokenizers, vocabulary
 from rheostat.words import completion, passage, user_words, writing
@@ -54,6 +55,15 @@ def tables() -> dict[str, Any]:
         "DOUBLING_SECONDS": user_words.DOUBLING_SECONDS,
         "MOST_USER_WORDS": user_words.DEFAULT_LIMIT,
         "LONGEST_USER_WORD": user_words.LONGEST_WORD,
+        "HEATS": device.HEATS,
+        "MOST_DOUBLINGS": decision.MOST_DOUBLINGS,
+        "KNOB_UNIT": decision.KNOB_UNIT,
+        "BUDGET_UNIT": decision.BUDGET_UNIT,
+        "BUDGET_LOW": decision.BUDGET_LOW,
+        "BUDGET_HIGH": decision.BUDGET_HIGH,
+        "LARGEST_FACTOR": decision.LARGEST_FACTOR,
+        "SMOOTHING": decision.SMOOTHING,
+        "TINY": decision.TINY,
     }
 
 

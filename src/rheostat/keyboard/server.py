@@ -1,7 +1,7 @@
 """The keyboard page and the API behind it, over HTTP.
 
     POST /api/suggest     {text, knob?, k?}                         suggestions for the text before the cursor
-    POST /api/govern      {level, charging, time_s?, previous?}     the knob for a battery reading, and the reason
+    POST /api/govern      {level, charging, heat?, …, previous?}    the knob for a reading of the device, and why
     POST /api/times       {percents}                                the time of a query at several positions
     GET  /api/words                                                 the words that were taught
     POST /api/learn, /api/forget  {word}                            teach a word, forget it

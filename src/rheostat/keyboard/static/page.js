@@ -1,11 +1,10 @@
-// The page: connects the text, the knob, the battery and the engine. Each has its own module.
+// The page: connects the text, the knob, the device and the engine. Each has its own module.
 
 import { ServerEngine, ServerGone, call } from "./api.js";
-import { makeBattery } from "./battery.js";
 import { BrowserEngine } from "./browser_engine.js";
 import { Buys, format } from "./buys.js";
+import { DevicePanel } from "./device_panel.js";
 import { makeDial } from "./dial.js";
-import { decide, startingDecision } from "./governor.js";
 import { Keys } from "./keys.js";
 import { TextField } from "./text_field.js";
 import { atSentenceStart } from "./writing.js";
@@ -14,9 +13,6 @@ const SUGGESTIONS = 3;
 const RETRY_MS = [500, 1000, 2000, 4000]; // then the last one again and again
 const QUIET_MS = 900; // without a key press before suggestions are read out and times are measured
 const SETTLE_MS = 300; // how long the knob rests before its time is measured
-const SECONDS_PER_SECOND = 60; // one second here is one minute of the battery's day: a policy waits a minute between two turns
-const GOVERN_MS = 1000;
-const GOVERN_ROUNDS = 5; // after the last change of the battery, because a charger counts as unplugged only after a minute
 const WHERE = { browser: "in this browser", server: "on the server" };
 
 const element = (id) => document.getElementById(id);
@@ -214,7 +210,7 @@ let turning = false;
 let turnAgain = false;
 
 knob.addEventListener("input", () => {
-  setGoverned(false);
+  device.governed = false;
   turned();
 });
 
@@ -231,54 +227,15 @@ async function turned() {
 }
 
 function turnTo(percent) {
-  setGoverned(false);
+  device.governed = false;
   knob.value = percent;
   turned();
 }
 
-// --- the battery ---
+// --- the device ---
 
-const battery = makeBattery(element("battery"), (percent) =>
-  `${percent} percent, ${element("charging").checked ? "on the charger" : "not on the charger"}`,
-);
-const charging = element("charging");
-const governed = element("governed");
-let previous = null; // the governor's last decision
-let rounds = 0;
-let governing = 0;
-
-battery.addEventListener("input", () => {
-  setGoverned(true);
-  governSoon();
-});
-charging.addEventListener("change", () => {
-  battery.refresh();
-  setGoverned(true);
-  governSoon();
-});
-governed.addEventListener("change", () => (governed.checked ? governSoon() : setGoverned(false)));
-
-function setGoverned(wanted) {
-  governed.checked = wanted;
-  if (wanted) return;
-  clearTimeout(governing);
-  governing = 0;
-  previous = null;
-}
-
-function governSoon() {
-  rounds = GOVERN_ROUNDS;
-  if (!governing) governing = setTimeout(govern, 60);
-}
-
-function govern() {
-  const time = (performance.now() / 1000) * SECONDS_PER_SECOND;
-  const situation = { time, level: battery.value / 100, charging: charging.checked };
-  previous = decide(model.policy, situation, previous ?? startingDecision(knob.value / 100));
-  obey(previous);
-  rounds -= 1;
-  governing = rounds > 0 && governed.checked ? setTimeout(govern, GOVERN_MS) : 0;
-}
+const device = new DevicePanel(element, () => knob.value / 100);
+device.addEventListener("decision", ({ detail }) => obey(detail));
 
 function obey(decision) {
   const percent = Math.max(knob.smallest, Math.round(decision.knob * 100));
@@ -357,6 +314,7 @@ async function measure() {
     const times = await engines[name].times([...new Set([100, ...missing])]);
     if (name !== engineName) return;
     buys.add(times);
+    device.observe(times);
     showDeal(knob.value);
     document.documentElement.dataset.measured = name;
   } catch {} // the next question says what is wrong
@@ -437,7 +395,7 @@ async function start() {
     ? "What you write is not logged or stored, and goes no further than the server that sent this page."
     : "What you write stays in this browser.";
   knob.value = Number(remembered("knob")) || 100;
-  battery.value = 100;
+  device.policy = model.policy;
   // On touch screens the page has its own keys, which the system's keyboard would hide.
   if (matchMedia("(pointer: coarse)").matches) element("text").inputMode = "none";
   const wished = remembered("engine") ?? "browser";
