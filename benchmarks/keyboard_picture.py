@@ -22,7 +22,7 @@ TYPED = {
     "like to ": "",
 }  # typed text: the suggestion accepted after it
 SETTLED_MS = 15_000  # until the time of a query has been measured again with the browser idle
-SIZE = {"width": 1120, "height": 800}
+SIZE = {"width": 1120, "height": 1000}
 
 
 def main() -> None:
@@ -50,6 +50,7 @@ def take(address: str, path: str) -> None:
         browser = driver.chromium.launch(executable_path=chromium, args=["--headless", "--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport=SIZE)
         page.goto(address)
+        page.wait_for_selector("html[data-measured]")
         knob, first = page.locator("#knob"), page.locator("#suggestions button:enabled").first
         knob.focus()
         while knob.get_attribute("aria-valuenow") != "50":

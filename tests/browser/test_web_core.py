@@ -12,12 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from keyboard_process import FileServer
 
 from rheostat.bundled import model_path
 from rheostat.core import binding
-from rheostat.core.binding import CoreModel
+from rheostat.core.binding import Choice, CoreModel
 from rheostat.core.build import FOLDER, WEB_MODULE, CompilerError, compile_web_module, web_digest, web_stamp
 
 if TYPE_CHECKING:
@@ -139,3 +140,30 @@ def test_the_sizes_in_javascript_cover_those_of_the_header() -> None:
         "mask", "prefix", "prefix_length", "candidates", "candidate_count",
     ]  # fmt: skip
     assert binding._Config._fields_[0][0] == "vocabulary_size" and binding._Position._fields_[0][0] == "widths"
+
+
+def test_the_example_suggests_words_and_turns_its_knob(open_page: Callable[..., Page], tmp_path: Path) -> None:
+    example = HERE.parents[1] / "examples" / "web" / "index.html"
+    assert len(example.read_text(encoding="utf-8").splitlines()) < 100
+    for path in (example, FOLDER / "rheostat.js", WEB_MODULE, model_path()):
+        shutil.copy(path, tmp_path)
+    server = FileServer(tmp_path)
+    server.start()
+    try:
+        page = open_page(server.address)
+        page.locator("#text").fill("How are y")
+        assert page.locator("#words button").first.text_content() == "you"
+        page.locator("#words button").first.click()
+        assert page.locator("#text").input_value() == "How are you "
+        whole = page.locator("#words button").all_text_contents()
+        page.locator("#knob").fill("20")
+        assert page.locator("#cost").text_content() == "20 % of the compute"
+        core = CoreModel(model_path().read_bytes())
+        mask = np.array([bool(re.fullmatch("[a-z][a-z']*", core.word(place) or "")) for place in range(10_000)])
+        for share, found in ((1.0, whole), (0.2, page.locator("#words button").all_text_contents())):
+            position = core.position_near(share)
+            ids = [core.find_word(word) for word in ("<eos>", "how", "are", "you")]
+            best = core.best(core.predict(position, core.steps(position, core.start(), ids)), 3, Choice(mask=mask))
+            assert found == [core.word(place) for place in best.ids.tolist()]
+    finally:
+        server.stop()
