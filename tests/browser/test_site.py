@@ -80,6 +80,31 @@ def test_without_a_network_everything_still_works(
     assert page.evaluate("document.documentElement.scrollWidth") <= device["viewport"]["width"]
 
 
+def test_a_new_version_of_the_site_replaces_the_old_one(tmp_path: Path, model: Path, open_page: OpenPage) -> None:
+    folder = tmp_path / "site"
+    write_page(folder)
+    server = FileServer(folder)
+    server.start()
+    try:
+        page = open_page(server.address)
+        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        expect(page.locator("#model-name")).to_contain_text("chat")
+        write_page(folder, model)
+        page.reload()
+        expect(page.locator("#model-name")).to_contain_text("small")
+        page.locator("#text").fill("how are y")
+        expect_suggestions(page, words(Predictor(model, threads=1), "how are y"))
+        models = """caches.keys().then(([name]) => caches.open(name)).then((cache) => cache.keys())
+            .then((kept) => kept.map(({ url }) => url).filter((url) => url.includes("?v=")).length)"""
+        for _ in range(100):
+            if page.evaluate(models) == 1:
+                break
+            page.wait_for_timeout(100)
+        assert page.evaluate(models) == 1
+    finally:
+        server.stop()
+
+
 def drag_down(page: Page) -> None:
     page.locator("#battery").focus()
     for _ in range(8):
@@ -136,6 +161,8 @@ def test_the_table_shows_time_and_quality_and_turns_the_knob(site: FileServer, o
     percent = (rows.nth(3).get_by_role("button").text_content() or "").split("\u202f")[0]
     expect(page.locator("#knob")).to_have_attribute("aria-valuenow", percent)
     expect(rows.nth(3)).to_have_attribute("aria-current", "true")
+    expect(rows.nth(3).get_by_role("button")).to_be_focused()
+    expect(page.locator("#buys tr[aria-current]")).to_have_count(1)
 
 
 # Writing
@@ -234,6 +261,7 @@ def test_a_word_is_learned_kept_and_forgotten_with_keys_alone(site: FileServer, 
     assert page.evaluate("document.activeElement.id") == "learn"
     page.keyboard.press("Enter")
     expect(page.locator("#learn")).to_be_hidden()
+    expect(page.locator("#text")).to_be_focused()
     page.reload()
     page.wait_for_selector("html[data-ready]")
     page.keyboard.type("see the zug")
@@ -247,6 +275,7 @@ def test_a_word_is_learned_kept_and_forgotten_with_keys_alone(site: FileServer, 
     assert page.evaluate("document.activeElement.ariaLabel") == "Forget Zugspitze"
     page.keyboard.press("Enter")
     expect(page.locator("#words-list li")).to_have_count(0)
+    expect(page.locator("#words summary")).to_be_focused()
     page.locator("#text").fill("see the zug")
     expect(page.locator("#suggestions button:enabled")).to_have_count(0)
 

@@ -21,6 +21,7 @@ export class Buys {
   #times = new Map(); // percent -> ms, all of one run or scaled to it
   #turn;
   #percents;
+  #rows = new Map(); // percent -> its elements
 
   /** curve: of model.json, or null. smallest: percent. turn(percent): called when a row is chosen. */
   constructor(body, curve, smallest, turn) {
@@ -79,15 +80,26 @@ export class Buys {
     return share === undefined ? "–" : percentText(share);
   }
 
-  /** Draw the table; the row of the current position is marked. */
+  /** Draw the table; the row of the current position is marked. Rows stay the same elements, so that a button keeps the focus. */
   draw(current) {
     const most = Math.max(0.05, ...this.#percents.map((percent) => this.lost(percent) ?? 0));
-    this.#body.replaceChildren(...this.#percents.map((percent) => this.#row(percent, percent === current, most)));
+    if (!this.#rows.size) {
+      this.#percents.forEach((percent) => this.#rows.set(percent, this.#makeRow(percent)));
+      this.#body.replaceChildren(...[...this.#rows.values()].map(({ row }) => row));
+    }
+    for (const [percent, { row, gain, loss }] of this.#rows) {
+      if (percent === current) row.setAttribute("aria-current", "true");
+      else row.removeAttribute("aria-current");
+      const isWhole = percent === 100;
+      const [saved, lost, time] = [this.saved(percent), this.lost(percent), this.time(percent)];
+      const perplexity = this.#curve.get(percent)?.perplexity;
+      fill(gain, saved, isWhole ? "" : this.text(saved), time === undefined ? "" : `${format(time)}\u202fms`);
+      fill(loss, (lost ?? 0) / most, isWhole ? "" : this.text(lost), perplexity === undefined ? "–" : perplexity.toFixed(1));
+    }
   }
 
-  #row(percent, isCurrent, most) {
+  #makeRow(percent) {
     const row = document.createElement("tr");
-    if (isCurrent) row.setAttribute("aria-current", "true");
     const head = document.createElement("th");
     head.scope = "row";
     const button = document.createElement("button");
@@ -96,30 +108,27 @@ export class Buys {
     button.setAttribute("aria-label", `Turn the knob to ${percent} percent`);
     button.addEventListener("click", () => this.#turn(percent));
     head.append(button);
-    const [saved, lost, time] = [this.saved(percent), this.lost(percent), this.time(percent)];
-    const isWhole = percent === 100;
-    const here = this.#curve.get(percent);
-    row.append(
-      head,
-      cell("gain", saved, isWhole ? "" : this.text(saved), time === undefined ? "" : `${format(time)}\u202fms`),
-      cell("loss", lost === undefined ? lost : lost / most, isWhole ? "" : this.text(lost), here ? here.perplexity.toFixed(1) : "–"),
-    );
-    return row;
+    const [gain, loss] = [makeCell("gain"), makeCell("loss")];
+    row.append(head, gain, loss);
+    return { row, gain, loss };
   }
 }
 
-/** A bar with its figure, and a smaller one behind it. share: of the bar's full length. */
-function cell(kind, share, figure, small) {
-  const element = document.createElement("td");
+/** A bar with its figure, and a smaller one behind it. */
+function makeCell(kind) {
+  const cell = document.createElement("td");
   const bar = document.createElement("span");
   bar.className = `bar ${kind}`;
+  cell.append(bar, document.createElement("strong"), document.createElement("small"));
+  return cell;
+}
+
+/** share: of the bar's full length. */
+function fill(cell, share, figure, small) {
+  const [bar, strong, note] = cell.children;
   bar.style.setProperty("--share", share ?? 0);
-  const text = document.createElement("strong");
-  text.textContent = figure;
-  const note = document.createElement("small");
+  strong.textContent = figure;
   note.textContent = small;
-  element.append(bar, text, note);
-  return element;
 }
 
 /** At most ROWS of the measured positions, spread evenly, with both ends. */

@@ -104,7 +104,10 @@ function offer(button, label, act) {
 /** What was typed stays in reach after a suggestion took its place. */
 function showUndo() {
   const typed = field.replaced;
-  offer(element("undo"), typed && `↶ ${typed}`, () => field.undo());
+  offer(element("undo"), typed && `↶ ${typed}`, () => {
+    field.undo();
+    element("text").focus({ preventScroll: true });
+  });
   element("undo").setAttribute("aria-label", `Back to what was typed: ${typed}`);
 }
 
@@ -123,6 +126,7 @@ document.addEventListener("keydown", (event) => {
 
 async function learn(word) {
   await changeWords((words) => words.learn(word), `Learned ${word}.`);
+  element("text").focus({ preventScroll: true });
   ask();
 }
 
@@ -157,6 +161,7 @@ function showWords(words) {
     button.setAttribute("aria-label", `Forget ${word}`);
     button.addEventListener("click", async () => {
       await changeWords((list) => list.forget(word), `Forgot ${word}.`);
+      element("words").querySelector("summary").focus(); // the button is gone
       ask();
     });
     item.append(button);
