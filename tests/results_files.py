@@ -118,3 +118,15 @@ def write_bench(
     machine = {"before": SILENT, "after": SILENT, "throttled": None}
     part = bench_part(bench_subject(model, flops, corpus, engine=engine), rows, *r_squared)
     return write_results_json(path, "bench", {"interval": "95 %", "machine": machine, **part, **more})
+
+
+def write_ngram(path: Path, test_perplexity: float, corpus: str = "ptb", **more: Any) -> Path:
+    """An n-gram baseline."""
+    figures = {"recall_at_1": 0.1, "recall_at_3": 0.2, "recall_at_5": 0.3, "tokens": 100}
+    rows = [{"split": split, "perplexity": test_perplexity, **figures} for split in ("valid", "test")]
+    subject = {"model": "5-gram", "corpus": corpus, "order": 5, "smoothing": "modified Kneser–Ney"}
+    subject |= {"vocabulary_size": 10, "ngrams": [10, 20], "size_bytes": 100, "queries": 9}
+    latency = {"latency_ms": 1.0, "interval_ms": [1.0, 1.0], "p95_ms": 1.0, "queries": 9}
+    keystrokes = typed(0.4)["keystrokes"]
+    contents = {"subject": subject, "rows": rows, "latency": latency, "keystrokes": keystrokes, **more}
+    return write_results_json(path, "ngram", contents)

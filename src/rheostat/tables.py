@@ -49,8 +49,8 @@ def from_json(
 def to_json(value: Any) -> Any:
     """A dataclass, or the value of one of its fields, as plain JSON values."""
     if is_dataclass(value) and not isinstance(value, type):
-        stored = ((item, getattr(value, item.name)) for item in _stored(type(value)))
-        return {item.name: to_json(one) for item, one in stored if one is not None or not item.metadata.get("if known")}
+        found = {item: getattr(value, item.name) for item in _stored(type(value))}
+        return {item.name: to_json(one) for item, one in found.items() if not _is_left_out(item, one)}
     if isinstance(value, Mapping):
         return {str(key): to_json(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -58,14 +58,18 @@ def to_json(value: Any) -> Any:
     return value
 
 
-def stored_if_known() -> Any:
-    """A dataclass field that is None unless it is known: `to_json` then leaves it out, as older files do."""
-    return field(default=None, metadata={"if known": True})
-
-
 def not_stored(default: Any) -> Any:
     """A dataclass field that exists only in memory: `to_json` leaves it out, and reading does not expect it."""
     return field(default=default, compare=False, repr=False, metadata={"stored": False})
+
+
+def stored_if_set(default: Any) -> Any:
+    """A dataclass field that is written only if it differs from its default, so that older files stay as they are."""
+    return field(default=default, metadata={"sparse": True})
+
+
+def _is_left_out(item: Field[Any], value: object) -> bool:
+    return bool(item.metadata.get("sparse")) and value == item.default
 
 
 def _stored(kind: Any) -> list[Field[Any]]:

@@ -23,13 +23,14 @@ from rheostat.core.binding import CoreModel
 from rheostat.errors import CorpusError, OperatingPointError, RheostatError
 from rheostat.measure import bench as bench_module
 from rheostat.measure import machine
-from rheostat.measure.bench import BenchConfig, bench, bench_positions_of, r_squared
+from rheostat.measure.bench import BenchConfig, bench, bench_positions_of
 from rheostat.measure.latency import BenchPosition, Typist, median_interval, turn_sizes
 from rheostat.measure.machine import parse_cpus, pinned, read_conditions, was_throttled
 from rheostat.measure.memory import resident_memory
 from rheostat.measure.meters import EnergyPerQuery, EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
 from rheostat.measure.meters.meter import Clock, CounterMeter
 from rheostat.measure.results import BenchRow, read_results, write_results
+from rheostat.measure.results.bench import r_squared
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.runtime.predictor import Predictor

@@ -8,7 +8,18 @@ from pathlib import Path
 import pytest
 
 from models import write_tiny
-from results_files import FLOPS, JsonObject, bench_row, full, ranked, recovered, row, write_bench, write_sweep
+from results_files import (
+    FLOPS,
+    JsonObject,
+    bench_row,
+    full,
+    ranked,
+    recovered,
+    row,
+    write_bench,
+    write_ngram,
+    write_sweep,
+)
 from rheostat.measure.results import read_all
 from rheostat.report.claims import Fact, Judgement, claims_table, judge, judge_all, verdict_of
 from rheostat.report.evidence import Evidence, gather
@@ -28,11 +39,11 @@ def judged(tmp_path: Path) -> Judged:
         name: str,
         rows: Sequence[JsonObject],
         bench: Sequence[JsonObject] = (),
-        r_squared: tuple[float | None, float | None] = (None, None),
+        whole: float = 70.0,
     ) -> Judgement:
-        files = [write_sweep(tmp_path / "sweep.json", [full(), *rows])]
+        files = [write_sweep(tmp_path / "sweep.json", [full(whole), *rows])]
         if bench:
-            files.append(write_bench(tmp_path / "bench.json", bench, r_squared))
+            files.append(write_bench(tmp_path / "bench.json", bench))
         return judge(CLAIMS[name], gather(read_all(files)))
 
     return judged_by
@@ -135,10 +146,46 @@ def test_updates_are_judged_by_what_they_recover(judged: Judged) -> None:
 
 
 def test_linear_is_what_the_bench_found(judged: Judged) -> None:
-    bench = [bench_row(share, share) for share in (1.0, 0.8, 0.6)]
-    assert signs(judged("linear-in-flops", [], bench, (0.976, 0.93))) == [True, False]
-    lost = judged("linear-in-flops", [], bench, (0.974, None))
-    assert signs(lost) == [False, None] and lost.facts[1].text.endswith("measured at fewer than three points")
+    shares = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
+    straight = judged("linear-in-flops", [], [bench_row(share, share, share) for share in shares])
+    assert signs(straight) == [True, True] and straight.verdict == "confirmed"
+    crooked = judged("linear-in-flops", [], [bench_row(share, abs(share - 0.8)) for share in shares])
+    assert signs(crooked) == [False, None] and crooked.facts[1].text.endswith("measured at fewer than three points")
+
+
+def test_linear_with_too_few_points_is_not_comparable(judged: Judged) -> None:
+    bent = [bench_row(share, share**3) for share in (1.0, 0.8, 0.6, 0.4)]
+    found = judged("linear-in-flops", [], bent)
+    assert found.verdict == "not comparable" and "too few points to tell" in found.facts[0].text
+
+
+def test_linear_is_judged_on_executed_flops(judged: Judged) -> None:
+    """A lazy output layer: the static count falls, what is executed does not."""
+    executed = (0.5, 0.42, 0.55, 0.35, 0.45, 0.6, 0.38)
+    rows = [
+        bench_row(1 - 0.1 * place, share, executed_flops={"mean": share * FLOPS, "worst": FLOPS})
+        for place, share in enumerate(executed)
+    ]
+    assert judged("linear-in-flops", [], rows).facts[0].holds is True
+
+
+def test_a_time_of_another_machine_decides_nothing(judged: Judged) -> None:
+    found = judged("large-model-takes-a-second", [])
+    assert found.verdict == "not measured"
+    assert verdict_of([Fact(None, "", comparable=False), Fact(None, "")]) == "not comparable"
+    assert verdict_of([Fact(None, "", comparable=False), Fact(True, "")]) == "partly"
+
+
+def test_a_model_that_does_not_beat_ngrams_decides_nothing(tmp_path: Path) -> None:
+    rows = [full(449.0), ranked("random", 0.7, 500.0), *recovered("random", 0.7, 500.0, 480.0)]
+    sweep = write_sweep(tmp_path / "sweep.json", rows, corpus="wikitext-103-part")
+    alone = judge(CLAIMS["update-recovers"], gather(read_all([sweep])))
+    assert alone.verdict == "partly"
+    beside = write_ngram(tmp_path / "ngram.json", 423.0, corpus="wikitext-103-part")
+    found = judge(CLAIMS["update-recovers"], gather(read_all([sweep, beside])))
+    assert found.verdict == "not comparable" and any("≠" in line for line in claims_table([found]).rows[0].cells)
+    beaten = write_ngram(tmp_path / "ngram.json", 900.0, corpus="wikitext-103-part")
+    assert judge(CLAIMS["update-recovers"], gather(read_all([sweep, beaten]))).verdict == "partly"
 
 
 def test_recall_may_fall_less_and_order_otherwise(judged: Judged) -> None:
@@ -151,8 +198,10 @@ def test_recall_may_fall_less_and_order_otherwise(judged: Judged) -> None:
 
 def test_cut_offs_apply_to_every_row_of_the_table(judged: Judged) -> None:
     rows = [ranked(name, 0.8, value) for name, value in (("l0", 74.0), ("random", 76.0), ("filter-norm", 101.0))]
-    assert signs(judged("table-cut-off", rows)) == [True, None, False, False, None]
-    assert signs(judged("figure-cut-off", rows)) == [True, None, True, False, None, None]
+    assert signs(judged("table-cut-off", rows, whole=60.0)) == [True, None, False, False, None]
+    assert signs(judged("figure-cut-off", rows, whole=60.0)) == [True, None, True, False, None, None]
+    # A limit of 75 says nothing about points of a model that is near 75 itself.
+    assert judged("table-cut-off", rows, whole=74.0).verdict == "not comparable"
 
 
 def test_the_full_model_is_compared_with_our_baselines(tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def test_scores_by_error_keep_the_order_and_choose_the_widths() -> None:
     found, ranking = reconstruction_of(weights), make_ranking(SHAPE, 3)
     ids = np.random.default_rng(5).integers(0, 11, 400)
     new = rescored(Network(SHAPE, weights), found, ranking, ids, ORIGIN)
-    assert new.comparable and new.criterion == ranking.criterion
+    assert new.comparable and new.criterion == f"{ranking.criterion}-by-error"
     for layer in range(len(SHAPE.hidden_sizes)):
         assert (new.order(layer) == ranking.order(layer)).all()
     points = [select(new, SHAPE, share) for share in (0.9, 0.7, 0.5)]
@@ -263,7 +263,7 @@ def test_file_keeps_it_and_every_position_uses_it(tmp_path: Path, corpus: Path) 
     stored = reconstruct(write(tmp_path / "a.safetensors"), data=corpus, out=path, points=["l0-0.5"])
     with open_model(path) as file:
         assert file.description.format_version == 2
-        assert file.description.default_ranking == stored.ranking.name == "other-reconstructed"
+        assert file.description.default_ranking == stored.ranking.name == "other-by-error"
         found = file.reconstruction
         assert found is not None and found.ranking == "other" and found.size_bytes == stored.size_bytes
         assert found.origin.tokens_read == stored.tokens and found.origin.corpus == "data"
@@ -406,7 +406,7 @@ def test_command_and_inspect(tmp_path: Path, corpus: Path) -> None:
         warnings.simplefilter("error")
         printed = commands.rheostat("reconstruct", path, "--data", corpus, "-o", out, "--point", "l0-0.5", "--json")
     facts = json.loads(printed)
-    assert facts["ranking"] == "other-reconstructed" and facts["points"] == ["l0-0.5-reconstructed"]
+    assert facts["ranking"] == "other-by-error" and facts["points"] == ["l0-0.5-reconstructed"]
     summary = json.loads(commands.rheostat("inspect", out, "--json"))
     assert summary["reconstruction"]["bytes"] == facts["reconstruction_bytes"]
     assert summary["bytes_by_part"]["reconstruction"] == facts["reconstruction_bytes"]

@@ -11,8 +11,6 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from rheostat.arguments import check_list, check_whole, checked
 from rheostat.errors import RheostatError
 from rheostat.measure.latency import (
@@ -45,7 +43,6 @@ from rheostat.measure.results import (
     BenchRow,
     BenchSubject,
     ExecutedFlops,
-    Fit,
     LatencyFigures,
     MachineStates,
     Origins,
@@ -54,6 +51,7 @@ from rheostat.measure.results import (
     engine_title,
     write_results,
 )
+from rheostat.measure.results.bench import fit_of
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
@@ -69,7 +67,6 @@ KNOBS = (1.0, 0.8, 0.6, 0.4)
 COUNTED_QUERIES = 100  # queries whose executed FLOPs are counted
 SHORTEST_RUN_MS = 20.0  # of queries between two readings of an energy counter
 EVERYTHING = 1 << 62  # room for all points at once, so that rebuilding a point is not measured
-FEWEST_TO_FIT = 3  # distinct points needed to fit a line
 
 
 @dataclass(frozen=True)
@@ -383,18 +380,3 @@ def _row(one: BenchedPoint, shape: ModelShape, precision: Precision) -> BenchRow
         energy=one.energy,
         **asdict(one.latency),
     )
-
-
-def fit_of(rows: Sequence[BenchRow]) -> Fit:
-    """r² of latency with FLOPs, and of energy if a meter resolved every point."""
-    flops = [float(row.flops) for row in rows]
-    energies = [row.measured_mj for row in rows if row.measured_mj is not None]
-    measured = len(energies) == len(rows)
-    return Fit(r_squared(flops, [row.latency_ms for row in rows]), r_squared(flops, energies) if measured else None)
-
-
-def r_squared(xs: Sequence[float], ys: Sequence[float]) -> float | None:
-    """Pearson's r²; None for fewer than three distinct x, or if it is undefined."""
-    if len(set(xs)) < FEWEST_TO_FIT or len(set(ys)) < 2:
-        return None
-    return float(np.corrcoef(xs, ys)[0, 1] ** 2)

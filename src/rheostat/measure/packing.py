@@ -13,6 +13,7 @@ from typing import Any
 from rheostat.arguments import checked
 from rheostat.errors import RheostatError
 from rheostat.measure.results import read_sweep
+from rheostat.measure.results.sweep import family_of
 from rheostat.model.contents import (
     Contents,
     convert,
@@ -99,5 +100,6 @@ def _with_curve(contents: Contents, results: Path) -> Contents:
     """The contents with what a sweep measured along the path or the default ranking in their provenance."""
     criteria = {ranking.name: ranking.criterion for ranking in contents.rankings}
     along = PATH if has_bounds(contents.knob_path) else criteria.get(contents.default_ranking or "", "")
-    curve = read_sweep(results).test_figures(along)
+    family = family_of(along, along != PATH and contents.reconstruction is not None)
+    curve = read_sweep(results).test_figures(family)
     return replace(contents, provenance={**contents.provenance, "curve": [asdict(one) for one in curve]})

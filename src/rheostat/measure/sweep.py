@@ -98,6 +98,7 @@ class CellResult:
             cost_fraction=self.point.cost_fraction,
             update_bytes=self.point.update_bytes,
             update_rank=self.point.update_rank,
+            reconstructed=self.point.reconstruction is not None,
             keystrokes=KeystrokeFigures.of(self.keystrokes) if self.keystrokes else None,
         )
 

@@ -39,7 +39,8 @@ STREAMS = 20  # parts of the text that are read side by side, so that a step is 
 STEPS = 50  # words of each stream at a time
 PROBE = 0.5  # share of a layer's filters that are dropped to find out how much the output minds
 PROBE_TOKENS = 2_000
-SUFFIX = "-reconstructed"
+SUFFIX = "-reconstructed"  # of a point
+BY_ERROR = "-by-error"  # of a ranking whose widths follow from the error
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ def reconstruct(
     """Give a ranked model a knob that needs no training, and write it to `out`.
 
     data: the corpus whose training text is read. ranking: a name; the default ranking without one. tokens: how much of
-    the text is read. widths: "error" stores the ranking once more, under its name with "-reconstructed", with scores
+    the text is read. widths: "error" stores the ranking once more, under its name with "-by-error", with scores
     that choose each layer's width by what the output loses, and makes it the default; "ranking" keeps the widths of
     the ranking. points: stored points to store once more with the guess, with their filters and gates.
     """
@@ -275,9 +276,8 @@ def rescored(
         by_filter = np.empty(moments.filters, np.float32)
         by_filter[found.order[layer]] = _strictly_falling(falling)
         scores.append(by_filter)
-    return Ranking(
-        ranking.name + SUFFIX, ranking.criterion, tuple(scores), ranking.seed, comparable=True, origin=origin
-    )
+    name, criterion = ranking.name + BY_ERROR, ranking.criterion + BY_ERROR
+    return Ranking(name, criterion, tuple(scores), ranking.seed, comparable=True, origin=origin)
 
 
 def _kept(size: int) -> int:

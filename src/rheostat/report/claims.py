@@ -8,32 +8,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 
+from rheostat.measure.results import ModelBench
+from rheostat.measure.results.bench import r_squared_interval
 from rheostat.report import published_claims as checks
 from rheostat.report.document import NOT_MEASURED, Table, TableRow, files
 from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
 from rheostat.report.published import PublishedRow, load_published
 from rheostat.report.published_claims import Claim
 
-Verdict = Literal["confirmed", "contradicted", "partly", "not measured"]
+Verdict = Literal["confirmed", "contradicted", "partly", "not comparable", "not measured"]
 SIGNS = {True: "✓", False: "✗", None: "–"}
+NOT_COMPARABLE = "≠"
+NEAR_PUBLISHED = 1.1  # times the published full model: above it, an absolute limit leaves our points no room
 BYTES_PER_KB = 1000
 TOO_FEW_TO_FIT = "measured at fewer than three points"
 
 
 @dataclass(frozen=True)
 class Fact:
-    """holds: None if it was not measured. topic: consecutive facts with the same topic are shown together."""
+    """holds: None if it was not measured, or not comparable: measured on a machine or a model that the claim is not
+    about. topic: consecutive facts with the same topic are shown together.
+    """
 
     holds: bool | None
     text: str
     paths: tuple[Path, ...] = ()
     topic: str = ""
+    comparable: bool = True
+
+    @property
+    def sign(self) -> str:
+        return SIGNS[self.holds] if self.comparable else NOT_COMPARABLE
+
+    def set_aside(self) -> Fact:
+        """The same numbers, without a verdict."""
+        return self if self.holds is None else replace(self, holds=None, comparable=False)
 
 
 @dataclass(frozen=True)
@@ -48,15 +63,24 @@ def judge_all(evidence: Evidence) -> list[Judgement]:
 
 
 def judge(claim: Claim, evidence: Evidence) -> Judgement:
-    facts = tuple(dict.fromkeys(fact for check in claim.checks for fact in check_facts(check, evidence)))
+    facts = tuple(dict.fromkeys(fact for check in claim.checks for fact in _facts(check, evidence)))
     return Judgement(claim, verdict_of(facts), facts)
+
+
+def _facts(check: checks.Check, evidence: Evidence) -> Iterator[Fact]:
+    """The facts of a check, corpus by corpus; a model that does not clearly beat n-grams decides nothing."""
+    corpora: tuple[checks.Corpus, ...] = getattr(check, "corpora", ())
+    parts: list[Any] = [replace(cast(Any, check), corpora=(one,)) for one in corpora] or [check]
+    for part, corpus in zip(parts, corpora or [getattr(check, "corpus", None)], strict=True):
+        doubtful = corpus is not None and not evidence.on(corpus).beats_ngrams
+        yield from (fact.set_aside() if doubtful else fact for fact in check_facts(part, evidence))
 
 
 def verdict_of(facts: Sequence[Fact]) -> Verdict:
     """Confirmed if everything was measured and holds, contradicted if nothing measured holds, else partly."""
     measured = [fact.holds for fact in facts if fact.holds is not None]
     if not measured:
-        return "not measured"
+        return "not measured" if all(fact.comparable for fact in facts) else "not comparable"
     if not any(measured):
         return "contradicted"
     return "confirmed" if all(measured) and len(measured) == len(facts) else "partly"
@@ -82,7 +106,7 @@ def _cells(judgement: Judgement) -> Iterator[str]:
 def _lines(facts: Sequence[Fact]) -> Iterator[str]:
     """One line per fact, or one for all facts of a topic."""
     for topic, group in groupby(facts, key=lambda fact: fact.topic):
-        texts = [f"{SIGNS[fact.holds]} {fact.text}" for fact in group]
+        texts = [f"{fact.sign} {fact.text}" for fact in group]
         yield from [f"{topic}: {', '.join(texts)}"] if topic else texts
 
 
@@ -264,11 +288,19 @@ def _(check: checks.Linear, evidence: Evidence) -> list[Fact]:
         if found is None:
             facts.append(Fact(None, f"{name} of {where}: {TOO_FEW_TO_FIT}", (bench.path,)))
         else:
-            digits = len(f"{check.r_squared}".partition(".")[2])  # as exact as the paper gives it
-            holds = round(found, digits) >= check.r_squared
-            text = f"{name} of {where}: r² = {found:.3f} over {len(bench.rows)} points (claimed {check.r_squared})"
-            facts.append(Fact(holds, text, (bench.path,)))
+            facts.append(_linear(check, found, bench, f"{name} of {where}"))
     return facts or [Fact(None, f"{name}: {NOT_MEASURED}")]
+
+
+def _linear(check: checks.Linear, found: float, bench: ModelBench, what: str) -> Fact:
+    """Holds if r² is as large as claimed, fails if even its interval is not, and is not comparable in between."""
+    low, high = r_squared_interval(found, len(bench.rows))
+    digits = len(f"{check.r_squared}".partition(".")[2])  # as exact as the paper gives it
+    numbers = f"r² = {found:.3f} ({low:.2f} to {high:.2f}) with executed FLOPs over {len(bench.rows)} points"
+    text = f"{what}: {numbers} (claimed {check.r_squared})"
+    if round(found, digits) < check.r_squared <= high:
+        return Fact(None, f"{text}: too few points to tell", (bench.path,), comparable=False)
+    return Fact(round(found, digits) >= check.r_squared, text, (bench.path,))
 
 
 @check_facts.register
@@ -278,7 +310,7 @@ def _(check: checks.LatencyAbove, evidence: Evidence) -> list[Fact]:
         return [Fact(None, f"{check.corpus}, latency: {NOT_MEASURED}")]
     latency = cost.row.latency_ms
     text = f"{check.corpus}: {latency:.3g} ms/query (claimed above {check.latency_ms:g}, on another machine)"
-    return [Fact(latency > check.latency_ms, text, (cost.path,))]
+    return [Fact(None, text, (cost.path,), comparable=False)]
 
 
 @check_facts.register
@@ -306,7 +338,7 @@ def _(check: checks.WithinCutOff, evidence: Evidence) -> list[Fact]:
     ]
 
 
-def _within(limit: float, corpus: str, on: CorpusEvidence, row: PublishedRow) -> Fact:
+def _within(limit: float, corpus: checks.Corpus, on: CorpusEvidence, row: PublishedRow) -> Fact:
     assert row.criterion is not None and row.flops_fraction is not None  # a pruned row has both
     what = f"{corpus}, {row.criterion} at {row.flops_fraction:.0%}"
     mine, full = on.at(row.criterion, row.flops_fraction), on.full
@@ -315,6 +347,10 @@ def _within(limit: float, corpus: str, on: CorpusEvidence, row: PublishedRow) ->
     above = mine.test_perplexity / full.test_perplexity - 1
     ours = f"{mine.test_perplexity:.2f}, {above:+.0%} from our full model's {full.test_perplexity:.2f}"
     text = f"{what}: {ours} (published {row.test_perplexity:g})"
+    published = load_published().table(corpus).full.test_perplexity
+    if full.test_perplexity > NEAR_PUBLISHED * published:
+        text += f": a limit of {limit:g} is for a full model of {published:g}"
+        return Fact(None, text, (mine.path,), comparable=False)
     return Fact(mine.test_perplexity <= limit, text, (mine.path,))
 
 

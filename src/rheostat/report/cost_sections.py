@@ -19,6 +19,7 @@ from rheostat.measure.results import (
     NGramResults,
     engine_title,
 )
+from rheostat.measure.results.bench import r_squared_interval
 from rheostat.report.claims import TOO_FEW_TO_FIT
 from rheostat.report.document import NOT_MEASURED, Paragraph, Picture, Section, Table, files, rows, tell_apart
 from rheostat.report.evidence import CorpusEvidence, Measurement
@@ -84,7 +85,10 @@ def _fit_sentence(bench: ModelBench) -> str:
         if line is None or r_squared is None:
             parts.append(f"{name}: no fit, {TOO_FEW_TO_FIT}.")
             continue
-        parts.append(f"{name}: {line.written(unit)}, r² = {r_squared:.3f} (published {theirs}).")
+        low, high = r_squared_interval(r_squared, len(bench.rows))
+        parts.append(
+            f"{name}: {line.written(unit)}, r² = {r_squared:.3f} ({low:.2f} to {high:.2f}; published {theirs})."
+        )
     return " ".join(parts)
 
 

@@ -17,6 +17,7 @@ from rheostat.report.learned import GRADED, CorpusComparison, compare, is_nearly
 from rheostat.report.published import SAME_SHARE, PublishedRow, is_corpus, load_published
 
 DENSE = "dense"
+CLEARLY_BETTER = 0.9  # times the perplexity of n-grams: a model above that has not learned what the paper's had
 # The order of preference if a share was measured more than once: all seeds of a ranking, then a single stored point.
 # But a learned point comes before a cut by the ranking of its gates.
 PREFERENCE = ("uniform", "path", "bits", "stored", "bare")
@@ -86,6 +87,13 @@ class CorpusEvidence:
     @property
     def full(self) -> Measurement | None:
         return next((one for one in self.comparable if not one.criterion), None)
+
+    @property
+    def beats_ngrams(self) -> bool:
+        """Whether the whole model is clearly better than the n-grams of the same text; True if none were measured."""
+        if self.full is None or not self.ngrams:
+            return True
+        return self.full.test_perplexity < CLEARLY_BETTER * min(one.test_perplexity for one in self.ngrams)
 
     @property
     def bench(self) -> ModelBench | None:

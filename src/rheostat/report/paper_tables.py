@@ -81,6 +81,25 @@ def seeds_sentence(table: PublishedTable, on: CorpusEvidence) -> str:
     return "".join(dict.fromkeys(sentences))
 
 
+def training_sentence(table: PublishedTable, on: CorpusEvidence) -> str:
+    """How far our model was trained and on what, as its file records; and how it compares with n-grams."""
+    if on.reference is None:
+        return ""
+    sentence = "" if on.corpus == table.corpus else f" Our corpus is `{on.corpus}`, not the whole of {table.corpus}."
+    weights = on.reference.subject.origins.weights
+    if isinstance(weights, str):
+        sentence += " How far our model was trained is not recorded in its file."
+    else:
+        steps, tokens = weights.get("steps"), weights.get("tokens_read")
+        known = [f"{steps:,} steps" if steps else "", f"{tokens:,} tokens read" if tokens else ""]
+        sentence += f" Our model was trained for {', '.join(filter(None, known)) or 'a time that is not recorded'}."
+    if on.ngrams and on.full:
+        best = min(one.test_perplexity for one in on.ngrams)
+        relation = "beats" if on.beats_ngrams else "does not clearly beat"
+        sentence += f" It {relation} n-grams of the same text: {on.full.test_perplexity:.1f} against {best:.1f}."
+    return sentence
+
+
 def show_latency(row: BenchRow) -> str:
     return three_digits(row.latency_ms)
 

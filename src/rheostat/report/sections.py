@@ -50,7 +50,7 @@ from rheostat.report.figures.style import ASIDE, draw_learned
 from rheostat.report.kept_filters import KeptFilters
 from rheostat.report.learned import WON_BACK, CorpusComparison, recoveries_table, shares_table
 from rheostat.report.origins import OriginLine, origins_of, origins_table
-from rheostat.report.paper_tables import NEARLY, NOT_TRAINED, paper_table, seeds_sentence
+from rheostat.report.paper_tables import NEARLY, NOT_TRAINED, paper_table, seeds_sentence, training_sentence
 from rheostat.report.published import load_published
 from rheostat.report.summary import summary_lines
 from rheostat.report.sweep_page import points_table
@@ -93,8 +93,9 @@ def _trade_off_sections(evidence: Evidence) -> Iterator[Section]:
             f"{REPORT}-trade-off-{on.corpus}",
             f"Test perplexity on {on.corpus} against {' and '.join(panel.label for panel in panels(on))}",
             f"Test perplexity of {model_and_corpus(on)} for every criterion, in {precision_of(on)} unless a name says "
-            f"otherwise; means over seeds. {aside}The grey band is the Pareto front: points that no other point "
-            "beats in both. Other models (dense, n-grams) are not part of it. "
+            f"otherwise; means over seeds. {aside}The grey band is the Pareto front: points of this set of "
+            "weights that no other beats in both cost and valid perplexity. It is chosen on valid and drawn on test. "
+            "Other models (other weights, dense models, n-grams) are not part of it. "
             f"{_bound_sentence(on)}Perplexity from {used}{_cost_origin(on)}.",
             partial(draw_costs, on),
         )
@@ -152,6 +153,7 @@ def _paper_sections(evidence: Evidence) -> Iterator[Section]:
         )
         if on.bench:
             text += f" ms and mJ from {files(one.path for one in on.cost_benches)}: {bench_subject(on.bench)}."
+        text += training_sentence(published, on)
         yield Section(
             f"The paper's table {published.number} in our numbers", (Paragraph(text), paper_table(published, on))
         )
@@ -161,7 +163,7 @@ def _claims_section(evidence: Evidence) -> Iterator[Section]:
     judgements = judge_all(evidence)
     counts = {
         verdict: sum(one.verdict == verdict for one in judgements)
-        for verdict in ("confirmed", "partly", "contradicted", "not measured")
+        for verdict in ("confirmed", "partly", "contradicted", "not comparable", "not measured")
     }
     published = load_published()
     times = published.cut_offs.figure_test_perplexity / published.table("ptb").full.test_perplexity
@@ -170,7 +172,8 @@ def _claims_section(evidence: Evidence) -> Iterator[Section]:
         "and holds. Partly: some of it holds; the rest fails or was not measured. Contradicted: nothing that was "
         "measured holds. Criteria are compared at shares where at least one of them has up to "
         f"{times:.2f} times the perplexity of its whole model, the cut-off of the paper's figure. Two numbers with a "
-        "slash between them are the test perplexities of the two sides. ✓ holds, ✗ fails, – was not measured. "
+        "slash between them are the test perplexities of the two sides. ✓ holds, ✗ fails, – was not measured, ≠ was "
+        "measured but says nothing about the claim: on a machine or with a model that the claim is not about. "
         "Estimates decide nothing, and neither does energy that the meter did not resolve."
     )
     yield Section("The paper's claims, one by one", (Paragraph(text), claims_table(judgements)))

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
+
+import numpy as np
 
 from rheostat.measure.machine import Conditions
 from rheostat.measure.meters import EnergyPerQuery
 from rheostat.measure.results.shared import LatencyFigures, Origins, Provenance
 from rheostat.runtime.engine import EngineName
-from rheostat.tables import not_stored, stored_if_known
+from rheostat.tables import not_stored, stored_if_set
+
+FEWEST_TO_FIT = 3  # distinct points needed to fit a line
+NORMAL_95 = 1.959964  # standard deviations that hold 95 % of a normal distribution
 
 
 @dataclass(frozen=True)
@@ -63,8 +70,8 @@ class BenchRow(LatencyFigures):
     executed_flops: ExecutedFlops
     flops_fraction: float
     widths: tuple[int, ...]
-    bounds: tuple[int, ...] | None = stored_if_known()  # filters and words that are read in 8 bits; None: all
-    cost_fraction: float | None = stored_if_known()  # FLOPs weighted by bits; None: the same as flops_fraction
+    bounds: tuple[int, ...] | None = stored_if_set(None)  # filters and words that are read in 8 bits; None: all
+    cost_fraction: float | None = stored_if_set(None)  # FLOPs weighted by bits; None: the same as flops_fraction
     bytes_read: int
     resident_bytes: int | None
     model_bytes: int | None
@@ -108,10 +115,35 @@ class BenchRow(LatencyFigures):
 
 @dataclass(frozen=True)
 class Fit:
-    """How well a straight line in FLOPs predicts each cost; None for fewer than three points, or if not measured."""
+    """How well a straight line in executed FLOPs predicts each cost; None for fewer than three points, or if not
+    measured. Files from before 17 November 2026 hold the fit on static FLOPs; readers compute it again (`fit_of`).
+    """
 
     latency_r_squared: float | None
     energy_r_squared: float | None
+
+
+def fit_of(rows: Sequence[BenchRow]) -> Fit:
+    """r² of latency with executed FLOPs, and of energy if a meter resolved every point."""
+    flops = [row.executed_flops.mean for row in rows]
+    energies = [row.measured_mj for row in rows if row.measured_mj is not None]
+    measured = len(energies) == len(rows)
+    return Fit(r_squared(flops, [row.latency_ms for row in rows]), r_squared(flops, energies) if measured else None)
+
+
+def r_squared(xs: Sequence[float], ys: Sequence[float]) -> float | None:
+    """Pearson's r²; None for fewer than three distinct x, or if it is undefined."""
+    if len(set(xs)) < FEWEST_TO_FIT or len(set(ys)) < 2:
+        return None
+    return float(np.corrcoef(xs, ys)[0, 1] ** 2)
+
+
+def r_squared_interval(found: float, points: int) -> tuple[float, float]:
+    """The 95 % interval of an r² over this many points, by Fisher's transformation; (0, 1) for fewer than four."""
+    if points <= FEWEST_TO_FIT:
+        return 0.0, 1.0
+    z, width = math.atanh(min(math.sqrt(found), 1 - 1e-12)), NORMAL_95 / math.sqrt(points - 3)
+    return math.tanh(max(0.0, z - width)) ** 2, math.tanh(z + width) ** 2
 
 
 @dataclass(frozen=True)
@@ -193,6 +225,6 @@ class BenchResults:
         """One bench per model: the main model first, then those beside it."""
         parts = [BenchPart(self.subject, self.fit, self.rows), *self.beside]
         return [
-            ModelBench(part.subject, part.fit, part.rows, self.path, self.provenance, self.machine, number > 0)
+            ModelBench(part.subject, fit_of(part.rows), part.rows, self.path, self.provenance, self.machine, number > 0)
             for number, part in enumerate(parts)
         ]

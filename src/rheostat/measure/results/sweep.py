@@ -11,11 +11,12 @@ from typing import ClassVar, Literal
 from rheostat.measure.results.shared import KeystrokeFigures, Origins, Provenance, QualityFigures
 from rheostat.model.operating_point import FULL
 from rheostat.runtime.engine import EngineName
-from rheostat.tables import not_stored, stored_if_known
+from rheostat.tables import not_stored, stored_if_set
 
 Allocation = Literal["uniform", "stored", "bare", "path", "bits"]
 Figure = Literal["perplexity", "recall_at_3"]
 TEST = "test"
+RECONSTRUCTED = "reconstructed"
 TEXT = "text"  # the split name of a single file, which is measured whole
 
 
@@ -57,11 +58,17 @@ class SweepRow(QualityFigures):
     digest: str = ""
     flops_fraction: float
     widths: tuple[int, ...]
-    bounds: tuple[int, ...] | None = stored_if_known()  # filters and words that are read in 8 bits; None: all
-    cost_fraction: float | None = stored_if_known()  # FLOPs weighted by bits; None: the same as flops_fraction
+    bounds: tuple[int, ...] | None = stored_if_set(None)  # filters and words that are read in 8 bits; None: all
+    cost_fraction: float | None = stored_if_set(None)  # FLOPs weighted by bits; None: the same as flops_fraction
     update_bytes: int = 0
     update_rank: int = 0
     keystrokes: KeystrokeFigures | None = None
+    reconstructed: bool = stored_if_set(False)  # what the point drops is guessed from what it keeps
+
+    @property
+    def family(self) -> str:
+        """The curve that the row belongs to."""
+        return family_of(self.criterion, self.reconstructed)
 
     @property
     def cost(self) -> float:
@@ -83,6 +90,11 @@ class SweepRow(QualityFigures):
         if self.allocation == "uniform":
             return f"ranking {self.label}"
         return f"stored point {self.label}" + (" without its update" if self.allocation == "bare" else "")
+
+
+def family_of(criterion: str, reconstructed: bool) -> str:
+    """A criterion with reconstruction is another curve than the criterion alone."""
+    return f"{criterion}, {RECONSTRUCTED}" if reconstructed and criterion else criterion
 
 
 @dataclass(frozen=True)
@@ -186,7 +198,7 @@ class SweepResults:
         """Rows grouped by criterion and knob position; stored points by name."""
         groups: dict[tuple[str, float, Allocation, str], list[SweepRow]] = {}
         for row in self.rows:
-            criterion = "" if row.label == FULL else row.criterion
+            criterion = "" if row.label == FULL else row.family
             label = "" if row.allocation == "uniform" else row.label
             groups.setdefault((criterion, row.knob, row.allocation, label), []).append(row)
         return tuple(SweptPoint(*key[:3], tuple(rows)) for key, rows in groups.items())

@@ -88,13 +88,27 @@ def _has_ranking(on: CorpusEvidence, one: Measurement) -> bool:
     return any(other.criterion == one.criterion and other.allocation == "uniform" for other in on.measurements)
 
 
-def pareto_front(points: Sequence[tuple[float, float]], largest: float | None = None) -> list[tuple[float, float]]:
-    """The shown points (cost, perplexity) that no other point beats in both, cheapest first."""
-    front: list[tuple[float, float]] = []
-    for cost, perplexity in sorted(points):
-        if (largest is None or perplexity <= largest) and (not front or perplexity < front[-1][1]):
-            front.append((cost, perplexity))
-    return front
+def pareto_front(points: Sequence[tuple[float, float, float]], largest: float | None = None) -> list[Place]:
+    """The front of points (cost, valid perplexity, test perplexity): chosen on valid, drawn on test, cheapest first.
+
+    Choosing on the text that is drawn would prefer whatever was lucky there.
+    """
+    front: list[tuple[float, float, float]] = []
+    for cost, valid, test in sorted(points):
+        if (largest is None or test <= largest) and (not front or valid < front[-1][1]):
+            front.append((cost, valid, test))
+    return [(cost, test) for cost, _, test in front]
+
+
+def front_points(on: CorpusEvidence, panel: Panel) -> list[tuple[float, float, float]]:
+    """What the front is chosen from: points of the reference model's own weights, since other weights are another
+    model; those that were measured on both texts.
+    """
+    return [
+        (cost, one.valid_perplexity, one.test_perplexity)
+        for one in on.comparable
+        if one.criterion != DENSE and one.valid_perplexity is not None and (cost := panel.cost(one)) is not None
+    ]
 
 
 def largest_shown(on: CorpusEvidence) -> float | None:
@@ -138,9 +152,8 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
         all_axes = np.atleast_1d(figure.subplots(len(chosen), 1))
         for panel, axes in zip(chosen, all_axes, strict=True):
             timed = [one for one in on.ngrams if panel.is_latency and _same_machine(one, on.bench)]
-            _draw_panel(
-                axes, panel, families(on), [(one.latency.latency_ms, one.test_perplexity) for one in timed], largest
-            )
+            others = [(one.latency.latency_ms, one.test_perplexity) for one in timed]
+            _draw_panel(axes, panel, families(on), others, largest, pareto_front(front_points(on, panel), largest))
             axes.set_ylabel(f"test perplexity\n({precision_of(on)}, log scale)")
             for ngram in on.ngrams:
                 _draw_ngram(axes, ngram, ngram in timed)
@@ -162,7 +175,12 @@ def precision_of(on: CorpusEvidence) -> str:
 
 
 def _draw_panel(
-    axes: Any, panel: Panel, groups: Sequence[Family], others: Sequence[Place], largest: float | None
+    axes: Any,
+    panel: Panel,
+    groups: Sequence[Family],
+    others: Sequence[Place],
+    largest: float | None,
+    front: Sequence[Place],
 ) -> None:
     """others: what else will be drawn into the panel."""
     places = {family: found for family in groups if (found := _places(panel, family))}
@@ -172,9 +190,7 @@ def _draw_panel(
         style = "none" if not family.joined else OTHER_PRECISION if family.precision else "-"
         look = mark(family.criterion, updated=family.updated, hollow=not family.joined)
         axes.plot(*zip(*drawn, strict=True), linestyle=style, label=family.name, **look)
-    # Another model is not a position of this model's knob.
-    own = [place for family, found in places.items() if family.criterion != DENSE for place in found]
-    if front := pareto_front(own, largest):
+    if front:
         # In steps: between two points of the front, a budget buys the cheaper one.
         axes.plot(*zip(*front, strict=True), drawstyle="steps-post", label="Pareto front", **FRONT)
     log_perplexity(axes)
@@ -228,7 +244,7 @@ def fit_line(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
 
 def latency_line(bench: ModelBench) -> Line | None:
     """In ms per million FLOPs."""
-    return fit_line([row.flops / 1e6 for row in bench.rows], [row.latency_ms for row in bench.rows])
+    return fit_line(_executed_millions(bench), [row.latency_ms for row in bench.rows])
 
 
 def energy_line(bench: ModelBench) -> Line | None:
@@ -236,7 +252,12 @@ def energy_line(bench: ModelBench) -> Line | None:
     values = [row.measured_mj for row in bench.rows]
     if any(value is None for value in values):
         return None
-    return fit_line([row.flops / 1e6 for row in bench.rows], [value for value in values if value is not None])
+    return fit_line(_executed_millions(bench), [value for value in values if value is not None])
+
+
+def _executed_millions(bench: ModelBench) -> list[float]:
+    """What a query executes, not its static count: a lazy output layer leaves clusters closed."""
+    return [row.executed_flops.mean / 1e6 for row in bench.rows]
 
 
 def draw_fit(bench: ModelBench, path: Path) -> None:
@@ -251,7 +272,7 @@ def draw_fit(bench: ModelBench, path: Path) -> None:
             energies = [(row.energy_mj or 0.0, row.energy.interval_mj) for row in bench.rows]
             _draw_fit_panel(all_axes[1], bench, energies, energy_line(bench), bench.fit.energy_r_squared, "mJ")
             all_axes[1].set_ylabel("energy above idle (mJ/query)")
-        all_axes[-1].set_xlabel("FLOPs of a query (millions)")
+        all_axes[-1].set_xlabel("executed FLOPs of a query (millions)")
 
 
 Interval = tuple[float, float] | None
@@ -265,7 +286,7 @@ def _draw_fit_panel(
     r_squared: float | None,
     unit: str,
 ) -> None:
-    flops = np.array([row.flops / 1e6 for row in bench.rows])
+    flops = np.array(_executed_millions(bench))
     values = np.array([value for value, _ in measured])
     # A bootstrap interval does not always contain the median.
     bounds = np.array([interval or (value, value) for value, interval in measured]).T
