@@ -236,6 +236,20 @@ def test_an_update_recovers_quality_and_costs_its_bytes(model_path: Path, corpus
     assert after["perplexity"] < before["perplexity"]
 
 
+@pytest.mark.parametrize("what", ["bias", "gate"])
+def test_controls_train_biases_or_gates_alone(what: str, model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "recovered.safetensors"
+    arguments = ["--knob", "0.5", "--criterion", "filter-norm", "--data", corpus_folder, "-o", out, "--what", what]
+    rheostat("recover", model_path, *arguments, "--set", "train.steps=150", "--set", "train.batch_size=4")
+    with open_model(out) as file:
+        (point,) = [one for one in file.points() if one.name.startswith("filter-norm")]
+        assert (point.biases is not None, point.gates is not None) == (what == "bias", what == "gate")
+        assert point.updates is None
+    before = perplexity(out, corpus_folder, "--knob", "0.5", "--ranking", "filter-norm")
+    after = perplexity(out, corpus_folder, "--point", point.name)
+    assert after["perplexity"] < before["perplexity"]
+
+
 def test_a_distilled_update_recovers_quality_and_resumes_after_a_stop(
     model_path: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from rheostat.core.binding import CoreModel
 from rheostat.errors import CorpusError, ModelFileError, OperatingPointError, RheostatError, RheostatWarning
 from rheostat.model import knob
 from rheostat.model.contents import drop_rankings
-from rheostat.model.cut import cut
+from rheostat.model.cut import cut, reorder, reorder_point
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import OperatingPoint, full_point
 from rheostat.model.ordered import order_filters, ordered_bytes
@@ -227,7 +227,7 @@ def test_it_guesses_better_than_dropping(tmp_path: Path, corpus: Path) -> None:
     assert errors["guess"] < 0.7 * errors["plain"]
 
 
-def test_gates_are_folded_first_and_an_update_is_added_last() -> None:
+def test_gates_are_folded_after_the_guess_and_an_update_is_added_last() -> None:
     weights = dict(make_weights(SHAPE, 2))
     found = reconstruction_of(weights)
     bare = replace(make_point(SHAPE), updates=None, gates=None)
@@ -236,7 +236,8 @@ def test_gates_are_folded_first_and_an_update_is_added_last() -> None:
     full = replace(make_point(SHAPE), reconstruction=found)
     gate, update = full.gate(1), full.update(2)
     assert gate is not None and update is not None
-    expected = plain * np.tile(gate, 2) + (guessed - plain) + update.u @ update.v
+    assert not np.allclose(guessed, plain, atol=1e-3)
+    expected = guessed * np.tile(gate, 2) + update.u @ update.v
     assert np.allclose(cut(weights, SHAPE, full)[0]["layers.2.weight"], expected, atol=1e-5)
 
 
@@ -422,3 +423,25 @@ def test_points_know_whether_they_are_reconstructed() -> None:
     point = OperatingPoint("a", "", (np.arange(2, dtype=np.int32),))
     found = Reconstruction("r", (moments_of(np.zeros(3), np.eye(3)),), (np.arange(3),))
     assert "reconstructed" in repr(replace(point, reconstruction=found)) and "reconstructed" not in repr(point)
+
+
+def test_biases_of_a_point_are_stored_added_and_moved(tmp_path: Path) -> None:
+    bare = replace(make_point(SHAPE), updates=None, gates=None)
+    biases = tuple(np.arange(3 * width, dtype=np.float32) / 8 for width in bare.widths)
+    path = write(tmp_path / "a.safetensors", points=[replace(bare, biases=biases)])
+    with open_model(path) as file:
+        point, weights = file.point(bare.name), dict(file.stored_weights())
+        assert point.update_bytes == 4 * sum(3 * width for width in bare.widths) and point.digest != bare.digest
+        plain, added = cut(weights, SHAPE, bare)[0], cut(weights, SHAPE, point)[0]
+        assert np.allclose(added["layers.1.bias"] - plain["layers.1.bias"], biases[1])
+        ids = np.random.default_rng(0).integers(0, 11, 50)
+        before = RuntimeEvaluator(file).quality(point, ids).loss
+        ranking = file.ranking("random-3")
+        moved, places = reorder(weights, SHAPE, ranking), reorder_point(point, SHAPE, ranking)
+        assert not np.allclose(before, RuntimeEvaluator(file).quality(bare, ids).loss)
+    same = Network(*reversed(cut(moved, SHAPE, places)))  # type: ignore[arg-type]
+    ours = Network(*reversed(cut(weights, SHAPE, point)))  # type: ignore[arg-type]
+    logits = [layer_outputs(one, ids)[-1] @ one.weights["output.weight"].T for one in (same, ours)]
+    assert np.allclose(*logits, atol=1e-4)
+    with pytest.raises(OperatingPointError, match="biases"):
+        replace(bare, biases=(biases[1], *biases[1:])).check(SHAPE)

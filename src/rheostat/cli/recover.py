@@ -25,6 +25,9 @@ def recover(
     recipe: Annotated[
         str, typer.Option(help=f"A schedule ({', '.join(recipe_names('recover'))}) or a .toml file.")
     ] = "adam",
+    what: Annotated[
+        str | None, typer.Option(help="update (the default), or as controls: gate (one per filter) or bias.")
+    ] = None,
     rank: Annotated[int | None, typer.Option(min=1, help="Rank of the update; the recipe's by default.")] = None,
     distill: Annotated[
         bool, typer.Option("--distill", help="Make the full model's distribution half of the target.")
@@ -59,6 +62,7 @@ def recover(
             point=point,
             name=name,
             recipe=recipe,
+            what=what,  # type: ignore[arg-type]  # checked with the recipe
             rank=rank,
             distill=steps.DISTILL if distill else None,
             changes=changes or (),

@@ -26,11 +26,11 @@ Array = TypeVar("Array")  # NumPy's or torch's
 def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) -> tuple[dict[str, Array], ModelShape]:
     """The small dense model of `point`: its weights by the names in its shape, and that shape.
 
-    In this order: rows behind bit bounds are read in 4 bits; rows and columns are selected; gates are folded into the
-    columns that read the gated filters (in the next layer or the output layer); of a reconstructed point, so is the
-    guess of the dropped filters, and its constant into the biases; u · v is added. The 100 % point returns the same
-    arrays. A matrix can be int8, with its row scales under `{name}.scale`: its integers are selected, and become floats
-    only where something is folded in or added.
+    In this order: rows behind bit bounds are read in 4 bits; rows and columns are selected; of a reconstructed point,
+    the guess of the dropped filters is folded into the columns that read the kept ones (in the next layer or the output
+    layer), and its constant into the biases; gates are folded into those columns; u · v and the point's biases are
+    added. The 100 % point returns the same arrays. A matrix can be int8, with its row scales under `{name}.scale`: its
+    integers are selected, and become floats only where something is folded in or added.
     """
     point.check(shape)
     _check_weights(weights, shape)
@@ -42,15 +42,18 @@ def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) 
     if point.bounds is not None:
         weights = _coarsened(weights, shape, point.bounds)
     small = _select_filters(weights, shape, [None, *keep])
+    _reconstruct(small, weights, shape, point)
     for layer in range(len(keep)):
         _fold(small, f"layers.{layer}.weight", point.gate(layer - 1) if layer else None, shape.windows[layer])
     last_gate = point.gate(len(keep) - 1)
     _fold(small, OUTPUT, last_gate)
     if shape.softmax_splits:
         _fold(small, "clusters.weight", last_gate)
-    _reconstruct(small, weights, shape, point)
     for layer in range(len(keep)):
         _merge(small, f"layers.{layer}.weight", point.update(layer))
+        if (added := point.bias(layer)) is not None:
+            bias = small[f"layers.{layer}.bias"]
+            small[f"layers.{layer}.bias"] = bias + _like(added, bias)
     if not cut_shape.is_cut:
         small.pop(OUTPUT)  # the embedding itself
         small.pop(scale_name(OUTPUT), None)
@@ -95,7 +98,11 @@ def reorder_point(point: OperatingPoint, shape: ModelShape, ranking: Ranking) ->
         None if update is None else _reorder_update(update, by, columns, window)
         for update, by, columns, window in zip(point.updates, moved, read, shape.windows, strict=False)
     )
-    return replace(point, keep=keep, gates=gates, updates=updates)
+    biases = point.biases and tuple(
+        None if bias is None else bias[_Places(by, len(by), QRNN_GATES).positions()]
+        for bias, by in zip(point.biases, moved, strict=True)
+    )
+    return replace(point, keep=keep, gates=gates, updates=updates, biases=biases)
 
 
 def _reorder_update(update: Update, rows: NDArray[Any], columns: NDArray[Any] | None, window: int) -> Update:

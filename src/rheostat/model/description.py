@@ -384,7 +384,10 @@ def _check_updates(name: str, cut_shape: ModelShape, tensors: Tensors, known: se
     """The largest rank among the point's updates; 0 if it has none."""
     largest = 0
     for layer in range(len(cut_shape.hidden_sizes)):
-        *_, u, v = point_tensors(name, layer)
+        *_, u, v, bias = point_tensors(name, layer)
+        if bias in tensors:
+            known.add(bias)
+            _expect(tensors, bias, ("F32",), cut_shape.matrix_shape(layer)[:1])
         if u not in tensors and v not in tensors:
             continue
         known |= {u, v}

@@ -307,12 +307,14 @@ class ModelFile:
         tensors = [point_tensors(entry.name, layer) for layer in self._layers]
         gates = tuple(self._optional(names.gate) for names in tensors)
         updates = tuple(self._update(names.u, names.v) for names in tensors)
+        biases = tuple(self._optional(names.bias) for names in tensors)
         point = OperatingPoint(
             name=entry.name,
             criterion=entry.criterion,
             keep=tuple(self._values(names.keep).astype(np.int32) for names in tensors),
             gates=gates if entry.has_gates else None,
             updates=updates if entry.update_rank else None,
+            biases=biases if any(bias is not None for bias in biases) else None,
             flops_fraction=entry.flops_fraction,
             preferred=entry.preferred,
             origin=entry.origin,

@@ -38,18 +38,20 @@ def scores_name(ranking: str, layer: int) -> str:
 
 
 class PointTensors(NamedTuple):
-    """Names of a point's tensors for one layer; gate, u and v are optional."""
+    """Names of a point's tensors for one layer; gate, u, v and bias are optional."""
 
     keep: str
     gate: str
     u: str
     v: str
+    bias: str
 
 
 def point_tensors(point: str, layer: int) -> PointTensors:
     prefix = f"points.{point}"
     update = f"{prefix}.update.{layer}"
-    return PointTensors(f"{prefix}.keep.{layer}", f"{prefix}.gate.{layer}", f"{update}.u", f"{update}.v")
+    gate, bias = f"{prefix}.gate.{layer}", f"{prefix}.bias.{layer}"
+    return PointTensors(f"{prefix}.keep.{layer}", gate, f"{update}.u", f"{update}.v", bias)
 
 
 class MomentTensors(NamedTuple):

@@ -101,6 +101,7 @@ class OperatingPoint:
     preferred: bool = False
     ranking: str | None = None  # the name of the ranking it was cut by; None for the whole model and stored points
     origin: Origin = UNKNOWN_ORIGIN
+    biases: tuple[Floats | None, ...] | None = None  # [3K], added to the biases of each layer
     reconstruction: Reconstruction | None = None  # of the file; what is cut off is guessed with it
     bounds: tuple[int, ...] | None = None  # filters of each layer, then words, that are read in 8 bits; None: all
     cost_fraction: float | None = None  # of the whole model's cost, where bounds make it less than flops_fraction
@@ -135,7 +136,8 @@ class OperatingPoint:
     @property
     def update_bytes(self) -> int:
         """Size of the stored update in bytes."""
-        return sum(update.u.nbytes + update.v.nbytes for update in self.updates or () if update)
+        matrices = sum(update.u.nbytes + update.v.nbytes for update in self.updates or () if update)
+        return matrices + sum(bias.nbytes for bias in self.biases or () if bias is not None)
 
     @property
     def update_rank(self) -> int:
@@ -150,6 +152,9 @@ class OperatingPoint:
     def update(self, layer: int) -> Update | None:
         return self.updates[layer] if self.updates else None
 
+    def bias(self, layer: int) -> Floats | None:
+        return self.biases[layer] if self.biases else None
+
     @property
     def digest(self) -> str:
         """The digest of filters, gates and updates. It distinguishes points with the same name."""
@@ -158,19 +163,16 @@ class OperatingPoint:
             gate, update = self.gate(layer), self.update(layer)
             arrays += [keep, np.empty(0, np.float32) if gate is None else gate]
             arrays += [update.u, update.v] if update else []
+            arrays += [] if (bias := self.bias(layer)) is None else [bias]
         arrays += [np.array(self.bounds, np.int32)] if self.bounds else []
         filters = digest_of(arrays)
         return filters if self.reconstruction is None else f"{filters}+{self.reconstruction.digest}"
 
     def is_full(self, shape: ModelShape) -> bool:
         """Whether this is the unpruned model: nothing left out or in fewer bits, no gates, no update."""
-        return (
-            self.widths == shape.hidden_sizes
-            and not self.bounds
-            and not any(
-                self.gate(layer) is not None or self.update(layer) is not None for layer in range(len(self.keep))
-            )
-        )
+        parts = (self.gate, self.update, self.bias)
+        is_changed = any(part(layer) is not None for layer in range(len(self.keep)) for part in parts)
+        return self.widths == shape.hidden_sizes and not self.bounds and not is_changed
 
     def cut_shape(self, shape: ModelShape) -> ModelShape:
         """The shape of the model that `cut` makes of a model of `shape`."""
@@ -181,7 +183,8 @@ class OperatingPoint:
     def check(self, shape: ModelShape) -> None:
         """Raise OperatingPointError unless this point fits a model of `shape`."""
         layers = len(shape.hidden_sizes)
-        for part, entries in (("keep", self.keep), ("gates", self.gates), ("updates", self.updates)):
+        extras = {"gates": self.gates, "updates": self.updates, "biases": self.biases}
+        for part, entries in {"keep": self.keep, **extras}.items():
             if entries is not None and len(entries) != layers:
                 raise self._error(f"has {part} for {len(entries)} layers", f"{layers} layers")
         for layer, size in enumerate(shape.hidden_sizes):
@@ -190,6 +193,7 @@ class OperatingPoint:
         for layer in range(layers):
             self._check_gates(layer)
             self._check_update(layer, cut)
+            self._check_bias(layer, cut)
         if not (0 < self.flops_fraction <= 1 and 0 < self.cost <= 1):
             raise self._error(f"has flops_fraction {self.flops_fraction}, cost {self.cost}", "shares in (0, 1]")
         check_bounds(self.bounds, shape)
@@ -225,6 +229,14 @@ class OperatingPoint:
             )
         if not (np.isfinite(update.u).all() and np.isfinite(update.v).all()):
             raise self._error(f"has an update that is not finite in layer {layer}", "finite numbers")
+
+    def _check_bias(self, layer: int, cut: ModelShape) -> None:
+        bias = self.bias(layer)
+        if bias is None:
+            return
+        rows = cut.matrix_shape(layer)[0]
+        if bias.shape != (rows,) or not np.isfinite(bias).all():
+            raise self._error(f"has {list(bias.shape)} biases in layer {layer}", f"[{rows}], finite")
 
     def _error(self, found: str, expected: str) -> OperatingPointError:
         return OperatingPointError(f"point '{self.name}' {found}; expected {expected}: select or recover it again")

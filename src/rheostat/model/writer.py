@@ -150,4 +150,6 @@ def _point_tensors(points: Iterable[OperatingPoint]) -> dict[str, NDArray[Any]]:
             if (update := point.update(layer)) is not None:
                 tensors[names.u] = np.asarray(update.u, np.float32)
                 tensors[names.v] = np.asarray(update.v, np.float32)
+            if (bias := point.bias(layer)) is not None:
+                tensors[names.bias] = np.asarray(bias, np.float32)
     return tensors

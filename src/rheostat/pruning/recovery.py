@@ -31,10 +31,15 @@ from rheostat.training.task import LanguageModelLoss, after_run
 DEVIATION = 0.1  # standard deviation of the paper's initial values
 
 
+What = Literal["update", "gate", "bias"]
+SMALLEST_GATE = 1e-3  # a gate is above zero, since a filter that is kept is paid for
+
+
 @dataclass(frozen=True)
 class UpdateConfig:
     """The `[update]` table of a recovery recipe."""
 
+    what: What = "update"  # or, as controls, one gate per kept filter, or the biases
     rank: int = 1
     start: Literal["normal", "zero"] = "normal"  # u and v from Normal(0, 0.1) as in the paper; or u = 0, exactly at W
     distill: float = 0.0  # share of the target that is the full model's distribution; the rest is the text
@@ -60,14 +65,32 @@ class UpdateLoss(LanguageModelLoss):
         super().__init__(model.requires_grad_(False), regularization, precision)
         self.teacher = teacher.requires_grad_(False) if teacher else None
         self._distill = config.distill
-        shapes = model.shape.update_shapes(config.rank)
+        self.what = config.what
+        if config.what == "bias":
+            self._start = [bias.detach().clone() for bias in self._biases()]
+            for bias in self._biases():
+                bias.requires_grad_(True)
+        if config.what == "gate":
+            self.gates = nn.ParameterList(torch.ones(size) for size in model.shape.hidden_sizes)
+        shapes = model.shape.update_shapes(config.rank) if config.what == "update" else []
         self.u = nn.ParameterList(torch.empty(u).normal_(0, DEVIATION) for u, _ in shapes)
         self.v = nn.ParameterList(torch.empty(v).normal_(0, DEVIATION) for _, v in shapes)
         if config.start == "zero":
             for u in self.u:
                 nn.init.zeros_(u)
 
+    def _biases(self) -> list[nn.Parameter]:
+        return [p for name, p in self.model.named_parameters() if name.startswith("layers.") and name.endswith("bias")]
+
+    def _clamped(self) -> list[Tensor]:
+        """Gates in range; the gradient of one that has left it is let through, so that it can come back."""
+        return [gate + (gate.clamp(SMALLEST_GATE, 1) - gate).detach() for gate in self.gates]
+
     def adjustment(self) -> Adjustment:
+        if self.what == "gate":
+            return Adjustment(gates=self._clamped())
+        if self.what == "bias":
+            return Adjustment()
         return Adjustment(updates=[LowRank(u, v) for u, v in zip(self.u, self.v, strict=True)])
 
     def taught(self, inputs: Tensor, state: State) -> tuple[Taught | None, State]:
@@ -82,8 +105,19 @@ class UpdateLoss(LanguageModelLoss):
         models = [self.model, *([self.teacher] if self.teacher else [])]
         return tuple(layer for model in models for layer in model.initial_state(batch_size))
 
-    def updates(self) -> tuple[Update, ...]:
-        """The updates as stored in a model file."""
+    def added_to(self, bare: OperatingPoint) -> OperatingPoint:
+        """The point with what was trained, as stored in a model file. Gates multiply those it already has."""
+        if self.what == "bias":
+            pairs = zip(self._biases(), self._start, strict=True)
+            return replace(bare, biases=tuple(_array(bias - start) for bias, start in pairs))
+        if self.what == "gate":
+            old = [1.0 if gate is None else gate for gate in map(bare.gate, range(len(bare.keep)))]
+            trained = [_array(gate) for gate in self._clamped()]
+            smallest = np.float32(SMALLEST_GATE)
+            return replace(bare, gates=tuple(np.maximum(a * b, smallest) for a, b in zip(trained, old, strict=True)))
+        return replace(bare, updates=self._updates())
+
+    def _updates(self) -> tuple[Update, ...]:
         return tuple(Update(_array(u), _array(v)) for u, v in zip(self.u, self.v, strict=True))
 
 
@@ -106,7 +140,8 @@ class UpdateTask:
         self.file = file
         # The update's origin links to that of the point itself, not of an earlier update.
         self.origin = origin.after((point.origin.before or UNKNOWN_ORIGIN) if point.updates else point.origin)
-        self.bare = replace(point, updates=None)  # recovery starts from the cut model, without an old update
+        # Recovery starts from the cut model, without an old update.
+        self.bare = replace(point, updates=None, biases=None)
         self._evaluator, self._valid_ids = PointEvaluator(file), valid_ids
         teacher = self._evaluator.model(full_point(file.shape)) if config.distill else None
         self.module = UpdateLoss(self._evaluator.model(self.bare), config, regularization, precision, teacher)
@@ -119,7 +154,7 @@ class UpdateTask:
 
     def point(self) -> OperatingPoint:
         """The point with the current update."""
-        return replace(self.bare, updates=self.module.updates())
+        return self.module.added_to(self.bare)
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
         """Validate the merged model, with the weights that a device will run."""

@@ -84,7 +84,8 @@ def learn_update(
 ) -> Learned:
     """Train the update of a point; returns the point with it."""
     recipe = fill(RecoveryRecipe, tables)
-    filters = replace(point, updates=None).digest  # recovery starts from the cut model, without an old update
+    # Recovery starts from the cut model, without an old update.
+    filters = replace(point, updates=None, biases=None).digest
     asked: dict[str, Any] = {"point": point.name, "filters": filters, "recipe": asdict(recipe)}
     asked, session = _begin(folder, asked, file, texts, recipe.train)
     origin = _origin(file, texts, recipe)

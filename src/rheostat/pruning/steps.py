@@ -30,6 +30,7 @@ from rheostat.model.writer import check_target, write_model
 from rheostat.provenance import new_origin
 from rheostat.pruning.allocation import search_allocation
 from rheostat.pruning.criteria import L0, Subject, check_criterion, score
+from rheostat.pruning.recovery import What
 from rheostat.pruning.run import Learned, Texts, learn_gates, learn_update, read_texts
 from rheostat.recipe import read_recipe
 from rheostat.text.corpus import CorpusConfig, Split, load_training_split
@@ -146,6 +147,7 @@ def recover(
     point: str | None = None,
     name: str | None = None,
     recipe: Recipe = "adam",
+    what: What | None = None,
     rank: int | None = None,
     distill: float | None = None,
     changes: Sequence[str] = (),
@@ -154,7 +156,8 @@ def recover(
     """Train a low-rank update for each knob position, or for a stored point, and store the point with it.
 
     criterion, ranking: what to cut by instead of what the knob uses. point: the name of a stored point to recover.
-    name: of the stored point, if there is only one. rank: of the update; the paper uses 1.
+    name: of the stored point, if there is only one. what: train an "update", or as controls one "gate" per filter, or
+    the "bias" of every row. rank: of the update; the paper uses 1.
     distill: share of the target that is the full model's distribution. recipe, changes: as for `learn_point`.
     The weights stay unchanged. The same call resumes after an interruption.
     """
@@ -166,7 +169,7 @@ def recover(
         if len(knobs) > 1:
             raise OperatingPointError(f"--name {name} was given for {len(knobs)} points; expected one: leave it out")
     tables = read_recipe(recipe, changes, stage="recover")
-    asked = {"rank": rank, "distill": distill}
+    asked = {"what": what, "rank": rank, "distill": distill}
     tables.setdefault("update", {}).update({key: value for key, value in asked.items() if value is not None})
     with open_model(model) as file:
         chosen = [

@@ -273,7 +273,7 @@ class CoreWeights:
 
     def _is_position(self, point: OperatingPoint) -> bool:
         """Whether a point keeps the best filters of the order that the shared weights are in."""
-        if point.gates or point.updates or point.reconstruction:
+        if point.gates or point.updates or point.biases or point.reconstruction:
             return False
         if point.bounds and self._precision != "int8":
             return False

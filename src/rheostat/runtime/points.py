@@ -211,7 +211,7 @@ class Points:
 
 def _equal(one: OperatingPoint, other: OperatingPoint) -> bool:
     """Whether two points are the same model: cut by one ranking to equal widths, or the same stored point."""
-    extras = [(point.gates is not None, point.updates is not None) for point in (one, other)]
+    extras = [(point.gates is not None, (point.updates or point.biases) is not None) for point in (one, other)]
     if extras[0] != extras[1] or (one.reconstruction is None) != (other.reconstruction is None):
         return False
     if any(extras[0]):
