@@ -100,7 +100,7 @@ INSIDE: dict[str, str] = {
     " results.benchmark results.typing results.files results packing evaluation sweep latency bench ngram_baseline"
     " typing",
     "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
-    " figures.style figures.costs figures.weights govern claims paper_tables sweep_page typing_page summary"
+    " figures.style figures.costs figures.weights govern claims controls paper_tables sweep_page typing_page summary"
     " cost_sections sections writer demo",
     "keyboard": "page_tables governing browser_model positions protection facts site server",
     "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan layers language_model machine"

@@ -444,4 +444,4 @@ def test_biases_of_a_point_are_stored_added_and_moved(tmp_path: Path) -> None:
     logits = [layer_outputs(one, ids)[-1] @ one.weights["output.weight"].T for one in (same, ours)]
     assert np.allclose(*logits, atol=1e-4)
     with pytest.raises(OperatingPointError, match="biases"):
-        replace(bare, biases=(biases[1], *biases[1:])).check(SHAPE)
+        replace(bare, biases=(biases[2], *biases[1:])).check(SHAPE)

@@ -28,6 +28,10 @@ def ngram(
     warm_up: Annotated[int, typer.Option(min=0, help="Number of warm-up queries.")] = 20,
     words: Annotated[int, typer.Option(min=1, help="Number of words to type in the typing simulation.")] = 2000,
     arpa: Annotated[Path | None, typer.Option(help="Also write the model to this file, in the ARPA format.")] = None,
+    vocabulary: Annotated[
+        Path | None,
+        typer.Option(help="A vocabulary file with one word and its count per line, as the model's was trained with."),
+    ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Compare the test perplexity with kenlm's (needs the ngram extra).")
     ] = False,
@@ -58,6 +62,7 @@ def ngram(
                 check=check,
                 out=out,
                 arpa=arpa,
+                vocabulary=vocabulary,
                 progress=progress,
                 on_results=measured.append,
             )

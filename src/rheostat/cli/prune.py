@@ -45,6 +45,10 @@ def prune(
     search_tokens: Annotated[
         int, typer.Option(help="With --search: number of validation tokens to measure on.")
     ] = 10_000,
+    widths_of: Annotated[
+        list[str] | None,
+        typer.Option(help="Also store a point of the ranking with the widths of this stored point. May be repeated."),
+    ] = None,
     strength: Annotated[
         list[float] | None,
         typer.Option(help="With l0: a fixed λ as in the paper, instead of a --knob. May be repeated."),
@@ -76,7 +80,13 @@ def prune(
     if search and not (knob and data):
         raise OperatingPointError("--search needs at least one --knob to search for, and --data to measure on")
     if criteria == [L0]:
-        ignored = {"--name": name, "--search": search, "--share": share != 1, "--seed": seed != 1}
+        ignored = {
+            "--name": name,
+            "--search": search,
+            "--share": share != 1,
+            "--seed": seed != 1,
+            "--widths-of": widths_of,
+        }
         _refuse_unused(ignored, "a criterion that ranks")
         if not data:
             raise OperatingPointError("l0 learns a point for each --knob (or --strength) and needs --data to learn on")
@@ -110,6 +120,7 @@ def prune(
                 search=(knob or ()) if search else (),
                 budget=budget,
                 search_tokens=search_tokens,
+                widths_of=widths_of or (),
                 progress=progress,
             )
     print_stored(stored, json)

@@ -101,6 +101,7 @@ def measure_ngram(
     check: bool = False,
     out: str | Path | None = None,
     arpa: str | Path | None = None,
+    vocabulary: str | Path | None = None,
     progress: Progress = lambda label, share: None,
     on_results: Callable[[NGramResults], None] = lambda results: None,
 ) -> NGramResults:
@@ -109,7 +110,8 @@ def measure_ngram(
     recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, "chat" or
     "talk"; the recipe's own corpus if left out. order: length of the longest n-grams. queries: timed ones. words: of
     the test text that are typed. check: compare the test perplexity with kenlm's. out: the results file to write; arpa:
-    the model, in the ARPA format. on_results: called before anything is written, so that what was measured is not lost
+    the model, in the ARPA format. vocabulary: a file with one word and its count per line, if the model to compare with
+    has its words from one. on_results: called before anything is written, so that what was measured is not lost
     with a file that cannot be written.
     """
     config = NGramConfig(order, queries, warm_up, words, check)
@@ -119,7 +121,8 @@ def measure_ngram(
     if not source:
         raise RecipeError("no corpus: the recipe names none, so --data must; a folder, 'chat' or 'talk'")
     words_as = fill(CorpusConfig, tables.get("corpus", {}), "corpus")
-    corpus = load_corpus(source, words_as, progress=progress)
+    words_from = None if vocabulary is None else Path(vocabulary)
+    corpus = load_corpus(source, words_as, vocabulary_file=words_from, progress=progress)
     text = read_text(source, words_as, max(config.typed_words, config.queries + config.warm_up))
     model, results = measure_on_corpus(corpus, text, config, progress)
     on_results(results)

@@ -25,7 +25,7 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.names import check_name
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.origin import Origin
-from rheostat.model.widths import check_knob
+from rheostat.model.widths import best_of, check_knob
 from rheostat.model.writer import check_target, write_model
 from rheostat.provenance import new_origin
 from rheostat.pruning.allocation import search_allocation
@@ -70,6 +70,7 @@ def rank(
     search: Sequence[float] = (),
     budget: int = 60,
     search_tokens: int = 10_000,
+    widths_of: Sequence[str] = (),
     progress: LabelledProgress = lambda label, share: None,
 ) -> Stored:
     """Score every filter of every layer by one or more criteria, and store the rankings in `out`.
@@ -78,7 +79,8 @@ def rank(
     data: the corpus, for criteria that read text. share: how much of its training text to read, from the beginning.
     seed: for the random criterion. name: of the ranking, if there is only one; by default the criterion's name.
     search: knob positions for which to search widths, layer by layer on `search_tokens` of validation text, with about
-        `budget` evaluations; each is stored as a point.
+        `budget` evaluations; each is stored as a point. widths_of: names of stored points; the best filters of each
+        ranking at their widths are stored as points too, so that criteria can be compared at the same widths.
     """
     criteria = [criterion] if isinstance(criterion, str) else list(criterion)
     names = _ranking_names(criteria, name)
@@ -94,7 +96,7 @@ def rank(
             score(Subject(network, ids, share, seed, partial(progress, f"scoring by {one}"), origin), one, its_name)
             for one, its_name in zip(criteria, names, strict=True)
         ]
-        points: list[OperatingPoint] = []
+        points = [_at_widths_of(file, one, name) for one in rankings for name in widths_of]
         if search and data is not None:
             valid = _read(file, data, "valid", progress)
             ids, origin = valid.ids[: search_tokens + 1], _origin(file, valid)
@@ -236,6 +238,12 @@ def _search(
         return evaluator.quality(point, ids).loss
 
     return search_allocation(ranking, file.shape, knobs, loss, budget, show, origin, tokens)
+
+
+def _at_widths_of(file: ModelFile, ranking: Ranking, name: str) -> OperatingPoint:
+    """The best filters of a ranking, as many in each layer as a stored point keeps."""
+    point = best_of(ranking, file.shape, file.point(name).widths)
+    return replace(point, name=f"{ranking.name}-at-{name}", ranking=None)
 
 
 def _learn_and_store(

@@ -22,6 +22,7 @@ from rheostat.measure.results import (
     engine_title,
 )
 from rheostat.report.claims import claims_table, judge_all
+from rheostat.report.controls import controls_section
 from rheostat.report.cost_sections import (
     REPORT,
     bench_sections,
@@ -64,6 +65,7 @@ def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Documen
         *(_claims_section(evidence) if _concerns_the_paper(evidence) else ()),
         *_learned_sections(evidence),
         *(section for on in evidence.corpora for section in bits_sections(on)),
+        *controls_section(evidence),
         *bench_sections(collection.benches),
         *ngram_sections(collection.ngrams),
         *weights_sections(kept),

@@ -1,0 +1,174 @@
+"""What makes the difference: controls that separate what a method does from what it happens to come with.
+
+A control is a list of measurements that differ in one thing. They are recognised by the names that reproduce.toml gives
+their points and files. What is not measured yet says so, and a difference counts only if it is larger than the spread
+between seeds. Knows names and verdicts; numbers come from `evidence`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rheostat.report.document import Block, Paragraph, Section, Table, files, rows
+from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
+
+NOT_YET = "not measured yet"
+NO_DIFFERENCE = "no difference seen"
+CORPUS = "ptb"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One side of a control. names: a pattern of the names of its points, of its files' stems if it has a slash."""
+
+    what: str
+    names: str
+    without_update: bool = False  # also a point that has an update, measured without it
+
+
+@dataclass(frozen=True)
+class Control:
+    title: str
+    question: str
+    cases: tuple[Case, ...]
+    judged: bool = True  # whether the best case is compared with the others
+
+
+def _at_widths(title: str, widths: str, own: str, share: float) -> Control:
+    criteria = ("random", "filter-norm", "mean-activation", "taylor")
+    cases = [Case(name, rf"{name}(-\d+)?-at-{re.escape(widths)}") for name in criteria]
+    return Control(
+        f"{title}, {share:.0%}",
+        "Which filters, when every criterion has the same widths?",
+        (*cases, Case(own, re.escape(widths), without_update=True)),
+    )
+
+
+CONTROLS = (
+    *(_at_widths("Widths of L0", f"l0-{share:g}", "l0, with its gates", share) for share in (0.8, 0.6)),
+    *(_at_widths("Searched widths", f"taylor-searched-{share:g}", "taylor", share) for share in (0.8, 0.6)),
+    Control(
+        "Equal budget",
+        "Is it grading, or the training that comes with it?",
+        (
+            Case("the whole model, trained on for as many steps", "ptb-continued/full"),
+            Case("the same, with the teacher", "ptb-continued-taught/full"),
+            Case("one width of 60 %, fine-tuned whole with the teacher", "ptb-one-width/.*0.6"),
+            Case("graded, at 60 %", "ptb-graded/graded.*0.6"),
+        ),
+        judged=False,
+    ),
+    *(
+        Control(
+            f"Updates at equal steps{', with the teacher' if taught else ''}",
+            "What does a matrix add to gates and biases?",
+            tuple(
+                Case(what, rf"random-1-0.8-{name}{taught}", without_update=what == "nothing")
+                for what, name in (
+                    ("nothing", "rank-1"),
+                    ("biases only", "bias"),
+                    ("gates only", "gate"),
+                    ("rank 1", "rank-1"),
+                    ("rank 4", "rank-4"),
+                    ("rank 16", "rank-16"),
+                )
+            ),
+        )
+        for taught in ("", "-taught")
+    ),
+    Control(
+        "Seeds",
+        "How much does chance do?",
+        (
+            Case("l0 at 80 %, three seeds", r"l0-0.8-seed-\d"),
+            Case("update of random at 80 %, three seeds", r"random-1-0.8-seed-\d"),
+            Case("graded at 60 %, three seeds", r"ptb-graded-seed-\d/graded.*0.6"),
+        ),
+        judged=False,
+    ),
+    Control(
+        "A dense model of 60 %",
+        "What does a model of that size reach by itself?",
+        (Case("trained from scratch", "ptb-dense-60/.*"), Case("graded, at 60 %", "ptb-graded/graded.*0.6")),
+        judged=False,
+    ),
+)
+
+
+def controls_section(evidence: Evidence) -> Iterator[Section]:
+    """Every control, with what is measured of it."""
+    on = evidence.on(CORPUS)
+    if on.full is None:
+        return
+    spread = seed_spread(on)
+    known = f"{spread:.2f}" if spread is not None else NOT_YET
+    text = (
+        "Each table varies one thing. Perplexity on the test text; the second number is how far it is above the whole "
+        "model of the same sweep. A verdict needs a difference larger than the spread between seeds (the largest range "
+        f"of three: {known}); otherwise it says “{NO_DIFFERENCE}”."
+    )
+    blocks: list[Block] = [Paragraph(text)]
+    for control in CONTROLS:
+        found = [(case, matching(on, case)) for case in control.cases]
+        blocks += [Paragraph(f"**{control.title}.** {control.question} {verdict(control, found, spread)}")]
+        cells = [[case.what, *_cells(points, on)] for case, points in found]
+        blocks.append(Table(("what", "test perplexity", "above its base", "from"), "lrrl", rows(cells)))
+    yield Section("What makes the difference", tuple(blocks))
+
+
+def matching(on: CorpusEvidence, case: Case) -> list[Measurement]:
+    """The measurements that a case names."""
+    pattern = re.compile(case.names)
+    by_file = "/" in case.names
+    named = [one for one in on.measurements if pattern.fullmatch(_name(one) if by_file else one.name)]
+    return [one for one in named if (not one.updated if case.without_update else one.allocation != "bare")]
+
+
+def _name(one: Measurement) -> str:
+    place = "full" if not one.criterion else f"{one.criterion}-{one.flops_fraction:.2g}"
+    return f"{one.path.stem}/{place}"
+
+
+def seed_spread(on: CorpusEvidence) -> float | None:
+    """The largest range of test perplexity among seeds; None if no seeds were measured."""
+    seeds = next(control for control in CONTROLS if control.title == "Seeds")
+    ranges = [_range(points) for case in seeds.cases if len(points := matching(on, case)) > 1]
+    return max(ranges, default=None)
+
+
+def _range(points: Sequence[Measurement]) -> float:
+    values = [one.test_perplexity for one in points]
+    return max(values) - min(values)
+
+
+def verdict(control: Control, found: Sequence[tuple[Case, Sequence[Measurement]]], spread: float | None) -> str:
+    """Which case is best, if that can be said."""
+    means = sorted((_mean(points), case.what) for case, points in found if points)
+    missing = len(found) - len(means)
+    if not means:
+        return f"{NOT_YET.capitalize()}."
+    if not control.judged or len(means) < 2:
+        return f"{missing} of {len(found)} {NOT_YET}." if missing else ""
+    (best, name), (second, other) = means[:2]
+    still = f" {missing} of {len(found)} {NOT_YET}." if missing else ""
+    if spread is None:
+        return f"No verdict: the spread between seeds is {NOT_YET}.{still}"
+    if second - best <= spread:
+        return f"{NO_DIFFERENCE.capitalize()} between {name} and {other} ({second - best:.2f}).{still}"
+    return f"Best: {name}, by {second - best:.2f}.{still}"
+
+
+def _mean(points: Sequence[Measurement]) -> float:
+    return sum(one.test_perplexity for one in points) / len(points)
+
+
+def _cells(points: Sequence[Measurement], on: CorpusEvidence) -> tuple[str, str, str]:
+    if not points:
+        return NOT_YET, "", ""
+    bases = {one.path: one.test_perplexity for one in on.measurements if not one.criterion}
+    whole = on.full.test_perplexity if on.full else points[0].test_perplexity
+    above = sum(one.test_perplexity / bases.get(one.path, whole) for one in points) / len(points) - 1
+    several = f" (range {_range(points):.2f} of {len(points)})" if len(points) > 1 else ""
+    return f"{_mean(points):.2f}{several}", f"{above:+.1%}", files(one.path for one in points)

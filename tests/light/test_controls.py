@@ -1,0 +1,84 @@
+"""What makes the difference: cases are found by name, and verdicts need more than the spread between seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from results_files import UPDATE, JsonObject, full, row, write_sweep
+from rheostat.measure.results import read_all
+from rheostat.report.controls import CONTROLS, NO_DIFFERENCE, NOT_YET, controls_section, matching, seed_spread
+from rheostat.report.document import Paragraph, Section, Table
+from rheostat.report.evidence import Evidence, gather
+
+
+def stored(name: str, perplexity: float, criterion: str = "random", knob: float = 0.8) -> JsonObject:
+    return row(name, criterion, knob, "test", perplexity, allocation="stored")
+
+
+def updated(name: str, before: float, after: float) -> list[JsonObject]:
+    bare = row(name, "random", 0.8, "test", before, allocation="bare")
+    return [bare, row(name, "random", 0.8, "test", after, allocation="stored", **UPDATE)]
+
+
+def evidence(tmp_path: Path, rows: Sequence[JsonObject]) -> Evidence:
+    # A model with several curves is the reference of its corpus.
+    curve = [row("random-1", "random", 0.8, "test", 80.0)]
+    return gather(read_all([write_sweep(tmp_path / "ptb-controls.json", [full(70.0), *curve, *rows])]))
+
+
+def section(found: Evidence) -> Section:
+    (only,) = controls_section(found)
+    return only
+
+
+def paragraph(found: Evidence, title: str) -> str:
+    texts = [block.text for block in section(found).blocks if isinstance(block, Paragraph)]
+    return next(text for text in texts if text.startswith(f"**{title}.**"))
+
+
+def seeds(low: float, high: float) -> list[JsonObject]:
+    return [stored(f"random-1-0.8-seed-{seed}", value) for seed, value in ((2, low), (3, high), (4, low))]
+
+
+def test_what_is_not_measured_says_so(tmp_path: Path) -> None:
+    found = evidence(tmp_path, [])
+    tables = [block for block in section(found).blocks if isinstance(block, Table)]
+    assert len(tables) == len(CONTROLS)
+    assert all(line.cells[1] == NOT_YET for table in tables for line in table.rows)
+    assert NOT_YET in paragraph(found, "Seeds").lower()
+
+
+def test_without_results_on_the_corpus_there_is_no_section() -> None:
+    assert not list(controls_section(gather(read_all([]))))
+
+
+def test_a_case_is_found_by_the_name_of_its_point(tmp_path: Path) -> None:
+    found = evidence(tmp_path, [stored("random-1-at-l0-0.8", 75.0), stored("l0-0.8", 74.0, "l0"), *seeds(73.0, 73.5)])
+    on = found.on("ptb")
+    widths = next(control for control in CONTROLS if control.title == "Widths of L0, 80%")
+    assert [len(matching(on, case)) for case in widths.cases] == [1, 0, 0, 0, 1]
+    assert seed_spread(on) == 0.5
+    assert paragraph(found, widths.title).endswith("Best: l0, with its gates, by 1.00. 3 of 5 not measured yet.")
+
+
+def test_a_difference_within_the_spread_is_none(tmp_path: Path) -> None:
+    rows = [stored("random-1-at-l0-0.8", 75.0), stored("l0-0.8", 74.0, "l0")]
+    assert "No verdict" in paragraph(evidence(tmp_path, rows), "Widths of L0, 80%")
+    close = evidence(tmp_path, [*rows, *seeds(73.0, 75.0)])
+    assert NO_DIFFERENCE in paragraph(close, "Widths of L0, 80%").lower()
+
+
+def test_updates_are_compared_with_the_same_point_without_one(tmp_path: Path) -> None:
+    rows = [*updated("random-1-0.8-rank-1", 80.0, 76.0), stored("random-1-0.8-bias", 77.0), *seeds(75.0, 75.1)]
+    found = evidence(tmp_path, rows)
+    control = next(one for one in CONTROLS if one.title == "Updates at equal steps")
+    values = [[point.test_perplexity for point in matching(found.on("ptb"), case)] for case in control.cases]
+    assert values == [[80.0], [77.0], [], [76.0], [], []]
+    assert "Best: rank 1, by 1.00." in paragraph(found, control.title)
+
+
+def test_several_seeds_show_their_range(tmp_path: Path) -> None:
+    tables = [block for block in section(evidence(tmp_path, seeds(73.0, 74.5))).blocks if isinstance(block, Table)]
+    cells = [line.cells for table in tables for line in table.rows if "update of random" in line.cells[0]]
+    assert cells[0][1] == "73.50 (range 1.50 of 3)"
