@@ -22,8 +22,8 @@ from rheostat.cli import app
 from rheostat.core.binding import CoreModel
 from rheostat.errors import CorpusError, OperatingPointError, RheostatError
 from rheostat.measure import bench as bench_module
-from rheostat.measure import machine
-from rheostat.measure.bench import BenchConfig, bench, bench_positions_of
+from rheostat.measure import latency, machine
+from rheostat.measure.bench import BenchConfig, bench, bench_positions_of, busy_notice
 from rheostat.measure.latency import BenchPosition, Typist, median_interval, turn_sizes
 from rheostat.measure.machine import parse_cpus, pinned, read_conditions, was_throttled
 from rheostat.measure.memory import resident_memory
@@ -34,6 +34,7 @@ from rheostat.measure.results.bench import r_squared
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.runtime.predictor import Predictor
+from rheostat.tables import to_json
 from rheostat.text.tokenizers import Tokenizer
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 from rheostat.words.passage import context_words
@@ -182,6 +183,45 @@ def test_results_record_what_was_measured(model: Path) -> None:
     assert [row.served_by for row in contents.rows][:2] == ["whole model", "ranking random"]
     assert contents.fit.latency_r_squared is not None and 0 <= contents.fit.latency_r_squared <= 1
     assert contents.fit.energy_r_squared is None
+
+
+def test_paced_queries_come_one_at_a_time(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(latency, "OTHER_MEMORY_BYTES", 1000)
+    typists = latency.open_points(Predictor(model), KNOBS, sample())
+    times = latency.measure_paced(typists, 3, sleep=pauses.append)
+    assert [len(one) for one in times] == [3] * len(typists) and pauses == [latency.PAUSE_S] * 3 * len(typists)
+    assert all((one > 0).all() for one in times)
+
+
+def test_paced_figures_are_recorded_only_if_asked_for(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "OTHER_MEMORY_BYTES", 1000)
+    monkeypatch.setattr(latency, "PAUSE_S", 0.0)
+    plain = bench_positions_of(model, KNOBS[:1], sample(), QUICK, NOTHING)
+    assert plain.rows[0].paced is None and "paced" not in to_json(plain.rows[0])
+    (row, *_) = bench_positions_of(model, KNOBS[:1], sample(), replace(QUICK, paced=2), NOTHING).rows
+    assert row.paced is not None and row.paced.queries == 2 and row.paced.latency_ms > 0
+    with pytest.raises(RheostatError, match="paced"):
+        replace(QUICK, paced=-1)
+
+
+def test_a_busy_machine_and_too_many_threads_are_noticed(model: Path) -> None:
+    assert busy_notice(None) is None and busy_notice(0.1) is None
+    assert "busy" in (busy_notice(3.0) or "")
+    notices: list[str] = []
+    bench(
+        model,
+        knobs=[1.0],
+        queries=2,
+        warm_up=0,
+        threads=2,
+        cpus=[0],
+        meter="none",
+        memory=False,
+        engine="onnx",
+        notice=notices.append,
+    )
+    assert any("2 threads on 1 pinned CPUs" in notice for notice in notices)
 
 
 @pytest.mark.parametrize(("wanted", "ran", "threads"), [(None, "core", 1), ("core", "core", 1), ("onnx", "onnx", 2)])

@@ -46,6 +46,9 @@ def bench(
     ] = None,
     queries: Annotated[int, typer.Option(min=2, help="Number of timed queries per point.")] = 350,
     warm_up: Annotated[int, typer.Option(min=0, help="Number of warm-up queries per point.")] = 20,
+    paced: Annotated[
+        int, typer.Option(min=0, help="Also time this many queries per point one at a time, 300 ms apart, caches cold.")
+    ] = 0,
     meter: Annotated[str, typer.Option(help="A meter, 'auto' or 'none'. 'list' shows all of them.")] = "auto",
     idle_seconds: Annotated[
         float | None,
@@ -100,6 +103,7 @@ def bench(
                 data=data,
                 queries=queries,
                 warm_up=warm_up,
+                paced=paced,
                 precision=precision,
                 threads=threads,
                 cpus=None if pin is None else parse_cpus(pin),
@@ -145,7 +149,7 @@ def _show(found: BenchResults, source: EnergySource) -> None:
     for label, (_, row) in zip(labels, rows, strict=True):
         table.add_row(*_cells(label, row))
     results.print(table)
-    for line in (*_fit_lines(found.fit), _machine_line(found)):
+    for line in (*_paced_lines(found), *_fit_lines(found.fit), _machine_line(found)):
         print(line)
     if isinstance(source, NoMeter):
         _say(f"energy is not measured: {source.reason}")
@@ -185,9 +189,17 @@ def _threads(subject: BenchSubject) -> str:
     return f"{threads} on CPU {', '.join(map(str, subject.cpus or ()))}" if subject.pinned else threads
 
 
+def _paced_lines(found: BenchResults) -> list[str]:
+    return [
+        f"{row.label}: {three_digits(one.latency_ms)} ms per query after a pause of {one.pause_s:g} s, caches cold"
+        for row in found.rows
+        if (one := row.paced)
+    ]
+
+
 def _fit_lines(fit: Fit) -> list[str]:
     found = {"latency": fit.latency_r_squared, "energy": fit.energy_r_squared}
-    return [f"r² of {name} with FLOPs: {value:.3f}" for name, value in found.items() if value is not None]
+    return [f"r² of {name} with executed FLOPs: {value:.3f}" for name, value in found.items() if value is not None]
 
 
 def _machine_line(found: BenchResults) -> str:

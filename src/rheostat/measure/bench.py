@@ -11,17 +11,21 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from rheostat.arguments import check_list, check_whole, checked
 from rheostat.errors import RheostatError
 from rheostat.measure.latency import (
     CONFIDENCE,
     MOST_QUERIES,
+    PAUSE_S,
     TURN,
     BenchPosition,
     Progress,
     Typist,
     latency_figures,
     measure_latencies,
+    measure_paced,
     open_points,
 )
 from rheostat.measure.machine import pinned, read_conditions, usable_cpus, was_throttled
@@ -51,7 +55,7 @@ from rheostat.measure.results import (
     engine_title,
     write_results,
 )
-from rheostat.measure.results.bench import fit_of
+from rheostat.measure.results.bench import PacedFigures, fit_of
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
@@ -64,6 +68,7 @@ from rheostat.runtime.predictor import Predictor
 from rheostat.sysfs import SYSTEM_ROOT
 
 KNOBS = (1.0, 0.8, 0.6, 0.4)
+BUSY_LOAD = 0.5  # programs that ran on average in the last minute, before the bench starts
 COUNTED_QUERIES = 100  # queries whose executed FLOPs are counted
 SHORTEST_RUN_MS = 20.0  # of queries between two readings of an energy counter
 EVERYTHING = 1 << 62  # room for all points at once, so that rebuilding a point is not measured
@@ -84,10 +89,12 @@ class BenchConfig:
     energy: Plan = field(default_factory=Plan)
     memory: bool = True
     engine: EngineName | None = None
+    paced: int = 0  # queries per point that come one at a time, with cold caches; 0 = none
 
     def __post_init__(self) -> None:
         check_whole("queries", self.queries, 2, MOST_QUERIES)
         check_whole("warm_up", self.warm_up, 0, MOST_QUERIES)
+        check_whole("paced", self.paced, 0, MOST_QUERIES)
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,7 @@ class BenchedPoint:
     energy: EnergyPerQuery
     memory: ResidentMemory | None
     executed_flops: ExecutedFlops
+    paced: PacedFigures | None
 
 
 @checked
@@ -131,6 +139,7 @@ def bench(
     energy: Plan | None = None,
     memory: bool = True,
     engine: EngineName | None = None,
+    paced: int = 0,
     out: str | Path | None = None,
     progress: Progress = lambda label, share: None,
     notice: Callable[[str], None] = lambda message: None,
@@ -143,11 +152,12 @@ def bench(
     "chat" or "talk"; None for a text that comes with the package. queries: timed ones at every point. threads: of ONNX
     Runtime, 0 = one per physical core; the core runs on one. cpus: to stay on; None for all. meter: its name, or one
     that is open. energy: how long to measure it. memory: whether to measure it too. engine: None for the core, or for
-    ONNX Runtime if the core cannot run one of the models: all models of a bench run on the same engine. out: the
+    ONNX Runtime if the core cannot run one of the models: all models of a bench run on the same engine. paced: how many
+    queries per point also come one at a time, each after a pause and with cold caches, as a keyboard asks. out: the
     results file to write. progress: label, share done. notice: told what the user should know before the run starts.
     on_results: called before anything is written: what was measured is not lost with a file that cannot be written.
     """
-    config = BenchConfig(queries, warm_up, precision, threads, cpus, energy or Plan(), memory, engine)
+    config = BenchConfig(queries, warm_up, precision, threads, cpus, energy or Plan(), memory, engine, paced)
     target = None if out is None else check_results_target(out)
     source = find_meter(meter) if isinstance(meter, str) else meter
     with open_model(model) as file:
@@ -159,6 +169,8 @@ def bench(
     messages = (
         _engine_notice([model, *beside], config),
         _energy_notice(source, config.energy, len(positions) + len(beside)),
+        _threads_notice(config),
+        busy_notice(read_conditions().load_average),
     )
     for message in filter(None, messages):
         notice(message)
@@ -207,6 +219,7 @@ def bench_positions_of(
             typists, config.queries, config.warm_up, lambda label, share: progress(label, 0.6 * share)
         )
         latencies = [latency_figures(one) for one in turns]
+        paced = _paced(typists, config.paced, progress)
         executed = [typist.executed_flops(min(config.queries, COUNTED_QUERIES)) for typist in typists]
         progress(f"measuring millijoules ({source.name})", 0.6)
         energies = _measure_energy(typists, latencies, executed, config, source)
@@ -214,7 +227,7 @@ def bench_positions_of(
         cpus = usable_cpus()
         memories = _measure_memory(models, text, config, progress)
     progress("done", 1.0)
-    found = iter(zip(latencies, energies, memories, executed, strict=True))
+    found = iter(zip(latencies, energies, memories, executed, paced, strict=True))
     parts = []
     for one in models:
         benched = [BenchedPoint(typist.position, typist.point, *next(found)) for typist in one.typists]
@@ -250,6 +263,23 @@ def _engine_notice(models: Sequence[str | Path], config: BenchConfig) -> str | N
     if not needing or len(needing) == len(models):
         return None
     return f"all models run on {engine_title('onnx')}, because the core does not run {', '.join(needing)}"
+
+
+def _threads_notice(config: BenchConfig) -> str | None:
+    """Threads that would only wait for each other."""
+    if config.cpus is None or config.threads <= len(config.cpus):
+        return None
+    return (
+        f"{config.threads} threads on {len(config.cpus)} pinned CPUs wait for each other; use --threads "
+        f"{len(config.cpus)} or pin more CPUs"
+    )
+
+
+def busy_notice(load_average: float | None) -> str | None:
+    """Whether other programs will be measured too."""
+    if load_average is None or load_average < BUSY_LOAD:
+        return None
+    return f"the machine is busy (load average {load_average:.1f}): times will be too long; stop other programs first"
 
 
 def _check_same_words(other: str | Path, file: ModelFile) -> None:
@@ -316,6 +346,16 @@ def _measure_energy(
     return measure_energies(source, works, config.energy)
 
 
+def _paced(typists: Sequence[Typist], queries: int, progress: Progress) -> list[PacedFigures | None]:
+    if not queries:
+        return [None for _ in typists]
+    figures: list[PacedFigures | None] = []
+    for times in measure_paced(typists, queries, lambda label, share: progress(label, 0.6)):
+        found = latency_figures([np.array([one]) for one in times])  # queries are independent: each is a turn
+        figures.append(PacedFigures(found.latency_ms, found.interval_ms, found.p95_ms, found.queries, PAUSE_S))
+    return figures
+
+
 def _measure_memory(
     models: Sequence[BenchedModel], text: Text, config: BenchConfig, progress: Progress
 ) -> list[ResidentMemory | None]:
@@ -378,5 +418,6 @@ def _row(one: BenchedPoint, shape: ModelShape, precision: Precision) -> BenchRow
         resident_bytes=one.memory.resident_bytes if one.memory else None,
         model_bytes=one.memory.model_bytes if one.memory else None,
         energy=one.energy,
+        paced=one.paced,
         **asdict(one.latency),
     )

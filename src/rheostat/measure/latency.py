@@ -34,6 +34,8 @@ MOST_TURNS = 100
 MOST_QUERIES = 10_000_000  # whose times are kept
 RESAMPLES = 1000
 CONFIDENCE = 0.95
+PAUSE_S = 0.3  # between paced queries: about a word's letter on a phone
+OTHER_MEMORY_BYTES = 64 << 20  # more than the last cache of most processors
 OPENINGS = 1000  # distinct words that messages begin with
 
 Floats = NDArray[np.float64]
@@ -133,6 +135,29 @@ def measure_latencies(
             typists[number].take_turn()
             turns[number].append(typists[number].type(1 + size)[1:])
     return turns
+
+
+def measure_paced(
+    typists: Sequence[Queries],
+    queries: int,
+    progress: Progress = lambda label, share: None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[Floats]:
+    """Milliseconds of queries that come one at a time, as a keyboard asks them: a pause, cold caches, one query.
+
+    Points are interleaved query by query. During the pause the processor may slow down, as it does while someone types;
+    the caches are filled with other memory just before the query.
+    """
+    other = np.zeros(OTHER_MEMORY_BYTES, np.uint8)
+    times: list[list[float]] = [[] for _ in typists]
+    for count in range(queries):
+        progress("measuring paced queries", count / queries)
+        for number in interleaved_order(len(typists), count):
+            typists[number].take_turn()
+            sleep(PAUSE_S)
+            other += 1
+            times[number].append(float(typists[number].type(1)[0]))
+    return [np.array(one) for one in times]
 
 
 def turn_sizes(queries: int) -> Iterator[int]:

@@ -48,7 +48,7 @@ def bench_sections(benches: Sequence[ModelBench]) -> Iterator[Section]:
             f"{_fit_sentence(bench)} From `{bench.path.name}`.",
             partial(draw_fit, bench),
         )
-        intro = Paragraph(f"{bench_subject(bench)}. From `{bench.path.name}`.")
+        intro = Paragraph(f"{bench_subject(bench)}. {_paced_sentence(bench)}From `{bench.path.name}`.")
         yield Section(f"FLOPs, time and energy: {bench.path.stem}", (intro, picture, _bench_table(bench, beside)))
 
 
@@ -73,6 +73,14 @@ def _machine_state(states: MachineStates) -> str:
     load = NOT_REPORTED if loads is None else "{:.1f} before and {:.1f} after".format(*loads)
     clock = {True: "throttled", False: "not throttled", None: NOT_REPORTED}[states.throttled]
     return f"load average {load}, CPU governor {', '.join(states.after.governors) or NOT_REPORTED}, clock {clock}"
+
+
+def _paced_sentence(bench: ModelBench) -> str:
+    """Queries as a keyboard asks them, beside those asked back to back."""
+    paced = [
+        f"{bench.label(row)} {row.latency_ms:.3g} → {one.latency_ms:.3g} ms" for row in bench.rows if (one := row.paced)
+    ]
+    return f"Back to back → one at a time, after a pause and with cold caches: {', '.join(paced)}. " if paced else ""
 
 
 def _fit_sentence(bench: ModelBench) -> str:

@@ -52,6 +52,20 @@ class ExecutedFlops:
     worst: int
 
 
+@dataclass(frozen=True)
+class PacedFigures:
+    """Latency of queries that come one at a time, each after a pause and with cold caches. None was asked back to back.
+
+    interval_ms: 95 % of the median, by bootstrap over queries.
+    """
+
+    latency_ms: float  # median
+    interval_ms: tuple[float, float]
+    p95_ms: float
+    queries: int
+    pause_s: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class BenchRow(LatencyFigures):
     """The cost of a query at one point. label: of the position asked for.
@@ -76,6 +90,7 @@ class BenchRow(LatencyFigures):
     resident_bytes: int | None
     model_bytes: int | None
     energy: EnergyPerQuery
+    paced: PacedFigures | None = stored_if_set(None)  # noqa: RUF009
 
     @property
     def cost(self) -> float:
