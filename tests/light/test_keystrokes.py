@@ -68,7 +68,27 @@ def test_punctuation_is_typed_as_it_is_and_the_space_moves_behind_it() -> None:
 def test_a_line_end_is_a_keystroke_with_and_without_suggestions() -> None:
     seen: list[str] = []
     count = simulate(["game", "\n", "game"], lambda text: seen.append(text) or ["game"])  # type: ignore[func-returns-value]
-    assert (count.typed, count.needed) == (3, 11) and seen == ["", "game\n"]
+    assert (count.typed, count.needed) == (3, 10) and seen == ["", "game\n"]
+
+
+def test_no_space_is_typed_before_a_line_end() -> None:
+    count = simulate(["see", "you", "\n", "1990", "\n"], nothing)
+    assert (count.typed, count.needed) == (len("see you\n1990\n"),) * 2
+    taken = simulate(["see", "\n"], completer("see"))
+    assert (taken.typed, taken.needed, taken.fewest) == (
+        2,
+        4,
+        2,
+    )  # taking a suggestion is a key, and so is the line end
+
+
+def test_the_limit_is_a_keystroke_per_word() -> None:
+    count = simulate(['"Game,"', "see", "1990"], nothing)
+    assert count.fewest == (3 + 1) + 1 + 5 and count.limit_share == pytest.approx(1 - count.fewest / count.needed)
+    oracle = simulate(["see", "you", "\n", "at", "ten"], completer("see", "you", "at", "ten"))
+    assert oracle.typed >= oracle.fewest
+    always = simulate(["see", "you", "\n"], lambda text: ["see", "you"])
+    assert always.typed == always.fewest and always.saved_share == always.limit_share
 
 
 def test_capitals_and_apostrophes_do_not_matter() -> None:
@@ -113,7 +133,7 @@ def test_a_model_saves_what_its_three_suggestions_are_worth(knob: float, predict
     # From the second letter on, a word is the only match; "ga" has three, so "g" offers all of them.
     longest = sum(map(len, ["Tb", "bb", "ss", "tt", "gg.", "Zebras "])) + 1
     assert count.words == 6 and 6 <= count.typed <= longest
-    assert count.needed == len("The boat sees the garden.") + 1 + 1 + len("Zebras ") and shares[-1] == 1.0
+    assert count.needed == len("The boat sees the garden.") + 1 + len("Zebras ") and shares[-1] == 1.0
 
 
 def test_all_words_of_the_text_are_typed_if_more_are_requested(predictor: Predictor) -> None:

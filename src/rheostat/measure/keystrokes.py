@@ -26,7 +26,8 @@ class Completes(Protocol):
 class KeystrokeCount:
     """Keystrokes for a text. typed: with suggestions; needed: without; taken: suggestions that were used.
 
-    at_once: words that were offered before their first letter.
+    at_once: words that were offered before their first letter. fewest: the theoretical limit, if every word that can be
+    suggested were; 0 if it was not counted.
     """
 
     typed: int
@@ -34,6 +35,12 @@ class KeystrokeCount:
     words: int = 0
     taken: int = 0
     at_once: int = 0
+    fewest: int = 0
+
+    @property
+    def limit_share(self) -> float | None:
+        """The largest share that any suggestions could save; None if it was not counted."""
+        return 1 - self.fewest / self.needed if self.fewest and self.needed else None
 
     @property
     def saved_share(self) -> float:
@@ -45,7 +52,8 @@ class KeystrokeCount:
 
     def as_json(self) -> dict[str, Any]:
         counts = {"keystrokes_typed": self.typed, "keystrokes_needed": self.needed}
-        return {**counts, "keystrokes_saved_share": self.saved_share, "words": self.words, "taken": self.taken}
+        found = {**counts, "keystrokes_saved_share": self.saved_share, "words": self.words, "taken": self.taken}
+        return found | ({"keystrokes_fewest": self.fewest} if self.fewest else {})
 
 
 def simulate(words: Iterable[str], suggest: Suggest) -> KeystrokeCount:
@@ -53,25 +61,31 @@ def simulate(words: Iterable[str], suggest: Suggest) -> KeystrokeCount:
 
     words: the text between spaces, with its punctuation; LINE_END for a line end.
 
-    Without suggestions every character is a keystroke, including the space after a word and a line end; capitals need
-    no extra key. With suggestions the user looks before each letter of a word, including the first: if the wanted word
-    is offered, one keystroke accepts it and also types the space. Punctuation around a word is typed normally, and the
-    space of a suggestion moves behind it. Pieces without a letter, special tokens such as `<unk>`, and words
-    that are never offered are typed in full. Capitals and the kind of apostrophe do not matter: keyboards correct them.
+    Without suggestions every character is a keystroke, including a line end and the space between two words; capitals
+    need no extra key, and no space is typed before a line end. With suggestions the user looks before each letter of a
+    word, including the first: if the wanted word is offered, one keystroke accepts it and also types the space.
+    Punctuation around a word is typed normally, and the space of a suggestion moves behind it. Pieces without a letter,
+    special tokens such as `<unk>`, and words that are never offered are typed in full. Capitals and the kind of
+    apostrophe do not matter: keyboards correct them.
     """
-    text, typed, needed, count, taken, at_once = "", 0, 0, 0, 0, 0
+    text, typed, needed, count, taken, at_once, fewest = "", 0, 0, 0, 0, 0, 0
+    accepts, can_accept = False, False  # whether the last word was a suggestion, and whether it could have been
     for word in words:
         if word == LINE_END:
-            text, typed, needed = text.rstrip(" ") + LINE_END, typed + 1, needed + 1
+            if text.endswith(" "):  # a space is not typed here, but a suggestion that was taken cost its key
+                typed, needed, fewest = typed - (not accepts), needed - 1, fewest - (not can_accept)
+            text, typed, needed, fewest = text.rstrip(" ") + LINE_END, typed + 1, needed + 1, fewest + 1
             continue
         before, wanted, after = _signs_and_word(word)
         letters = _letters_typed(text + before, wanted, suggest)
+        accepts, can_accept = letters < len(wanted), bool(wanted)
         typed += len(before) + letters + len(after) + 1
         needed += len(word) + 1
-        count, taken = count + 1, taken + (letters < len(wanted))
-        at_once += letters == 0 and bool(wanted)
+        fewest += len(before) + len(after) + 1
+        count, taken = count + 1, taken + accepts
+        at_once += letters == 0 and can_accept
         text += word + " "
-    return KeystrokeCount(typed, needed, count, taken, at_once)
+    return KeystrokeCount(typed, needed, count, taken, at_once, fewest)
 
 
 def simulate_plain(words: Sequence[str], suggest: Suggest) -> KeystrokeCount:

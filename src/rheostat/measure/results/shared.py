@@ -12,7 +12,7 @@ from rheostat.model.file import ModelFile
 from rheostat.model.origin import Origin
 from rheostat.provenance import provenance
 from rheostat.runtime.engine import EngineName
-from rheostat.tables import from_json
+from rheostat.tables import from_json, stored_if_set
 
 NOT_RECORDED: Final = "not recorded"
 _ENGINE_TITLES: dict[EngineName | None, str] = {"core": "the core", "onnx": "ONNX Runtime", None: "torch"}
@@ -102,6 +102,7 @@ class KeystrokeFigures:
     keystrokes_saved_share: float
     words: int
     taken: int
+    keystrokes_fewest: int | None = stored_if_set(None)  # if every word were offered before its first letter
 
     @classmethod
     def of(cls, count: KeystrokeCount) -> Self:
@@ -109,7 +110,8 @@ class KeystrokeFigures:
 
     @property
     def count(self) -> KeystrokeCount:
-        return KeystrokeCount(self.keystrokes_typed, self.keystrokes_needed, self.words, self.taken)
+        fewest = self.keystrokes_fewest or 0
+        return KeystrokeCount(self.keystrokes_typed, self.keystrokes_needed, self.words, self.taken, fewest=fewest)
 
 
 @dataclass(frozen=True, kw_only=True)
