@@ -23,6 +23,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LARGEST = sys.float_info.max
+# Arguments whose owners (`model.widths.check_knob`, `words.hidden_words`) say more about a wrong value than its kind.
+CHECKED_BY_OWNER = {"knob", "knobs", "hidden_words"}
 NAMES: dict[Any, str] = {
     str: "a str",
     Path: "a path",
@@ -40,8 +42,9 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         shape, hints = _annotations(function)
         for name, value in shape.bind(*args, **kwargs).arguments.items():
-            if name in hints and not _fits(value, hints[name]):
-                raise RheostatError(f"{name} is {shown(value)}; expected {_expected(hints[name])}")
+            if name in hints and name not in CHECKED_BY_OWNER and not _fits(value, hints[name]):
+                remedy = f": [{value!r:.60}]" if _is_one_of_several(value, hints[name]) else ""
+                raise RheostatError(f"{name} is {shown(value)}; expected {_expected(hints[name])}{remedy}")
         return function(*args, **kwargs)
 
     return call
@@ -76,6 +79,11 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is Callable or (isinstance(hint, type) and issubclass(hint, Callable)):  # type: ignore[arg-type]
         return callable(value)
     return isinstance(value, hint)
+
+
+def _is_one_of_several(value: Any, hint: Any) -> bool:
+    """Whether a list with this value alone would fit."""
+    return not is_list(value) and _fits([value], hint)
 
 
 def _expected(hint: Any) -> str:

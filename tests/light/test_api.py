@@ -254,7 +254,7 @@ def test_a_string_of_hidden_words_is_an_error_with_both_remedies(model: Path) ->
 
 
 def test_open_model_refuses_anything_but_a_path() -> None:
-    with pytest.raises(RheostatError, match="the model is 5; expected a path"):
+    with pytest.raises(RheostatError, match="name_or_path is 5 .*; expected a str or a path"):
         rheostat.open_model(5)  # type: ignore[arg-type]
 
 
@@ -285,7 +285,7 @@ def test_one_value_where_several_are_expected_is_an_error_in_one_line(model: Pat
         "splits": lambda: rheostat.sweep(model, data=text, splits="test", out=out),
         "bench": lambda: rheostat.bench(model, knobs=0.8, meter="none"),  # type: ignore[arg-type]
     }
-    with pytest.raises(RheostatError, match=r"expected a list: \["):
+    with pytest.raises(RheostatError, match=r"expected a list.*: \["):
         calls[call]()
 
 
@@ -298,7 +298,7 @@ def test_paths_may_be_strings(model: Path, tmp_path: Path) -> None:
     day = tmp_path / "day.csv"
     day.write_text("time_s,level,charging,queries\n0,1,0,1\n60,0.5,0,1\n")
     assert rheostat.replay_day(str(day)).results.behaviours
-    with pytest.raises(RheostatError, match="expected a list of results files"):
+    with pytest.raises(RheostatError, match=r"results is .*expected a list.*: \["):
         rheostat.write_report(out, out=str(tmp_path / "report"))
 
 
@@ -326,8 +326,8 @@ def test_pack_is_one_call_and_returns_the_summary(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"points": "plain"}, "points is the string 'plain'; expected a list of names"),
-        ({"drop_rankings": "norm"}, "drop_rankings is the string 'norm'"),
+        ({"points": "plain"}, "points is 'plain' .*expected a list.*: .'plain'."),
+        ({"drop_rankings": "norm"}, "drop_rankings is 'norm' .*expected a list"),
         ({"points": ["plan"]}, "found no point 'plan'; the model has: .*plain"),
         ({"precision": "float32"}, "precision 'float32'.*one of fp32, fp16, int8"),
     ],

@@ -56,10 +56,6 @@ def pack(
     ordered int8 file only, and answers as the knob at 4 bits. drop_reconstruction: leave out the reconstruction and the
     points that need it. Everything else stays as it is; weights whose precision does not change keep their bytes.
     """
-    lists = {"points": points, "drop_points": drop_points, "drop_rankings": drop_rankings}
-    for argument, names in lists.items():
-        if isinstance(names, str):
-            raise RheostatError(f"{argument} is the string {names!r}; expected a list of names: [{names!r}]")
     check_target(out)
     with open_model(model) as source:
         contents = _edited(source.contents(), precision, default_ranking, points, drop_points, drop_rankings)

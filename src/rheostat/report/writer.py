@@ -38,8 +38,6 @@ class WrittenReport:
 @checked
 def write_report(results: Sequence[str | Path], *, out: str | Path, model: str | Path | None = None) -> WrittenReport:
     """Make the report of some results files. model: a model file with rankings or points, to show what is cut."""
-    if isinstance(results, str | Path):
-        raise RheostatError(f"results is {results!r:.200}; expected a list of results files: [{str(results)!r:.200}]")
     kept = read_kept_filters(Path(model)) if model else None
     return write_evidence(gather(read_all(list(results)), kept), kept, Path(out))
 
