@@ -254,7 +254,7 @@ def test_a_string_of_hidden_words_is_an_error_with_both_remedies(model: Path) ->
 
 
 def test_open_model_refuses_anything_but_a_path() -> None:
-    with pytest.raises(RheostatError, match="name_or_path is 5 .*; expected a str or a path"):
+    with pytest.raises(RheostatError, match=r"name_or_path is 5 .*; expected a str or a path"):
         rheostat.open_model(5)  # type: ignore[arg-type]
 
 
