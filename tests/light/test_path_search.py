@@ -64,7 +64,7 @@ def test_a_path_is_nested_ends_where_asked_and_its_steps_are_small() -> None:
     assert all(larger.cost - smaller.cost <= LARGEST_STEP for larger, smaller in pairwise(path))
     assert path[-2].cost > 0.15 >= path[-1].cost > 0.13
     sizes = PTB_QRNN.hidden_sizes
-    assert all(width % 16 == 0 or width == size for p in path for width, size in zip(p.widths, sizes, strict=True))
+    assert all(width % 8 == 0 or width == size for p in path for width, size in zip(p.widths, sizes, strict=True))
 
 
 @settings(max_examples=15, deadline=None)

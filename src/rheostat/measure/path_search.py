@@ -39,7 +39,9 @@ from rheostat.runtime.evaluation import RuntimeEvaluator
 
 LARGEST_STEP = 0.02  # of the whole model's cost, between neighbouring positions
 LARGEST_PART = 0.05  # of the position's own cost: near the small end, steps are finer
-WIDTH_STEP = 16  # widths are multiples of it where a step allows: the core reads so many rows at once
+# Widths are multiples of the first of these that a step allows. The core reads 16 rows and 8 columns at once.
+WIDTH_STEPS = (16, 8, 1)
+COLUMNS = 8
 REMEMBERED = 3  # steps after which the price of a move is measured again
 TOKENS = 4000  # of validation text per measurement
 STRETCH = 500  # tokens: the sample is made of stretches from all over the text
@@ -338,15 +340,15 @@ class Search:
         return None
 
     def _in_blocks(self, widths: tuple[int, ...]) -> tuple[int, ...]:
-        """Widths rounded to multiples of WIDTH_STEP, where a layer is wider than that."""
-        rounded = (max(1, round(width / WIDTH_STEP)) * WIDTH_STEP for width in widths)
+        """Widths rounded to multiples of the columns that the core reads at once."""
+        rounded = (max(1, round(width / COLUMNS)) * COLUMNS for width in widths)
         return tuple(map(min, rounded, self._shape.hidden_sizes))
 
     def _narrower(self, width: int, narrowed: Callable[[int], PathPosition]) -> PathPosition:
-        """A layer narrower by as much as one step allows: to a multiple of WIDTH_STEP, unless that is too much."""
-        blocks = range(1, (width - 1) // WIDTH_STEP + 1)
-        for step, counts in ((WIDTH_STEP, blocks), (1, range(1, width))):
-            if counts and narrowed(counts[-1] * step).cost >= self._lowest(LARGEST_STEP):
+        """A layer narrower by as much as one step allows, to a multiple of the first of WIDTH_STEPS that fits."""
+        for step in WIDTH_STEPS:
+            counts = range(1, (width - 1) // step + 1)
+            if counts and narrowed(counts[-1] * step).cost >= self._lowest(self._step):
                 return self._furthest(counts, partial(_times, step, narrowed))
         return narrowed(width - 1)
 
