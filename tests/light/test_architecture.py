@@ -59,6 +59,7 @@ ONE_MODULE: dict[str, str] = {
     "governor.readers": "sysfs",
     "measure.ngram": "durable",
     "measure.ngram_baseline": "recipe",
+    "measure.path_search": "durable provenance",
     "measure.results.files": "durable",
     "measure.results.govern": "governor",
     "measure.results.shared": "provenance",
@@ -97,8 +98,8 @@ INSIDE: dict[str, str] = {
     "measure": "machine memory ngram texts keystrokes meters.estimate meters.series meters.meter meters.sampler"
     " meters.power_trace meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor"
     " meters.choice meters.energy meters results.shared results.sweep results.bench results.ngram results.govern"
-    " results.benchmark results.typing results.files results packing evaluation sweep latency bench ngram_baseline"
-    " typing",
+    " results.benchmark results.typing results.files results packing evaluation sweep path_search latency bench"
+    " ngram_baseline typing",
     "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
     " figures.style figures.costs figures.weights govern claims controls paper_tables sweep_page typing_page summary"
     " cost_sections sections writer demo",
@@ -106,8 +107,8 @@ INSIDE: dict[str, str] = {
     "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan layers language_model machine"
     " evaluation task graded configuration batches optimization trainer session run",
     "pruning": "reconstruction allocation criteria l0 recovery resplit run steps",
-    "cli": "console keys bench evaluate export files govern keyboard learning ngram report resplit typing_screen demo"
-    " suggest prune reconstruct recover train typing",
+    "cli": "console keys bench evaluate export files govern keyboard learning ngram path report resplit typing_screen"
+    " demo suggest prune reconstruct recover train typing",
 }
 HEAVY = {"training", "pruning"}
 LIGHT = sorted({part.name.removesuffix(".py") for part in PACKAGE.iterdir()} & set(MAY_IMPORT) - HEAVY - {"__main__"})

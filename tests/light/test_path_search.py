@@ -286,5 +286,5 @@ def test_milliseconds_are_fitted_to_a_bench(tmp_path: Path, monkeypatch: pytest.
     mixed = Row(narrow, (16, 0, 16, 32))
     assert spends.of(PathPosition(mixed.cost, mixed.widths, mixed.bounds)) == pytest.approx(mixed.latency_ms)
     monkeypatch.setattr(path_search, "read_results", lambda path: Bench(enough[::2]))
-    with pytest.raises(OperatingPointError, match="do not tell 8 bits from 4"):
+    with pytest.raises(OperatingPointError, match="not enough to separate 8 bits from 4"):
         spending(SHAPE, "ms", tmp_path / "bench.json")

@@ -23,6 +23,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.arguments import checked
 from rheostat.durable import replacing
 from rheostat.errors import CheckpointError, OperatingPointError, RheostatError
 from rheostat.measure.evaluation import read_splits
@@ -77,6 +78,7 @@ class PathSearch:
         return {"by": self.by, **read, "positions": positions}
 
 
+@checked
 def search_path(
     model: str | Path,
     out: str | Path,
@@ -217,8 +219,8 @@ def _fitted_ms(shape: ModelShape, bench: Path) -> tuple[float, float, float]:
     table = np.array([(1.0, *parts) for parts in work]).reshape(-1, 3)
     if np.linalg.matrix_rank(table) < 3:
         raise OperatingPointError(
-            f"{bench} has {len(rows)} rows that do not tell 8 bits from 4; expected at least three positions of this "
-            "model, some of them in 4 bits: bench a file with a path"
+            f"{bench} has {len(rows)} rows, which is not enough to separate 8 bits from 4; expected at least three "
+            "positions of this model, some of them in 4 bits: bench a file with a path"
         )
     fixed, eight, four = map(float, np.linalg.lstsq(table, np.array([row.latency_ms for row in rows]), rcond=None)[0])
     if min(eight, four) <= 0:
@@ -230,7 +232,7 @@ def _fitted_ms(shape: ModelShape, bench: Path) -> tuple[float, float, float]:
 
 
 @dataclass(frozen=True)
-class Step:
+class PathStep:
     """A position that the search has accepted, and its measured loss."""
 
     position: PathPosition
@@ -251,7 +253,7 @@ UNKNOWN_PRICE = Price(-inf, 0)
 class SearchState:
     """What a search resumes from. prices: see `Price`, by move."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
     prices: Mapping[str, Price]
     measurements: int
 
@@ -271,11 +273,11 @@ class Search:
         self._shape, self._loss, self._spends = shape, loss, spends
         self._together = [self._in_blocks(widths) for widths in together]
         self.measurements = state.measurements if state else 0
-        self.steps: list[Step] = list(state.steps) if state else []
+        self.steps: list[PathStep] = list(state.steps) if state else []
         self.prices: dict[str, Price] = dict(state.prices) if state else {}
         if not self.steps:
             whole = PathPosition(1.0, shape.hidden_sizes)
-            self.steps = [Step(whole, self._measure(whole))]
+            self.steps = [PathStep(whole, self._measure(whole))]
 
     def down_to(self, smallest: float) -> Iterator[PathPosition]:
         """Accept one step after another until a position costs no more than this; yields each one."""
@@ -290,11 +292,11 @@ class Search:
             self.steps.append(step)
             yield step.position
 
-    def _best(self) -> Step | None:
+    def _best(self) -> PathStep | None:
         """The step that loses least per unit saved. A move is measured if its price is the lowest known, or too old."""
         now, moves = self.steps[-1], self._moves()
         spent = self._spends.of(now.position)
-        fresh: dict[str, Step] = {}
+        fresh: dict[str, PathStep] = {}
         oldest = len(self.steps) - REMEMBERED
         known = {name: self.prices.get(name, UNKNOWN_PRICE) for name in moves}
         self.prices = {name: price if price.measured_at >= oldest else UNKNOWN_PRICE for name, price in known.items()}
@@ -303,7 +305,7 @@ class Search:
             if name in fresh:
                 return fresh[name]
             position = moves[name]
-            step = Step(position, self._measure(position))
+            step = PathStep(position, self._measure(position))
             fresh[name] = step
             saved = max(spent - self._spends.of(position), 1e-12)
             self.prices[name] = Price((step.loss - now.loss) / saved, len(self.steps))
@@ -406,7 +408,7 @@ class SavedSearch:
                 "delete it to start again"
             )
         try:
-            steps = tuple(Step(_position_of_json(step), float(step["loss"])) for step in saved["steps"])
+            steps = tuple(PathStep(_position_of_json(step), float(step["loss"])) for step in saved["steps"])
             prices = {str(name): Price(float(loss), int(at)) for name, (loss, at) in saved["prices"].items()}
             return SearchState(steps, prices, int(saved["measurements"]))
         except (KeyError, TypeError, ValueError, AttributeError):
