@@ -47,6 +47,7 @@ from rheostat.measure.results import GovernResults, read_all, read_results, writ
 from rheostat.measure.texts import read_text
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import select
+from rheostat.report.cost_sections import bits_sections
 from rheostat.report.document import NOT_MEASURED, Paragraph, Picture, Table, TableRow, line, markdown, table_markdown
 from rheostat.report.evidence import Evidence, gather
 from rheostat.report.figures.costs import draw_costs, draw_fit, families, fit_line, front_points, panels, pareto_front
@@ -734,3 +735,24 @@ def test_a_report_starts_with_five_lines(evidence: Evidence, tmp_path: Path) -> 
     assert "which filters are cut (no --model)" in lines[4]
     alone = build_report(gather(read_all([write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0)])])))
     assert len(alone.summary) == 5 and alone.summary[1] == "Whole models: not measured."
+
+
+def test_quantisation_is_compared_with_pruning_at_equal_bytes(tmp_path: Path) -> None:
+    four_bits = {"allocation": "bits", "flops_fraction": 1.0, "cost_fraction": 0.5, "bounds": [0, 0]}
+    on_path = {"allocation": "path", "flops_fraction": 0.98, "cost_fraction": 0.495, "bounds": [0, 5]}
+    measured = [
+        full(70.0),
+        ranked("graded", 0.5, 77.0),
+        row("bits", "bits", 0.5, "test", 71.4, **four_bits),
+        row("path", "path", 0.5, "test", 70.7, **on_path),
+        row("path", "path", 0.2, "test", 91.0, **on_path | {"cost_fraction": 0.2, "flops_fraction": 0.4}),
+    ]
+    (on,) = gather(read_all([write_sweep(tmp_path / "m.json", measured)])).corpora
+    (section,) = bits_sections(on)
+    (table,) = [block for block in section.blocks if isinstance(block, Table)]  # no bench, so nothing at equal times
+    assert tuple(one.cells for one in table.rows) == (
+        ("49.5%", "77.00 (+10.0%)", "71.40 (+2.0%)", "70.70 (+1.0%)"),
+        ("20.0%", "not measured", "not measured", "91.00 (+30.0%)"),
+    )
+    line = next(family for family in families(on) if family.criterion == "path")
+    assert line.joined and [one.cost for one in line.points][-2:] == [0.495, 0.2]
