@@ -71,7 +71,7 @@ benchmark: $(VENV)/test.done
 	$(BIN)/python benchmarks/learning.py --json -o results/benchmark-learning.json
 	$(BIN)/python benchmarks/evaluation.py --model $(MODELS)/ptb-qrnn.safetensors --json -o results/benchmark-evaluation.json
 	$(BIN)/python benchmarks/keyboard_load.py --model src/rheostat/bundled/chat.safetensors --json -o results/benchmark-keyboard.json
-	$(BIN)/python benchmarks/runtime.py --model $(MODELS)/ptb-qrnn.safetensors --steps 1000000 --json -o results/benchmark-runtime.json
+	$(BIN)/python benchmarks/runtime.py --json -o results/benchmark-runtime.json
 	test ! -f runs/wt103-split.safetensors || $(BIN)/python benchmarks/output_layer.py --model runs/wt103-split.safetensors --packed runs/wt103-int8.safetensors $(WIKI) --json -o results/benchmark-output-layer.json
 	test ! -d $(DATA)/wikitext-103-part || $(BIN)/python benchmarks/scale.py $(WIKI) --vocabulary $(DATA)/wikitext-103-part/vocabulary-with-counts.txt --json -o results/scale.json --page docs/scale.md
 	$(BIN)/python benchmarks/corpus_scale.py --json -o results/benchmark-corpus-scale.json

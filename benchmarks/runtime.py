@@ -309,7 +309,9 @@ def measure_processes(options: argparse.Namespace) -> Figures:
             command = [sys.executable, "-c", script, path, text]
             return lambda: subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
 
-        found = interleaved({"numpy": start("import numpy"), "first": start(FIRST)}, options.turns // 4, quiet=True)
+        found = interleaved(
+            {"numpy": start("import numpy"), "first": start(FIRST)}, max(5, options.turns // 10), quiet=True
+        )
         seconds = {name: statistics.median(values) for name, values in found.items()}
         memory = int(start(MEMORY)()) if Path("/proc/self/statm").exists() else None
     figures = {"start_over_numpy": seconds["first"] / seconds["numpy"], "start_ms": 1000 * seconds["first"]}

@@ -34,13 +34,19 @@ def test_the_page_says_what_ran_on_onnx_runtime(tmp_path: Path, monkeypatch: pyt
     assert f"{note} `benchmark-learning.json`." in page_of(tmp_path, tmp_path / "page.md", monkeypatch)
 
 
-def test_a_file_without_the_latest_figures_is_shown_without_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_that_were_not_measured_have_no_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contents = json.loads((ROOT / "results" / "benchmark-runtime.json").read_text(encoding="utf-8"))
-    shown = "queries per position before the next has its turn"
+    shown = "a step of the core against FLOPs, ten positions"
     assert shown in page_of(ROOT / "results", tmp_path / "page.md", monkeypatch)
-    del contents["figures"]["by_queries_in_a_row"]
+    for name in ("flops_r2", "intercept_over_full", "ptb_core_over_onnx_two_threads"):
+        contents["figures"].pop(name, None)
     (tmp_path / "benchmark-runtime.json").write_text(json.dumps(contents), encoding="utf-8")
     text = page_of(tmp_path, tmp_path / "page.md", monkeypatch)
-    assert "latency against FLOPs" in text and shown not in text
+    assert "process start to first suggestion" in text and shown not in text and "two threads" not in text
+
+
+def test_every_row_of_the_runtime_has_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    runtime, page = (runpy.run_path(str(ROOT / "benchmarks" / name)) for name in ("runtime.py", "page.py"))
+    words = {f"same_words_{percent}" for percent in (100, 50, 20)}
+    assert set(page["RUNTIME_ROWS"]) | words == set(runtime["TARGETS"])

@@ -39,6 +39,7 @@ WORDS = (
 )
 SHAPE = ModelShape(len(WORDS), 8, (16, 16, 8), (2, 1, 1))
 KNOBS = (1.0, 0.6, 0.3, 0.001)  # the last one is below what any model can be cut to
+ROOT = Path(__file__).parents[2]
 CAN_DRAW = all(importlib.util.find_spec(name) for name in ("matplotlib", "jinja2"))
 
 
@@ -124,3 +125,23 @@ def test_from_python_it_is_one_call(arguments: list[str], tmp_path: Path) -> Non
     assert (
         (tmp_path / "demo" / "report.md").read_text(encoding="utf-8").splitlines()[2].startswith("* Measured: 3 points")
     )
+
+
+def test_the_table_shows_time_saved_quality_lost_and_the_ngram(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contents = json.loads((ROOT / "results" / "chat-ngram.json").read_text(encoding="utf-8"))
+    contents["subject"]["corpus"] = "messages"  # the text of this demo
+    ngram = tmp_path / "ngram.json"
+    ngram.write_text(json.dumps(contents), encoding="utf-8")
+    monkeypatch.setattr(demo_module, "NGRAM_RESULTS", ngram)
+    shown = run(*arguments)
+    assert all(heading in shown for heading in ("saved", "lost", "5-gram", "Why not an n-gram?"))
+    assert "85.0" in shown and "63.8 *" in shown and "52% of the keystrokes" in " ".join(shown.split())
+    facts = json.loads(run(*arguments, "--json"))
+    assert facts["ngram"]["subject"]["model"] == "5-gram"
+
+
+def test_an_ngram_that_was_measured_on_another_text_is_not_shown(arguments: list[str]) -> None:
+    assert "5-gram" not in run(*arguments)
+    assert json.loads(run(*arguments, "--json"))["ngram"] is None

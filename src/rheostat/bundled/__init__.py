@@ -12,6 +12,7 @@ from rheostat.errors import ModelFileError
 
 DEFAULT_MODEL = "chat"
 FOLDER = Path(__file__).parent
+NGRAM_RESULTS = FOLDER / "chat-ngram.json"  # of an n-gram model of the same training text, on the text below
 HELD_OUT_TEXT = FOLDER / "chat-test.txt"  # conversations from the test split of the default model's corpus
 HIDDEN_WORDS = FOLDER / "hidden-words.txt"
 

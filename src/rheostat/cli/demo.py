@@ -62,6 +62,7 @@ def demo(
     Example: rheostat demo -o rheostat-demo
     """
     from rheostat.measure.meters import find_meter
+    from rheostat.measure.results import results_json
     from rheostat.report.demo import Demo
 
     source = find_meter(meter)
@@ -71,7 +72,9 @@ def demo(
         files = [*run.results, *_report(run)]
     if json:
         steps = [step.as_json() for step in run.steps]
-        print_json({"model": run.model.name, "corpus": run.text.name, "steps": steps, "files": list(map(str, files))})
+        ngram = results_json(run.ngram) if run.ngram else None
+        facts = {"model": run.model.name, "corpus": run.text.name, "steps": steps, "ngram": ngram}
+        print_json({**facts, "files": list(map(str, files))})
         return
     if not results.is_terminal:
         results.print(_tables(run))
@@ -102,51 +105,65 @@ def _screen(run: Demo) -> Iterator[Refresh]:
 
 
 def _tables(run: Demo) -> Group:
-    return Group(_figures(run), _suggestions(run.steps))
+    return Group(_figures(run), *_why_not_an_ngram(run), _suggestions(run.steps))
 
 
 def _figures(run: Demo) -> Table:
     title = Text(f"{run.model.name}, int8, on {run.text.name}")
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in (
-        "knob",
-        "cost",
-        "bits",
-        "widths",
-        "MFLOPs",
-        "MB\nread",
-        "ms/query",
-        "mJ/query",
-        "perplexity",
-        "R@3",
-    ):
-        table.add_column(heading, justify="right")
+    costs = ("MB\nread", "ms/query", "time\nsaved", "mJ/query")
+    for heading in ("knob", "bits", *costs, "perplexity", "quality\nlost", "R@3"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for step in run.steps:
         quality = step.quality
         table.add_row(
             f"{quality.knob:.0%}",
-            f"{quality.cost:.1%}",
             f"{8.0 if quality.mean_bits is None else quality.mean_bits:.1f}",
-            " ".join(map(str, quality.widths)),
-            *_costs(step),
+            *_costs(run, step),
             f"{quality.perplexity:.1f}",
+            f"{run.quality_lost(step):.1%}",
             f"{quality.recall_at_3:.1%}",
         )
+    if one := run.ngram:
+        size, latency = three_digits(one.subject.megabytes), three_digits(one.latency.latency_ms)
+        lost = f"{one.test_perplexity / run.steps[0].quality.perplexity - 1:.1%}" if run.steps else NOT_YET
+        figures = (f"{one.test_perplexity:.1f}", lost, f"{one.test_recall:.1%}")
+        table.add_row(one.subject.model, "–", f"{size} *", f"{latency} *", "–", "–", *figures, end_section=True)
     return table
 
 
-def _costs(step: DemoStep) -> list[str]:
+def _costs(run: Demo, step: DemoStep) -> list[str]:
     if (cost := step.cost) is None:
         return [NOT_YET] * 4
-    return [*map(three_digits, (cost.flops_millions, cost.megabytes_read, cost.latency_ms)), str(cost.energy)]
+    saved = run.time_saved(step)
+    figures = [*map(three_digits, (cost.megabytes_read, cost.latency_ms))]
+    return [*figures, NOT_YET if saved is None else f"{saved:.0%}", str(cost.energy)]
+
+
+def _why_not_an_ngram(run: Demo) -> list[Text]:
+    """What the line of the n-gram model means: its size is that of its tables, its time that of another run."""
+    if (one := run.ngram) is None:
+        return []
+    saved = one.keystrokes.keystrokes_saved_share
+    made = f"{one.provenance.machine.processor}, {one.provenance.date:.10}"
+    return [
+        Text(
+            f"* Why not an n-gram? The {one.name} of the same training text needs {one.subject.megabytes:.0f} MB of "
+            f"tables and has no knob. It saves {saved:.0%} of the keystrokes. Its time was measured before ({made}).\n",
+            style="dim",
+        )
+    ]
 
 
 def _suggestions(steps: list[DemoStep]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("knob", justify="right")
+    for heading in ("knob", "cost", "widths"):
+        table.add_column(heading, justify="right")
     for start in steps[0].suggestions if steps else ():
         table.add_column(Text(f"{start} …"), overflow="fold")
     for step in steps:
         offered = [Text(", ".join(words)) for words in step.suggestions.values()]
-        table.add_row(f"{step.quality.knob:.0%}", *offered)
+        quality = step.quality
+        widths = " ".join(map(str, quality.widths))
+        table.add_row(f"{quality.knob:.0%}", f"{quality.cost:.1%}", widths, *offered)
     return table

@@ -23,6 +23,9 @@ def ngram(
         str | None,
         typer.Option(help="A folder with train, valid and test text, 'chat' or 'talk'; by default the recipe's."),
     ] = None,
+    text: Annotated[
+        Path | None, typer.Option(help="A text file to measure on in place of the test split; it names the results.")
+    ] = None,
     order: Annotated[int, typer.Option(min=2, help="The length of the longest n-grams.")] = 5,
     queries: Annotated[int, typer.Option(min=2, help="Number of timed queries.")] = 350,
     warm_up: Annotated[int, typer.Option(min=0, help="Number of warm-up queries.")] = 20,
@@ -55,6 +58,7 @@ def ngram(
             measure_ngram(
                 recipe,
                 data=data,
+                text=text,
                 order=order,
                 queries=queries,
                 warm_up=warm_up,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +34,7 @@ from rheostat.metrics import Quality, perplexity, stream_quality, stretch_size
 from rheostat.recipe import read_recipe
 from rheostat.runtime.predictor import SPARE
 from rheostat.tables import fill
-from rheostat.text.corpus import Corpus, CorpusConfig, Split, load_corpus
+from rheostat.text.corpus import Corpus, CorpusConfig, Split, load_corpus, load_split
 from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import Completion
 from rheostat.words.writing import Suggestion, Typed, as_context, compose, distinct, split_typed
@@ -94,6 +94,7 @@ def measure_ngram(
     recipe: str,
     *,
     data: str | None = None,
+    text: str | Path | None = None,
     order: int = 5,
     queries: int = 350,
     warm_up: int = 20,
@@ -108,11 +109,11 @@ def measure_ngram(
     """Estimate an n-gram model on a corpus and measure it like any other model.
 
     recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, "chat" or
-    "talk"; the recipe's own corpus if left out. order: length of the longest n-grams. queries: timed ones. words: of
-    the test text that are typed. check: compare the test perplexity with kenlm's. out: the results file to write; arpa:
-    the model, in the ARPA format. vocabulary: a file with one word and its count per line, if the model to compare with
-    has its words from one. on_results: called before anything is written, so that what was measured is not lost
-    with a file that cannot be written.
+    "talk"; the recipe's own corpus if left out. text: a text file to measure on in place of the test split. order:
+    length of the longest n-grams. queries: timed ones. words: of the test text that are typed. check: compare the test
+    perplexity with kenlm's. out: the results file to write; arpa: the model, in the ARPA format. vocabulary: a file
+    with one word and its count per line, if the model to compare with has its words from one. on_results: called
+    before anything is written, so that what was measured is not lost with a file that cannot be written.
     """
     config = NGramConfig(order, queries, warm_up, words, check)
     target = None if out is None else check_results_target(out)
@@ -123,8 +124,11 @@ def measure_ngram(
     words_as = fill(CorpusConfig, tables.get("corpus", {}), "corpus")
     words_from = None if vocabulary is None else Path(vocabulary)
     corpus = load_corpus(source, words_as, vocabulary_file=words_from, progress=progress)
-    text = read_text(source, words_as, max(config.typed_words, config.queries + config.warm_up))
-    model, results = measure_on_corpus(corpus, text, config, progress)
+    if text is not None:
+        held_out = load_split(text, "test", words_as, corpus.vocabulary)
+        corpus = replace(corpus, name=Path(text).stem, splits={**corpus.splits, "test": held_out})
+    typed = read_text(str(text or source), words_as, max(config.typed_words, config.queries + config.warm_up))
+    model, results = measure_on_corpus(corpus, typed, config, progress)
     on_results(results)
     if target is not None:
         write_results(target, results)

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from rheostat.arguments import checked
-from rheostat.bundled import HELD_OUT_TEXT, model_path
+from rheostat.bundled import HELD_OUT_TEXT, NGRAM_RESULTS, model_path
 from rheostat.errors import OperatingPointError
 from rheostat.measure.bench import BenchConfig, bench_positions_of
 from rheostat.measure.evaluation import read_splits
 from rheostat.measure.latency import BenchPosition
 from rheostat.measure.meters import EnergySource, Plan, find_meter
-from rheostat.measure.results import BenchRow, SweepRow, write_results
+from rheostat.measure.results import BenchRow, NGramResults, SweepRow, read_results, write_results
 from rheostat.measure.sweep import Cell, CellResult, SweepFile, measure_cells, subject_of
 from rheostat.measure.texts import Text, read_text
 from rheostat.model.file import ModelFile, open_model
@@ -68,6 +68,7 @@ class Demo:
             self._subject = subject_of(file, Path(text.name).stem, PRECISION, ran, self._cells)
         self.text: Text = replace(text, name=self._subject.corpus)
         self.steps: list[DemoStep] = []
+        self.ngram = _ngram_on(self._subject.corpus)
 
     def turn_down(self, progress: Progress) -> Iterator[DemoStep]:
         """Quality and suggestions, starting from the whole model."""
@@ -108,7 +109,17 @@ class Demo:
 
     def report(self) -> tuple[Path, ...]:
         """The pages and pictures."""
-        return write_report(self.results, out=self.out).files
+        used = [*self.results, *([self.ngram.path] if self.ngram else [])]
+        return write_report(used, out=self.out).files
+
+    def time_saved(self, step: DemoStep) -> float | None:
+        """The share of a query's time that a position saves; None until it is measured."""
+        first = self.steps[0].cost
+        return 1 - step.cost.latency_ms / first.latency_ms if step.cost and first else None
+
+    def quality_lost(self, step: DemoStep) -> float:
+        """By how much a position's perplexity is above that of the whole model."""
+        return step.quality.perplexity / self.steps[0].quality.perplexity - 1
 
     @property
     def results(self) -> list[Path]:
@@ -124,6 +135,14 @@ class Demo:
 
 
 @checked
+def _ngram_on(corpus: str) -> NGramResults | None:
+    """What an n-gram model of the bundled model's training text reaches on a text, if that was measured."""
+    if not NGRAM_RESULTS.exists():
+        return None
+    found = read_results(NGRAM_RESULTS)
+    return found if isinstance(found, NGramResults) and found.subject.corpus == corpus else None
+
+
 def run_demo(
     model: str | Path,
     *,
