@@ -112,13 +112,12 @@ def _figures(run: Demo) -> Table:
     title = Text(f"{run.model.name}, int8, on {run.text.name}")
     table = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     costs = ("MB\nread", "ms/query", "time\nsaved", "mJ/query")
-    for heading in ("knob", "bits", *costs, "perplexity", "quality\nlost", "R@3"):
+    for heading in ("knob", *costs, "perplexity", "quality\nlost", "R@3"):
         table.add_column(heading, justify="right", no_wrap=True)
     for step in run.steps:
         quality = step.quality
         table.add_row(
             f"{quality.knob:.0%}",
-            f"{8.0 if quality.mean_bits is None else quality.mean_bits:.1f}",
             *_costs(run, step),
             f"{quality.perplexity:.1f}",
             f"{run.quality_lost(step):.1%}",
@@ -128,7 +127,7 @@ def _figures(run: Demo) -> Table:
         size, latency = three_digits(one.subject.megabytes), three_digits(one.latency.latency_ms)
         lost = f"{one.test_perplexity / run.steps[0].quality.perplexity - 1:.1%}" if run.steps else NOT_YET
         figures = (f"{one.test_perplexity:.1f}", lost, f"{one.test_recall:.1%}")
-        table.add_row(one.subject.model, "–", f"{size} *", f"{latency} *", "–", "–", *figures, end_section=True)
+        table.add_row(one.subject.model, f"{size} *", f"{latency} *", "–", "–", *figures, end_section=True)
     return table
 
 
@@ -157,7 +156,7 @@ def _why_not_an_ngram(run: Demo) -> list[Text]:
 
 def _suggestions(steps: list[DemoStep]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in ("knob", "cost", "widths"):
+    for heading in ("knob", "cost", "bits", "widths"):
         table.add_column(heading, justify="right")
     for start in steps[0].suggestions if steps else ():
         table.add_column(Text(f"{start} …"), overflow="fold")
@@ -165,5 +164,6 @@ def _suggestions(steps: list[DemoStep]) -> Table:
         offered = [Text(", ".join(words)) for words in step.suggestions.values()]
         quality = step.quality
         widths = " ".join(map(str, quality.widths))
-        table.add_row(f"{quality.knob:.0%}", f"{quality.cost:.1%}", widths, *offered)
+        bits = f"{8.0 if quality.mean_bits is None else quality.mean_bits:.1f}"
+        table.add_row(f"{quality.knob:.0%}", f"{quality.cost:.1%}", bits, widths, *offered)
     return table
