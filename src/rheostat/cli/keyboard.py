@@ -90,9 +90,9 @@ def page(
     hidden_words: HiddenWordsFile = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Write the keyboard page as a static site: the model runs in the browser, and no server of ours is needed.
+    """Write the keyboard page as a static site.
 
-    Any web host serves it, or python -m http.server. After the first visit it works offline.
+    The model runs in the browser, so no server of ours is needed. Any web host serves it, or python -m http.server. After the first visit it works offline.
 
     Example: rheostat page -o site && python -m http.server -d site
     """
