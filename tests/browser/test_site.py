@@ -319,7 +319,7 @@ def test_the_tree_of_a_screen_reader_names_everything(site: FileServer, open_pag
           - heading "Battery" [level=2]
           - slider "Battery"
           - checkbox "On the charger"
-          - checkbox "The battery turns the knob"
+          - checkbox "The device turns the knob"
           - table "What the knob buys":
             - rowgroup:
               - row "Knob Time saved Quality lost"
