@@ -52,7 +52,9 @@ def bench(
     meter: Annotated[str, typer.Option(help="A meter, 'auto' or 'none'. 'list' shows all of them.")] = "auto",
     idle_seconds: Annotated[
         float | None,
-        typer.Option(min=0.01, help="Seconds of idling before and after; by default 10, or more if the meter is slow."),
+        typer.Option(
+            min=0.01, help="Seconds per idle block, one per turn; by default 2, or more if the meter is slow."
+        ),
     ] = None,
     block_seconds: Annotated[
         float | None,

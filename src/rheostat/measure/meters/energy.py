@@ -1,4 +1,4 @@
-"""Energy per query: idle, blocks of queries, idle again; idle energy is subtracted.
+"""Energy per query: blocks of queries with idle blocks among them; the idle power beside a block is subtracted.
 
 Knows how a run is laid out and what can be concluded from it; knows nothing of devices or models. A figure that the
 meter could not resolve is marked as such, and a missing one is None, never zero.
@@ -18,7 +18,7 @@ from rheostat.measure.meters.estimate import Estimate
 from rheostat.measure.meters.meter import Meter, Recording
 from rheostat.measure.meters.series import WindowEnergy
 
-SHORTEST_IDLE_S, SHORTEST_BLOCK_S = 10.0, 2.0  # by default
+SHORTEST_BLOCK_S = 2.0  # by default, of work and of idle
 IDLE_LOOKS = 40  # readings of a counter during an idle window
 GUARDS_BEFORE = 2  # a reading can be the mean of one period and be shown during the next
 GUARDS_AFTER = 1  # the power at the end of a window is interpolated towards the next reading
@@ -40,7 +40,7 @@ class Work:
 class Plan:
     """The duration of a run. Seconds that are None are chosen to suit the meter."""
 
-    idle_seconds: float | None = None  # before the blocks, and again after them
+    idle_seconds: float | None = None  # of each idle block; there is one per turn, rotating among the work blocks
     blocks: int = 10  # per work; their spread gives the interval
     block_seconds: float | None = None
     minimum_samples: int = 10  # meter readings needed in every block and while idle
@@ -54,7 +54,7 @@ class Plan:
         return (self.minimum_samples + 1) * period_s
 
     def idle_s(self, period_s: float) -> float:
-        return self.idle_seconds or max(SHORTEST_IDLE_S, self.needed_s(period_s))
+        return self.idle_seconds or max(SHORTEST_BLOCK_S, self.needed_s(period_s))
 
     def block_s(self, period_s: float) -> float:
         return self.block_seconds or max(SHORTEST_BLOCK_S, self.needed_s(period_s))
@@ -67,11 +67,11 @@ class EnergyPerQuery:
     meter: str
     covers: str
     energy_mj: float | None  # None: not measured
-    interval_mj: tuple[float, float] | None = None  # of the blocks, widened by idle_uncertainty_mj
+    interval_mj: tuple[float, float] | None = None  # of the differences between a block and its turn's idle block
     gross_mj: float | None = None  # before idle power is subtracted
-    idle_power_w: float | None = None  # mean of before and after
-    idle_drift_w: float | None = None  # after minus before
-    idle_uncertainty_mj: float | None = None  # because idle power may have changed between before and after
+    idle_power_w: float | None = None  # mean of the idle blocks
+    idle_drift_w: float | None = None  # last idle block minus the first
+    idle_uncertainty_mj: float | None = None  # half of the interval that idle power alone would give
     queries: int = 0
     seconds: float = 0.0
     blocks: int = 0
@@ -104,10 +104,9 @@ class Window:
 
 @dataclass(frozen=True)
 class Windows:
-    """All windows of a run. works: the blocks of each work."""
+    """All windows of a run, one of each per turn. works: the blocks of each work."""
 
-    idle_before: Window
-    idle_after: Window
+    idle: list[Window] = field(default_factory=list)
     works: list[list[Window]] = field(default_factory=list)
 
 
@@ -139,7 +138,7 @@ def expected_seconds(meter: Meter, works: int, plan: Plan) -> float:
     """Roughly how long a run takes."""
     period_s, guards = meter.period_s, GUARDS_BEFORE + GUARDS_AFTER
     idle_s = plan.idle_s(period_s) + guards * period_s
-    return 2 * idle_s + works * plan.blocks * (plan.block_s(period_s) + guards * meter.guard_s)
+    return plan.blocks * (idle_s + works * (plan.block_s(period_s) + guards * meter.guard_s))
 
 
 def estimate(source: Estimate, work: Work) -> EnergyPerQuery:
@@ -152,17 +151,20 @@ def estimate(source: Estimate, work: Work) -> EnergyPerQuery:
 
 
 def run(meter: Meter, recording: Recording, works: Sequence[Work], plan: Plan) -> Windows:
-    """Run idle, the interleaved blocks, and idle again."""
+    """Run the interleaved blocks, in every turn with an idle block among them."""
     period_s, guard_s = meter.period_s, meter.guard_s  # read now: the sensor can disappear later
     idle_s, block_s = plan.idle_s(period_s), plan.block_s(period_s)
-    idle_before = _idle(meter, recording, idle_s, period_s)
     for work in works:
         work.run()  # warm-up, so that the first block is like the others
+    idle: list[Window] = []
     blocks: list[list[Window]] = [[] for _ in works]
     for turn in range(plan.blocks):
-        for number in interleaved_order(len(works), turn):
-            blocks[number].append(_block(meter, recording, works[number], block_s, guard_s))
-    return Windows(idle_before, _idle(meter, recording, idle_s, period_s), blocks)
+        for number in interleaved_order(1 + len(works), turn):
+            if number == 0:
+                idle.append(_idle(meter, recording, idle_s, period_s))
+            else:
+                blocks[number - 1].append(_block(meter, recording, works[number - 1], block_s, guard_s))
+    return Windows(idle, blocks)
 
 
 def _idle(meter: Meter, recording: Recording, seconds: float, guard_s: float) -> Window:
@@ -200,18 +202,19 @@ def energy_per_query(
     meter: Meter, recording: Recording, windows: Windows, blocks: Sequence[Window], plan: Plan
 ) -> EnergyPerQuery:
     """The energy of one work, from the recording."""
-    idle = [recording.reading(window.begin, window.end) for window in (windows.idle_before, windows.idle_after)]
+    idle = [recording.reading(window.begin, window.end) for window in windows.idle]
     readings = [recording.reading(block.begin, block.end) for block in blocks]
-    idle_w, drift_w = (idle[0].power_w + idle[1].power_w) / 2, idle[1].power_w - idle[0].power_w
+    idle_powers_w = [reading.power_w for reading in idle]
+    drift_w = idle_powers_w[-1] - idle_powers_w[0]
     queries, seconds = sum(block.queries for block in blocks), sum(reading.duration_s for reading in readings)
     net_mj = [
         1e3 * (reading.energy_j - idle_w * reading.duration_s) / block.queries
-        for reading, block in zip(readings, blocks, strict=True)
+        for reading, block, idle_w in zip(readings, blocks, idle_powers_w, strict=True)
     ]
-    idle_uncertainty_mj = 1e3 * abs(drift_w) / 2 * seconds / queries
-    low_mj, high_mj = confidence_interval(net_mj)
-    # All blocks share one idle power, so its error shows in its two readings, not in the spread of the blocks.
-    interval_mj = (low_mj - idle_uncertainty_mj, high_mj + idle_uncertainty_mj)
+    # Paired: what changes idle power from turn to turn shows in the spread of the differences.
+    interval_mj = confidence_interval(net_mj)
+    low_w, high_w = confidence_interval(idle_powers_w)
+    idle_uncertainty_mj = 1e3 * (high_w - low_w) / 2 * seconds / queries
     reasons = shortcomings(idle, readings, interval_mj, plan)
     return EnergyPerQuery(
         meter=meter.name,
@@ -219,7 +222,7 @@ def energy_per_query(
         energy_mj=statistics.fmean(net_mj),
         interval_mj=interval_mj,
         gross_mj=1e3 * sum(reading.energy_j for reading in readings) / queries,
-        idle_power_w=idle_w,
+        idle_power_w=statistics.fmean(idle_powers_w),
         idle_drift_w=drift_w,
         idle_uncertainty_mj=idle_uncertainty_mj,
         queries=queries,
@@ -250,7 +253,7 @@ def shortcomings(
     if interval_mj[0] <= 0:
         reasons.append(
             f"the interval {interval_mj[0]:.3g} … {interval_mj[1]:.3g} mJ is not above zero: "
-            f"the work cannot be told from idle, {idle[0].power_w:.3g} W before and {idle[1].power_w:.3g} W after"
+            f"the work cannot be told from idle, {idle[0].power_w:.3g} W at first and {idle[-1].power_w:.3g} W at last"
         )
     return reasons
 
