@@ -43,7 +43,6 @@ QUAINT = {
     r"\b(is|are) (known|said) by\b": "… knows, … says",
     r"\bcomplains\b": "raises",
     r"\bmend(s|ed|ing)?\b": "fix",
-    r"\ba slip\b": "a mistake",
     r"\bof no use\b": "useless",
     r"\bis there twice\b|\bfor the second time\b": "twice, repeated",
     r"\bnothing else than\b": "nothing but",

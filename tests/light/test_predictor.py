@@ -89,7 +89,7 @@ def test_suggestions_are_the_most_probable_suggestible_words(model: Path) -> Non
 
 
 def test_a_prefix_ranks_only_the_words_that_begin_with_it_exactly(model: Path) -> None:
-    predictor = rheostat.load(model, precision="fp32")
+    predictor = rheostat.load(model, precision="fp32", slips=False)
     log_probabilities = predictor.log_probabilities_after([END_OF_LINE, "i", "saw", "the"])
     expected = sorted((w for w in WORDS if w.startswith("ga")), key=lambda w: -log_probabilities[WORDS.index(w)])
     assert words_of(predictor.suggest("I saw the", k=9, prefix="ga")) == expected
@@ -97,7 +97,7 @@ def test_a_prefix_ranks_only_the_words_that_begin_with_it_exactly(model: Path) -
 
 
 def test_capitals_are_restored(model: Path) -> None:
-    predictor = rheostat.load(model)
+    predictor = rheostat.load(model, slips=False)
     assert words_of(predictor.suggest("the boat sees", prefix="par")) == ["Paris"]
     assert words_of(predictor.complete("I saw. Gar")) == ["Garden"]
 
@@ -395,11 +395,11 @@ def test_threads_get_the_same_answers_as_alone(model: Path) -> None:
 
 
 def test_learned_words_are_suggested_at_once_listed_and_forgotten(model: Path, tmp_path: Path) -> None:
-    predictor = rheostat.load(model, user_words=tmp_path / "words.json")
+    predictor = rheostat.load(model, user_words=tmp_path / "words.json", slips=False)
     assert "Rheostat" not in words_of(predictor.complete("the Rhe"))
     predictor.learn("Rheostat")
     assert words_of(predictor.complete("the Rhe")) == ["Rheostat"]
-    again = rheostat.load(model, user_words=tmp_path / "words.json")
+    again = rheostat.load(model, user_words=tmp_path / "words.json", slips=False)
     assert words_of(again.complete("the rhe"))[0] == "Rheostat"
     assert again.complete("the rhe")[0].source == "user"
     assert [word.word for word in again.user_words.words()] == ["Rheostat"]

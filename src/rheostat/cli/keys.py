@@ -10,15 +10,68 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 UP, DOWN, RIGHT, LEFT = "up", "down", "right", "left"
+HOME, END, DELETE, PAGE_UP, PAGE_DOWN = "home", "end", "delete", "page up", "page down"
 TAB, ENTER, BACKSPACE, LEAVE = "tab", "enter", "backspace", "leave"
-_NAMED = {"\t": TAB, "\r": ENTER, "\n": ENTER, "\x7f": BACKSPACE, "\x08": BACKSPACE, "\x03": LEAVE, "\x04": LEAVE}
-_ARROWS = {"A": UP, "B": DOWN, "C": RIGHT, "D": LEFT}
-ESCAPE_SECONDS = 0.05  # the rest of an arrow key's sequence arrives within this time
+DELETE_WORD, DELETE_LINE, DELETE_REST = "delete word", "delete line", "delete rest"
+TEACH, UNDO, NEXT, PREVIOUS = "teach", "undo", "next", "previous"
+_NAMED = {
+    "\t": TAB,
+    "\r": ENTER,
+    "\n": ENTER,
+    "\x7f": BACKSPACE,
+    "\x08": BACKSPACE,
+    "\x03": LEAVE,
+    "\x04": LEAVE,
+    "\x01": HOME,  # Ctrl-A
+    "\x02": LEFT,  # Ctrl-B
+    "\x05": END,  # Ctrl-E
+    "\x06": RIGHT,  # Ctrl-F
+    "\x0b": DELETE_REST,  # Ctrl-K
+    "\x0e": NEXT,  # Ctrl-N
+    "\x10": PREVIOUS,  # Ctrl-P
+    "\x14": TEACH,  # Ctrl-T
+    "\x15": DELETE_LINE,  # Ctrl-U
+    "\x17": DELETE_WORD,  # Ctrl-W
+    "\x1a": UNDO,  # Ctrl-Z
+}
+# What terminals send behind the escape character.
+_SEQUENCES = {
+    "[A": UP,
+    "[B": DOWN,
+    "[C": RIGHT,
+    "[D": LEFT,
+    "OA": UP,
+    "OB": DOWN,
+    "OC": RIGHT,
+    "OD": LEFT,
+    "[H": HOME,
+    "[F": END,
+    "OH": HOME,
+    "OF": END,
+    "[1~": HOME,
+    "[4~": END,
+    "[7~": HOME,
+    "[8~": END,
+    "[3~": DELETE,
+    "[5~": PAGE_UP,
+    "[6~": PAGE_DOWN,
+}
+ESCAPE_SECONDS = 0.05  # the rest of a key's sequence arrives within this time
 
 if sys.platform == "win32":
     import msvcrt
 
-    _WINDOWS_ARROWS = {"H": UP, "P": DOWN, "M": RIGHT, "K": LEFT}
+    _WINDOWS_KEYS = {
+        "H": UP,
+        "P": DOWN,
+        "M": RIGHT,
+        "K": LEFT,
+        "G": HOME,
+        "O": END,
+        "S": DELETE,
+        "I": PAGE_UP,
+        "Q": PAGE_DOWN,
+    }
 
     @contextmanager
     def single_keys() -> Iterator[Iterator[str]]:
@@ -29,8 +82,8 @@ if sys.platform == "win32":
         while True:
             character = msvcrt.getwch()
             if character in ("\x00", "\xe0"):
-                if arrow := _WINDOWS_ARROWS.get(msvcrt.getwch()):
-                    yield arrow
+                if key := _WINDOWS_KEYS.get(msvcrt.getwch()):
+                    yield key
             elif key := named(character):
                 yield key
 
@@ -57,20 +110,21 @@ else:
         while data := os.read(terminal, 1):
             for character in decoder.decode(data):
                 if character == "\x1b":
-                    if arrow := _rest_of_arrow(terminal):
-                        yield arrow
+                    if key := _SEQUENCES.get(_rest_of_sequence(terminal)):
+                        yield key
                 elif key := named(character):
                     yield key
 
-    def _rest_of_arrow(terminal: int) -> str | None:
-        """The arrow key of an escape sequence; None for any other sequence, which is read and dropped."""
+    def _rest_of_sequence(terminal: int) -> str:
+        """What follows an escape character. A sequence that is not known is read too, so that it types nothing."""
         sequence = ""
         while select.select([terminal], [], [], ESCAPE_SECONDS)[0]:
             character = os.read(terminal, 1).decode("ascii", "ignore")
             sequence += character
-            if character.isalpha() or character == "~":
+            is_introduction = len(sequence) == 1 and character in "[O"
+            if not is_introduction and (character.isalpha() or character == "~" or len(sequence) > 16):
                 break
-        return _ARROWS.get(sequence[-1:]) if sequence[:1] in ("[", "O") else None
+        return sequence
 
 
 def named(character: str) -> str | None:

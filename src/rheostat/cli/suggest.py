@@ -40,6 +40,10 @@ Words: TypeAlias = Annotated[Path | None, typer.Option(help="A file of learned w
 Learn: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="Learn a word first, and store it if --words is given. May be repeated.")
 ]
+MemoryFile: TypeAlias = Annotated[
+    Path | None, typer.Option(help="A file that counts what is written here; created if missing.")
+]
+NoSlips: TypeAlias = Annotated[bool, typer.Option("--no-slips", help="Take every letter as it was typed.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 
@@ -55,6 +59,8 @@ def suggest(
     words: Words = None,
     hidden_words: HiddenWordsFile = None,
     learn: Learn = None,
+    memory: MemoryFile = None,
+    no_slips: NoSlips = False,
     json: AsJson = False,
 ) -> None:
     """Suggest the next word.
@@ -64,7 +70,7 @@ def suggest(
 
     Example: rheostat suggest "see you at the" --knob 0.6 --prefix ga
     """
-    predictor = _load(model, knob, point, precision, threads, words, hidden_words, learn)
+    predictor = _load(model, knob, point, precision, threads, words, hidden_words, learn, memory, not no_slips)
     if text is None:
         _type(predictor)
     else:
@@ -84,17 +90,23 @@ def complete(
     words: Words = None,
     hidden_words: HiddenWordsFile = None,
     learn: Learn = None,
+    memory: MemoryFile = None,
+    no_slips: NoSlips = False,
+    finished: Annotated[
+        bool, typer.Option("--finished", help="The last word is finished: say what it may have been meant to be.")
+    ] = False,
     json: AsJson = False,
 ) -> None:
     """Complete the word being typed.
 
-    That is the last word of the text. After a space, the next word is suggested. For a text of whole words, use
-    `rheostat suggest`.
+    That is the last word of the text; its letters may have been typed wrong. After a space, the next word is suggested.
+    For a text of whole words, use `rheostat suggest`.
 
     Example: rheostat complete "See you at the ga" --knob 0.6
     """
-    predictor = _load(model, knob, point, precision, threads, words, hidden_words, learn)
-    _answer(predictor, {"text": text}, partial(predictor.complete, text, k), json)
+    predictor = _load(model, knob, point, precision, threads, words, hidden_words, learn, memory, not no_slips)
+    query = predictor.correct if finished else predictor.complete
+    _answer(predictor, {"text": text}, partial(query, text, k), json)
 
 
 def _load(
@@ -106,6 +118,8 @@ def _load(
     words: Path | None,
     hidden_words: Path | None,
     learn: list[str] | None,
+    memory: Path | None,
+    slips: bool,
 ) -> Predictor:
     from rheostat.runtime.predictor import load
 
@@ -117,6 +131,8 @@ def _load(
         threads=threads,
         user_words=words,
         hidden_words=hidden_words,
+        memory=memory,
+        slips=slips,
     )
     for word in learn or ():
         predictor.learn(word)
@@ -140,7 +156,8 @@ def _answer(
     query_ms = 1000 * (time.perf_counter() - start)
     if not as_json:
         for suggestion in suggestions:
-            print(f"{suggestion.word}\t{_shown(suggestion.probability)}")
+            note = "" if suggestion.kind == "completion" else f"\t{suggestion.kind}"
+            print(f"{suggestion.word}\t{_shown(suggestion.probability)}{note}")
         return
     facts = asked | {
         "point": predictor.point.name,
@@ -164,3 +181,4 @@ def _type(predictor: Predictor) -> None:
     from rheostat.cli.typing_screen import type_in_terminal
 
     print(type_in_terminal(predictor))
+    predictor.close()

@@ -39,6 +39,12 @@ def typing(
         Path | None,
         typer.Option(help="A list of misspellings, such as codespell's dictionary: say which of them were suggested."),
     ] = None,
+    slips: Annotated[
+        bool, typer.Option("--slips", help="Also type the AAC messages with slips, and correct them automatically.")
+    ] = False,
+    senders: Annotated[
+        int, typer.Option(min=0, max=40, help="Chitchat senders who type with a memory and without; up to 40.")
+    ] = 0,
     page: Annotated[Path | None, typer.Option(help="Also write a page in Markdown to this file.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help=RESULTS_OUT_HELP)] = None,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
@@ -47,7 +53,7 @@ def typing(
 
     Types everyday messages (--aac) and the test conversations of a corpus (--data). Measures the model at several knob
     positions, n-grams of the same training text, and predictors of your own. Intervals are 95 %, by bootstrap;
-    differences from the best n-gram are paired.
+    differences from the best n-gram are paired. --slips adds typing with slips, --senders a memory.
 
     Example: rheostat typing model.safetensors --data talk --aac DIR/talk/aac -o results/typing.json
     """
@@ -67,6 +73,8 @@ def typing(
             words=words,
             predictors=own,
             misspellings=misspellings,
+            slips=slips,
+            senders=senders,
             out=out,
             progress=progress,
         )

@@ -11,56 +11,170 @@ from rich.text import Text
 
 from rheostat.cli import keys
 from rheostat.cli.console import results
-from rheostat.errors import OperatingPointError
+from rheostat.errors import OperatingPointError, UserWordsError
 from rheostat.runtime.predictor import Predictor
 from rheostat.words.writing import Suggestion
 
 KNOB_STEP = 0.05
-HELP = "Tab takes the marked word, ← → mark another, ↑ ↓ turn the knob, Ctrl-D ends"
+HELP = (
+    "Tab takes the marked word, Ctrl-N Ctrl-P mark another, Ctrl-T teaches a word, Ctrl-Z undoes a correction, "
+    "Page Up Page Down turn the knob, Ctrl-D ends"
+)
+STYLES = {"completion": "bold", "correction": "bold italic", "typed": "dim"}
 
 
 @dataclass
 class Screen:
-    """The typed text and its suggestions."""
+    """The finished lines, the line that is edited, and the suggestions for what is before its cursor."""
 
     predictor: Predictor
-    text: str = ""
+    line: str = ""
+    cursor: int = 0
     marked: int = 0
     note: str = ""
+    finished: list[str] = field(default_factory=list)
     offered: list[Suggestion] = field(default_factory=list)
     query_ms: float = 0.0
+    _recalled: int = 0  # lines back; 0 is the one that is edited
+    _undo: tuple[str, int] | None = None  # the line and cursor before the last correction
 
     def __post_init__(self) -> None:
+        self._watch = self.predictor.watch()
         self._ask()
+
+    @property
+    def text(self) -> str:
+        """Everything that was typed."""
+        return "".join(f"{line}\n" for line in self.finished) + self.line
+
+    @property
+    def before(self) -> str:
+        """The text before the cursor."""
+        return "".join(f"{line}\n" for line in self.finished) + self.line[: self.cursor]
 
     def press(self, key: str) -> bool:
         """Handle a key; return False to end."""
         self.note = ""
         if key == keys.LEAVE:
+            self._watch.end(self.line)
             return False
-        if key in (keys.LEFT, keys.RIGHT):
-            self.marked = (self.marked + (1 if key == keys.RIGHT else -1)) % max(1, len(self.offered))
+        if key in (keys.NEXT, keys.PREVIOUS):
+            self.marked = (self.marked + (1 if key == keys.NEXT else -1)) % max(1, len(self.offered))
             return True
-        if key in (keys.UP, keys.DOWN):
-            self._turn(KNOB_STEP if key == keys.UP else -KNOB_STEP)
-        elif key == keys.TAB:
-            self._take()
-        elif key == keys.BACKSPACE:
-            self.text = self.text[:-1]
-        else:
-            self.text += "\n" if key == keys.ENTER else key
+        if key in (keys.PAGE_UP, keys.PAGE_DOWN):
+            self._turn(KNOB_STEP if key == keys.PAGE_UP else -KNOB_STEP)
+        elif not (self._move(key) or self._delete(key) or self._act(key)) and len(key) == 1:
+            self._type(key)
         self.marked = 0
         self._ask()
         return True
 
+    def _move(self, key: str) -> bool:
+        """Keys that move the cursor, as in a shell."""
+        places = {
+            keys.LEFT: max(0, self.cursor - 1),
+            keys.RIGHT: min(len(self.line), self.cursor + 1),
+            keys.HOME: 0,
+            keys.END: len(self.line),
+        }
+        if key in (keys.UP, keys.DOWN):
+            self._recall(1 if key == keys.UP else -1)
+        elif key in places:
+            self.cursor = places[key]
+        else:
+            return False
+        return True
+
+    def _recall(self, by: int) -> None:
+        """An earlier line, to be typed again."""
+        back = self._recalled + by
+        if 0 <= back <= len(self.finished):
+            self._recalled = back
+            self.line = self.finished[-back] if back else ""
+            self.cursor = len(self.line)
+
+    def _delete(self, key: str) -> bool:
+        before, after = self.line[: self.cursor], self.line[self.cursor :]
+        if key == keys.BACKSPACE:
+            before = before[:-1]
+        elif key == keys.DELETE_WORD:
+            kept = before.rstrip()
+            before = kept[: len(kept) - len(kept.split()[-1])] if kept else ""
+        elif key == keys.DELETE_LINE:
+            before = ""
+        elif key == keys.DELETE_REST:
+            after = ""
+        elif key == keys.DELETE:
+            after = after[1:]
+        else:
+            return False
+        self._edit(before, after)
+        return True
+
+    def _act(self, key: str) -> bool:
+        if key == keys.TAB:
+            self._take()
+        elif key == keys.ENTER:
+            self._correct()
+            self._watch.end(self.line)
+            self.finished.append(self.line)
+            self.line, self.cursor, self._recalled, self._undo = "", 0, 0, None
+        elif key == keys.TEACH:
+            self._teach()
+        elif key == keys.UNDO:
+            if self._undo:
+                self.line, self.cursor = self._undo
+                self._undo = None
+        else:
+            return False
+        return True
+
+    def _type(self, character: str) -> None:
+        if character == " ":
+            self._correct()
+        self._edit(self.line[: self.cursor] + character, self.line[self.cursor :])
+
+    def _edit(self, before: str, after: str, *, accepted: bool = False) -> None:
+        self.line, self.cursor = before + after, len(before)
+        if not after:  # inside a line nothing is learned until it is finished
+            self._watch.see(before, accepted=accepted)
+
+    def _correct(self) -> None:
+        """Replace the word that ends here, if it is surely a mistake."""
+        found = self.predictor.correct(self.before, 1)
+        if not found or found[0].advice != "correct":
+            return
+        best, shown = found[0], self.before
+        typed = shown[len(shown) - best.replaces :]
+        self._undo = self.line[: self.cursor] + " " + self.line[self.cursor :], self.cursor + 1
+        self._edit(best.insert_into(shown)[len(shown) - self.cursor :], self.line[self.cursor :])
+        self.note = f"  {typed} → {best.word}; Ctrl-Z brings it back"
+
+    def _teach(self) -> None:
+        words = self.line[: self.cursor].split()
+        if not words:
+            self.note = "  there is no word before the cursor"
+            return
+        word = words[-1].strip('.,;:!?"“”()')
+        try:
+            self.predictor.learn(word)
+            self.note = f"  learned {word}"
+        except UserWordsError as error:
+            self.note = f"  {error}"
+
     def _ask(self) -> None:
         start = time.perf_counter()
-        self.offered = self.predictor.complete(self.text)
+        self.offered = self.predictor.complete(self.before)
         self.query_ms = 1000 * (time.perf_counter() - start)
 
     def _take(self) -> None:
         if self.offered:
-            self.text = self.offered[self.marked].insert_into(self.text) + " "
+            begun = len(self.before) - self.cursor
+            self._edit(
+                self.offered[self.marked].insert_into(self.before)[begun:] + " ",
+                self.line[self.cursor :],
+                accepted=True,
+            )
 
     def _turn(self, by: float) -> None:
         knob = min(1.0, round(self.predictor.knob + by, 2))
@@ -72,13 +186,14 @@ class Screen:
     def __rich__(self) -> Group:
         words = Text("  ")
         for place, suggestion in enumerate(self.offered):
-            words.append(f" {suggestion.word} ", style="reverse" if place == self.marked else "bold")
-            words.append("   ")
+            style = "reverse" if place == self.marked else STYLES[suggestion.kind]
+            words.append(f" {suggestion.word} ", style=style)
+            words.append(" ✎ " if suggestion.kind == "correction" else "   ", style="dim")
         point = self.predictor.point
         figures = (
             f"  knob {self.predictor.knob:.0%}   {point.cost:.1%} of the cost ({point.name})   {self.query_ms:.2f} ms"
         )
-        typed = Text(self.text + "▏")
+        typed = Text(self.before + "▏" + self.line[self.cursor :])
         return Group(words, typed, Text(figures, style="dim"), Text(self.note or f"  {HELP}", style="dim"))
 
 

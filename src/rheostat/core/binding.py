@@ -33,7 +33,9 @@ Ids: TypeAlias = NDArray[np.int32]
 Floats: TypeAlias = NDArray[np.float32]
 
 
-class _Error(ctypes.Structure):
+class ErrorText(ctypes.Structure):
+    """One line of text about what went wrong."""
+
     _fields_ = [("text", ctypes.c_char * 256)]
 
 
@@ -140,6 +142,20 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "rheo_query": (_INT, [_POINTER, _POINTER, _POINTER, _INT, *[_POINTER] * 3, _INT, *[_POINTER] * 5]),
     "rheo_log_probabilities": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER]),
     "rheo_executed": (ctypes.c_int64, [_POINTER, _POINTER]),
+    "rheo_typing_set_keys": (_INT, [_POINTER, _POINTER, _INT, _POINTER, _POINTER]),
+    "rheo_typing_bytes": (_SIZE, [_INT, _SIZE]),
+    "rheo_typing_open": (
+        _INT,
+        [_POINTER, ctypes.c_char_p, _SIZE, _POINTER, _INT, _INT, _POINTER, _SIZE, _POINTER],
+    ),
+    "rheo_typed_bytes": (_SIZE, [_POINTER]),
+    "rheo_typed_open": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER, _SIZE, _POINTER]),
+    "rheo_typed_open_answer": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _SIZE, _POINTER]),
+    "rheo_typed_log_probability": (ctypes.c_float, [_POINTER, _INT]),
+    "rheo_typed_best": (
+        _INT,
+        [_POINTER, _POINTER, _POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _POINTER],
+    ),
 }
 
 
@@ -254,7 +270,7 @@ class _Workplace(threading.local):
 
     def __init__(self, scratch_bytes: int) -> None:
         self.scratch = Block(scratch_bytes)
-        self.error = _Error()
+        self.error = ErrorText()
         self.error_at = ctypes.byref(self.error)
         self.found = ctypes.c_int32()
         self.found_at = ctypes.byref(self.found)
@@ -281,15 +297,15 @@ class CoreModel:
     def __init__(self, file: Any, kernel: str | None = None, library: ctypes.CDLL | None = None) -> None:
         self._library = library or load_library()
         self._file = np.frombuffer(file, np.uint8)
-        error, needed, model = _Error(), ctypes.c_size_t(), ctypes.c_void_p()
+        error, needed, model = ErrorText(), ctypes.c_size_t(), ctypes.c_void_p()
         address, size = self._file.ctypes.data, len(self._file)
         name = None if kernel is None else kernel.encode()
-        _check(self._library.rheo_workspace_bytes(address, size, ctypes.byref(needed), ctypes.byref(error)), error)
+        check(self._library.rheo_workspace_bytes(address, size, ctypes.byref(needed), ctypes.byref(error)), error)
         self._workspace = Block(needed.value)
         opened = self._library.rheo_open(
             ctypes.byref(model), address, size, self._workspace.address, needed.value, name, ctypes.byref(error)
         )
-        _check(opened, error)
+        check(opened, error)
         self._model = model
         self._state_bytes = int(self._library.rheo_state_bytes(model))
         self._answer_bytes = int(self._library.rheo_answer_bytes(model))
@@ -297,6 +313,11 @@ class CoreModel:
         self._here = _Workplace(int(self._library.rheo_scratch_bytes(model)))
         self.config = self._read_config()
         self.kernel: str = self._library.rheo_kernel_of(model).decode()
+
+    @property
+    def handle(self) -> ctypes.c_void_p:
+        """The model as C knows it."""
+        return self._model
 
     @property
     def file_bytes(self) -> int:
@@ -341,7 +362,7 @@ class CoreModel:
         status = self._library.rheo_step(
             self._model, position, after.address, word, here.scratch.address, here.error_at
         )
-        _check(status, here.error)
+        check(status, here.error)
         return after
 
     def steps(self, position: Widths, state: Block, words: Sequence[int] | NDArray[Any]) -> Block:
@@ -351,7 +372,7 @@ class CoreModel:
         status = self._library.rheo_steps(
             self._model, position, after.address, ids.ctypes.data, len(ids), here.scratch.address, here.error_at
         )
-        _check(status, here.error)
+        check(status, here.error)
         return after
 
     @property
@@ -362,7 +383,7 @@ class CoreModel:
         """An answer: how probable every next word is."""
         answer, here = Answer(self._answer_bytes, self._spare_answers), self._here
         status = self._library.rheo_predict(self._model, position, state.address, answer.address, here.error_at)
-        _check(status, here.error)
+        check(status, here.error)
         return answer
 
     def query(self, position: Widths, state: Block, word: int, k: int, choice: Choice = EVERYTHING) -> Query:
@@ -386,7 +407,7 @@ class CoreModel:
             here.error_at,
         )
         if status:
-            _check(status, here.error)
+            check(status, here.error)
         found = here.found.value
         return Query(after, answer, here.ids[:found].tolist(), here.scores[:found].tolist())
 
@@ -403,7 +424,7 @@ class CoreModel:
             self._model, answer.address, choice, k, here.ids_at, here.scores_at, here.found_at, here.error_at
         )
         if status:
-            _check(status, here.error)
+            check(status, here.error)
         found = here.found.value
         return here.ids[:found].tolist(), here.scores[:found].tolist()
 
@@ -422,7 +443,7 @@ class CoreModel:
         """log p of every word [V]."""
         scores, here = np.empty(self.config.vocabulary_size, np.float32), self._here
         status = self._library.rheo_log_probabilities(self._model, answer.address, scores.ctypes.data, here.error_at)
-        _check(status, here.error)
+        check(status, here.error)
         return scores
 
     def evaluate(
@@ -444,7 +465,7 @@ class CoreModel:
             here.scratch.address,
             here.error_at,
         )
-        _check(status, here.error)
+        check(status, here.error)
         return after, scores, ranks
 
     def executed_flops(self, answer: Block) -> int:
@@ -465,15 +486,16 @@ class CoreModel:
         )
 
     def _position(self, look_up: Any, asked: float) -> Widths:
-        found, error = _Position(), _Error()
-        _check(look_up(self._model, asked, ctypes.byref(found), ctypes.byref(error)), error)
+        found, error = _Position(), ErrorText()
+        check(look_up(self._model, asked, ctypes.byref(found), ctypes.byref(error)), error)
         layers, config = len(self.config.hidden_sizes), self.config
         bounds = tuple(found.bounds[: layers + 1])
         is_whole = bounds == (*config.hidden_sizes, config.vocabulary_size)
         return Widths(found.widths[:layers], found.cost, None if is_whole else bounds)
 
 
-def _check(status: int, error: _Error) -> None:
+def check(status: int, error: ErrorText) -> None:
+    """Raise what C reports."""
     if status:
         kind = ModelFileError if status == BAD_FILE else RheostatError
         raise kind(error.text.decode())

@@ -66,6 +66,10 @@ struct rheo_state {
 int rheo_fits(const rheo_model *model, const int32_t *widths, const int32_t *bounds);
 
 void rheo_find_prefix(const rheo_model *model, const char *prefix, size_t length, int32_t *first, int32_t *last);
+/* log p of the words of a cluster; while it is closed, that of the cluster itself, which none of them exceeds. */
+void rheo_bound_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster, float *log_probabilities);
+/* Open a cluster; whether it was closed. */
+int rheo_open_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster);
 rheo_status rheo_fail(rheo_error *error, rheo_status status, const char *text, const char *detail);
 
 #endif

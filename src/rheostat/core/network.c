@@ -476,6 +476,21 @@ rheo_status rheo_log_probabilities(const rheo_model *model, rheo_answer *answer,
     return RHEO_OK;
 }
 
+int rheo_open_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster) {
+    if (answer->opened[cluster]) return 0;
+    vector hidden = hidden_of(model, answer);
+    open_cluster(model, answer, cluster, &hidden);
+    return 1;
+}
+
+void rheo_bound_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster, float *log_probabilities) {
+    const int32_t *start = model->config.cluster_start + cluster;
+    for (int32_t word = start[0]; word < start[1]; word++) {
+        log_probabilities[word] = answer->opened[cluster] ? word_log_probability(model, answer, word, cluster)
+                                                          : tail_log_probability(model, answer, cluster);
+    }
+}
+
 /* --- the best words ----------------------------------------------------------------------------------------------- */
 
 /* The best words so far, best first. */

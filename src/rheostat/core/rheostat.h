@@ -11,6 +11,7 @@
  *                      read words: state in, state out
  *     rheo_predict     how probable every next word is
  *     rheo_best        the k most probable ones: all, those a mask allows, those with a prefix, those of a list
+ *     rheo_typed_best  the words that best explain what was typed, slips included
  *
  * The caller owns all memory and says how much there is. Nothing here allocates, opens files, keeps globals or calls
  * the C library beyond the mem… and str… functions that every compiler supplies. A model never changes after rheo_open, so any number
@@ -183,6 +184,92 @@ RHEO_API rheo_status rheo_query(const rheo_model *model, const rheo_position *po
 
 /* What the last query executed: multiplications of the layers, and of the output layer as far as it was opened. */
 RHEO_API int64_t rheo_executed(const rheo_model *model, const rheo_answer *answer);
+
+/* --- typing with slips -------------------------------------------------------------------------------------------- */
+
+#define RHEO_MAX_TYPED 64     /* letters of a word that is being typed */
+#define RHEO_MAX_KEYS 64      /* of a keyboard */
+#define RHEO_MAX_EXPLAINED 64 /* words that rheo_typed_best gives at once */
+
+/* A key: its letter (a code point up to U+00FF), and its centre in key widths, y downwards. */
+typedef struct rheo_key {
+    uint32_t letter;
+    float x, y;
+} rheo_key;
+
+/* What each kind of slip costs: -log p, in nats. A letter typed right costs nothing. */
+typedef struct rheo_prices {
+    float neighbour;         /* the key at a distance of one */
+    float distance;          /* more for each squared key width beyond that */
+    float far;               /* any other key: no letter costs more than this */
+    float missed;            /* a letter that was not typed */
+    float missed_double;     /* the second one of a double letter */
+    float missed_apostrophe;
+    float extra;             /* a letter too many */
+    float doubled;           /* the same letter typed again */
+    float swapped;           /* two letters the wrong way round */
+    float spread;            /* of taps around the centre of a key: a standard deviation in key widths */
+} rheo_prices;
+
+typedef struct rheo_typing rheo_typing; /* the words that may be suggested, in a sorted tree */
+typedef struct rheo_typed rheo_typed;   /* what is being typed after one text */
+
+/* Keys with their prices, filled in by rheo_typing_set_keys: a plain value, to be left alone. */
+typedef struct rheo_channel {
+    int32_t count;
+    float precision;
+    int32_t far, missed, missed_double, missed_apostrophe, extra, doubled, swapped;
+    uint8_t key_of[256];
+    rheo_key keys[RHEO_MAX_KEYS];
+    int32_t price[RHEO_MAX_KEYS][RHEO_MAX_KEYS];
+} rheo_channel;
+
+RHEO_API rheo_status rheo_typing_set_keys(rheo_channel *channel, const rheo_key *keys, int32_t count,
+                                          const rheo_prices *prices, rheo_error *error);
+
+/* How much memory a tree of `count` words needs; forms_bytes: of all of them with a newline between two. */
+RHEO_API size_t rheo_typing_bytes(int32_t count, size_t forms_bytes);
+
+/* Make the tree. forms: the words as they are compared with what is typed (in lower case), one per line. ids: of these
+ * words, below `vocabulary`; NULL if the lines are the whole vocabulary. Sorted forms are faster. Nothing that is given
+ * here has to stay but `memory`. The tree never changes, so any number of threads may use it. */
+RHEO_API rheo_status rheo_typing_open(rheo_typing **typing, const char *forms, size_t forms_bytes, const int32_t *ids,
+                                      int32_t count, int32_t vocabulary, void *memory, size_t memory_bytes,
+                                      rheo_error *error);
+
+/* Begin to type a word after a text: once per text, before its first letter. Either with the log-probability of every
+ * word, which is copied, or with an answer: then clusters that are closed stay so until they matter. */
+RHEO_API size_t rheo_typed_bytes(const rheo_typing *typing);
+RHEO_API rheo_status rheo_typed_open(rheo_typed **typed, const rheo_typing *typing, const float *log_probabilities,
+                                     void *memory, size_t memory_bytes, rheo_error *error);
+RHEO_API rheo_status rheo_typed_open_answer(rheo_typed **typed, const rheo_typing *typing, const rheo_model *model,
+                                            rheo_answer *answer, void *memory, size_t memory_bytes, rheo_error *error);
+
+/* The letters of the word so far, in lower case. taps: where the finger came down for each, x and y in the unit of the
+ * keys (NaN for a letter without one); or NULL. is_whole: the word ends here; otherwise its end may still be missing. */
+typedef struct rheo_keystrokes {
+    const char *text;
+    size_t length; /* bytes */
+    const float *taps;
+    size_t tap_count;
+    int32_t is_whole;
+} rheo_keystrokes;
+
+/* A word that explains what was typed: log p of the word after the text, and what the slips cost. */
+typedef struct rheo_explained {
+    int32_t word;
+    float log_probability;
+    float cost;
+} rheo_explained;
+
+/* log p of any word after the text; of a cluster that is closed, a bound. */
+RHEO_API float rheo_typed_log_probability(const rheo_typed *typed, int32_t word);
+
+/* The k words that explain the letters best: by log_probability - cost, best first. With every further letter, only that
+ * letter is worked on. model and answer: those of rheo_typed_open_answer; NULL after rheo_typed_open. */
+RHEO_API rheo_status rheo_typed_best(rheo_typed *typed, const rheo_channel *channel, const rheo_keystrokes *keystrokes,
+                                     const rheo_model *model, rheo_answer *answer, int32_t k, rheo_explained *found,
+                                     int32_t *count, rheo_error *error);
 
 #ifdef __cplusplus
 }

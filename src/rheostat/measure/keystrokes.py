@@ -76,7 +76,7 @@ def simulate(words: Iterable[str], suggest: Suggest) -> KeystrokeCount:
                 typed, needed, fewest = typed - (not accepts), needed - 1, fewest - (not can_accept)
             text, typed, needed, fewest = text.rstrip(" ") + LINE_END, typed + 1, needed + 1, fewest + 1
             continue
-        before, wanted, after = _signs_and_word(word)
+        before, wanted, after = signs_and_word(word)
         letters = _letters_typed(text + before, wanted, suggest)
         accepts, can_accept = letters < len(wanted), bool(wanted)
         typed += len(before) + letters + len(after) + 1
@@ -106,12 +106,12 @@ def simulate_plain(words: Sequence[str], suggest: Suggest) -> KeystrokeCount:
 def _letters_typed(text: str, wanted: str, suggest: Suggest) -> int:
     """The number of letters typed before the word is offered; all of them if it never is."""
     for letters in range(len(wanted)):
-        if _plain(wanted) in map(_plain, suggest(text + wanted[:letters])):
+        if as_plain(wanted) in map(as_plain, suggest(text + wanted[:letters])):
             return letters
     return len(wanted)
 
 
-def _signs_and_word(word: str) -> tuple[str, str, str]:
+def signs_and_word(word: str) -> tuple[str, str, str]:
     """Punctuation before, the part that can be suggested, punctuation after; without a letter, all is punctuation."""
     is_special = word.startswith("<") and word.endswith(">")
     if is_special or not any(map(str.isalpha, word)):
@@ -120,7 +120,8 @@ def _signs_and_word(word: str) -> tuple[str, str, str]:
     return word[: places[0]], word[places[0] : places[-1] + 1], word[places[-1] + 1 :]
 
 
-def _plain(word: str) -> str:
+def as_plain(word: str) -> str:
+    """A word as it is compared with the wanted one: without capitals, with plain apostrophes."""
     return word.casefold().replace("’", "'")
 
 

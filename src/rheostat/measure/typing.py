@@ -29,9 +29,12 @@ from rheostat.errors import CorpusError, RheostatError
 from rheostat.measure.keystrokes import Completes, KeystrokeCount, first_words, offered, simulate, simulate_plain
 from rheostat.measure.ngram import estimate
 from rheostat.measure.ngram_baseline import NGramPredictor
+from rheostat.measure.personal import FIRST_WORDS, count_typos_learned, type_messages
 from rheostat.measure.results import (
+    MemoryRow,
     Origins,
     Provenance,
+    SlipRow,
     TypingPredictor,
     TypingResults,
     TypingRow,
@@ -39,10 +42,14 @@ from rheostat.measure.results import (
     check_results_target,
     write_results,
 )
+from rheostat.measure.slips import measure_slips
 from rheostat.measure.texts import LINE_END
 from rheostat.model.file import ModelFile, open_model
 from rheostat.runtime.predictor import load
 from rheostat.text.corpus import CorpusConfig, load_split, locate_splits, part_texts
+from rheostat.text.mixture import held_out_senders
+from rheostat.words.memory import Memory
+from rheostat.words.slips import find_key_layout
 
 AAC = "aac"
 AAC_SLOTS = (5, 3)
@@ -51,6 +58,7 @@ ORDERS = (4, 3, 1)
 KNOBS = (1.0, 0.5, 0.25, 0.15)
 WORDS = 5000  # of each text of conversations
 RESAMPLES = 2000
+TYPO_WORDS = 500  # of each sender, typed with slips to count the typos that a memory learns
 SEED = 1
 PARTS = ("chitchat", "self-dialogue", "topical-chat")  # of a mixture: those that are conversations
 
@@ -95,6 +103,8 @@ def measure_typing(
     words: int = WORDS,
     predictors: Mapping[str, Completes] | None = None,
     misspellings: str | Path | None = None,
+    slips: bool = False,
+    senders: int = 0,
     out: str | Path | None = None,
     progress: Progress = lambda label, share: None,
 ) -> TypingResults:
@@ -104,7 +114,9 @@ def measure_typing(
     is typed, and n-grams of these orders are estimated from its training text. aac: a folder with dev.txt and test.txt,
     one message per line. split: of both, "test", or "dev" to tune on. words: typed of each text of conversations.
     predictors: others by name, each with `complete(text, k)`. misspellings: a list of words that should never be
-    suggested, one per line, or as codespell's dictionary. out: the results file to write.
+    suggested, one per line, or as codespell's dictionary. slips: also type the AAC messages with slips, and count what
+    automatic correction does. senders: chitchat senders, of the 40 that no training text contains, who type with a
+    memory and without. out: the results file to write.
     """
     check_whole("words", words, 1)
     target = None if out is None else check_results_target(out)
@@ -122,6 +134,8 @@ def measure_typing(
             raise RheostatError("nothing suggests words; expected a model, a corpus for n-grams, or a predictor")
         tried = [_try(entrant, sheets, bad, progress) for entrant in entrants]
         origins = None if file is None else Origins.of(file)
+        slip_rows = tuple(_slip_rows(model, file, knobs, sheets, progress)) if slips else ()
+        memory_rows, typos = _memory_rows(model, file, knobs, senders, progress) if senders else ((), None)
     results = TypingResults(
         Provenance.of_this_process(),
         str(data) if data is not None else "none",
@@ -133,6 +147,9 @@ def measure_typing(
         None if misspellings is None else Path(misspellings).name,
         None if model is None else Path(model).name,
         origins,
+        slip_rows,
+        memory_rows,
+        typos,
     )
     if target is not None:
         write_results(target, results)
@@ -255,6 +272,88 @@ def _ngrams(
         predictor = NGramPredictor(model, file.vocabulary, file.tokenizer, file.casing)
         name = "unigrams" if order == 1 else f"{order}-gram"
         yield Entrant(predictor, TypingPredictor(name, model.size_bytes, is_ngram=True))
+
+
+# --- slips and a memory -----------------------------------------------------------------------------------
+
+
+def _positions(file: ModelFile | None, knobs: Sequence[float], what: str) -> Sequence[float]:
+    if file is None:
+        raise RheostatError(f"{what} were asked for without a model; expected a model file")
+    return knobs if file.description.default_ranking or file.description.points else (1.0,)
+
+
+def _slip_rows(
+    path: str | Path | None, file: ModelFile | None, knobs: Sequence[float], sheets: Sequence[Sheet], progress: Progress
+) -> Iterator[SlipRow]:
+    """One row per knob position for each text of plain lines, with the most slots."""
+    plain = [sheet for sheet in sheets if sheet.about.protocol == "plain" and sheet.about.slots == AAC_SLOTS[0]]
+    for knob in _positions(file, knobs, "slips"):
+        assert path is not None
+        name = f"{Path(path).stem} at {knob:.0%}"
+        with load(path, knob, threads=1) as predictor, load(path, knob, threads=1, slips=False) as without:
+            for sheet in plain[:1]:
+                progress(f"{name} with slips", 0.0)
+                found = measure_slips(predictor, without, sheet.units, sheet.about.slots, find_key_layout("qwerty"))
+                yield SlipRow(
+                    text=sheet.about.name,
+                    predictor=name,
+                    words=found.taps.words,
+                    clean_share=found.clean.saved_share,
+                    slipped_share=found.slipped.saved_share,
+                    as_typed_share=found.as_typed.saved_share,
+                    tap_slipped=found.taps.slipped,
+                    tap_right_share=found.taps.right_share,
+                    tap_changed=found.taps.changed,
+                    tap_changed_share=found.taps.changed_share,
+                    changed_clean=found.untouched.changed,
+                    changed_words=found.untouched.changes,
+                    p50_ratio=found.ratios["p50_ratio"],
+                    p95_ratio=found.ratios["p95_ratio"],
+                )
+
+
+def _memory_rows(
+    path: str | Path | None, file: ModelFile | None, knobs: Sequence[float], senders: int, progress: Progress
+) -> tuple[tuple[MemoryRow, ...], tuple[int, int]]:
+    """Rows per knob position and number of words; and the typos learned, at the first position."""
+    chosen = [[m for talk in talks for m in talk] for talks in list(held_out_senders().messages.values())[:senders]]
+    found: list[MemoryRow] = []
+    wrong = typed = 0
+    for number, knob in enumerate(_positions(file, knobs, "senders")):
+        assert path is not None
+        name = f"{Path(path).stem} at {knob:.0%}"
+        pairs: list[tuple[dict[int, KeystrokeCount], dict[int, KeystrokeCount]]] = []
+        for place, messages in enumerate(chosen):
+            with load(path, knob, threads=1) as plain, load(path, knob, threads=1, memory=Memory()) as own:
+                pairs.append((type_messages(plain, messages), type_messages(own, messages)))
+            if not number:
+                with load(path, knob, threads=1, memory=Memory()) as own:
+                    some = count_typos_learned(own, messages, find_key_layout("qwerty"), SEED + place, TYPO_WORDS)
+                wrong, typed = wrong + some[0], typed + some[1]
+            progress(f"{name}, memory", (place + 1) / len(chosen))
+        found += [_memory_row(name, first, pairs) for first in FIRST_WORDS]
+    return tuple(found), (wrong, typed)
+
+
+def _memory_row(
+    name: str, first: int, pairs: Sequence[tuple[dict[int, KeystrokeCount], dict[int, KeystrokeCount]]]
+) -> MemoryRow:
+    both = [(one[first], other[first]) for one, other in pairs if first in one]
+    draws = resampled(len(both), RESAMPLES, SEED)
+    without, with_memory = [pair[0] for pair in both], [pair[1] for pair in both]
+    gains = saved_shares(with_memory, draws) - saved_shares(without, draws)
+    low, high = np.percentile(gains, [2.5, 97.5])
+    shares = _total(without).saved_share, _total(with_memory).saved_share
+    return MemoryRow(
+        predictor=name,
+        senders=len(both),
+        first_words=first,
+        without_share=shares[0],
+        with_share=shares[1],
+        gain=shares[1] - shares[0],
+        gain_interval=(float(low), float(high)),
+    )
 
 
 # --- typing, and how sure the figures are -----------------------------------------------------------------

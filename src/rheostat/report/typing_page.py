@@ -48,6 +48,8 @@ def _blocks(found: TypingResults) -> Iterator[str]:
         units = "lines" if text.protocol == "plain" else "conversations"
         yield f"{text.words:,} words in {text.units:,} {units}: {text.sample}. {_PROTOCOLS[text.protocol]}"
         yield table_markdown(_table(found, text))
+    yield from _slips(found)
+    yield from _memory(found)
     yield from _misspelt(found)
     yield "## How to measure your own"
     yield (
@@ -90,3 +92,64 @@ def _misspelt(found: TypingResults) -> Iterator[str]:
         if one.misspelt is not None
     ]
     yield table_markdown(Table(("predictor", "suggested", "the first of them"), "lrl", rows(cells)))
+
+
+def _slips(found: TypingResults) -> Iterator[str]:
+    if not found.slips:
+        return
+    text = next(text for text in found.texts if text.name == found.slips[0].text)
+    yield "## Slips"
+    yield (
+        f"`{text.name}`, {text.slots} slots, by a simulated typist. *Slipped*: a neighbouring key is hit for the "
+        "second letter of every word of four letters or more; *as typed*: the same slips, every letter taken as "
+        "it was typed. A word that is never offered costs all of its keys. *Right*: words as they were meant after "
+        "automatic correction, typed by taps around each key with a spread that puts 6.9 % of them on another key. "
+        "*Changed*: words typed right that were changed, of those typed right. *Time*: p50 and p95 of `complete` "
+        "with slips over the same without."
+    )
+    cells = [
+        [
+            row.predictor,
+            f"{row.clean_share:.1%}",
+            f"{row.slipped_share:.1%}",
+            f"{100 * (row.slipped_share - row.clean_share):+.1f}",
+            f"{row.as_typed_share:.1%}",
+            f"{row.tap_right_share:.1%}",
+            f"{row.tap_changed_share:.2%}",
+            f"{row.p50_ratio:.2f} · {row.p95_ratio:.2f}",
+        ]
+        for row in found.slips
+    ]
+    heads = ("predictor", "clean", "slipped", "points", "as typed", "right", "changed", "time")
+    yield table_markdown(Table(heads, "lrrrrrrr", rows(cells)))
+    first = found.slips[0]
+    changed = ", ".join(first.changed_words) or "none"
+    yield (
+        f"With every letter right, {first.predictor} changed {first.changed_clean} of {first.words:,} words of this "
+        f"text (misspellings of the text itself count): {changed}."
+    )
+
+
+def _memory(found: TypingResults) -> Iterator[str]:
+    if not found.memory:
+        return
+    yield "## A memory of one's own"
+    yield (
+        f"{found.memory[0].senders} chitchat senders whose messages no training text contains, three slots, each "
+        "message typed from its start and learned when it was sent. Intervals are 95 %, over the senders."
+    )
+    cells = [
+        [
+            row.predictor,
+            f"{row.first_words:,}",
+            f"{row.without_share:.1%}",
+            f"{row.with_share:.1%}",
+            f"{100 * row.gain:+.1f} ({100 * row.gain_interval[0]:+.1f} to {100 * row.gain_interval[1]:+.1f})",
+        ]
+        for row in found.memory
+    ]
+    heads = ("predictor", "first words", "without", "with memory", "points")
+    yield table_markdown(Table(heads, "lrrrr", rows(cells)))
+    if found.typos_learned is not None:
+        wrong, typed = found.typos_learned
+        yield f"Typed with slips that nobody notices, the memory learned {wrong} of {typed:,} words as mistyped."

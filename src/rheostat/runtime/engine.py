@@ -201,16 +201,16 @@ class CoreEngine:
             choice = Choice.among(candidates.address, candidates.count)
         else:
             choice = EVERYTHING if mask is None else self._choice(mask)
-        words, scores = self.model.best_words(self._answer(reading), k, choice)
+        words, scores = self.model.best_words(self.answer(reading), k, choice)
         return list(zip(words, map(exp, scores), strict=True))
 
     def log_probabilities(self, reading: CoreReading) -> Floats:
-        return self.model.log_probabilities(self._answer(reading))
+        return self.model.log_probabilities(self.answer(reading))
 
     def executed_flops(self, reading: CoreReading) -> int:
-        return self.model.executed_flops(self._answer(reading))
+        return self.model.executed_flops(self.answer(reading))
 
-    def _answer(self, reading: CoreReading) -> Answer:
+    def answer(self, reading: CoreReading) -> Answer:
         """The answer of a reading; predicted again if it was dropped."""
         answer = reading.kept.answer
         if answer is None:

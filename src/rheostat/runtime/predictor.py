@@ -8,6 +8,7 @@ Knows how reading, completing, presenting and operating points fit together; eac
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from collections.abc import Sequence
@@ -19,26 +20,50 @@ from numpy.typing import NDArray
 
 from rheostat.arguments import check_text, check_whole, checked, is_list, shown
 from rheostat.bundled import DEFAULT_MODEL
+from rheostat.core.word_tree import MAX_EXPLAINED, Channel, TypedWord
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.model.knob import doubt_about, doubtful_below
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import LARGEST_K, check_position
 from rheostat.runtime.engine import Engine, EngineName, Floats, Reading
+from rheostat.runtime.explaining import Explainer, Taps, can_explain, check_taps, find_channel
 from rheostat.runtime.history import Found, Node
 from rheostat.runtime.latencies import latency_table, query_ms
 from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Place, Points, Serving
 from rheostat.runtime.precision import Precision, check_precision
+from rheostat.runtime.remembering import LEARN_AT, Mixed, Watch
 from rheostat.text.tokenizers import Tokenizer
 from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import BestWords, Completion, single
 from rheostat.words.hidden_words import HiddenWords, hidden_places
-from rheostat.words.passage import CONTEXT_LIMIT, Growth, context_words, read_on
+from rheostat.words.memory import Memory
+from rheostat.words.passage import CONTEXT_LIMIT, Growth, context_words, read_on, read_words
+from rheostat.words.slips import (
+    DEFAULT_LAYOUT,
+    PRICES,
+    Halves,
+    Meant,
+    compose_meant,
+    find_halves,
+    find_key_layout,
+)
 from rheostat.words.user_words import UserWords
-from rheostat.words.writing import Suggestion, Typed, compose_best, distinct, find_context, find_typed
+from rheostat.words.writing import (
+    Suggestion,
+    Typed,
+    compose_best,
+    distinct,
+    find_context,
+    find_typed,
+    matching_form,
+)
 
 DEFAULT_HISTORY_BYTES = 8 << 20  # for the states of texts, per point: hundreds of words. Fresh memory costs time, too
 REMEMBERED = 8  # last words of a text read in one pass whose states are kept, so deleting them costs nothing
+RIVALS = 16  # words that a finished word is compared with at least, so that its confidence means something
+SHORTEST_PAIR = 4  # letters of two words that were typed as one
+PAIRS = 2  # pairs of words that are tried; each costs a query
 SPARE = 4  # words requested beyond k, because some look the same once they are capitalised
 KNOB_STEP = 0.05  # between the positions tried to find a latency
 BUILT_STEPS = 4  # steps between them where a position has to be built
@@ -55,6 +80,8 @@ def load(
     threads: int = 0,
     user_words: UserWords | str | Path | None = None,
     hidden_words: HiddenWords = None,
+    memory: Memory | str | Path | None = None,
+    slips: bool = True,
     context: int = CONTEXT_LIMIT,
     cache_bytes: int = DEFAULT_CACHE_BYTES,
     history_bytes: int = DEFAULT_HISTORY_BYTES,
@@ -69,6 +96,8 @@ def load(
     user_words: where learned words are kept; without it, they last as long as the predictor.
     hidden_words: words that are never suggested. A Path names a file of changes to the package's list; a list of words
         replaces that list; () hides nothing.
+    memory: the file in which what this user writes is counted, created if missing; None learns nothing.
+    slips: whether `complete` allows for letters typed wrong; False takes every letter as it was typed.
     context: how many words back a text is read.
     cache_bytes: memory for visited operating points.
     history_bytes: memory for the states of texts, per point.
@@ -82,6 +111,8 @@ def load(
         threads=threads,
         user_words=user_words,
         hidden_words=hidden_words,
+        memory=memory,
+        slips=slips,
         context=context,
         cache_bytes=cache_bytes,
         history_bytes=history_bytes,
@@ -92,9 +123,18 @@ def load(
 class _Model:
     """What all predictors of one loaded model share; closed when the last of them is closed."""
 
-    def __init__(self, points: Points, user_words: UserWords, hidden_words: HiddenWords, context: int) -> None:
+    def __init__(
+        self,
+        points: Points,
+        user_words: UserWords,
+        hidden_words: HiddenWords,
+        context: int,
+        slips: bool,
+        memory: Memory | None,
+    ) -> None:
         file = points.file
-        self.points, self.user_words, self.context = points, user_words, context
+        self.points, self.user_words, self.context, self.slips = points, user_words, context, slips
+        self.memory = memory
         self.vocabulary: Vocabulary = file.vocabulary
         self.tokenizer, self.casing = file.tokenizer, file.casing
         self.completion = Completion(self.vocabulary, self.tokenizer, hidden_places(self.vocabulary, hidden_words))
@@ -102,6 +142,7 @@ class _Model:
         self.is_lazy = bool(file.shape.softmax_splits)
         self.has_look_alikes = self.tokenizer == "wikitext"  # "game" and "Game" are two words of such a model
         self.unknown = single(self.vocabulary.unknown_id)
+        self.explainer = Explainer(self.completion, len(self.vocabulary))
         self._predictors, self._lock = 0, threading.Lock()
 
     def add(self) -> None:
@@ -112,6 +153,8 @@ class _Model:
         with self._lock:
             self._predictors -= 1
             if not self._predictors:
+                if self.memory is not None:
+                    self.memory.flush()
                 self.points.close()
 
 
@@ -131,6 +174,8 @@ class Predictor:
         threads: int = 0,
         user_words: UserWords | str | Path | None = None,
         hidden_words: HiddenWords = None,
+        memory: Memory | str | Path | None = None,
+        slips: bool = True,
         context: int = CONTEXT_LIMIT,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         history_bytes: int = DEFAULT_HISTORY_BYTES,
@@ -144,9 +189,12 @@ class Predictor:
         check_whole("cache_bytes", cache_bytes, 0)
         check_whole("history_bytes", history_bytes, 0)
         words = user_words if isinstance(user_words, UserWords) else UserWords(user_words)
+        remembered = memory if memory is None or isinstance(memory, Memory) else Memory(memory)
         points = Points(model, precision, threads, cache_bytes, history_bytes, engine)
         try:
-            self._begin(_Model(points, words, hidden_words, context), None if point else knob, point)
+            self._begin(
+                _Model(points, words, hidden_words, context, bool(slips), remembered), None if point else knob, point
+            )
         except BaseException:
             points.close()
             raise
@@ -160,6 +208,7 @@ class Predictor:
         self._serving: Serving | None = serving  # None once closed
         self._knob = serving.cost if knob is None else knob
         self._warned = False
+        self._last_mixed: Mixed | None = None
         model.add()
         self._warn_about(serving)
 
@@ -259,14 +308,45 @@ class Predictor:
         check_text("the prefix", prefix)
         return self._suggest(find_context(text, prefix), text, len(text), "", k)
 
-    def complete(self, text: str, k: int = 3) -> list[Suggestion]:
+    def complete(
+        self, text: str, k: int = 3, *, taps: Taps | None = None, layout: str = DEFAULT_LAYOUT
+    ) -> list[Suggestion]:
         """The k most probable words for the text before the cursor, whose last word may be unfinished.
 
+        Letters may have been typed wrong: words are ranked by their probability times that of the slips.
+        taps: where the finger came down for each letter of the last word, in keys; None where that is not known.
+        layout: the keyboard, as named in `words/key_layouts.json`.
         `suggest` takes a text of whole words.
         """
         check_text("the text", text)
         typed, end, letter = find_typed(text, self._model.tokenizer)
+        places = None if taps is None else check_taps(taps, typed.prefix)
+        channel = find_channel(layout)
+        if typed.prefix and self._model.slips and not typed.attaches and can_explain(matching_form(typed.prefix)):
+            if type(k) is not int or not 1 <= k <= LARGEST_K:
+                check_whole("k", k, 1, LARGEST_K)
+            return self._explain(typed, text, end, letter, k, places, channel, layout)
         return self._suggest(typed, text, end, letter, k)
+
+    def correct(
+        self, text: str, k: int = 3, *, taps: Taps | None = None, layout: str = DEFAULT_LAYOUT
+    ) -> list[Suggestion]:
+        """What the last word of a text may have been meant to be, now that it is finished; best first.
+
+        To be called when the user ends a word, without the space behind it. What was typed is always among the
+        suggestions. If the first one's `advice` is "correct", the app replaces the word by itself.
+        The arguments are those of `complete`.
+        """
+        check_text("the text", text)
+        check_whole("k", k, 1, LARGEST_K)
+        channel = find_channel(layout)
+        typed, end, letter = find_typed(text, self._model.tokenizer)
+        places = check_taps(taps, typed.prefix)
+        if not typed.prefix:
+            return []
+        if typed.attaches or not can_explain(form := matching_form(typed.prefix)) or self._is_own(form):
+            return [Suggestion(typed.prefix, 1.0, "model", len(typed.prefix), "typed", 1.0, True)]
+        return self._explain(typed, text, end, letter, k, places, channel, layout, finished=True)
 
     def log_probabilities(self, text: str) -> Floats:
         """log p of every word of the vocabulary [V] after a text of whole words."""
@@ -305,6 +385,8 @@ class Predictor:
         wanted = k + (SPARE if model.has_look_alikes and not model.is_lazy else 0)
         mask = None if typed.prefix else model.completion.allowed_mask(attach=typed.attaches)
         reading, best = _answer(serving, model, text, end, letter, wanted, mask)
+        if model.memory is not None and (mixed := self._mixed(serving, reading, text, end, letter)):
+            return self._remembered(mixed, serving, reading, typed, k)
         if best is None:
             best = self._best(serving, reading, typed, wanted, mask)
         found = compose_best(self._named(best), typed, model.casing, wanted, tokenizer=model.tokenizer)
@@ -321,6 +403,110 @@ class Predictor:
             return serving.engine.best(reading, k, mask=mask)
         candidates = self._model.completion.candidates(typed.prefix, attach=typed.attaches)
         return serving.engine.best(reading, k, candidates=candidates)
+
+    def _remembered(self, mixed: Mixed, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
+        """The best words with the memory's share, and those that only the memory or the user knows."""
+        model = self._model
+        best = model.completion.best(mixed.scores, typed.prefix, k + SPARE, attach=typed.attaches)
+        found = compose_best(self._named(best.pairs()), typed, model.casing, k + SPARE, tokenizer=model.tokenizer)
+        own = [] if typed.attaches and typed.prefix else mixed.suggestions(typed.prefix, k)
+        own += self._taught(serving, reading, typed, k) if len(model.user_words) else []
+        return distinct([*found, *own], k)
+
+    def _mixed(self, serving: Serving, reading: Reading, text: str, end: int, letter: str) -> Mixed | None:
+        """The probabilities with the memory's share; None without a memory, or while it is empty."""
+        memory = self._model.memory
+        if memory is None or not len(memory):
+            return None
+        words = read_words(text, end, letter, self._model.tokenizer, self._model.context)
+        mixed = self._last_mixed
+        if mixed is None or not mixed.is_for(reading, words, memory.version):
+            mixed = self._last_mixed = Mixed(serving.engine, reading, self.vocabulary, memory, words)
+        return mixed
+
+    def _explain(
+        self,
+        typed: Typed,
+        text: str,
+        end: int,
+        letter: str,
+        k: int,
+        taps: NDArray[np.float32] | None,
+        channel: Channel,
+        layout: str,
+        finished: bool = False,
+    ) -> list[Suggestion]:
+        """The words that best explain what was typed, with what was typed among them."""
+        serving, model = self._open(), self._model
+        reading, _ = _answer(serving, model, text, end, letter, 1, None)
+        mixed = self._mixed(serving, reading, text, end, letter)
+        word = model.explainer.begin(serving.engine, reading, mixed)
+        if word is None:
+            return self._suggest(typed, text, end, letter, k)
+        form, names = matching_form(typed.prefix), self.vocabulary.words
+        wanted = min(MAX_EXPLAINED, max(k + SPARE, RIVALS if finished else 0))
+        best = word.best(channel, form, wanted, whole=finished, taps=taps)
+        slipped = PRICES.real_word if finished and form in self.vocabulary.index else 0.0
+        found = []
+        for place, log_probability, cost in best:
+            price = cost + slipped if cost else 0.0
+            found.append(Meant(names[place], math.exp(log_probability - price), cost > 0.0))
+        literal = self._literal(word, form, found)
+        top = max(found[0].p if found else 0.0, literal.p if literal else 0.0)
+        if len(form) >= SHORTEST_PAIR and (likely := self._likely_pairs(word, form, top, layout)):
+            before = read_words(text, end, letter, model.tokenizer, model.context)
+            found += self._pairs(serving, before, likely, channel, finished)
+        shown = compose_meant(found, literal, typed, model.casing, k, tokenizer=self.tokenizer, finished=finished)
+        taught = self._taught(serving, reading, typed, k) if len(model.user_words) and not finished else []
+        taught += mixed.suggestions(typed.prefix, k) if mixed and not finished else []
+        return distinct([*shown, *taught], k) if taught else shown
+
+    def _is_own(self, form: str) -> bool:
+        """Whether this is a word that only the user can have meant: a taught one, or one that is never suggested."""
+        place = self.vocabulary.index.get(form)
+        is_hidden = place is not None and not self.completion.allowed_mask()[place]
+        return is_hidden or self.user_words.knows(form)
+
+    def _literal(self, word: TypedWord, form: str, found: list[Meant]) -> Meant | None:
+        """What was typed, unless it is among the words already: a hidden word, or one that the model does not know."""
+        if any(not one.is_slip and matching_form(one.word) == form for one in found):
+            return None
+        place = self.vocabulary.index.get(form)
+        if place is not None:
+            return Meant(form, math.exp(word.log_probability(place)), False)
+        unknown = word.log_probability(self.vocabulary.unknown_id)
+        return Meant(form, math.exp(unknown - PRICES.of_new_word(form, self.vocabulary.index)), False)
+
+    def _likely_pairs(self, word: TypedWord, form: str, top: float, layout: str) -> list[tuple[float, Halves]]:
+        """Pairs of words without the space between them that could be better than every single word; with a bound."""
+        index, allowed = self.vocabulary.index, self.completion.allowed_mask()
+        likely: list[tuple[float, Halves]] = []
+        for halves in find_halves(form, find_key_layout(layout)):
+            place = index.get(halves.first)
+            if place is not None and allowed[place]:
+                bound = word.log_probability(place) - halves.price
+                if math.exp(bound) > top:
+                    likely.append((bound, halves))
+        return sorted(likely, key=lambda pair: -pair[0])[:PAIRS]
+
+    def _pairs(
+        self,
+        serving: Serving,
+        before: list[str],
+        likely: list[tuple[float, Halves]],
+        channel: Channel,
+        finished: bool,
+    ) -> list[Meant]:
+        """The best of these pairs, if any."""
+        best: Meant | None = None
+        for bound, halves in likely:
+            reading = self._reading(serving, [*before, halves.first])
+            after = self._model.explainer.begin(serving.engine, reading)
+            for one in after.best(channel, halves.second, 1, whole=finished) if after else ():
+                p = math.exp(bound + one.log_probability - one.cost)
+                if best is None or p > best.p:
+                    best = Meant(f"{halves.first} {self.vocabulary.words[one.word]}", p, True)
+        return [best] if best else []
 
     def _named(self, best: BestWords) -> list[tuple[str, float]]:
         names = self._model.vocabulary.words
@@ -356,6 +542,26 @@ class Predictor:
         """Forget a learned word; return whether it was known."""
         self._open()
         return self.user_words.forget(word)
+
+    # The memory
+
+    @property
+    def memory(self) -> Memory | None:
+        """What this user's writing has taught; None unless it was asked for."""
+        return self._model.memory
+
+    def watch(self, *, private: bool = False) -> Watch:
+        """Learn from one text field: call `see` on the result when its text changes, and `end` when it is sent.
+
+        private: nothing that is typed there is learned. Without a memory, nothing is learned either.
+        """
+        self._open()
+        return Watch(self._model.memory, self.tokenizer, self._is_meant, private)
+
+    def _is_meant(self, text: str) -> bool:
+        """Whether the last word of a text is surely what was meant, as far as can be told."""
+        best = self.correct(text, 1)
+        return not best or (best[0].kind == "typed" and best[0].confidence >= LEARN_AT)
 
     # The knob
 

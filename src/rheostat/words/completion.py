@@ -64,31 +64,31 @@ class PrefixIndex:
     def __init__(self, pairs: Iterable[tuple[str, int]]) -> None:
         """pairs: the form of a word (`writing.matching_form`), and its number."""
         ordered = sorted(pairs)
-        self._forms = [form for form, _ in ordered]
-        self._numbers: Numbers = np.array([number for _, number in ordered], np.int32)
-        self.all: Numbers = np.sort(self._numbers)  # ascending: arrays indexed in this order are read quickly
-        self._numbers.flags.writeable = self.all.flags.writeable = False
+        self.forms = [form for form, _ in ordered]
+        self.numbers: Numbers = np.array([number for _, number in ordered], np.int32)
+        self.all: Numbers = np.sort(self.numbers)  # ascending: arrays indexed in this order are read quickly
+        self.numbers.flags.writeable = self.all.flags.writeable = False
 
-        self._address: int = self._numbers.__array_interface__["data"][0]
+        self._address: int = self.numbers.__array_interface__["data"][0]
 
     def with_prefix(self, form: str) -> Numbers:
         """The numbers of all words whose form begins with `form`, in the order of their forms."""
         first, last = self._range(form)
-        return self._numbers[first:last]
+        return self.numbers[first:last]
 
     def candidates(self, form: str) -> Candidates:
         """The same."""
-        return Candidates(self._numbers, *self._range(form), self._address)
+        return Candidates(self.numbers, *self._range(form), self._address)
 
     def _range(self, form: str) -> tuple[int, int]:
-        first = bisect_left(self._forms, form)
+        first = bisect_left(self.forms, form)
         if not form:
-            return 0, len(self._forms)
+            return 0, len(self.forms)
         behind = ord(form[-1]) + 1  # the next form of the same length: all that begin with this one sort before it
         if behind > sys.maxunicode:
             length = len(form)
-            return first, bisect_right(self._forms, form, first, key=lambda other: other[:length])
-        return first, bisect_left(self._forms, form[:-1] + chr(behind), first)
+            return first, bisect_right(self.forms, form, first, key=lambda other: other[:length])
+        return first, bisect_left(self.forms, form[:-1] + chr(behind), first)
 
 
 def single(number: int) -> Candidates:
@@ -163,6 +163,10 @@ class Completion:
         """[V] WHOLE for a word that may be suggested, PART for one that attaches to the word before, 0 otherwise."""
         whole, every = self.allowed_mask(), self.allowed_mask(attach=True)
         return np.where(whole, WHOLE, np.where(every, PART, 0)).astype(np.uint8)
+
+    def whole_words(self) -> tuple[list[str], Ids]:
+        """The forms of all words but clitics, sorted, and their ids."""
+        return self._whole_words.forms, self._whole_words.numbers
 
     def best(
         self, log_probabilities: NDArray[np.floating[Any]], prefix: str | None, k: int, *, attach: bool = False

@@ -130,6 +130,11 @@ class UserWords:
         """The best words that begin with `prefix`, ignoring case; with an empty prefix, the best of all words."""
         return self._index.best(matching_form(prefix), limit)
 
+    def knows(self, word: str) -> bool:
+        """Whether a word was taught, ignoring case."""
+        form = matching_form(word)
+        return any(matching_form(known.word) == form for known in self._index.best(form, self.limit))
+
     def to_json(self) -> str:
         """All words, in the format of the file."""
         return _to_json(self._index.ranked)
@@ -137,8 +142,8 @@ class UserWords:
     def export(self, path: str | Path) -> None:
         """Write all words to another file, in the same format and readable by its owner only."""
         target = Path(os.path.realpath(path))
-        with _locked(target):
-            _write(target, self.to_json())
+        with locked_file(target):
+            write_private(target, self.to_json())
 
     def __len__(self) -> int:
         return len(self._index.ranked)
@@ -151,7 +156,7 @@ class UserWords:
 
         keep: a word that is never dropped. If the clock was set back, the newest word would look old.
         """
-        with self._lock, _locked(self.path):
+        with self._lock, locked_file(self.path):
             before = dict(self._index.by_word) if self.path is None else _read(self.path)
             words = dict(before)
             change(words)
@@ -159,7 +164,7 @@ class UserWords:
             newest = nlargest(self.limit, words.values(), key=lambda word: (word.word == keep, word.last_used))
             index = _WordList(newest)
             if self.path is not None and changed:
-                _write(self.path, _to_json(index.ranked))
+                write_private(self.path, _to_json(index.ranked))
             self._index = index
         return index.by_word
 
@@ -269,8 +274,8 @@ def _unusable(
     return UserWordsError(f"{path}: found {found}; expected {expected}; {remedy}")
 
 
-def _write(path: Path, text: str) -> None:
-    """Replace the file, or leave it as it was. The caller holds the lock."""
+def write_private(path: Path, text: str) -> None:
+    """Replace a file that only its owner can read, or leave it as it was. The caller holds the lock."""
     try:
         with replacing(path, alone=True, mode=0o600) as file:
             file.write(text.encode())
@@ -286,7 +291,7 @@ def _cannot_write(path: Path, error: OSError) -> UserWordsError:
 
 
 @contextlib.contextmanager
-def _locked(path: Path | None) -> Iterator[None]:
+def locked_file(path: Path | None) -> Iterator[None]:
     """Keep other processes from changing the file, with a lock on a small file next to it."""
     if path is None:
         yield
@@ -297,7 +302,7 @@ def _locked(path: Path | None) -> Iterator[None]:
     except OSError as error:
         raise _cannot_write(path, error) from error
     try:
-        _lock_file(descriptor)
+        _lock_descriptor(descriptor)
         yield
     finally:
         os.close(descriptor)  # releases the lock
@@ -306,7 +311,7 @@ def _locked(path: Path | None) -> Iterator[None]:
 if sys.platform == "win32":
     import msvcrt
 
-    def _lock_file(descriptor: int) -> None:
+    def _lock_descriptor(descriptor: int) -> None:
         while True:
             with contextlib.suppress(OSError):  # after ten attempts of a second each
                 msvcrt.locking(descriptor, msvcrt.LK_LOCK, 1)
@@ -314,5 +319,5 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _lock_file(descriptor: int) -> None:
+    def _lock_descriptor(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

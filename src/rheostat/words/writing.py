@@ -19,18 +19,38 @@ from rheostat.text.tokenizers import fold, tokenize
 from rheostat.words.passage import CONTEXT_LIMIT, read_words
 
 Source = Literal["model", "user"]
+Kind = Literal["completion", "correction", "typed"]
+Advice = Literal["correct", "offer", "silent"]
+
+# When to act on a suggestion, by its confidence; docs/slips.md shows this table.
+CORRECT_AT = 0.8  # a finished word is replaced by itself from here on
+OFFER_AT = 0.02  # a suggestion is worth a place on the screen from here on
 
 
 class Suggestion(NamedTuple):
     """A suggested word. To insert it, replace the last `replaces` characters of the text with `word`.
 
+    probability: of the word, times that of the slips if it was typed otherwise.
     replaces: the part of the word that was typed already, or the word that it extends: "don't" replaces "do ".
+    kind: it completes what was typed, corrects it, or is what was typed.
+    confidence: how sure it is that this word is meant, among all that were considered; 0 between words.
+    finished: whether the word before the cursor was taken as complete (`Predictor.correct`).
     """
 
     word: str
     probability: float
     source: Source = "model"
     replaces: int = 0
+    kind: Kind = "completion"
+    confidence: float = 0.0
+    finished: bool = False
+
+    @property
+    def advice(self) -> Advice:
+        """What an app should do: replace the finished word by itself, offer the suggestion, or stay silent."""
+        if self.finished and self.kind == "correction" and self.confidence >= CORRECT_AT:
+            return "correct"
+        return "offer" if self.confidence >= OFFER_AT else "silent"
 
     def insert_into(self, text: str) -> str:
         """The text after accepting the suggestion, without a space after it."""
@@ -178,7 +198,7 @@ def present(
 ) -> str:
     """A word of the model as it is shown. casing: the usual spelling of words, as in the model file."""
     if tokenizer != "wikitext":  # that one keeps capitals itself
-        word = casing.get(word) or _as_first_person(word)
+        word = casing.get(word) or as_first_person(word)
     if at_sentence_start and word == word.lower():
         word = word[:1].title() + word[1:]  # not upper(): that is another letter in some scripts
     return _with_capitals_of(fold(prefix), word)
@@ -196,7 +216,7 @@ def compose(
     if typed.attaches and attaches(word, tokenizer):
         stem = typed.word[: len(typed.word) - len(typed.prefix)]
         ending = word.upper() if len(stem) > 1 and stem.isupper() and tokenizer == "ptb" else word
-        shown = _as_first_person(stem + ending)
+        shown = as_first_person(stem + ending)
         replaces = len(typed.word) + typed.space
     else:
         shown = present(
@@ -225,7 +245,7 @@ def compose_best(
         return distinct([compose(word, p, typed, casing, tokenizer=tokenizer) for word, p in words], k)
     shown: dict[str, float] = {}
     for word, probability in words:
-        usual = casing.get(word) or _as_first_person(word)
+        usual = casing.get(word) or as_first_person(word)
         shown[usual] = shown.get(usual, 0.0) + probability
     best = sorted(shown.items(), key=lambda pair: -pair[1])[:k]
     return [Suggestion(word, probability, "model", len(typed.prefix)) for word, probability in best]
@@ -242,7 +262,7 @@ def distinct(suggestions: Iterable[Suggestion], k: int) -> list[Suggestion]:
     return sorted(merged.values(), key=lambda suggestion: -suggestion.probability)[:k]
 
 
-def _as_first_person(word: str) -> str:
+def as_first_person(word: str) -> str:
     """English "i" and "i'm" with their capital."""
     is_first_person = word[:1] == "i" and (len(word) == 1 or word[1] in APOSTROPHES)
     return f"I{word[1:]}" if is_first_person else word

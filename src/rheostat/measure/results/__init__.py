@@ -35,7 +35,14 @@ from rheostat.measure.results.shared import (
     engine_title,
 )
 from rheostat.measure.results.sweep import Allocation, SweepResults, SweepRow, SweepSubject, SweptPoint
-from rheostat.measure.results.typing import TypingPredictor, TypingResults, TypingRow, TypingText
+from rheostat.measure.results.typing import (
+    MemoryRow,
+    SlipRow,
+    TypingPredictor,
+    TypingResults,
+    TypingRow,
+    TypingText,
+)
 
 __all__ = [
     "NOT_RECORDED",
@@ -53,6 +60,7 @@ __all__ = [
     "KeystrokeFigures",
     "LatencyFigures",
     "MachineStates",
+    "MemoryRow",
     "ModelBench",
     "NGramResults",
     "NGramSubject",
@@ -61,6 +69,7 @@ __all__ = [
     "Provenance",
     "QualityFigures",
     "Results",
+    "SlipRow",
     "SplitQuality",
     "SweepResults",
     "SweepRow",

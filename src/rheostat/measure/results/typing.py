@@ -64,6 +64,46 @@ class TypingRow:
     over_ngram_interval: tuple[float, float] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class SlipRow:
+    """A model on one text typed with slips, by the simulated typist of `measure.slips`.
+
+    clean, slipped: share of keystrokes saved with every letter right, and with a neighbouring key for the second letter
+    of words of four letters or more; as_typed: the same slips without allowing for them. Then the words after automatic
+    correction, typed by taps: how many came out wrong on the keys, how many were right at last, and how many were typed
+    right and changed. changed_clean: the same when every letter is right. Ratios: time of `complete` with slips over
+    without.
+    """
+
+    text: str
+    predictor: str
+    words: int
+    clean_share: float
+    slipped_share: float
+    as_typed_share: float
+    tap_slipped: int
+    tap_right_share: float
+    tap_changed: int
+    tap_changed_share: float
+    changed_clean: int
+    changed_words: tuple[str, ...]
+    p50_ratio: float
+    p95_ratio: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryRow:
+    """What a memory is worth over the first words of each sender. interval: of the gain, 95 %, over the senders."""
+
+    predictor: str
+    senders: int
+    first_words: int
+    without_share: float
+    with_share: float
+    gain: float
+    gain_interval: tuple[float, float]
+
+
 @dataclass(frozen=True)
 class TypingResults:
     """resamples: of the bootstrap, with `seed`. best_ngrams: for each text and number of slots, the name of the n-gram
@@ -81,6 +121,9 @@ class TypingResults:
     misspellings: str | None = None
     model: str | None = None
     origins: Origins | None = None
+    slips: tuple[SlipRow, ...] = ()
+    memory: tuple[MemoryRow, ...] = ()
+    typos_learned: tuple[int, int] | None = None  # words that the memory learned although they were slips; of how many
     path: Path = not_stored(Path())  # noqa: RUF009
 
     def row(self, text: TypingText, predictor: TypingPredictor) -> TypingRow | None:

@@ -26,6 +26,7 @@ from rheostat.runtime.precision import Precision, check_precision
 from rheostat.text.vocabulary import SPECIAL_TOKENS
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords, hidden_places
+from rheostat.words.text_rules import describe_text
 
 try:
     import onnx
@@ -37,6 +38,7 @@ FORMAT = "rheostat-export"
 FORMAT_VERSION = 1
 
 MANIFEST = "manifest.json"
+TEXT = "text.json"
 VOCABULARY = "vocabulary.txt"
 CASING = "casing.txt"
 SUGGESTIBLE = "suggestible.bin"
@@ -139,6 +141,8 @@ def _write_words(file: ModelFile, folder: Path, hidden_words: HiddenWords) -> No
         (folder / {"vocabulary": VOCABULARY, "casing": CASING}[name]).write_bytes(array.tobytes())
     completion = Completion(file.vocabulary, file.tokenizer, hidden_places(file.vocabulary, hidden_words))
     (folder / SUGGESTIBLE).write_bytes(completion.kinds().tobytes())
+    rules = describe_text(file.tokenizer, file.casing)
+    (folder / TEXT).write_text(json.dumps(rules, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _manifest(file: ModelFile, point: OperatingPoint, precision: Precision, graphs: Json) -> Json:
@@ -155,6 +159,8 @@ def _manifest(file: ModelFile, point: OperatingPoint, precision: Precision, grap
         "suggestible": {"file": SUGGESTIBLE},
         "casing": {"file": CASING, "words": len(file.casing)} if "casing" in file.text_tensors() else None,
         "tokenizer": file.tokenizer,
+        "text_rules": {"file": TEXT},
+        "not_in_the_graph": ["slips", "memory", "learned words"],
         "text": dict(file.description.text),
         "operating_point": {
             "name": point.name,

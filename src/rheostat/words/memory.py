@@ -1,0 +1,360 @@
+"""What one user's writing has taught: decayed counts of phrases up to three words, in a small file of theirs.
+
+Knows words, counts, times and the file; knows nothing about models. `runtime.remembering` mixes it into a model's
+probabilities and decides what was meant.
+
+The file is private (only its owner can read it), bounded, and holds nothing but counts: no sentences, no order beyond
+three words. Words are learned in memory and written together: every `FLUSH_WORDS` words, and when the memory is closed.
+A write locks the file, reads it again, adds what this process has learned and replaces it as a whole. So several
+processes can share one file, and a kill at any moment leaves the old file or the new one.
+
+    {"format": "rheostat-memory", "format_version": 1,
+     "phrases": [{"words": "see you soon", "count": 1.5, "time": 1767225600, "recent": [[29453760, 1.0]]}, …]}
+
+time: of the count, in seconds since 1970; it halves every `HALF_LIFE_SECONDS`. recent: what was added in the last hour,
+by the minute, so that this hour can be forgotten.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from rheostat.errors import UserWordsError
+from rheostat.text.vocabulary import END_OF_LINE
+from rheostat.words.user_words import check_word, locked_file, write_private
+
+FORMAT = "rheostat-memory"
+FORMAT_VERSION = 1
+LONGEST_PHRASE = 3  # words
+LIMIT_BYTES = 1 << 20  # of the file
+HALF_LIFE_SECONDS = 60 * 24 * 3600.0
+RECENT_MINUTES = 60
+FLUSH_WORDS = 20
+LEAST_COUNT = 0.05  # decayed below this, a phrase is dropped
+NEW_WORD_COUNT = 1.5  # a word that the model does not know is suggested from here on: when it was written twice
+# How much the counts are trusted, by the words before the next one: none, one, two. A share of the probability goes to
+# the counts; half of it once that many words were seen behind this context.
+SHARES = (0.03, 0.12, 0.25)
+HALF_TRUSTED = (300.0, 30.0, 2.0)
+_LARGEST_COUNT = 2.0**53
+_BYTES_PER_PHRASE = 80  # beside its words, in JSON
+
+Phrase: TypeAlias = tuple[str, ...]
+
+
+class Share(NamedTuple):
+    """What the memory says about the next word: p = of_model · p(model) + extra[word]."""
+
+    of_model: float
+    extra: dict[str, float]
+
+
+@dataclass
+class _Count:
+    count: float  # at `time`, without what is recent
+    time: float
+    recent: dict[int, float] = field(default_factory=dict)  # minute: count
+
+    def at(self, now: float) -> float:
+        return self.count * math.exp2((self.time - now) / HALF_LIFE_SECONDS) + sum(self.recent.values())
+
+    def settle(self, now: float) -> None:
+        """Decay the count to now, and add what is no longer recent."""
+        oldest = int(now // 60) - RECENT_MINUTES
+        old = sum(count for minute, count in self.recent.items() if minute < oldest)
+        self.count = self.count * math.exp2(min(0.0, self.time - now) / HALF_LIFE_SECONDS) + old
+        self.time = now
+        self.recent = {minute: count for minute, count in self.recent.items() if minute >= oldest}
+
+
+class Memory:
+    """The phrases of one user; safe to use from several threads and processes.
+
+    Without a path, they last as long as the object. Beyond `limit_bytes`, the rarest phrases are dropped.
+    """
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        limit_bytes: int = LIMIT_BYTES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        given: object = path  # callers may not check their types
+        if given is not None and not isinstance(given, str | os.PathLike):
+            raise UserWordsError(f"the memory is {given!r:.40}; expected the path of a file")
+        self.path = None if path is None else Path(os.path.realpath(path))
+        self.limit_bytes = max(1000, limit_bytes)
+        self._clock, self._lock = clock, threading.RLock()
+        self._pending: dict[Phrase, dict[int, float]] = {}
+        self._learned = 0
+        self.version = 0  # changes with every change of the counts
+        self._counts: dict[Phrase, _Count] = {}
+        self._following: dict[Phrase, dict[str, None]] = {}
+        self._totals: dict[Phrase, float] = {}
+        with self._lock:
+            self._use({} if self.path is None else _read(self.path))
+
+    # Learning
+
+    def learn(self, words: Sequence[str], before: Sequence[str] = ()) -> None:
+        """Count words in the order in which they were written. before: up to two words in front of them."""
+        self._add(words, before, 1.0)
+
+    def unlearn(self, words: Sequence[str], before: Sequence[str] = ()) -> None:
+        """Take back what `learn` counted, because the words were changed or deleted later."""
+        self._add(words, before, -1.0)
+
+    def _add(self, words: Sequence[str], before: Sequence[str], by: float) -> None:
+        flow, now = [*before[-(LONGEST_PHRASE - 1) :], *words], self._clock()
+        minute = int(now // 60)
+        with self._lock:
+            for place in range(len(flow) - len(words), len(flow)):
+                if not _is_word(flow[place]):
+                    continue
+                for length in range(1, min(LONGEST_PHRASE, place + 1) + 1):
+                    phrase = tuple(flow[place - length + 1 : place + 1])
+                    pending = self._pending.setdefault(phrase, {})
+                    pending[minute] = pending.get(minute, 0.0) + by
+                    self._count(phrase, minute, by, now)
+            self._learned += len(words)
+            self.version += 1
+            if self._learned >= FLUSH_WORDS:
+                self.flush()
+
+    def _count(self, phrase: Phrase, minute: int, by: float, now: float) -> None:
+        entry = self._counts.setdefault(phrase, _Count(0.0, now))
+        entry.recent[minute] = entry.recent.get(minute, 0.0) + by
+        self._following.setdefault(phrase[:-1], {})[phrase[-1]] = None
+        self._totals[phrase[:-1]] = self._totals.get(phrase[:-1], 0.0) + by
+
+    def flush(self) -> None:
+        """Write what was learned since the last time. Without a path, nothing is written."""
+        with self._lock:
+            self._learned = 0
+            if self._pending:
+                self._change(lambda counts: None)
+
+    close = flush
+
+    # Reading
+
+    def share(self, before: Sequence[str]) -> Share:
+        """What the counts say about the word behind these words."""
+        with self._lock:
+            total = self._totals.get((), 0.0)
+            if total <= 0.0:
+                return Share(1.0, {})
+            now, of_model = self._clock(), 1.0
+            extra: dict[str, float] = defaultdict(float)
+            parts: list[tuple[Phrase, float]] = []
+            for length in range(min(LONGEST_PHRASE, len(before) + 1)):
+                context = tuple(before[len(before) - length :])
+                seen = self._totals.get(context, 0.0)
+                if seen > 0.0:
+                    share = SHARES[length] * seen / (seen + HALF_TRUSTED[length])
+                    parts = [(other, weight * (1.0 - share)) for other, weight in parts] + [(context, share / seen)]
+                    of_model *= 1.0 - share
+            for context, weight in parts:
+                for word in self._following[context]:
+                    extra[word] += weight * self._counts[(*context, word)].at(now)
+            return Share(of_model, {word: p for word, p in extra.items() if p > 0.0})
+
+    def count(self, *words: str) -> float:
+        """How often a phrase was written, decayed."""
+        with self._lock:
+            entry = self._counts.get(words)
+            return entry.at(self._clock()) if entry else 0.0
+
+    def phrases(self) -> list[tuple[str, float]]:
+        """All phrases with their counts, the most frequent first."""
+        now = self._clock()
+        with self._lock:
+            found = [(" ".join(phrase), entry.at(now)) for phrase, entry in self._counts.items()]
+        return sorted((one for one in found if one[1] > 0), key=lambda one: (-one[1], one[0]))
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    # Forgetting
+
+    def forget(self, word: str) -> int:
+        """Forget a word and every phrase with it; return how many phrases that were."""
+        check_word(word)
+        forms = {word, word.lower()}
+        return self._remove(lambda phrase: not forms.isdisjoint(phrase))
+
+    def forget_last_hour(self) -> int:
+        """Take back what was counted in the last hour; return how many phrases lost a count."""
+        lost = 0
+
+        def change(counts: dict[Phrase, _Count]) -> None:
+            nonlocal lost
+            lost = sum(1 for entry in counts.values() if entry.recent)
+            for entry in counts.values():
+                entry.recent = {}
+
+        with self._lock:
+            self._change(change)
+        return lost
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._remove(lambda phrase: True)
+
+    def _remove(self, goes: Callable[[Phrase], bool]) -> int:
+        removed = 0
+
+        def change(counts: dict[Phrase, _Count]) -> None:
+            nonlocal removed
+            gone = [phrase for phrase in counts if goes(phrase)]
+            removed = len(gone)
+            for phrase in gone:
+                del counts[phrase]
+
+        with self._lock:
+            self._change(change)
+        return removed
+
+    # The file
+
+    def to_json(self) -> str:
+        """All counts, in the format of the file."""
+        with self._lock:
+            return _to_json(self._counts)
+
+    def export(self, path: str | Path) -> None:
+        """Write all counts to another file, in the same format and readable by its owner only."""
+        target = Path(os.path.realpath(path))
+        with locked_file(target):
+            write_private(target, self.to_json())
+
+    def _change(self, change: Callable[[dict[Phrase, _Count]], None]) -> None:
+        """Apply a change to the counts as they are stored now, with what is pending."""
+        with locked_file(self.path):
+            if self.path is None:
+                counts = self._counts
+            else:
+                counts = _read(self.path)
+                for phrase, minutes in self._pending.items():
+                    entry = counts.setdefault(phrase, _Count(0.0, self._clock()))
+                    for minute, by in minutes.items():
+                        entry.recent[minute] = entry.recent.get(minute, 0.0) + by
+            now = self._clock()
+            for entry in counts.values():
+                entry.settle(now)
+            change(counts)
+            counts = _most_frequent(counts, now, self.limit_bytes)
+            if self.path is not None:
+                write_private(self.path, _to_json(counts))
+            self._pending = {}
+            self._use(counts)
+
+    def _use(self, counts: dict[Phrase, _Count]) -> None:
+        now = self._clock()
+        self._counts, self._following, self._totals = counts, {}, {}
+        for phrase, entry in counts.items():
+            self._following.setdefault(phrase[:-1], {})[phrase[-1]] = None
+            self._totals[phrase[:-1]] = self._totals.get(phrase[:-1], 0.0) + entry.at(now)
+        self.version += 1
+
+
+def _is_word(word: str) -> bool:
+    return word != END_OF_LINE and not word.startswith("<") and any(map(str.isalpha, word))
+
+
+def _most_frequent(counts: dict[Phrase, _Count], now: float, limit_bytes: int) -> dict[Phrase, _Count]:
+    """The phrases that fit into the limit, rare and old ones dropped first."""
+    ranked = sorted(
+        (item for item in counts.items() if item[1].at(now) >= LEAST_COUNT),
+        key=lambda item: (-item[1].at(now), len(item[0]), item[0]),
+    )
+    kept: dict[Phrase, _Count] = {}
+    used = 100
+    for phrase, entry in ranked:
+        used += len(json.dumps(" ".join(phrase), ensure_ascii=False).encode()) + _BYTES_PER_PHRASE
+        used += 30 * len(entry.recent)
+        if used > limit_bytes:
+            break
+        kept[phrase] = entry
+    return kept
+
+
+def _to_json(counts: Mapping[Phrase, _Count]) -> str:
+    phrases: Iterable[dict[str, Any]] = (
+        {
+            "words": " ".join(phrase),
+            "count": round(entry.count, 4),
+            "time": int(entry.time),
+            "recent": [[minute, count] for minute, count in sorted(entry.recent.items())],
+        }
+        for phrase, entry in sorted(counts.items())
+    )
+    lines = ",\n".join(json.dumps(phrase, ensure_ascii=False, separators=(",", ":")) for phrase in phrases)
+    return f'{{"format": "{FORMAT}", "format_version": {FORMAT_VERSION}, "phrases": [\n{lines}\n]}}\n'
+
+
+def _read(path: Path) -> dict[Phrase, _Count]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(64 * LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UserWordsError(
+            f"{path} cannot be read ({error.strerror}); expected a memory file: check its permissions"
+        ) from None
+    remedy = "repair it, or move it away to start over; it was not changed"
+    try:
+        content = json.loads(data.decode()) if len(data) <= 64 * LIMIT_BYTES else None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("phrases"), list):
+        raise UserWordsError(f'{path} is not a memory file; expected JSON with "format": "{FORMAT}": {remedy}')
+    if content.get("format_version") != FORMAT_VERSION:
+        found = repr(content.get("format_version"))[:40]
+        raise UserWordsError(f"{path} has format version {found}; expected {FORMAT_VERSION}: update rheostat")
+    counts: dict[Phrase, _Count] = {}
+    for place, entry in enumerate(content["phrases"], 1):
+        parsed = _parse(entry)
+        if parsed is None or parsed[0] in counts:
+            raise UserWordsError(
+                f"{path}: phrase {place} is {entry!r:.60}; expected words, a count and a time: {remedy}"
+            )
+        counts[parsed[0]] = parsed[1]
+    return counts
+
+
+def _parse(entry: Any) -> tuple[Phrase, _Count] | None:
+    match entry:
+        case {
+            "words": str(words),
+            "count": int() | float() as count,
+            "time": int() | float() as then,
+            "recent": list(rows),
+        }:
+            phrase = tuple(words.split(" "))
+            numbers = [count, then]
+            recent: dict[int, float] = {}
+            for row in rows:
+                match row:
+                    case [int(minute), int() | float() as added]:
+                        recent[minute] = float(added)
+                        numbers += [minute, added]
+                    case _:
+                        return None
+            if not 1 <= len(phrase) <= LONGEST_PHRASE or not all(phrase):
+                return None
+            if not all(math.isfinite(number) and abs(number) < _LARGEST_COUNT for number in numbers):
+                return None
+            return phrase, _Count(float(count), float(then), recent)
+    return None

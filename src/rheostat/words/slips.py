@@ -1,0 +1,206 @@
+"""Slips: where keys are, what each kind of slip costs, and which words may have been meant.
+
+A word is ranked by p(word | context) · p(typed | word). The second factor has one price per slip; a letter typed right
+is free. `core/typing.c` finds the words; this module owns the prices and turns the words into suggestions.
+Knows keys, prices and words; knows nothing about models.
+
+The prices are tuned on simulated typing of the development text alone: see docs/slips.md and `measure.slips`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from rheostat.errors import RheostatError
+from rheostat.words.writing import Kind, Suggestion, Typed, as_first_person, matching_form, present
+
+DEFAULT_LAYOUT = "qwerty"
+ENDINGS = ("s", "es", "'s", "ed", "d", "ing", "er", "r", "ly", "y")  # of English words
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What each kind of slip costs: -log p, in nats. The first ten are those of `rheo_prices` in rheostat.h."""
+
+    neighbour: float = 5.0  # the key at a distance of one
+    distance: float = 3.0  # more for each squared key width beyond that
+    far: float = 12.0  # any other key
+    missed: float = 6.0  # a letter that was not typed
+    missed_double: float = 6.0  # the second one of a double letter
+    missed_apostrophe: float = 3.5
+    extra: float = 9.0  # a letter too many
+    doubled: float = 5.0  # the same letter typed again
+    swapped: float = 5.0  # two letters the wrong way round
+    spread: float = 0.2525  # of taps around the centre of a key: a standard deviation in keys
+    missed_space: float = 7.5  # between two words
+    space_as_letter: float = 7.0  # a key above the space bar hit instead of it
+    real_word: float = 1.0  # a finished word that the model knows but that was not meant
+    new_letter: float = 2.5  # per letter of a word that the model does not know
+    new_ending: float = 6.0  # of one that is a word of the model with an ending
+
+    def of_new_word(self, form: str, known: Container[str]) -> float:
+        """What a word costs that the model does not know: "cereals" less than its letters, since "cereal" is known."""
+        is_inflected = any(form.endswith(ending) and form[: -len(ending)] in known for ending in ENDINGS)
+        return min(self.new_letter * len(form), self.new_ending if is_inflected else math.inf)
+
+    def of_letters(self) -> dict[str, float]:
+        """The prices that the core reads."""
+        ours = ("missed_space", "space_as_letter", "real_word", "new_letter", "new_ending")
+        return {name: price for name, price in asdict(self).items() if name not in ours}
+
+
+PRICES = Prices()
+
+
+# --- keys --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KeyLayout:
+    """Where the letters of a keyboard are. keys: letter, x in key widths, y in key heights, of each key's centre."""
+
+    name: str
+    keys: tuple[tuple[str, float, float], ...]
+    above_space: str
+
+    def nearest(self, x: float, y: float) -> str:
+        """The letter of the key at a place."""
+        return min(self.keys, key=lambda key: (key[1] - x) ** 2 + (key[2] - y) ** 2)[0]
+
+    def centre(self, letter: str) -> tuple[float, float] | None:
+        """Where a letter's key is; None if it has none."""
+        return next(((x, y) for own, x, y in self.keys if own == letter), None)
+
+    def neighbours(self, letter: str) -> list[str]:
+        """The letters of the keys next to a letter's key, nearest first."""
+        centre = self.centre(letter)
+        if centre is None:
+            return []
+        distances = [(math.dist(centre, (x, y)), own) for own, x, y in self.keys if own != letter]
+        return [own for distance, own in sorted(distances) if distance < NEXT_TO]
+
+
+NEXT_TO = 1.2  # keys: the distance up to which two keys touch
+
+
+@cache
+def read_key_layouts() -> Mapping[str, KeyLayout]:
+    """The keyboards of `key_layouts.json`, by name. A space in a row is a gap; the number is where the row begins."""
+    text = resources.files("rheostat.words").joinpath("key_layouts.json").read_text(encoding="utf-8")
+    return {name: _key_layout(name, described) for name, described in json.loads(text).items()}
+
+
+def _key_layout(name: str, described: Mapping[str, Any]) -> KeyLayout:
+    keys = tuple(
+        (letter, start + place, float(row))
+        for row, (letters, start) in enumerate(described["rows"])
+        for place, letter in enumerate(letters)
+        if letter != " "
+    )
+    return KeyLayout(name, keys, described["above_space"])
+
+
+def find_key_layout(name: str) -> KeyLayout:
+    """A keyboard by its name."""
+    layouts = read_key_layouts()
+    if not isinstance(name, str) or name not in layouts:
+        raise RheostatError(f"the layout is {name!r:.40}; expected one of {', '.join(layouts)}")
+    return layouts[name]
+
+
+# --- words -------------------------------------------------------------------------------------------------
+
+
+class Meant(NamedTuple):
+    """A word that may have been meant. p: of the word and of what was typed; is_slip: it was typed otherwise."""
+
+    word: str
+    p: float
+    is_slip: bool
+
+
+class Halves(NamedTuple):
+    """Two words that were typed as one: the first, what follows it, and what that costs."""
+
+    first: str
+    second: str
+    price: float
+
+
+def find_halves(form: str, layout: KeyLayout, prices: Prices = PRICES) -> Iterator[Halves]:
+    """How a typed word could be two: the space between them was missed, or hit as the key above it."""
+    for place in range(1, len(form)):
+        if place > 1 or form[0] in "ai":
+            yield Halves(form[:place], form[place:], prices.missed_space)
+            if form[place] in layout.above_space and place + 1 < len(form):
+                yield Halves(form[:place], form[place + 1 :], prices.space_as_letter)
+
+
+def may_be_corrected(prefix: str, shown: str, *, starts_sentence: bool) -> bool:
+    """Whether a finished word may be corrected by itself to `shown`: letters only, and capitals as they were typed.
+
+    Someone who typed a capital inside a sentence meant a name, so only another word with that capital will do; words in
+    capitals are left alone.
+    """
+    letters = prefix.replace("'", "").replace("’", "")
+    if not letters.isalpha() or letters[1:] != letters[1:].lower():
+        return False
+    return starts_sentence or letters[0].islower() or shown[:1].isupper()
+
+
+def compose_meant(
+    found: Sequence[Meant],
+    literal: Meant | None,
+    typed: Typed,
+    casing: Mapping[str, str],
+    k: int,
+    *,
+    tokenizer: str,
+    finished: bool = False,
+) -> list[Suggestion]:
+    """The k best words as suggestions, with what was typed among them. literal: what was typed, if not in `found`."""
+    form, prefix = matching_form(typed.prefix), typed.prefix
+    capitals = prefix != form or typed.starts_sentence
+    total = sum(one.p for one in found) + (literal.p if literal else 0.0) or 1.0
+    shown: dict[str, list[Any]] = {}  # the word as it is shown: p, kind
+    for one in found:
+        if (
+            finished
+            and one.is_slip
+            and not may_be_corrected(
+                prefix, casing.get(one.word) or as_first_person(one.word), starts_sentence=typed.starts_sentence
+            )
+        ):
+            continue
+        kind: Kind = "correction" if one.is_slip else "typed" if matching_form(one.word) == form else "completion"
+        if capitals or "'" in one.word:
+            word = _with_capitals(one, prefix, casing, tokenizer, typed.starts_sentence)
+        else:
+            word = casing.get(one.word) or as_first_person(one.word)
+        same = shown.setdefault(word, [0.0, kind])
+        same[0] += one.p
+    if literal is not None:
+        shown.setdefault(prefix, [0.0, "typed"])[0] += literal.p
+    best = sorted(shown.items(), key=lambda pair: -pair[1][0])
+    if finished and k > 1 and (own := next((pair for pair in best[k:] if pair[1][1] == "typed"), None)):
+        best[k - 1] = own  # what was typed always has a place
+    best = best[:k]
+    return [Suggestion(word, p, "model", len(prefix), kind, min(1.0, p / total), finished) for word, (p, kind) in best]
+
+
+def _with_capitals(one: Meant, prefix: str, casing: Mapping[str, str], tokenizer: str, starts_sentence: bool) -> str:
+    """A word with the capitals that were typed; of a corrected one, only a first capital or all capitals count."""
+    if one.is_slip and prefix != prefix.lower():
+        is_loud = len(prefix) > 1 and prefix == prefix.upper()
+        word = present(one.word, casing, tokenizer=tokenizer, at_sentence_start=starts_sentence)
+        shown = word.upper() if is_loud else word[:1].upper() + word[1:] if prefix[:1].isupper() else word
+    else:
+        given = "" if one.is_slip else prefix
+        shown = present(one.word, casing, tokenizer=tokenizer, at_sentence_start=starts_sentence, prefix=given)
+    return shown.replace("'", "’") if "’" in prefix else shown

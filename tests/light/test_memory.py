@@ -1,0 +1,223 @@
+"""A user's memory: what is counted, what is forgotten, what is learned, and a file that survives anything."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import rheostat
+from rheostat.errors import UserWordsError
+from rheostat.words.memory import FLUSH_WORDS, Memory
+
+
+class Clock:
+    now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_phrases_up_to_three_words_are_counted() -> None:
+    memory = Memory()
+    memory.learn(["see", "you", "soon"], before=["<eos>"])
+    found = dict(memory.phrases())
+    assert found["soon"] == found["you soon"] == found["see you soon"] == found["<eos> see"] == 1.0
+    assert "<eos>" not in found and all(len(phrase.split()) <= 3 for phrase in found)
+
+
+def test_the_shares_of_all_words_add_up_to_one() -> None:
+    memory = Memory()
+    memory.learn(list("abcabdabc"))
+    for before in (["a", "b"], ["b"], [], ["z", "a"]):
+        share = memory.share(before)
+        assert share.of_model + sum(share.extra.values()) == pytest.approx(1.0)
+    assert memory.share(["a", "b"]).extra["c"] > memory.share(["a", "b"]).extra["d"]
+    assert Memory().share(["a"]).of_model == 1.0
+
+
+@given(words=st.lists(st.sampled_from("abcd"), max_size=12), cut=st.integers(0, 12))
+@settings(max_examples=50, deadline=None)
+def test_what_is_taken_back_was_never_there(words: list[str], cut: int) -> None:
+    memory, expected = Memory(), Memory()
+    memory.learn(words)
+    memory.unlearn(words[cut:], words[:cut])
+    expected.learn(words[:cut])
+    assert memory.phrases() == expected.phrases()
+
+
+def test_counts_decay_and_the_last_hour_can_be_forgotten(tmp_path: Path) -> None:
+    clock = Clock()
+    memory = Memory(tmp_path / "m.json", clock=clock)
+    memory.learn(["old"])
+    clock.now += 2 * 3600
+    memory.learn(["new"])
+    assert memory.forget_last_hour() == 1
+    assert [phrase for phrase, _ in memory.phrases()] == ["old"]
+    clock.now += 60 * 24 * 3600
+    assert memory.count("old") == pytest.approx(0.5, rel=0.01)
+    clock.now += 600 * 24 * 3600
+    memory.flush()
+    memory.learn(["now"])
+    memory.flush()
+    assert memory.count("old") == 0.0
+
+
+def test_a_word_is_forgotten_with_every_phrase_that_has_it(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "m.json")
+    memory.learn(["see", "you", "soon"])
+    memory.flush()
+    assert memory.forget("you") == 4
+    assert "you" not in (tmp_path / "m.json").read_text()
+    memory.clear()
+    assert not len(Memory(tmp_path / "m.json"))
+
+
+def test_the_file_is_private_bounded_and_holds_only_counts(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    memory = Memory(path, limit_bytes=5000)
+    memory.learn([f"word{number}" for number in range(500)])
+    memory.learn(["often"] * 5)
+    memory.flush()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.stat().st_size <= 5000 and memory.count("often") == 5.0
+    assert set(json.loads(path.read_text())["phrases"][0]) == {"words", "count", "time", "recent"}
+    memory.export(tmp_path / "copy.json")
+    assert Memory(tmp_path / "copy.json").phrases() == memory.phrases()
+    assert stat.S_IMODE((tmp_path / "copy.json").stat().st_mode) == 0o600
+
+
+def _learn_often(path: str, word: str, times: int) -> None:
+    memory = Memory(path)
+    for _ in range(times):
+        memory.learn([word])
+        memory.flush()
+
+
+def test_two_processes_lose_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    path = str(tmp_path / "m.json")
+    writers = [context.Process(target=_learn_often, args=(path, word, 30)) for word in ("one", "two")]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    memory = Memory(path)
+    assert memory.count("one") == memory.count("two") == 30.0
+
+
+def test_a_kill_leaves_a_whole_file(tmp_path: Path) -> None:
+    path, context = tmp_path / "m.json", multiprocessing.get_context("spawn")
+    writer = context.Process(target=_learn_often, args=(str(path), "word", 10**6))
+    writer.start()
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    os.kill(writer.pid or 0, signal.SIGKILL)
+    writer.join()
+    assert Memory(path).count("word") >= 1.0
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        '{"format": "rheostat-memory"}',
+        '{"format": "rheostat-memory", "format_version": 2, "phrases": []}',
+        '{"format": "rheostat-memory", "format_version": 1, "phrases": [{"words": "a b c d", "count": 1, "time": 1}]}',
+        '{"format": "rheostat-memory", "format_version": 1, "phrases": '
+        '[{"words": "a", "count": NaN, "time": 1, "recent": []}]}',
+    ],
+)
+def test_a_broken_file_is_an_error_and_is_not_changed(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "m.json"
+    path.write_text(content)
+    with pytest.raises(UserWordsError, match=r"expected"):
+        Memory(path)
+    assert path.read_text() == content
+
+
+# --- what was meant ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model() -> rheostat.Predictor:
+    return rheostat.load()
+
+
+def watched(model: rheostat.Predictor) -> tuple[rheostat.Predictor, Any]:
+    predictor = rheostat.load(memory=Memory())
+    return predictor, predictor.memory
+
+
+def test_a_word_is_learned_once_two_more_stand_behind_it(model: rheostat.Predictor) -> None:
+    predictor, memory = watched(model)
+    watch = predictor.watch()
+    for text in ("I", "I like", "I like pasta", "I like pasta "):
+        watch.see(text)
+        assert not memory.count("like")
+    watch.see("I like pasta very")
+    assert memory.count("i", "like") == 1.0 and not memory.count("pasta")
+    watch.end("I like pasta very much.")
+    assert memory.count("like", "pasta", "very") == memory.count("much") == 1.0
+
+
+def test_an_accepted_suggestion_is_learned_at_once_and_a_deleted_word_is_taken_back(model: rheostat.Predictor) -> None:
+    predictor, memory = watched(model)
+    watch = predictor.watch()
+    watch.see("Hello ", accepted=True)
+    assert memory.count("hello") == 1.0
+    watch.see("")
+    assert memory.count("hello") == 0.0 and not memory.phrases()
+
+
+def test_a_corrected_word_is_not_learned(model: rheostat.Predictor) -> None:
+    predictor, memory = watched(model)
+    watch = predictor.watch()
+    watch.see("what are you dping today my")
+    watch.end("what are you doing today my friend")
+    assert memory.count("dping") == 0.0 and memory.count("doing") == 1.0
+    watch.end("what are you dping today my friend")
+    assert memory.count("dping") == 0.0, "it looks like a mistake, even if it was sent"
+
+
+def test_nothing_is_learned_in_a_private_field_or_without_a_memory(model: rheostat.Predictor) -> None:
+    predictor, memory = watched(model)
+    watch = predictor.watch(private=True)
+    watch.see("my secret is here", accepted=True)
+    watch.end("my secret is here")
+    assert not memory.phrases()
+    model.watch().end("nothing is kept")
+    assert model.memory is None
+
+
+def test_what_was_written_is_suggested_with_and_without_a_prefix(tmp_path: Path) -> None:
+    path = tmp_path / "memory.json"
+    with rheostat.load(memory=path) as predictor:
+        for _ in range(3):
+            predictor.watch().end("my dog Zorblax loves pasta")
+        assert predictor.complete("Zorblax loves ")[0].word == "pasta"
+        assert predictor.complete("my dog Zor")[0].word == "zorblax"
+        assert predictor.complete("Zorblax loves psa")[0].word == "pasta"
+    with rheostat.load(memory=path) as again:
+        assert again.complete("zorblax loves ")[0].word == "pasta"
+        assert again.memory is not None and again.memory.count("zorblax") == pytest.approx(3.0)
+        again.memory.clear()
+        assert [s.word for s in again.complete("I like ")] == [s.word for s in rheostat.load().complete("I like ")]
+
+
+def test_learned_words_reach_the_file_without_closing(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "m.json")
+    for number in range(FLUSH_WORDS):
+        memory.learn([f"word{number % 3}"])
+    assert Memory(tmp_path / "m.json").count("word1") > 0
