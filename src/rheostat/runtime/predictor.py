@@ -63,6 +63,7 @@ DEFAULT_HISTORY_BYTES = 8 << 20  # for the states of texts, per point: hundreds 
 REMEMBERED = 8  # last words of a text read in one pass whose states are kept, so deleting them costs nothing
 RIVALS = 16  # words that a finished word is compared with at least, so that its confidence means something
 SHORTEST_PAIR = 4  # letters of two words that were typed as one
+BEST_PAIR = math.exp(-min(PRICES.missed_space, PRICES.space_as_letter))  # no pair is more probable
 PAIRS = 2  # pairs of words that are tried; each costs a query
 SPARE = 4  # words requested beyond k, because some look the same once they are capitalised
 KNOB_STEP = 0.05  # between the positions tried to find a latency
@@ -444,7 +445,7 @@ class Predictor:
         if word is None:
             return self._suggest(typed, text, end, letter, k)
         form, names = matching_form(typed.prefix), self.vocabulary.words
-        wanted = min(MAX_EXPLAINED, max(k + SPARE, RIVALS if finished else 0))
+        wanted = min(MAX_EXPLAINED, max(k + (SPARE if model.has_look_alikes else 1), RIVALS if finished else 0))
         best = word.best(channel, form, wanted, whole=finished, taps=taps)
         slipped = PRICES.real_word if finished and form in self.vocabulary.index else 0.0
         found = []
@@ -453,7 +454,7 @@ class Predictor:
             found.append(Meant(names[place], math.exp(log_probability - price), cost > 0.0))
         literal = self._literal(word, form, found)
         top = max(found[0].p if found else 0.0, literal.p if literal else 0.0)
-        if len(form) >= SHORTEST_PAIR and (likely := self._likely_pairs(word, form, top, layout)):
+        if len(form) >= SHORTEST_PAIR and top < BEST_PAIR and (likely := self._likely_pairs(word, form, top, layout)):
             before = read_words(text, end, letter, model.tokenizer, model.context)
             found += self._pairs(serving, before, likely, channel, finished)
         shown = compose_meant(found, literal, typed, model.casing, k, tokenizer=self.tokenizer, finished=finished)
