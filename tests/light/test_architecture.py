@@ -109,8 +109,7 @@ INSIDE: dict[str, str] = {
     " evaluation task graded configuration batches optimization trainer session run",
     "pruning": "reconstruction allocation criteria l0 recovery resplit run steps",
     "cli": "console keys bench evaluate export files govern keyboard learning memory ngram path report resplit"
-    " typing_screen"
-    " demo suggest prune reconstruct recover train typing",
+    " typing_screen demo suggest prune reconstruct recover train typing",
 }
 HEAVY = {"training", "pruning"}
 LIGHT = sorted({part.name.removesuffix(".py") for part in PACKAGE.iterdir()} & set(MAY_IMPORT) - HEAVY - {"__main__"})
