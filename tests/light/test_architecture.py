@@ -99,7 +99,8 @@ INSIDE: dict[str, str] = {
     "measure": "machine memory ngram texts keystrokes slips personal meters.estimate meters.series meters.meter"
     " meters.sampler meters.power_trace meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up"
     " meters.zeus_monitor meters.choice meters.energy meters results.shared results.sweep results.bench results.ngram"
-    " results.govern results.benchmark results.typing results.files results packing evaluation sweep latency bench"
+    " results.govern results.benchmark results.typing results.files results packing evaluation sweep path_search"
+    " latency bench"
     " ngram_baseline typing",
     "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
     " figures.style figures.costs figures.weights govern claims controls paper_tables sweep_page typing_page summary"
