@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rheostat.keyboard.server import serve_keyboard
     from rheostat.keyboard.site import write_page
     from rheostat.measure.bench import bench
+    from rheostat.measure.counting import add_counts
     from rheostat.measure.evaluation import evaluate
     from rheostat.measure.ngram_baseline import measure_ngram
     from rheostat.measure.packing import pack
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from rheostat.report.demo import run_demo
     from rheostat.report.govern import replay_day
     from rheostat.report.writer import write_report
+    from rheostat.runtime.engine import Cache
     from rheostat.runtime.onnx.export import export
     from rheostat.runtime.predictor import Predictor, load
     from rheostat.training.run import resume, train, write_untrained
@@ -61,6 +63,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Battery",
+    "Cache",
     "CheckpointError",
     "CorpusError",
     "DeviceState",
@@ -82,6 +85,7 @@ __all__ = [
     "UserWords",
     "UserWordsError",
     "__version__",
+    "add_counts",
     "bench",
     "criterion",
     "evaluate",
@@ -112,6 +116,7 @@ __all__ = [
 # The module that defines each name.
 _WHERE = {
     "Battery": "rheostat.governor.device",
+    "Cache": "rheostat.runtime.engine",
     "DeviceState": "rheostat.governor.device",
     "Governor": "rheostat.governor.governor",
     "ModelFile": "rheostat.model.file",
@@ -120,6 +125,7 @@ _WHERE = {
     "Predictor": "rheostat.runtime.predictor",
     "Suggestion": "rheostat.words.writing",
     "UserWords": "rheostat.words.user_words",
+    "add_counts": "rheostat.measure.counting",
     "bench": "rheostat.measure.bench",
     "criterion": "rheostat.pruning.criteria",
     "evaluate": "rheostat.measure.evaluation",

@@ -89,19 +89,19 @@ ONE_MODULE: dict[str, str] = {
 # Inside a package, a module may import the ones before it.
 INSIDE: dict[str, str] = {
     "text": "clitics token_cache vocabulary chat sources mixture single_file tokenizers casing reading counts corpus",
-    "model": "clusters container flops names origin precision shape layout reconstruction description operating_point"
-    " cut widths path contents file summary writer knob ordered",
+    "model": "clusters container flops names counts origin precision shape layout reconstruction description"
+    " operating_point cut widths path contents file summary writer knob ordered",
     "core": "build binding word_tree",
     "words": "hidden_words passage writing completion text_rules slips user_words memory",
-    "runtime": "arguments precision history engine latencies remembering explaining onnx onnx.format onnx.quantization"
-    " onnx.operators onnx.graph onnx.weights onnx.export onnx.session onnx.engine points evaluation predictor",
+    "runtime": "arguments precision history engine latencies remembering explaining onnx onnx.format"
+    " onnx.quantization onnx.operators onnx.graph onnx.weights onnx.export onnx.session onnx.engine points evaluation"
+    " predictor",
     "governor": "device cost policy decision readers body trace governor replay",
     "measure": "machine memory ngram texts keystrokes slips personal meters.estimate meters.series meters.meter"
     " meters.sampler meters.power_trace meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up"
     " meters.zeus_monitor meters.choice meters.energy meters results.shared results.sweep results.bench results.ngram"
     " results.govern results.benchmark results.typing results.files results packing evaluation sweep path_search"
-    " latency bench"
-    " ngram_baseline typing",
+    " latency bench ngram_baseline counting typing",
     "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
     " figures.style figures.costs figures.weights govern claims controls paper_tables sweep_page typing_page summary"
     " cost_sections sections writer demo",
@@ -109,7 +109,7 @@ INSIDE: dict[str, str] = {
     "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan layers language_model machine"
     " evaluation task graded configuration batches optimization trainer session run",
     "pruning": "reconstruction allocation criteria l0 recovery resplit run steps",
-    "cli": "console keys bench evaluate export files govern keyboard learning memory ngram path report resplit"
+    "cli": "console keys bench count evaluate export files govern keyboard learning memory ngram path report resplit"
     " typing_screen demo suggest prune reconstruct recover train typing",
 }
 HEAVY = {"training", "pruning"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -11,10 +12,10 @@ import rheostat
 from models import write_words
 from rheostat.bundled import HIDDEN_WORDS
 from rheostat.cli import app
-from rheostat.errors import UserWordsError
+from rheostat.errors import RheostatError, UserWordsError
 from rheostat.model.shape import ModelShape
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
-from rheostat.words.hidden_words import read_hidden_words
+from rheostat.words.hidden_words import find_misspellings, is_near, read_hidden_words, read_word_list
 
 WORDS = (UNKNOWN, END_OF_LINE, "the", "crap", "crane", "crab")
 SHAPE = ModelShape(len(WORDS), 4, (8, 4), (2, 1))
@@ -85,3 +86,60 @@ def test_the_command_line_takes_the_file_as_an_option_or_from_the_environment(tm
     assert words() == ""
     assert words("--hidden-words", path).startswith("crap")
     assert words(RHEOSTAT_HIDDEN_WORDS=path).startswith("crap")
+
+
+# Misspellings
+
+
+@pytest.mark.parametrize(
+    ("word", "other", "edits"),
+    [
+        ("becuase", "because", 1),
+        ("teh", "the", 1),
+        ("definetly", "definitely", 2),
+        ("same", "same", 0),
+        ("ab", "ba", 1),
+    ],
+)
+def test_edits_between_words(word: str, other: str, edits: int) -> None:
+    assert is_near(word, other, edits) and is_near(other, word, edits)
+    assert not edits or not is_near(word, other, edits - 1)
+
+
+def test_a_misspelling_is_rare_near_a_frequent_word_and_in_no_list() -> None:
+    counts = {"because": 5000, "the": 9000, "becuase": 50, "becausee": 51, "thy": 3, "teh": 4, "hagrid": 4, "hard": 900}
+    listed = {"because", "the", "thy", "hard"}
+    assert find_misspellings(counts, listed) == {"becuase": "because", "teh": "the", "hagrid": "hard"}
+    assert "hagrid" not in find_misspellings(counts, listed, {"hagrid": "Hagrid"})  # a name
+
+
+def test_contractions_keep_their_apostrophes() -> None:
+    counts = {"don't": 900, "dont": 300, "what'd": 2, "what": 900, "its": 500, "it's": 900}
+    assert find_misspellings(counts, {"what", "its"}) == {"dont": "don't"}
+
+
+def test_word_lists_are_read(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("Teh->the\n\nbecuase->because, cause,\nwierd\n")
+    assert read_word_list(tmp_path / "list.txt") == {"teh", "becuase", "wierd"}
+    with pytest.raises(UserWordsError, match="cannot be read"):
+        read_word_list(tmp_path / "none.txt")
+
+
+def test_packed_misspellings_are_read_and_never_suggested(tmp_path: Path) -> None:
+    words = (UNKNOWN, END_OF_LINE, "the", "teh", "because", "becuase", "game", "gaem")
+    model = write_words(tmp_path / "model.safetensors", words, ModelShape(len(words), 8, (16, 8), (2, 1)))
+    for split in ("train", "valid", "test"):
+        (tmp_path / f"{split}.txt").write_text("the " * 300 + "because " * 300 + "teh becuase game gaem\n")
+    (tmp_path / "list").write_text("the\nbecause\ngame\n")
+    (tmp_path / "wrong").write_text("gaem->game\n")
+    with pytest.raises(RheostatError, match="--data"):
+        rheostat.pack(model, model, word_lists=[tmp_path / "list"])
+    out = tmp_path / "packed.safetensors"
+    summary = rheostat.pack(model, out, word_lists=[tmp_path / "list"], misspellings=tmp_path / "wrong", data=tmp_path)
+    assert summary["hidden_words"] == 3
+    with rheostat.load(out) as predictor, rheostat.load(model) as before:
+        assert {one.word.lower() for one in predictor.suggest("the", k=8)} == {"the", "because", "game"}
+        assert len(before.suggest("the", k=8)) == 6
+        assert np.array_equal(predictor.log_probabilities("teh"), before.log_probabilities("teh"))
+    again = rheostat.pack(out, tmp_path / "again.safetensors", precision="fp16")
+    assert again["hidden_words"] == 3  # other edits keep them

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 import rheostat
 from models import write_words
 from rheostat.cli import app
-from rheostat.errors import CorpusError, RheostatError
+from rheostat.errors import RheostatError
 from rheostat.measure.keystrokes import KeystrokeCount, simulate_plain
 from rheostat.measure.results import read_results, write_results
-from rheostat.measure.typing import find_predictor, plain_words, read_misspellings, resampled, saved_shares
+from rheostat.measure.typing import find_predictor, plain_words, resampled, saved_shares
 from rheostat.model.shape import ModelShape
 from rheostat.report.typing_page import typing_page
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
@@ -151,13 +151,6 @@ def test_what_cannot_be_measured_is_an_error(arguments: dict[str, str], message:
 def test_nothing_that_suggests_is_an_error(aac: Path) -> None:
     with pytest.raises(RheostatError, match="nothing suggests"):
         rheostat.measure_typing(aac=aac)
-
-
-def test_a_list_of_misspellings(tmp_path: Path) -> None:
-    (tmp_path / "list.txt").write_text("Teh->the\n\nbecuase->because, cause,\nwierd\n")
-    assert read_misspellings(tmp_path / "list.txt") == {"teh", "becuase", "wierd"}
-    with pytest.raises(CorpusError, match="cannot be read"):
-        read_misspellings(tmp_path / "none.txt")
 
 
 # Intervals

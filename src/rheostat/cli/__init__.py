@@ -19,6 +19,7 @@ import typer.core
 import rheostat
 from rheostat.cli import (
     bench,
+    count,
     demo,
     evaluate,
     export,
@@ -77,6 +78,7 @@ for _command in (
     resplit.resplit,
     path.path,
     evaluate.sweep,
+    count.count,
     bench.bench,
     ngram.ngram,
     typing.typing,

@@ -23,7 +23,7 @@ from rheostat.cli.console import (
     messages,
     print_json,
 )
-from rheostat.runtime.engine import EngineName
+from rheostat.runtime.engine import Cache, EngineName
 from rheostat.runtime.precision import Precision
 
 if TYPE_CHECKING:
@@ -46,6 +46,10 @@ def evaluate(
     threads: Annotated[int, typer.Option(min=0, help=THREADS_HELP)] = 0,
     keystrokes: Annotated[bool, typer.Option("--keystrokes", help="Also simulate typing the test text.")] = False,
     words: Annotated[int, typer.Option(min=1, help="With --keystrokes: number of words to type.")] = 2000,
+    counts: Annotated[bool, typer.Option(help="Use the counts of the file, if it has them.")] = True,
+    cache: Annotated[
+        int, typer.Option(min=0, help="The number of last words to keep in a cache, such as 250; 0 for none.")
+    ] = 0,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Measure perplexity and R@1/3/5 on a text, at one point.
@@ -71,6 +75,8 @@ def evaluate(
             keystrokes=keystrokes,
             words=words,
             engine=engine,
+            counts=counts,
+            cache=Cache(words=cache) if cache else None,
             progress=progress,
         )
     if json:

@@ -65,11 +65,21 @@ def pack(
         Path | None,
         typer.Option(help="The results file of a sweep of this model: store its curve, for the keyboard page."),
     ] = None,
+    drop_counts: Annotated[bool, typer.Option("--drop-counts", help="Leave out the counts.")] = False,
+    word_list: Annotated[
+        list[Path] | None,
+        typer.Option(help="A list of correct words: hide misspellings that no such list has. May be repeated."),
+    ] = None,
+    misspellings: Annotated[
+        Path | None, typer.Option(help="A list of misspellings to hide, such as codespell's dictionary.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="With --word-list: the training corpus, to count words in.")] = None,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Write a changed copy of a model file.
 
-    Changes the precision, the default ranking, the order of the filters, or which points and rankings are stored.
+    Changes the precision, the default ranking, the order of the filters, which words are hidden, or which points and
+    rankings are stored. Hidden words stay readable and are never suggested.
     Everything else stays as it is, including origins. Weights whose precision does not change keep their bytes.
 
     An ordered file gives the same answers, and the core serves every position of its knob from the mapped file.
@@ -92,6 +102,10 @@ def pack(
         order=order,
         bits=bits,
         drop_reconstruction=drop_reconstruction,
+        drop_counts=drop_counts,
+        word_lists=word_list or (),
+        misspellings=misspellings,
+        data=data,
     )
     if json:
         print_json(summary)
@@ -124,6 +138,8 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
         "reconstruction": _reconstruction(summary["reconstruction"]),
         "planes": _planes(summary),
         "ordered": f"yes, {summary['path_positions']} positions" if summary["ordered"] else "no",
+        "counts": f"up to {summary['counts_order']}-grams" if summary["counts_order"] else "none",
+        "hidden words": f"{summary['hidden_words']:,}",
     }
     yield _pairs("model", facts)
     yield _parts(summary["bytes_by_part"], summary["flops_by_part"], summary["cost_by_part"])

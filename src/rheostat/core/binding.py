@@ -24,6 +24,7 @@ from rheostat.errors import ModelFileError, RheostatError
 MAX_LAYERS = 16  # RHEO_MAX_LAYERS
 MAX_CLUSTERS = 64  # RHEO_MAX_CLUSTERS
 MAX_BEST = 1024  # RHEO_MAX_BEST
+MAX_CACHE = 1024  # RHEO_MAX_CACHE
 ALIGNMENT = 64  # more than the RHEO_ALIGNMENT that C asks for: parts then begin with cache lines
 BAD_FILE = 1  # RHEO_BAD_FILE
 EVERY_ROW = 2**31 - 1  # a bit bound above all rows
@@ -51,6 +52,7 @@ class _Config(ctypes.Structure):
         ("positions", ctypes.c_int32),
         ("is_int8", ctypes.c_int32),
         ("bits", ctypes.c_int32),
+        ("counts", ctypes.c_int32),
     ]
 
 
@@ -59,6 +61,7 @@ class _Position(ctypes.Structure):
         ("widths", ctypes.c_int32 * MAX_LAYERS),
         ("bounds", ctypes.c_int32 * (MAX_LAYERS + 1)),
         ("cost", ctypes.c_float),
+        ("without_counts", ctypes.c_int32),
     ]
 
 
@@ -74,7 +77,7 @@ class _Choice(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Config:
-    """The sizes of an open model. positions: of its path."""
+    """The sizes of an open model. positions: of its path. counts: words of its longest n-grams; 0 if it has none."""
 
     vocabulary_size: int
     embedding_size: int
@@ -84,6 +87,7 @@ class Config:
     positions: int
     is_int8: bool
     bits: int
+    counts: int = 0
 
 
 class ScoredWords(NamedTuple):
@@ -97,9 +101,10 @@ class Widths:
     """One width per layer and the bit bounds, ready to be handed to C.
 
     bounds: how many filters of each layer, and at last how many words, are read in 8 bits; the others in 4. None: all.
+    cost: says how much the counts of a file weigh; None: nothing.
     """
 
-    def __init__(self, widths: Sequence[int], cost: float = 1.0, bounds: Sequence[int] | None = None) -> None:
+    def __init__(self, widths: Sequence[int], cost: float | None = 1.0, bounds: Sequence[int] | None = None) -> None:
         layers = len(widths)
         if not 1 <= layers <= MAX_LAYERS:
             raise RheostatError(f"a position of {layers} widths was given; expected one per layer")
@@ -112,7 +117,10 @@ class Widths:
         self.cost = cost
         in_8_bits = (EVERY_ROW,) * (layers + 1) if self.bounds is None else self.bounds
         position = _Position(
-            (ctypes.c_int32 * MAX_LAYERS)(*self.widths), (ctypes.c_int32 * (MAX_LAYERS + 1))(*in_8_bits), cost
+            (ctypes.c_int32 * MAX_LAYERS)(*self.widths),
+            (ctypes.c_int32 * (MAX_LAYERS + 1))(*in_8_bits),
+            1.0 if cost is None else cost,
+            cost is None,
         )
         self._as_parameter_ = ctypes.byref(position)
 
@@ -138,6 +146,13 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "rheo_steps": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER, _SIZE, _POINTER, _POINTER]),
     "rheo_evaluate": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER, _SIZE, _POINTER, _POINTER, _POINTER, _POINTER]),
     "rheo_predict": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER, _POINTER]),
+    "rheo_cache_bytes": (_SIZE, [_POINTER, _INT]),
+    "rheo_cache_start": (_INT, [_POINTER, _POINTER, _INT, _POINTER]),
+    "rheo_cache_add": (None, [_POINTER, _POINTER, _POINTER, _POINTER, _INT]),
+    "rheo_cache_mix": (
+        _INT,
+        [_POINTER, _POINTER, _POINTER, _POINTER, ctypes.c_float, ctypes.c_float, _POINTER, _POINTER],
+    ),
     "rheo_best": (_INT, [_POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER, _POINTER, _POINTER]),
     "rheo_query": (_INT, [_POINTER, _POINTER, _POINTER, _INT, *[_POINTER] * 3, _INT, *[_POINTER] * 5]),
     "rheo_log_probabilities": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER]),
@@ -411,6 +426,26 @@ class CoreModel:
         found = here.found.value
         return Query(after, answer, here.ids[:found].tolist(), here.scores[:found].tolist())
 
+    def start_cache(self, words: int) -> Block:
+        """An empty cache of the last words."""
+        cache, here = Block(int(self._library.rheo_cache_bytes(self._model, words))), self._here
+        check(self._library.rheo_cache_start(self._model, cache.address, words, here.error_at), here.error)
+        return cache
+
+    def add_to_cache(self, position: Widths, cache: Block, state: Block, word: int) -> None:
+        """Remember, in this cache, that a word followed the text of a state."""
+        self._library.rheo_cache_add(self._model, position, cache.address, state.address, word)
+
+    def mix_cache(
+        self, position: Widths, cache: Block, state: Block, weight: float, sharpness: float, answer: Block
+    ) -> None:
+        """Mix a cache into the answer for a state."""
+        here = self._here
+        status = self._library.rheo_cache_mix(
+            self._model, position, cache.address, state.address, weight, sharpness, answer.address, here.error_at
+        )
+        check(status, here.error)
+
     def best(self, answer: Block, k: int, choice: Choice = EVERYTHING) -> ScoredWords:
         """The k most probable words of the choice."""
         ids, scores = self.best_words(answer, k, choice)
@@ -483,6 +518,7 @@ class CoreModel:
             found.positions,
             bool(found.is_int8),
             found.bits,
+            found.counts,
         )
 
     def _position(self, look_up: Any, asked: float) -> Widths:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-SOURCES = ("model.c", "network.c", "kernels.c", "typing.c")
+SOURCES = ("model.c", "network.c", "mixing.c", "kernels.c", "typing.c")
 HEADERS = ("rheostat.h", "core.h", "kernels.h")
 # Contraction would change bits from one processor to the next; the note about vectors concerns calls that are inlined.
 FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-Wno-psabi")

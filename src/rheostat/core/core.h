@@ -43,9 +43,26 @@ typedef struct rheo_weights {
     rheo_layer layers[RHEO_MAX_LAYERS];
 } rheo_weights;
 
+/* The n-grams of one length: rows of that many words, ascending, and the level of each. */
+typedef struct rheo_ngrams {
+    const uint16_t *rows;
+    const uint8_t *levels;
+    size_t count;
+} rheo_ngrams;
+
+/* Counts, where the file has them; orders is 0 where it has none. */
+typedef struct rheo_counts {
+    int32_t orders;                          /* the length of the longest n-grams */
+    rheo_ngrams ngrams[RHEO_MAX_ORDER + 1];  /* by length, from 2 */
+    int32_t table;                           /* entries of the table of weights */
+    const float *costs;                      /* [table], from the largest down */
+    const float *weights;                    /* [table, orders - 1] */
+} rheo_counts;
+
 struct rheo_model {
     rheo_config config;
     rheo_weights weights;
+    rheo_counts counts;
     const rheo_kernels *kernels;
     const char *words;           /* all words, a newline between two */
     uint32_t *word_start;        /* [vocabulary + 1] */
@@ -57,7 +74,8 @@ struct rheo_model {
     int32_t widest;              /* of the embedding and all layers, padded */
 };
 
-/* The state: for each layer c [hidden], then its last window - 1 inputs, oldest first; and h of the last layer. */
+/* The state: for each layer c [hidden], then its last window - 1 inputs, oldest first; and h of the last layer. With
+ * counts, then the last words, id + 1 each, oldest first; 0 where there is none. */
 struct rheo_state {
     float values[1]; /* rheo_state_bytes tells how many there are */
 };
@@ -70,6 +88,18 @@ void rheo_find_prefix(const rheo_model *model, const char *prefix, size_t length
 void rheo_bound_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster, float *log_probabilities);
 /* Open a cluster; whether it was closed. */
 int rheo_open_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster);
+
+/* Mix counts into an answer whose only cluster is open. recent: the last RHEO_MAX_ORDER - 1 words, oldest first; -1 where
+ * there is none. */
+void rheo_mix_counts(const rheo_model *model, float cost, const int32_t *recent, rheo_answer *answer);
+
+/* p(word) becomes p(word) + extra; then all of them are multiplied with `kept`, so that they sum to 1 again. */
+void rheo_answer_add(const rheo_model *model, rheo_answer *answer, int32_t word, double extra);
+void rheo_answer_keep(rheo_answer *answer, double kept);
+
+/* h of the last layer: what the output layer reads. */
+const float *rheo_last_hidden(const rheo_model *model, const rheo_state *state);
+
 rheo_status rheo_fail(rheo_error *error, rheo_status status, const char *text, const char *detail);
 
 #endif

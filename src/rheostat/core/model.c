@@ -14,6 +14,7 @@ enum {
     MAX_DIMENSIONS = 4,
     MAX_NAME_BYTES = 64, /* of the tensors that we look for; others may have longer names */
     MAX_SIZE = 1 << 27,  /* of a vocabulary or a layer: far above any model, and no product of two overflows 64 bits */
+    MAX_COUNTS_TABLE = 64, /* costs in the table of weights of counts */
     MAX_COLUMNS = 1 << 17 /* of an input: the sums of 8-bit products fit 32 bits */
 };
 
@@ -181,6 +182,7 @@ static rheo_status read_header(header *found, const void *file, size_t file_byte
 
 static uint64_t item_bytes(const char *dtype) {
     if (!strcmp(dtype, "I8") || !strcmp(dtype, "U8")) return 1;
+    if (!strcmp(dtype, "U16")) return 2;
     if (!strcmp(dtype, "F32") || !strcmp(dtype, "I32")) return 4;
     return 0;
 }
@@ -588,6 +590,67 @@ static rheo_status get_path(const header *of, rheo_model *model, rheo_error *err
     return RHEO_OK;
 }
 
+/* The n-grams of one length, ascending, so that a context is found by halving. */
+static rheo_status get_ngrams(const header *of, rheo_model *model, int32_t order, rheo_error *error) {
+    char rows[] = "counts.N", levels[] = "counts.N.level";
+    rows[7] = levels[7] = DIGITS[order];
+    rheo_ngrams *found = &model->counts.ngrams[order];
+    tensor entry;
+    const void *bytes = NULL, *level_bytes = NULL;
+    rheo_status status = find_tensor(of, rows, &entry, error);
+    if (status || !entry.found) return status;
+    uint64_t shape[2] = {0, (uint64_t)order};
+    status = get_tensor(of, rows, "U16", 2, shape, &bytes, error);
+    if (!status) status = get_tensor(of, levels, "U8", 1, shape, &level_bytes, error);
+    if (status) return status;
+    found->rows = bytes;
+    found->levels = level_bytes;
+    found->count = (size_t)shape[0];
+    model->counts.orders = order;
+    for (size_t row = 0; row < found->count; row++) {
+        const uint16_t *own = found->rows + row * (size_t)order;
+        int32_t place = 0;
+        int bad = 0;
+        for (int32_t word = 0; word < order; word++) bad |= own[word] >= model->config.vocabulary_size;
+        while (row && place < order && own[place] == (own - order)[place]) place++;
+        bad |= row && (place == order || own[place] < (own - order)[place]);
+        if (bad) return rheo_fail(error, RHEO_BAD_FILE, "not ascending words of the vocabulary in ", rows);
+    }
+    return RHEO_OK;
+}
+
+static rheo_status get_counts(const header *of, rheo_model *model, rheo_error *error) {
+    rheo_counts *counts = &model->counts;
+    tensor entry;
+    rheo_status status = find_tensor(of, "counts.cost", &entry, error);
+    if (status || !entry.found) return status;
+    for (int32_t order = 2; order <= RHEO_MAX_ORDER && !status; order++) status = get_ngrams(of, model, order, error);
+    if (status) return status;
+    uint64_t count = entry.dimensions == 1 ? entry.shape[0] : 0;
+    if (!counts->orders || model->config.clusters > 1 || count < 1 || count > MAX_COUNTS_TABLE) {
+        return rheo_fail(error, RHEO_BAD_FILE, "counts need n-grams, a plain softmax and a table of 1 to 64 costs", NULL);
+    }
+    uint64_t shape[2] = {count, (uint64_t)(counts->orders - 1)};
+    const void *bytes = NULL;
+    status = get_floats(of, "counts.cost", count, &counts->costs, error);
+    if (!status) status = get_tensor(of, "counts.weight", "F32", 2, shape, &bytes, error);
+    if (status) return status;
+    counts->weights = bytes;
+    counts->table = (int32_t)count;
+    int bad = 0;
+    for (int32_t place = 0; place < counts->table; place++) {
+        bad |= !(counts->costs[place] > 0.0f && counts->costs[place] <= 1.0f);
+        bad |= place && !(counts->costs[place] < counts->costs[place - 1]);
+        for (int32_t order = 2; order <= counts->orders; order++) {
+            float weight = counts->weights[place * (counts->orders - 1) + order - 2];
+            bad |= !(weight >= 0.0f && weight <= 1.0f);
+        }
+    }
+    model->config.counts = counts->orders;
+    return bad ? rheo_fail(error, RHEO_BAD_FILE, "costs that do not descend, or weights beyond 0 to 1, in ", "counts.cost")
+               : RHEO_OK;
+}
+
 /* --- the words ---------------------------------------------------------------------------------------------------- */
 
 static text word_of(const rheo_model *model, int32_t id) {
@@ -783,6 +846,7 @@ static rheo_status fill(rheo_model *model, const header *of, char *room, rheo_er
     if (!status) status = get_output(of, &described, config, &model->weights, error);
     if (!status) status = check_planes(model, error);
     if (!status) status = get_path(of, model, error);
+    if (!status) status = get_counts(of, model, error);
     if (!status) status = get_tensor(of, "vocabulary", "U8", 1, &letters, &words, error);
     if (!status) status = index_words(model, words, letters, error);
     size_t widest = (size_t)config->embedding_size;

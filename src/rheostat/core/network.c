@@ -40,8 +40,11 @@ typedef struct room {
     float *hidden[BLOCK_WORDS]; /* h of the layer at work */
     float *gates[BLOCK_WORDS];  /* [3 · widest] before their activation; or logits of the output layer */
     int32_t *sums;              /* of one product, in whole blocks of rows */
-    rheo_answer *answer;        /* of an adaptive softmax, for evaluation; else NULL */
+    rheo_answer *answer;        /* of an adaptive softmax or with counts, for evaluation; else NULL */
 } room;
+
+/* Whether evaluation needs a whole answer for each word. */
+static int has_answer(const rheo_model *model) { return model->config.clusters > 1 || model->counts.orders; }
 
 static size_t gates_floats(const rheo_model *model) {
     size_t gates = GATES * widest(model);
@@ -57,7 +60,7 @@ size_t rheo_scratch_bytes(const rheo_model *model) {
     size_t vectors = BLOCK_WORDS + RHEO_MAX_WINDOW - 1, wide = widest(model);
     return vectors * (rheo_lines(wide * sizeof(float)) + rheo_lines(wide)) +
            BLOCK_WORDS * (rheo_lines(wide * sizeof(float)) + rheo_lines(gates_floats(model) * sizeof(float))) +
-           rheo_lines(sums_count(model) * sizeof(int32_t)) + (model->config.clusters > 1 ? rheo_answer_bytes(model) : 0);
+           rheo_lines(sums_count(model) * sizeof(int32_t)) + (has_answer(model) ? rheo_answer_bytes(model) : 0);
 }
 
 static void *cut_off(char **at, size_t bytes) {
@@ -80,7 +83,7 @@ static room divide(const rheo_model *model, rheo_scratch *scratch) {
         parts.gates[word] = cut_off(&at, gates_floats(model) * sizeof(float));
     }
     parts.sums = cut_off(&at, sums_count(model) * sizeof(int32_t));
-    parts.answer = model->config.clusters > 1 ? (rheo_answer *)(void *)at : NULL;
+    parts.answer = has_answer(model) ? (rheo_answer *)(void *)at : NULL;
     return parts;
 }
 
@@ -96,13 +99,36 @@ static size_t state_floats(const rheo_model *model) {
     return total;
 }
 
-size_t rheo_state_bytes(const rheo_model *model) { return state_floats(model) * sizeof(float); }
+/* The last words are part of the state where the file has counts. */
+static size_t recent_floats(const rheo_model *model) { return model->counts.orders ? RHEO_MAX_ORDER - 1 : 0; }
+
+size_t rheo_state_bytes(const rheo_model *model) { return (state_floats(model) + recent_floats(model)) * sizeof(float); }
 
 void rheo_start(const rheo_model *model, rheo_state *state) { memset(state, 0, rheo_state_bytes(model)); }
 
-/* h of the last layer: what the output layer reads. */
-static const float *last_hidden(const rheo_model *model, const rheo_state *state) {
+const float *rheo_last_hidden(const rheo_model *model, const rheo_state *state) {
     return state->values + state_floats(model) - model->config.hidden_sizes[model->config.layers - 1];
+}
+
+/* The last words, oldest first; -1 where there is none. */
+static void recent_words(const rheo_model *model, const float *state, int32_t *recent) {
+    const float *kept = state + state_floats(model);
+    for (size_t place = 0; place < recent_floats(model); place++) recent[place] = (int32_t)kept[place] - 1;
+}
+
+static void push_word(int32_t *recent, int32_t word) {
+    memmove(recent, recent + 1, (RHEO_MAX_ORDER - 2) * sizeof *recent);
+    recent[RHEO_MAX_ORDER - 2] = word;
+}
+
+static void keep_words(const rheo_model *model, float *state, const int32_t *words, int32_t count) {
+    int32_t recent[RHEO_MAX_ORDER - 1];
+    if (!recent_floats(model)) return;
+    recent_words(model, state, recent);
+    for (int32_t place = 0; place < count; place++) push_word(recent, words[place]);
+    for (size_t place = 0; place < recent_floats(model); place++) {
+        state[state_floats(model) + place] = (float)(recent[place] + 1);
+    }
 }
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
@@ -230,6 +256,7 @@ static void read_block(const rheo_model *model, const rheo_position *position, f
     for (int32_t word = 0; word < count; word++) {
         embed(model, words[word], position->bounds[config->layers], parts->hidden[word]);
     }
+    keep_words(model, state, words, count);
     for (int32_t layer = 0; layer < config->layers; layer++) {
         int32_t width = position->widths[layer], before = config->windows[layer] - 1;
         float *c = state, *past = state + config->hidden_sizes[layer];
@@ -415,7 +442,18 @@ static void open_cluster(const rheo_model *model, rheo_answer *answer, int32_t c
     answer->opened[cluster] = 1;
 }
 
-static void begin_answer(const rheo_model *model, const rheo_position *position, const float *h, rheo_answer *answer) {
+void rheo_answer_add(const rheo_model *model, rheo_answer *answer, int32_t word, double extra) {
+    float *logit = logits_of(answer) + word, *peak = peaks_of(model, answer, 0) + word / PIECE;
+    double own = (double)rheo_exp((float)((double)*logit - answer->normalizer[0]));
+    *logit = (float)(answer->normalizer[0] + rheo_log(own + extra));
+    if (*logit > *peak) *peak = *logit;
+}
+
+void rheo_answer_keep(rheo_answer *answer, double kept) { answer->normalizer[0] -= rheo_log(kept); }
+
+/* recent: the last words, or NULL where the file has no counts. */
+static void begin_answer(const rheo_model *model, const rheo_position *position, const float *h, const int32_t *recent,
+                         rheo_answer *answer) {
     const rheo_config *config = &model->config;
     memset(answer, 0, sizeof *answer);
     int64_t inputs = config->embedding_size;
@@ -430,12 +468,16 @@ static void begin_answer(const rheo_model *model, const rheo_position *position,
     answer->scale = hidden.scale;
     answer->sum = hidden.sum;
     open_cluster(model, answer, 0, &hidden);
+    if (recent && !position->without_counts) rheo_mix_counts(model, position->cost, recent, answer);
 }
 
 rheo_status rheo_predict(const rheo_model *model, const rheo_position *position, const rheo_state *state,
                          rheo_answer *answer, rheo_error *error) {
     rheo_status status = check_position(model, position, error);
-    if (!status) begin_answer(model, position, last_hidden(model, state), answer);
+    if (status) return status;
+    int32_t recent[RHEO_MAX_ORDER - 1];
+    recent_words(model, state->values, recent);
+    begin_answer(model, position, rheo_last_hidden(model, state), model->counts.orders ? recent : NULL, answer);
     return status;
 }
 
@@ -693,13 +735,14 @@ static void evaluate_block(const rheo_model *model, int32_t width, int32_t bound
     }
 }
 
-/* An adaptive softmax, one word at a time: the target's own cluster is opened, and those that could hold words that are
- * more probable than the target. */
-static void evaluate_clusters(const rheo_model *model, const rheo_position *position, const float *h, int32_t following,
+/* An adaptive softmax, or a plain one with counts, one word at a time: the target's own cluster is opened, and those that
+ * could hold words that are more probable than the target. */
+static void evaluate_clusters(const rheo_model *model, const rheo_position *position, const float *h,
+                              const int32_t *recent, int32_t following,
                               rheo_answer *answer, float *log_probability, int32_t *rank) {
     const int32_t *start = model->config.cluster_start;
     int32_t home = 0, above = 0;
-    begin_answer(model, position, h, answer);
+    begin_answer(model, position, h, recent, answer);
     vector hidden = hidden_of(model, answer);
     while (following >= start[home + 1]) home++;
     if (!answer->opened[home]) open_cluster(model, answer, home, &hidden);
@@ -725,7 +768,8 @@ rheo_status rheo_evaluate(const rheo_model *model, const rheo_position *position
     int32_t width = position->widths[model->config.layers - 1], bound = position->bounds[model->config.layers];
     for (size_t first = 0; first < count; first += BLOCK_WORDS) {
         size_t left = count - first;
-        int32_t some = left < BLOCK_WORDS ? (int32_t)left : BLOCK_WORDS;
+        int32_t some = left < BLOCK_WORDS ? (int32_t)left : BLOCK_WORDS, recent[RHEO_MAX_ORDER - 1];
+        recent_words(model, state->values, recent);
         read_block(model, position, state->values, words + first, some, &parts);
         if (!parts.answer) {
             evaluate_block(model, width, bound, words + first + 1, some, &parts, log_probabilities + first,
@@ -733,8 +777,9 @@ rheo_status rheo_evaluate(const rheo_model *model, const rheo_position *position
         }
         for (int32_t word = 0; parts.answer && word < some; word++) {
             size_t place = first + (size_t)word;
-            evaluate_clusters(model, position, parts.hidden[word], words[place + 1], parts.answer,
-                              log_probabilities + place, ranks + place);
+            if (model->counts.orders) push_word(recent, words[place]);
+            evaluate_clusters(model, position, parts.hidden[word], model->counts.orders ? recent : NULL, words[place + 1],
+                              parts.answer, log_probabilities + place, ranks + place);
         }
     }
     return RHEO_OK;

@@ -41,6 +41,8 @@ extern "C" {
 #define RHEO_MAX_LAYERS 16
 #define RHEO_MAX_CLUSTERS 64   /* the head and the tails of an adaptive softmax */
 #define RHEO_MAX_WINDOW 16
+#define RHEO_MAX_CACHE 1024    /* words of a cache */
+#define RHEO_MAX_ORDER 4       /* words of the longest n-grams in a file */
 #define RHEO_MAX_BEST 1024     /* words that rheo_best gives at once */
 #define RHEO_ALIGNMENT 16      /* of workspace, state, answer and scratch: what malloc gives */
 
@@ -68,6 +70,7 @@ typedef struct rheo_config {
     int32_t positions; /* of the file's path; 0 where it has none */
     int32_t is_int8;   /* 1: weights in 8 bits, or 4; 0: float32 */
     int32_t bits;      /* of a weight: 8, 4 (a file without lower planes) or 32 */
+    int32_t counts;    /* words of the longest n-grams of the file; 0 where it has none */
 } rheo_config;
 
 /* A position of the knob: how many filters of each layer are used, and in how many bits. Of layer l, the weights of the
@@ -79,11 +82,13 @@ typedef struct rheo_position {
     int32_t widths[RHEO_MAX_LAYERS];
     int32_t bounds[RHEO_MAX_LAYERS + 1];
     float cost; /* share of the whole model's cost; filled in by rheo_position_at and rheo_position_near */
+    int32_t without_counts; /* 1: the network alone */
 } rheo_position;
 
 typedef struct rheo_model rheo_model;     /* lives in the workspace */
 typedef struct rheo_state rheo_state;     /* what was read so far: a plain value, copied with memcpy */
 typedef struct rheo_answer rheo_answer;   /* how probable every next word is: a plain value too */
+typedef struct rheo_cache rheo_cache;     /* the last words written, and what they followed: a plain value */
 typedef struct rheo_scratch rheo_scratch; /* room for one call; nothing in it outlives the call */
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
@@ -157,6 +162,26 @@ RHEO_API rheo_status rheo_evaluate(const rheo_model *model, const rheo_position 
  * can matter, and each once. */
 RHEO_API rheo_status rheo_predict(const rheo_model *model, const rheo_position *position, const rheo_state *state,
                                   rheo_answer *answer, rheo_error *error);
+
+/* --- the cache: words written lately become more probable ---------------------------------------------------------- */
+
+/* The bytes of a cache of `words` words (1 to RHEO_MAX_CACHE). It lives in memory only. */
+RHEO_API size_t rheo_cache_bytes(const rheo_model *model, int32_t words);
+
+/* An empty cache. Needs a plain softmax. */
+RHEO_API rheo_status rheo_cache_start(const rheo_model *model, rheo_cache *cache, int32_t words, rheo_error *error);
+
+/* Remember that `word` followed the text of `state`: call it before rheo_step reads that word. A cache that was written
+ * at a position with another last width is emptied first. */
+RHEO_API void rheo_cache_add(const rheo_model *model, const rheo_position *position, rheo_cache *cache,
+                             const rheo_state *state, int32_t word);
+
+/* Mix the cache into the answer that rheo_predict gave for `state`: (1 - a) p + a p_cache, where a is the weight times the
+ * share of the cache that is filled. sharpness: how much
+ * a similar h counts. A cache is of one position: after a turn, read the text again. */
+RHEO_API rheo_status rheo_cache_mix(const rheo_model *model, const rheo_position *position, rheo_cache *cache,
+                                    const rheo_state *state, float weight, float sharpness, rheo_answer *answer,
+                                    rheo_error *error);
 
 /* Which words may be chosen. Leave everything 0 for all words. */
 typedef struct rheo_choice {

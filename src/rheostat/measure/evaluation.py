@@ -19,7 +19,7 @@ from rheostat.measure.texts import read_text
 from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
-from rheostat.runtime.engine import EngineName
+from rheostat.runtime.engine import Cache, EngineName
 from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
@@ -85,24 +85,27 @@ def evaluate(
     keystrokes: bool = False,
     words: int = TYPED_WORDS,
     engine: EngineName | None = None,
+    counts: bool = True,
+    cache: Cache | None = None,
     progress: Progress = lambda label, share: None,
 ) -> Evaluation:
     """Measure perplexity and recall of a model on a text, at any knob position.
 
     data: a folder with train, valid and test text, one text file, "chat" or "talk". split: of a folder; "test" if
     left out. criterion, ranking, point: cut by these instead of what the knob serves. keystrokes: also simulate typing
-    the first words of the test text. threads, engine: as for `load`. progress: label, share done.
+    the first words of the test text. threads, engine, counts, cache: as for `load`. progress: label, share done.
     """
     if keystrokes and (criterion or ranking):
         raise OperatingPointError("--keystrokes types at the knob's own point; leave out --criterion and --ranking")
     with open_model(model) as file:
         chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
         ((name, text),) = read_splits(file, data, None if split is None else [split], [TEST], progress).items()
-        evaluator = RuntimeEvaluator(file, precision, threads, engine)
+        evaluator = RuntimeEvaluator(file, precision, threads, engine, counts, cache)
         quality = evaluator.quality(chosen, text.ids, lambda share: progress("evaluating", share))
     saved = None
     if keystrokes:
-        predictor = Predictor(model, knob, point=point, precision=precision, threads=threads, engine=evaluator.engine)
+        options: dict[str, Any] = {"engine": evaluator.engine, "counts": counts, "cache": cache}
+        predictor = Predictor(model, knob, point=point, precision=precision, threads=threads, **options)
         typed = read_text(str(data), predictor.tokenizer, words)
         saved = keystroke_savings(predictor, typed, words, progress=lambda share: progress("typing", share))
     return Evaluation(

@@ -160,7 +160,7 @@ def estimate(ids: NDArray[np.integer], vocabulary_size: int, order: int = 5) -> 
         raise RheostatError(f"the n-gram order is {order}; expected 1 or more, usually 5")
     if len(ids) < order:
         raise CorpusError(f"a training text of {len(ids)} tokens has no {order}-gram: give more text, or a lower order")
-    grams = list(_count(np.asarray(ids, np.int64), vocabulary_size, order))
+    grams = list(count_grams(np.asarray(ids, np.int64), vocabulary_size, order))
     probabilities = np.full(1, 1 / vocabulary_size)
     levels: list[Level] = []
     rank: Ids = np.zeros(1, np.int64)  # the place of each n-gram of the previous level once sorted
@@ -178,7 +178,7 @@ def estimate(ids: NDArray[np.integer], vocabulary_size: int, order: int = 5) -> 
     return NGramModel(tuple(levels))
 
 
-class _Grams(NamedTuple):
+class Grams(NamedTuple):
     """The distinct n-grams of one length, sorted by context and word.
 
     parent, suffix: the n-gram without its last or first word, among the n-grams one word shorter.
@@ -190,18 +190,19 @@ class _Grams(NamedTuple):
     counts: Ids
 
 
-def _count(ids: Ids, vocabulary_size: int, order: int) -> Iterator[_Grams]:
+def count_grams(ids: Ids, vocabulary_size: int, order: int) -> Iterator[Grams]:
+    """The n-grams of a stream, from single words to `order` words."""
     everything = np.arange(vocabulary_size)
-    yield _Grams(0 * everything, everything, 0 * everything, np.bincount(ids, minlength=vocabulary_size))
+    yield Grams(0 * everything, everything, 0 * everything, np.bincount(ids, minlength=vocabulary_size))
     shorter = ids  # the n-gram that ends at each position of the ring
     for _ in range(1, order):
         keys = np.roll(shorter, 1) * vocabulary_size + ids
         keys, places, longer, counts = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
-        yield _Grams(keys // vocabulary_size, keys % vocabulary_size, shorter[places], counts)
+        yield Grams(keys // vocabulary_size, keys % vocabulary_size, shorter[places], counts)
         shorter = longer.reshape(-1)
 
 
-def _smooth(gram: _Grams, counts: Ids, shorter: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _smooth(gram: Grams, counts: Ids, shorter: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """p of every n-gram, and γ of every context. shorter: p of the n-grams without their first word."""
     kinds = np.minimum(counts, 3)
     taken = np.array([0.0, *discounts(counts)])[kinds]
@@ -224,7 +225,7 @@ def discounts(counts: Ids) -> tuple[float, ...]:
     return found if usable else FALLBACK_DISCOUNTS
 
 
-def _level(gram: _Grams, probabilities: NDArray[np.float64], rank: Ids, vocabulary_size: int) -> tuple[Level, Ids]:
+def _level(gram: Grams, probabilities: NDArray[np.float64], rank: Ids, vocabulary_size: int) -> tuple[Level, Ids]:
     """The n-grams of one length by context, best first; and the new place of each."""
     parent = rank[gram.parent]
     order = np.lexsort((gram.words, -probabilities, parent))

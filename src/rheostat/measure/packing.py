@@ -1,4 +1,4 @@
-"""A changed copy of a model file: another precision, another default ranking, fewer points, or a measured curve.
+"""A changed copy of a model file: another precision or default ranking, fewer points, hidden words, a measured curve.
 
 The edits themselves are in `model.contents`. This module is in `measure` because it can store what a sweep measured.
 """
@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rheostat.arguments import checked
 from rheostat.errors import RheostatError
@@ -24,13 +26,17 @@ from rheostat.model.contents import (
     set_default_ranking,
 )
 from rheostat.model.contents import drop_reconstruction as without_reconstruction
-from rheostat.model.file import open_model
+from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import PATH
+from rheostat.model.names import HIDDEN
 from rheostat.model.ordered import order_filters
 from rheostat.model.path import has_bounds
 from rheostat.model.precision import Precision
 from rheostat.model.summary import summarize
 from rheostat.model.writer import check_target, write_model
+from rheostat.text.corpus import CorpusConfig, locate_splits
+from rheostat.text.counts import count_words
+from rheostat.words.hidden_words import find_misspellings, read_word_list
 
 
 @checked
@@ -47,6 +53,10 @@ def pack(
     order: bool = False,
     bits: int | None = None,
     drop_reconstruction: bool = False,
+    drop_counts: bool = False,
+    word_lists: Sequence[str | Path] = (),
+    misspellings: str | Path | None = None,
+    data: str | Path | None = None,
 ) -> dict[str, Any]:
     """Write a changed copy of a model file to `out`, and return its summary, as `summarize` does.
 
@@ -54,13 +64,20 @@ def pack(
     results: the results file of a sweep of this model, whose curve is stored for the keyboard page. order: put the
     filters in the order of the default ranking, and store the path of the knob. bits: 4 keeps the upper planes of an
     ordered int8 file only, and answers as the knob at 4 bits. drop_reconstruction: leave out the reconstruction and the
-    points that need it. Everything else stays as it is; weights whose precision does not change keep their bytes.
+    points that need it. drop_counts: leave out the counts. word_lists: lists of correct words; misspellings of frequent
+    words that none of them has are stored as hidden: they stay readable and are never suggested. misspellings: a list
+    of words to hide as well. data: the training corpus, to count words in. Everything else stays as it is; weights
+    whose precision does not change keep their bytes.
     """
     check_target(out)
     with open_model(model) as source:
         contents = _edited(source.contents(), precision, default_ranking, points, drop_points, drop_rankings)
         contents = without_reconstruction(contents) if drop_reconstruction else contents
         contents = contents if results is None else _with_curve(contents, Path(results))
+        if drop_counts:
+            contents = replace(contents, counts=None)
+        if word_lists or misspellings is not None:
+            contents = _with_hidden(contents, _hidden(source, word_lists, misspellings, data))
         contents = order_filters(contents) if order else contents
         write_model(out, contents if bits is None else _in_bits(contents, bits))
     with open_model(Path(out).absolute()) as packed:  # a bare name could be that of a bundled model
@@ -90,6 +107,29 @@ def _edited(
     if points is not None:
         contents = keep_points(contents, points)
     return drop_points(drop_rankings(contents, dropped_rankings), dropped_points)
+
+
+def _hidden(
+    file: ModelFile, word_lists: Sequence[str | Path], misspellings: str | Path | None, data: str | Path | None
+) -> list[str]:
+    """The words of the vocabulary to hide, in the order of their ids."""
+    listed = frozenset() if misspellings is None else read_word_list(Path(misspellings))
+    hidden = {word for word in file.vocabulary.words if word in listed}
+    if word_lists:
+        if data is None:
+            raise RheostatError("a word list needs the training corpus, to count words in; give it with data (--data)")
+        known = frozenset[str]().union(*(read_word_list(Path(path)) for path in word_lists))
+        text = locate_splits(data, CorpusConfig(tokenizer=file.tokenizer))["train"]
+        counts = count_words(text, file.tokenizer)
+        ours = {word: counts.get(word, 0) for word in file.vocabulary.words}
+        hidden |= set(find_misspellings(ours, known, file.casing))
+    return [word for word in file.vocabulary.words if word in hidden]
+
+
+def _with_hidden(contents: Contents, words: Sequence[str]) -> Contents:
+    others = {name: array for name, array in contents.words.items() if name != HIDDEN}
+    stored = {HIDDEN: np.frombuffer("\n".join(words).encode(), np.uint8)} if words else {}
+    return replace(contents, words=others | stored)
 
 
 def _with_curve(contents: Contents, results: Path) -> Contents:

@@ -45,9 +45,11 @@ from rheostat.measure.results import (
 from rheostat.measure.slips import measure_slips
 from rheostat.measure.texts import LINE_END
 from rheostat.model.file import ModelFile, open_model
+from rheostat.runtime.engine import Cache
 from rheostat.runtime.predictor import load
 from rheostat.text.corpus import CorpusConfig, load_split, locate_splits, part_texts
 from rheostat.text.mixture import held_out_senders
+from rheostat.words.hidden_words import read_word_list
 from rheostat.words.memory import Memory
 from rheostat.words.slips import find_key_layout
 
@@ -122,7 +124,7 @@ def measure_typing(
     target = None if out is None else check_results_target(out)
     if split not in ("test", "dev"):
         raise RheostatError(f"the split is {split!r}; expected 'test', or 'dev' to tune on")
-    bad = None if misspellings is None else read_misspellings(Path(misspellings))
+    bad = None if misspellings is None else read_word_list(Path(misspellings))
     with ExitStack() as stack:
         file = None if model is None else stack.enter_context(open_model(model))
         sheets = [*_aac_sheets(aac, split, data), *_conversation_sheets(data, split, words)]
@@ -238,23 +240,24 @@ def _read_lines(path: Path) -> Iterator[str]:
         raise CorpusError(f"{path} cannot be read ({found}); expected text, one message per line") from None
 
 
-def read_misspellings(path: Path) -> frozenset[str]:
-    """The words of a list of misspellings: one per line, or "wrong->right" as in codespell's dictionary."""
-    return frozenset(line.partition("->")[0].strip().lower() for line in _read_lines(path)) - {""}
-
-
 # --- who suggests -----------------------------------------------------------------------------------------
 
 
 def _models(
     path: str | Path | None, file: ModelFile | None, knobs: Sequence[float], stack: ExitStack
 ) -> Iterator[Entrant]:
+    """The model at each position; with and without what it can have beside the network: counts, and a cache."""
     if path is None or file is None:
         return
+    counted = (True, False) if file.description.counts_order else (False,)
+    cached = (None,) if file.shape.softmax_splits else (None, Cache())
     for knob in knobs if file.description.default_ranking or file.description.points else (1.0,):
-        predictor = stack.enter_context(load(path, knob, threads=1))
-        name = f"{Path(path).stem} at {knob:.0%}"
-        yield Entrant(predictor, TypingPredictor(name, file.file_bytes, predictor.flops_fraction))
+        for counts in counted:
+            for cache in cached:
+                predictor = stack.enter_context(load(path, knob, threads=1, counts=counts, cache=cache))
+                extras = "".join([", without counts" if counts < counted[0] else "", ", with a cache" if cache else ""])
+                name = f"{Path(path).stem} at {knob:.0%}{extras}"
+                yield Entrant(predictor, TypingPredictor(name, file.file_bytes, predictor.flops_fraction))
 
 
 def _ngrams(

@@ -42,6 +42,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "I32": np.dtype("<i4"),
     "F16": np.dtype("<f2"),
+    "U16": np.dtype("<u2"),
     "I8": np.dtype("i1"),
     "U8": np.dtype("u1"),
 }

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
 from rheostat.model.container import problem
+from rheostat.model.counts import Counts
 from rheostat.model.layout import coarse, layouts
 from rheostat.model.names import CASING, VOCABULARY, scale_name
 from rheostat.model.operating_point import RANDOM, Floats, OperatingPoint, Ranking
@@ -38,7 +39,7 @@ class Contents:
     """The contents of a model file, checked when written.
 
     weights: as stored, by the names in `shape.tensor_shapes`, with row scales for int8.
-    words: the bytes of `vocabulary` and, if the file has it, of `casing`.
+    words: the bytes of `vocabulary` and, if the file has them, of `casing` and `hidden`.
     """
 
     shape: ModelShape
@@ -55,6 +56,7 @@ class Contents:
     knob_path: KnobPath = ()  # of an ordered file
     reconstruction: Reconstruction | None = None
     bits: int = 8  # 4: an ordered int8 file without its lower planes
+    counts: Counts | None = None
 
     @property
     def precision(self) -> Precision | None:

@@ -18,11 +18,16 @@ from rheostat.model.container import FETCH_AGAIN, Stored, parse_json, problem, s
 from rheostat.model.layout import layouts
 from rheostat.model.names import (
     CASING,
+    COUNTS_COST,
+    COUNTS_WEIGHT,
+    HIDDEN,
     PATH_BOUNDS,
     PATH_COST,
     PATH_WIDTHS,
     VOCABULARY,
     check_name,
+    counts_levels,
+    counts_rows,
     lower_name,
     moment_tensors,
     point_tensors,
@@ -39,6 +44,7 @@ FORMAT_VERSION = 2  # the newest version that is read; a file without its featur
 ORIGIN_VERSION = 2  # the first with origins
 ORDERED_VERSION = 2  # the first with ordered files
 RECONSTRUCTION_VERSION = 2  # the first with a reconstruction
+COUNTS_VERSION = 2  # the first with counts and hidden words
 METADATA_KEY = "rheostat"
 DEFAULT_TOKENIZER = "ptb"  # for a file that does not state one
 
@@ -51,6 +57,9 @@ MOST_CLUSTERS = 64
 LARGEST_WINDOW = 16
 LARGEST_HEADER_BYTES = 1 << 22
 MOST_POSITIONS = 1000  # of a path; the core has no limit
+COUNTS_ORDERS = range(2, 5)  # lengths of n-grams in counts
+MOST_COUNTS_COSTS = 64
+MOST_COUNTED_WORDS = 1 << 16  # the vocabulary of a file with counts
 
 _MATRIX_TYPES = ("F32", "F16", "I8")
 _VECTOR_TYPES = ("F32", "F16")
@@ -109,6 +118,7 @@ class Description:
     positions: int = 0  # of the path; 0 if the file is not ordered
     reconstruction: ReconstructionEntry | None = None
     bits: int | None = None  # 8 or 4: of weights that are stored in planes
+    counts_order: int = 0  # the length of the longest n-grams of its counts; 0 without counts
 
     @property
     def cell(self) -> str:
@@ -157,6 +167,7 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
     reconstruction = _parse_reconstruction(fields, [entry.name for entry in rankings], shape, tensors, known, version)
     if reconstruction is None and (lost := [entry.name for entry in points if entry.reconstructed]):
         raise problem(f"point {lost[0]} with 'reconstructed' in a file without a reconstruction", "its tensors")
+    counts_order = _check_counts(shape, tensors, known, version)
     if len(known) != len(tensors):
         raise _unexpected_tensor(min(set(tensors) - known))
     free["recipe"] = free["recipe"] or dict(origin.recipe or {})
@@ -171,6 +182,7 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
         positions=positions,
         reconstruction=reconstruction,
         bits=bits,
+        counts_order=counts_order,
         **free,
     )
 
@@ -187,11 +199,15 @@ def metadata_of(
     recipe: Mapping[str, Any] = MappingProxyType({}),
     provenance: Mapping[str, Any] = MappingProxyType({}),
     origin: Mapping[str, Any] = MappingProxyType({}),
+    is_newer: bool = False,
 ) -> dict[str, str]:
-    """The metadata that `describe` reads, without empty keys. rankings, points: their entries."""
+    """The metadata that `describe` reads, without empty keys. rankings, points: their entries.
+
+    is_newer: whether tensors need format version 2: counts, hidden words.
+    """
     is_recorded = any(item.get("origin") for item in ({"origin": origin}, *rankings, *points))
     fields: dict[str, Any] = {
-        "format_version": FORMAT_VERSION if is_recorded or ordered or reconstruction else 1,
+        "format_version": FORMAT_VERSION if is_recorded or ordered or reconstruction or is_newer else 1,
         "cell": shape.cell,
         "shape": shape.as_json(),
         "text": dict(text),
@@ -298,6 +314,9 @@ def _check_weights(shape: ModelShape, tensors: Tensors, bits: int | None) -> set
     if CASING in tensors:
         known.add(CASING)
         _expect_list(tensors, CASING, "U8")
+    if HIDDEN in tensors:
+        known.add(HIDDEN)
+        _expect_list(tensors, HIDDEN, "U8")
     return known
 
 
@@ -443,6 +462,29 @@ def _parse_reconstruction(
         _expect(tensors, names.spread, ("F32",), (size,))
         _expect(tensors, names.factor, ("F16",), (packed_size(size),))
     return ReconstructionEntry(cast(str, ranking), _origin(entry, "the reconstruction", version))
+
+
+def _check_counts(shape: ModelShape, tensors: Tensors, known: set[str], version: int) -> int:
+    """The length of the longest n-grams of the counts; 0 if the file has none."""
+    if COUNTS_COST not in tensors or version < COUNTS_VERSION:
+        return 0
+    if shape.softmax_splits or shape.cell != "qrnn" or shape.vocabulary_size > MOST_COUNTED_WORDS:
+        most = f"a qrnn with a plain softmax and at most {MOST_COUNTED_WORDS} words"
+        raise problem("counts in a model that cannot have them", most, "leave them out: rheostat pack --drop-counts")
+    count = _expect_list(tensors, COUNTS_COST, "F32")
+    if not 1 <= count <= MOST_COUNTS_COSTS:
+        raise problem(f"{count} costs of counts", f"1 to {MOST_COUNTS_COSTS}")
+    orders = [order for order in COUNTS_ORDERS if counts_rows(order) in tensors]
+    if not orders:
+        raise problem("counts without n-grams", f"a tensor {counts_rows(COUNTS_ORDERS[0])} or longer")
+    for order in orders:
+        rows = next(iter(tensors[counts_rows(order)][1]), 0)
+        _expect(tensors, counts_rows(order), ("U16",), (max(rows, 1), order))
+        _expect(tensors, counts_levels(order), ("U8",), (rows,))
+        known |= {counts_rows(order), counts_levels(order)}
+    _expect(tensors, COUNTS_WEIGHT, ("F32",), (count, orders[-1] - 1))
+    known |= {COUNTS_COST, COUNTS_WEIGHT}
+    return orders[-1]
 
 
 def _check_limits(shape: ModelShape) -> None:

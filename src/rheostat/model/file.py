@@ -24,10 +24,12 @@ from rheostat.bundled import DEFAULT_MODEL, model_path
 from rheostat.errors import ModelFileError, OperatingPointError
 from rheostat.model.container import DTYPES, Container, problem, show
 from rheostat.model.contents import Contents
+from rheostat.model.counts import Counts, counts_of_tensors
 from rheostat.model.description import Description, PointEntry, RankingEntry, describe
 from rheostat.model.layout import from_planes, layouts
 from rheostat.model.names import (
     CASING,
+    HIDDEN,
     PATH_BOUNDS,
     PATH_COST,
     PATH_WIDTHS,
@@ -126,6 +128,25 @@ class ModelFile:
         return self._casing
 
     @property
+    def hidden_words(self) -> tuple[str, ...]:
+        """Words that are never suggested: misspellings of others."""
+        stored = self.text_tensors().get(HIDDEN)
+        try:
+            return () if stored is None else tuple(stored.tobytes().decode().split())
+        except UnicodeDecodeError:
+            raise self._problem("hidden words that are not UTF-8", "one word per line") from None
+
+    def counts(self) -> Counts | None:
+        """The counts, checked; None if the file has none."""
+        if not self.description.counts_order:
+            return None
+        names = [name for name in self._container.tensors if name.startswith("counts.")]
+        counts = counts_of_tensors({name: self._values(name) for name in names})
+        with self._naming():
+            counts.check(self.shape.vocabulary_size)
+        return counts
+
+    @property
     def precision(self) -> Precision | Literal["mixed"]:
         """The precision in which matrices are stored."""
         matrices = [name for name, size in self._weight_shapes.items() if len(size) == 2]
@@ -211,9 +232,9 @@ class ModelFile:
         return digest_of(self.stored_weights())
 
     def text_tensors(self) -> dict[str, NDArray[Any]]:
-        """The bytes of the vocabulary and, if the file has it, of the casing."""
+        """The bytes of the vocabulary and, if the file has them, of the casing and the hidden words."""
         tensors = self._container.tensors
-        return {name: self._container.array(name) for name in (VOCABULARY, CASING) if name in tensors}
+        return {name: self._container.array(name) for name in (VOCABULARY, CASING, HIDDEN) if name in tensors}
 
     def ranking(self, name: str | None = None) -> Ranking:
         """A ranking by name; without a name, the default ranking."""
@@ -262,6 +283,7 @@ class ModelFile:
             self.knob_path(),
             self.reconstruction,
             about.bits or 8,
+            self.counts(),
         )
 
     @property

@@ -15,6 +15,9 @@ CASING = "casing"
 PATH_COST = "path.cost"  # of an ordered file: the share of the cost of each position
 PATH_WIDTHS = "path.widths"  # and how many filters of each layer it uses
 PATH_BOUNDS = "path.bounds"  # and how many of them, and of the words, in 8 bits
+HIDDEN = "hidden"  # words that are never suggested
+COUNTS_COST = "counts.cost"  # the costs of the table of weights of counts
+COUNTS_WEIGHT = "counts.weight"  # and the weight of each order there
 
 NAME_RULE = "up to 80 letters, digits and signs like . - + and _, the first a letter or digit"
 
@@ -65,6 +68,16 @@ class MomentTensors(NamedTuple):
 def moment_tensors(layer: int) -> MomentTensors:
     prefix = f"reconstruction.{layer}"
     return MomentTensors(f"{prefix}.mean", f"{prefix}.spread", f"{prefix}.factor")
+
+
+def counts_rows(order: int) -> str:
+    """The tensor that holds the n-grams of one length."""
+    return f"counts.{order}"
+
+
+def counts_levels(order: int) -> str:
+    """The tensor that holds their levels."""
+    return f"counts.{order}.level"
 
 
 def scale_name(matrix: str) -> str:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from rheostat.errors import OperatingPointError
 from rheostat.model.container import LENGTH_BYTES, LINE_BYTES, arrange, header_bytes
 from rheostat.model.contents import Contents, set_default_ranking
+from rheostat.model.counts import Counts, counts_tensors
 from rheostat.model.cut import reorder, reorder_point, reorder_ranking
 from rheostat.model.description import metadata_of
 from rheostat.model.layout import as_planes
@@ -77,6 +78,7 @@ def ordered_bytes(
     order: str = "as stored",
     path: KnobPath = (),
     bits: int = 8,
+    counts: Counts | None = None,
 ) -> NDArray[np.uint8]:
     """The bytes of an ordered model with nothing but what the core reads. It may be one that was cut.
 
@@ -87,7 +89,7 @@ def ordered_bytes(
     words = {VOCABULARY: np.frombuffer(vocabulary.to_bytes(), np.uint8)}
     prepared = as_precision(weights, precision)
     planes = as_planes(prepared, shape, bits) if precision == "int8" else prepared
-    arrays = arrange(planes | words | path_tensors(path, shape))
+    arrays = arrange(planes | words | path_tensors(path, shape) | counts_tensors(counts))
     header = header_bytes(metadata_of(shape, ordered=order), arrays)
     start_bytes = np.frombuffer(len(header).to_bytes(LENGTH_BYTES, "little") + header, np.uint8)
     parts = [start_bytes, *(array.reshape(-1).view(np.uint8) for array in arrays.values())]

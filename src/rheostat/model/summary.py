@@ -38,6 +38,8 @@ def summarize(file: ModelFile) -> dict[str, Any]:
         "ordered": description.ordered,
         "path_positions": description.positions,
         "reconstruction": _reconstruction(file),
+        "counts_order": description.counts_order,
+        "hidden_words": len(file.hidden_words),
         "rankings": [vars(entry) | {"origin": entry.origin.as_json()} for entry in description.rankings],
         "points": [
             vars(entry) | {"widths": list(entry.widths), "origin": entry.origin.as_json()}

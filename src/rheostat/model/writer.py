@@ -18,9 +18,10 @@ from rheostat.errors import ModelFileError, OperatingPointError
 from rheostat.model.container import arrange, header_bytes, parse_header, problem, write_container
 from rheostat.model.container import check_target as check_container_target
 from rheostat.model.contents import Contents
+from rheostat.model.counts import counts_tensors
 from rheostat.model.description import LARGEST_HEADER_BYTES, describe, metadata_of
 from rheostat.model.layout import as_planes
-from rheostat.model.names import moment_tensors, point_tensors, scores_name
+from rheostat.model.names import HIDDEN, moment_tensors, point_tensors, scores_name
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.path import check_path, path_tensors
 from rheostat.model.reconstruction import Reconstruction
@@ -40,6 +41,9 @@ def write_model(path: str | Path, contents: Contents, *, alone: bool = False) ->
             check_path(contents.knob_path, contents.shape)
         tensors = {**_weight_tensors(contents), **contents.words, **path_tensors(contents.knob_path, contents.shape)}
         tensors |= _reconstruction_tensors(contents.reconstruction)
+        if contents.counts is not None:
+            contents.counts.check(contents.shape.vocabulary_size)
+        tensors |= counts_tensors(contents.counts)
         arrays = arrange(tensors | _ranking_tensors(contents.rankings) | _point_tensors(contents.points))
         header = header_bytes(_metadata(contents), arrays)
         if contents.ordered is not None:
@@ -86,6 +90,7 @@ def _metadata(contents: Contents) -> dict[str, str]:
         recipe=contents.recipe,
         provenance=contents.provenance,
         origin=contents.origin.as_json(),
+        is_newer=contents.counts is not None or HIDDEN in contents.words,
     )
 
 

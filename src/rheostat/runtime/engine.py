@@ -14,14 +14,16 @@ import math
 import threading
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import exp
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.core.binding import EVERYTHING, Answer, Block, Choice, CoreModel, Widths
+from rheostat.arguments import check_whole
+from rheostat.core.binding import EVERYTHING, MAX_CACHE, Answer, Block, Choice, CoreModel, Widths
 from rheostat.errors import ModelFileError, RheostatError
 from rheostat.model.cut import cut, reorder
 from rheostat.model.file import ModelFile
@@ -239,6 +241,114 @@ class CoreEngine:
         return choice
 
 
+@dataclass(frozen=True)
+class Cache:
+    """The last words written make similar next words more probable. It is kept in memory only.
+
+    words: how many. weight: their share of the answer once all are there, less before. sharpness: how much a similar state of the network counts.
+    Weight and sharpness were tuned on validation text.
+    """
+
+    words: int = 250
+    weight: float = 0.08
+    sharpness: float = 0.2
+
+    def __post_init__(self) -> None:
+        for name, value, most in (("weight", self.weight, 0.99), ("sharpness", self.sharpness, 1000)):
+            if not isinstance(value, int | float) or not 0 <= value <= most:
+                raise RheostatError(f"the cache's {name} is {value!r:.40}; expected a number from 0 to {most}")
+        check_whole("the cache's words", self.words, 1, MAX_CACHE)
+
+
+@dataclass(frozen=True, eq=False)
+class CachedReading:
+    """A reading of the core with its cache, which is already in the answer."""
+
+    core: CoreReading
+    cache: Block
+
+    @property
+    def size_bytes(self) -> int:
+        return self.core.size_bytes + self.cache.size
+
+
+class CachedState(NamedTuple):
+    """The state after a text, and the last words of it."""
+
+    state: Block
+    cache: Block
+
+
+class CachedEngine:
+    """The core at one position with a cache of the last words of each text.
+
+    The cache is part of the state, so an answer still depends on the text alone. After a turn the text is read again:
+    states of two positions cannot be compared.
+    """
+
+    def __init__(self, core: CoreEngine, cache: Cache) -> None:
+        if core.shape.softmax_splits:
+            raise RheostatError("the model has an adaptive softmax; expected a plain one: load it without a cache")
+        self.core, self.cache = core, cache
+        self.shape, self.weight_bytes, self.held_bytes = core.shape, core.weight_bytes, core.held_bytes
+
+    def start(self) -> CachedState:
+        return CachedState(self.core.start(), self.core.model.start_cache(self.cache.words))
+
+    def after(self, reading: CachedReading) -> CachedState:
+        return CachedState(reading.core.state, reading.cache)
+
+    def read(self, state: CachedState, token: int) -> CachedReading:
+        model, position, cache = self.core.model, self.core.position, state.cache.copy()
+        model.add_to_cache(position, cache, state.state, token)
+        reading = CachedReading(self.core.read(state.state, token), cache)
+        self._mix(reading)
+        return reading
+
+    def query(
+        self, state: CachedState, token: int, k: int, mask: NDArray[np.bool_] | None = None
+    ) -> tuple[CachedReading, BestWords]:
+        reading = self.read(state, token)
+        return reading, self.core.best(reading.core, k, mask=mask)
+
+    def replay(self, state: CachedState, ids: Ids) -> CachedState:
+        """The cache needs the state before each of its words, so the last ones are read one by one."""
+        model, position, cache = self.core.model, self.core.position, state.cache.copy()
+        known, now = max(0, len(ids) - self.cache.words), state.state
+        if known:
+            now = model.steps(position, now, ids[:known])
+        for token in ids[known:]:
+            model.add_to_cache(position, cache, now, int(token))
+            now = model.step(position, now, int(token))
+        return CachedState(now, cache)
+
+    def best(
+        self,
+        reading: CachedReading,
+        k: int,
+        *,
+        mask: NDArray[np.bool_] | None = None,
+        candidates: Candidates | None = None,
+    ) -> BestWords:
+        return self.core.best(self._mixed(reading), k, mask=mask, candidates=candidates)
+
+    def log_probabilities(self, reading: CachedReading) -> Floats:
+        return self.core.log_probabilities(self._mixed(reading))
+
+    def executed_flops(self, reading: CachedReading) -> int:
+        return self.core.executed_flops(reading.core)
+
+    def _mixed(self, reading: CachedReading) -> CoreReading:
+        """The core's reading with the cache in its answer; mixed again if the answer was dropped."""
+        if reading.core.kept.answer is None:
+            self._mix(reading)
+        return reading.core
+
+    def _mix(self, reading: CachedReading) -> None:
+        model, position, answer = self.core.model, self.core.position, self.core.answer(reading.core)
+        model.mix_cache(position, reading.cache, reading.core.state, self.cache.weight, self.cache.sharpness, answer)
+
+
 def _stored_bytes(size: tuple[int, ...], precision: Precision) -> int:
     """Bytes of a tensor: int8 matrices have one scale per row, and vectors are always float32."""
     if len(size) == 2 and precision == "int8":
@@ -249,19 +359,21 @@ def _stored_bytes(size: tuple[int, ...], precision: Precision) -> int:
 class CoreWeights:
     """The weights of a model file as the core reads them, for all of its points. Safe to use from several threads."""
 
-    def __init__(self, file: ModelFile, precision: Precision) -> None:
+    def __init__(self, file: ModelFile, precision: Precision, counts: bool = True) -> None:
+        """counts: whether to use those of the file."""
         choose_engine(file.shape, precision, "core")
-        self._file, self._precision = file, precision
+        self._file, self._precision, self._uses_counts = file, precision, counts
         self._lock = threading.Lock()
         self._whole: CoreModel | None = None
 
     def engine(self, point: OperatingPoint) -> CoreEngine:
         """A point, ready to run."""
         shape = self._file.shape
+        cost = point.cost if self._uses_counts else None
         if self._is_position(point):
             return CoreEngine(
                 self._model(),
-                Widths(point.widths, point.cost, point.bounds),
+                Widths(point.widths, cost, point.bounds),
                 point.cut_shape(shape),
                 self._precision,
                 0,
@@ -269,7 +381,7 @@ class CoreWeights:
         weights, cut_shape = cut(self._file.stored_weights(), shape, point)
         model = self._open(weights, cut_shape, point.name)
         size = model.file_bytes + model.workspace_bytes
-        return CoreEngine(model, model.full_position(), cut_shape, self._precision, size)
+        return CoreEngine(model, Widths(cut_shape.hidden_sizes, cost), cut_shape, self._precision, size)
 
     def _is_position(self, point: OperatingPoint) -> bool:
         """Whether a point keeps the best filters of the order that the shared weights are in."""
@@ -303,6 +415,8 @@ class CoreWeights:
 
     def _open(self, weights: Any, shape: ModelShape, order: str) -> CoreModel:
         precision: Literal["fp32", "int8"] = "int8" if self._precision == "int8" else "fp32"
-        opened = CoreModel(ordered_bytes(weights, shape, self._file.vocabulary, precision, order=order))
+        opened = CoreModel(
+            ordered_bytes(weights, shape, self._file.vocabulary, precision, order=order, counts=self._file.counts())
+        )
         self._file.release()
         return opened

@@ -15,7 +15,7 @@ from rheostat.core.binding import Block
 from rheostat.metrics import MOST_TOKENS, Quality, QualityCount, read_stream
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint
-from rheostat.runtime.engine import CoreEngine, EngineName, choose_engine
+from rheostat.runtime.engine import Cache, CachedEngine, CachedState, CoreEngine, EngineName, choose_engine
 from rheostat.runtime.points import engines_of
 from rheostat.runtime.precision import Precision
 
@@ -36,14 +36,40 @@ def core_quality(
     return count.quality()
 
 
+def cached_quality(
+    engine: CachedEngine, ids: NDArray[np.integer], progress: Callable[[float], None] | None = None
+) -> Quality:
+    """The same with a cache, which every word changes: one query per token."""
+    count = QualityCount()
+
+    def predict(state: CachedState, tokens: NDArray[np.int64], following: NDArray[np.int64]) -> CachedState:
+        own, above = np.empty(len(tokens), np.float32), np.empty(len(tokens), np.int32)
+        for place, (token, target) in enumerate(zip(tokens.tolist(), following.tolist(), strict=True)):
+            reading = engine.read(state, token)
+            scores = engine.log_probabilities(reading)
+            own[place], above[place] = scores[target], np.count_nonzero(scores > scores[target])
+            state = engine.after(reading)
+        count.add_ranked(own, above)
+        return state
+
+    read_stream(ids, MOST_TOKENS, engine.start(), predict, progress)
+    return count.quality()
+
+
 class RuntimeEvaluator:
     """Quality of any operating point of a model file; the weights are read once."""
 
     def __init__(
-        self, file: ModelFile, precision: Precision = "fp32", threads: int = 0, engine: EngineName | None = None
+        self,
+        file: ModelFile,
+        precision: Precision = "fp32",
+        threads: int = 0,
+        engine: EngineName | None = None,
+        counts: bool = True,
+        cache: Cache | None = None,
     ) -> None:
-        """threads, engine: as for `rheostat.load`."""
-        self._engines = engines_of(file, precision, threads, engine, serves=False)
+        """threads, engine, counts, cache: as for `rheostat.load`."""
+        self._engines = engines_of(file, precision, threads, engine, serves=False, counts=counts, cache=cache)
         self.engine: EngineName = choose_engine(file.shape, precision, engine)
 
     def quality(
@@ -53,6 +79,8 @@ class RuntimeEvaluator:
         engine = self._engines(point)
         if isinstance(engine, CoreEngine):
             return core_quality(engine, ids, progress)
+        if isinstance(engine, CachedEngine):
+            return cached_quality(engine, ids, progress)
         from rheostat.runtime.onnx.engine import (
             OnnxEngine,  # here, since the core does without it
             graph_quality,

@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from rheostat.errors import RheostatError
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, full_point
 from rheostat.runtime.arguments import check_threads
-from rheostat.runtime.engine import CoreWeights, Engine, EngineName, Reading, choose_engine
+from rheostat.runtime.engine import Cache, CachedEngine, CoreWeights, Engine, EngineName, Reading, choose_engine
 from rheostat.runtime.history import History, Node
 from rheostat.runtime.precision import Precision, check_precision
 from rheostat.words.passage import Passage
@@ -29,17 +30,29 @@ Position: TypeAlias = tuple[float | None, str | None]  # the knob's share, or a 
 
 
 def engines_of(
-    file: ModelFile, precision: Precision, threads: int, engine: EngineName | None = None, *, serves: bool = True
+    file: ModelFile,
+    precision: Precision,
+    threads: int,
+    engine: EngineName | None = None,
+    *,
+    serves: bool = True,
+    counts: bool = True,
+    cache: Cache | None = None,
 ) -> Callable[[OperatingPoint], Engine]:
     """What makes the engine of a point. Without a name: the core, or ONNX Runtime for what the core does not run.
 
-    threads: of ONNX Runtime; the core runs on one. serves: the points answer queries, so what they need is made
-    ready; otherwise they are only evaluated, one after another.
+    threads: of ONNX Runtime; the core runs on one. counts: whether the core uses those of the file. serves: the points
+    answer queries, so what they need is made ready; otherwise they are only evaluated, one after another.
     """
     check_precision(precision)
     check_threads(threads)
     if choose_engine(file.shape, precision, engine) == "core":
-        return CoreWeights(file, precision).engine
+        weights_of_core = CoreWeights(file, precision, counts)
+        if cache is None:
+            return weights_of_core.engine
+        return lambda point: CachedEngine(weights_of_core.engine(point), cache)
+    if cache is not None:
+        raise RheostatError("ONNX Runtime has no cache; expected the core: leave the cache out, or choose it")
     from rheostat.runtime.onnx.engine import OnnxEngine  # here, since the core does without it
     from rheostat.runtime.onnx.weights import RuntimeWeights
 
@@ -109,9 +122,11 @@ class Points:
         cache_bytes: int,
         history_bytes: int,
         engine: EngineName | None = None,
+        counts: bool = True,
+        cache: Cache | None = None,
     ) -> None:
         self.file: ModelFile = open_model(path)
-        self._engines = engines_of(self.file, precision, threads, engine)
+        self._engines = engines_of(self.file, precision, threads, engine, counts=counts, cache=cache)
         self.engine: EngineName = choose_engine(self.file.shape, precision, engine)
         self.settings = self.file.identity, precision, self.engine, threads  # what latencies depend on
         self._cache_bytes, self._history_bytes = cache_bytes, history_bytes

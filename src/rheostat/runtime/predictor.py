@@ -26,7 +26,7 @@ from rheostat.model.knob import doubt_about, doubtful_below
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import LARGEST_K, check_position
-from rheostat.runtime.engine import Engine, EngineName, Floats, Reading
+from rheostat.runtime.engine import Cache, Engine, EngineName, Floats, Reading
 from rheostat.runtime.explaining import Explainer, Taps, can_explain, check_taps, find_channel
 from rheostat.runtime.history import Found, Node
 from rheostat.runtime.latencies import latency_table, query_ms
@@ -87,6 +87,8 @@ def load(
     cache_bytes: int = DEFAULT_CACHE_BYTES,
     history_bytes: int = DEFAULT_HISTORY_BYTES,
     engine: EngineName | None = None,
+    counts: bool = True,
+    cache: Cache | None = None,
 ) -> Predictor:
     """Load a model for prediction.
 
@@ -96,13 +98,15 @@ def load(
     threads: of ONNX Runtime; 0 = one per physical core. The core runs on one.
     user_words: where learned words are kept; without it, they last as long as the predictor.
     hidden_words: words that are never suggested. A Path names a file of changes to the package's list; a list of words
-        replaces that list; () hides nothing.
+        replaces that list; () empties it. Misspellings that the file hides stay hidden.
     memory: the file in which what this user writes is counted, created if missing; None learns nothing.
     slips: whether `complete` allows for letters typed wrong; False takes every letter as it was typed.
     context: how many words back a text is read.
     cache_bytes: memory for visited operating points.
     history_bytes: memory for the states of texts, per point.
     engine: "core", or "onnx" for ONNX Runtime (the `onnx` extra); None takes the core for everything it can run.
+    counts: use the counts of the file, if it has them; the engine "onnx" never does.
+    cache: `Cache()` makes words of the text so far more probable; it lives in memory and needs the core.
     """
     return Predictor(
         model,
@@ -118,6 +122,8 @@ def load(
         cache_bytes=cache_bytes,
         history_bytes=history_bytes,
         engine=engine,
+        counts=counts,
+        cache=cache,
     )
 
 
@@ -138,11 +144,12 @@ class _Model:
         self.memory = memory
         self.vocabulary: Vocabulary = file.vocabulary
         self.tokenizer, self.casing = file.tokenizer, file.casing
-        self.completion = Completion(self.vocabulary, self.tokenizer, hidden_places(self.vocabulary, hidden_words))
         self.doubtful_below = doubtful_below(file)
         self.is_lazy = bool(file.shape.softmax_splits)
         self.has_look_alikes = self.tokenizer == "wikitext"  # "game" and "Game" are two words of such a model
         self.unknown = single(self.vocabulary.unknown_id)
+        hidden = {*hidden_places(self.vocabulary, hidden_words), *hidden_places(self.vocabulary, file.hidden_words)}
+        self.completion = Completion(self.vocabulary, self.tokenizer, hidden)
         self.explainer = Explainer(self.completion, len(self.vocabulary))
         self._predictors, self._lock = 0, threading.Lock()
 
@@ -181,6 +188,8 @@ class Predictor:
         cache_bytes: int = DEFAULT_CACHE_BYTES,
         history_bytes: int = DEFAULT_HISTORY_BYTES,
         engine: EngineName | None = None,
+        counts: bool = True,
+        cache: Cache | None = None,
     ) -> None:
         """The arguments are those of `load`."""
         check_position(knob, point)
@@ -191,7 +200,7 @@ class Predictor:
         check_whole("history_bytes", history_bytes, 0)
         words = user_words if isinstance(user_words, UserWords) else UserWords(user_words)
         remembered = memory if memory is None or isinstance(memory, Memory) else Memory(memory)
-        points = Points(model, precision, threads, cache_bytes, history_bytes, engine)
+        points = Points(model, precision, threads, cache_bytes, history_bytes, engine, counts, cache)
         try:
             self._begin(
                 _Model(points, words, hidden_words, context, bool(slips), remembered), None if point else knob, point
