@@ -245,7 +245,8 @@ class CoreEngine:
 class Cache:
     """The last words written make similar next words more probable. It is kept in memory only.
 
-    words: how many. weight: their share of the answer once all are there, less before. sharpness: how much a similar state of the network counts.
+    words: how many. weight: their share of the answer once all are there, less before. sharpness: how much a similar
+    state of the network counts.
     Weight and sharpness were tuned on validation text.
     """
 
