@@ -143,6 +143,7 @@ def _ngram_on(corpus: str) -> NGramResults | None:
     return found if isinstance(found, NGramResults) and found.subject.corpus == corpus else None
 
 
+@checked
 def run_demo(
     model: str | Path,
     *,
