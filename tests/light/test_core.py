@@ -223,8 +223,8 @@ def test_the_best_words_are_exact(case: Case, k: int, data: st.DataObject) -> No
 @given(case=models(), k=st.integers(0, 5))
 @settings(max_examples=40, deadline=None)
 def test_a_query_in_one_call_gives_the_bits_of_three(case: Case, k: int) -> None:
-    shape, widths, text, seed = case
-    model, position = open_core(shape, seed=seed), Widths(widths)
+    shape, position, text, seed = case
+    model = open_core(shape, seed=seed)
     state = model.steps(position, model.start(), text)
     mask = Choice(mask=np.arange(shape.vocabulary_size) % 2 == 0)
     query = model.query(position, state, text[0], k, mask)
