@@ -233,17 +233,16 @@ def measure_ptb(options: argparse.Namespace) -> Figures:
             "ptb_core_over_onnx": us["core"] / us["onnx"],
             **{f"us_ptb_{name}": value for name, value in us.items()},
         }
-    if has_threads():
-        predictors = {name: Predictor(options.ptb, threads=2, engine=name) for name in ("core", "onnx")}
-        two = {name: steps(each._open().engine, mask, 3) for name, each in predictors.items()}
-        us = medians(two, options.turns // 2, 3)
-        found["ptb_core_over_onnx_two_threads"] = us["core"] / us["onnx"]
-    return found
-
-
-def has_threads() -> bool:
-    """Whether the core has its pool of threads."""
-    return re.search(r"\brheo_\w*(pool|threads)", (FOLDER / "rheostat.h").read_text()) is not None
+    one, two = (Predictor(options.ptb, threads=threads) for threads in (1, 2))
+    onnx = Predictor(options.ptb, threads=2, engine="onnx")
+    sides = {"core": two, "onnx": onnx, "core_one": one}
+    us = medians({name: steps(each._open().engine, mask, 3) for name, each in sides.items()}, options.turns // 2, 3)
+    return {
+        **found,
+        "ptb_core_over_onnx_two_threads": us["core"] / us["onnx"],
+        "ptb_two_threads_over_one": us["core"] / us["core_one"],
+        **{f"us_ptb_{name}_two_threads": us[name] for name in ("core", "onnx")},
+    }
 
 
 def measure_line(options: argparse.Namespace) -> Figures:

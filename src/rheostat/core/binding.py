@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+from weakref import WeakSet, finalize
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ ALIGNMENT = 64  # more than the RHEO_ALIGNMENT that C asks for: parts then begin
 BAD_FILE = 1  # RHEO_BAD_FILE
 EVERY_ROW = 2**31 - 1  # a bit bound above all rows
 SPARE_ANSWERS = 4  # whose memory is kept for the next ones
+MAX_THREADS = 1024  # RHEO_MAX_THREADS
 
 Ids: TypeAlias = NDArray[np.int32]
 Floats: TypeAlias = NDArray[np.float32]
@@ -132,6 +134,11 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "rheo_config_of": (ctypes.POINTER(_Config), [_POINTER]),
     "rheo_kernel_of": (ctypes.c_char_p, [_POINTER]),
     "rheo_kernel_name": (ctypes.c_char_p, [_INT]),
+    "rheo_use_workers": (None, [_POINTER, _POINTER]),
+    "rheo_pool_bytes": (_SIZE, [_INT]),
+    "rheo_pool_start": (_INT, [_POINTER, _INT, _POINTER, _SIZE, _POINTER]),
+    "rheo_pool_workers": (_POINTER, [_POINTER]),
+    "rheo_pool_stop": (None, [_POINTER]),
     "rheo_word": (_POINTER, [_POINTER, _INT, _POINTER]),
     "rheo_find_word": (_INT, [_POINTER, ctypes.c_char_p, _SIZE]),
     "rheo_unknown_id": (_INT, [_POINTER]),
@@ -307,9 +314,17 @@ class Query(NamedTuple):
 
 
 class CoreModel:
-    """A model that C has opened on `file`, the bytes of an ordered model file, which are kept and never copied."""
+    """A model that C has opened on `file`, the bytes of an ordered model file, which are kept and never copied.
 
-    def __init__(self, file: Any, kernel: str | None = None, library: ctypes.CDLL | None = None) -> None:
+    threads: that compute a query together; the answers do not depend on it. The first call starts them, and they end
+    with the model. A forked process starts its own.
+    """
+
+    def __init__(
+        self, file: Any, kernel: str | None = None, library: ctypes.CDLL | None = None, threads: int = 1
+    ) -> None:
+        if not 1 <= threads <= MAX_THREADS:
+            raise RheostatError(f"{threads} threads were asked for; expected 1 to {MAX_THREADS}")
         self._library = library or load_library()
         self._file = np.frombuffer(file, np.uint8)
         error, needed, model = ErrorText(), ctypes.c_size_t(), ctypes.c_void_p()
@@ -328,6 +343,33 @@ class CoreModel:
         self._here = _Workplace(int(self._library.rheo_scratch_bytes(model)))
         self.config = self._read_config()
         self.kernel: str = self._library.rheo_kernel_of(model).decode()
+        self.threads = threads
+        self._lacks_threads = threads > 1  # until the first call
+        self._starting = threading.Lock()
+        self._end_threads: finalize[..., CoreModel] | None = None
+
+    def _start_threads(self) -> None:
+        """Before the first call that computes. No other call can be using the model: each comes here first."""
+        with self._starting:
+            if not self._lacks_threads:
+                return
+            memory, pool, error = Block(self._library.rheo_pool_bytes(self.threads)), ctypes.c_void_p(), ErrorText()
+            status = self._library.rheo_pool_start(
+                ctypes.byref(pool), self.threads, memory.address, memory.size, ctypes.byref(error)
+            )
+            check(status, error)
+            self._end_threads = finalize(self, _stop_pool, self._library, pool, memory)
+            self._end_threads.atexit = False  # the system ends them with the process, whoever may still be computing
+            self._library.rheo_use_workers(self._model, self._library.rheo_pool_workers(pool))
+            _with_threads.add(self)
+            self._lacks_threads = False
+
+    def forget_threads(self) -> None:
+        """In a forked process, which has none of the threads: the next call starts others."""
+        if self._end_threads is not None:
+            self._end_threads.detach()
+            self._library.rheo_use_workers(self._model, None)
+        self._starting, self._end_threads, self._lacks_threads = threading.Lock(), None, True
 
     @property
     def handle(self) -> ctypes.c_void_p:
@@ -373,6 +415,8 @@ class CoreModel:
 
     def step(self, position: Widths, state: Block, word: int) -> Block:
         """The state after one more word."""
+        if self._lacks_threads:
+            self._start_threads()
         after, here = self._copy(state), self._here
         status = self._library.rheo_step(
             self._model, position, after.address, word, here.scratch.address, here.error_at
@@ -382,6 +426,8 @@ class CoreModel:
 
     def steps(self, position: Widths, state: Block, words: Sequence[int] | NDArray[Any]) -> Block:
         """The state after many words: the same bits as one by one, sooner."""
+        if self._lacks_threads:
+            self._start_threads()
         after, here = self._copy(state), self._here
         ids = np.ascontiguousarray(words, np.int32)
         status = self._library.rheo_steps(
@@ -396,6 +442,8 @@ class CoreModel:
 
     def predict(self, position: Widths, state: Block) -> Answer:
         """An answer: how probable every next word is."""
+        if self._lacks_threads:
+            self._start_threads()
         answer, here = Answer(self._answer_bytes, self._spare_answers), self._here
         status = self._library.rheo_predict(self._model, position, state.address, answer.address, here.error_at)
         check(status, here.error)
@@ -403,6 +451,8 @@ class CoreModel:
 
     def query(self, position: Widths, state: Block, word: int, k: int, choice: Choice = EVERYTHING) -> Query:
         """Read one more word, predict, and find the k best words of the choice: all in one call. k = 0 finds none."""
+        if self._lacks_threads:
+            self._start_threads()
         self._check_choice(choice)
         here, after, answer = self._here, Block(self._state_bytes), Answer(self._answer_bytes, self._spare_answers)
         here.found.value = 0
@@ -453,6 +503,8 @@ class CoreModel:
 
     def best_words(self, answer: Block, k: int, choice: Choice = EVERYTHING) -> tuple[list[int], list[float]]:
         """The same as lists: words and their log p."""
+        if self._lacks_threads:
+            self._start_threads()
         self._check_choice(choice)
         here = self._here
         status = self._library.rheo_best(
@@ -476,6 +528,8 @@ class CoreModel:
 
     def log_probabilities(self, answer: Block) -> Floats:
         """log p of every word [V]."""
+        if self._lacks_threads:
+            self._start_threads()
         scores, here = np.empty(self.config.vocabulary_size, np.float32), self._here
         status = self._library.rheo_log_probabilities(self._model, answer.address, scores.ctypes.data, here.error_at)
         check(status, here.error)
@@ -485,6 +539,8 @@ class CoreModel:
         self, position: Widths, state: Block, words: Sequence[int] | NDArray[Any]
     ) -> tuple[Block, Floats, Ids]:
         """Read all words but the last: the state, log p of each following word, and how many words were likelier."""
+        if self._lacks_threads:
+            self._start_threads()
         ids = np.ascontiguousarray(words, np.int32)
         count = len(ids) - 1
         after, here = self._copy(state), self._here
@@ -528,6 +584,23 @@ class CoreModel:
         bounds = tuple(found.bounds[: layers + 1])
         is_whole = bounds == (*config.hidden_sizes, config.vocabulary_size)
         return Widths(found.widths[:layers], found.cost, None if is_whole else bounds)
+
+
+_with_threads: WeakSet[CoreModel] = WeakSet()
+
+
+def _stop_pool(library: ctypes.CDLL, pool: ctypes.c_void_p, memory: Block) -> None:
+    library.rheo_pool_stop(pool)
+    assert memory.size  # stays until here
+
+
+def _forget_threads() -> None:
+    for model in list(_with_threads):
+        model.forget_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 def check(status: int, error: ErrorText) -> None:

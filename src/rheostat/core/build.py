@@ -14,6 +14,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 SOURCES = ("model.c", "network.c", "mixing.c", "kernels.c", "typing.c")
 HEADERS = ("rheostat.h", "core.h", "kernels.h")
+POOL = ("pool.c", "pool.h")  # threads: in the library, and in apps that want them; not in browsers
 # Contraction would change bits from one processor to the next; the note about vectors concerns calls that are inlined.
 FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-Wno-psabi")
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
@@ -54,7 +55,10 @@ def find_compiler() -> list[str]:
 
 def compile_library(out: Path, compiler: list[str] | None = None, *flags: str) -> Path:
     """Compile the shared library to `out`."""
-    return run_compiler(compiler or find_compiler(), [*FLAGS, *SHARED, *flags, *sources()], out)
+    for_windows = "windows" in "".join(flags) if "-target" in flags else sys.platform == "win32"
+    threads = () if for_windows else ("-pthread",)
+    files = [*sources(), str(FOLDER / POOL[0])]
+    return run_compiler(compiler or find_compiler(), [*FLAGS, *SHARED, *threads, *flags, *files], out)
 
 
 def compile_web_module(out: Path = WEB_MODULE) -> Path:
@@ -86,7 +90,7 @@ def web_stamp() -> Path:
 
 def web_digest() -> str:
     """Tells, without a compiler, whether the module for browsers was compiled from these files."""
-    return source_digest((*FLAGS, *WEB_FLAGS, *WEB_LINKING, ZIG))
+    return source_digest((*FLAGS, *WEB_FLAGS, *WEB_LINKING, ZIG), (*SOURCES, *HEADERS))
 
 
 def sources() -> list[str]:
@@ -106,12 +110,12 @@ def run_compiler(compiler: list[str], arguments: list[str], out: Path) -> Path:
     return out
 
 
-def source_digest(flags: tuple[str, ...] = FLAGS) -> str:
+def source_digest(flags: tuple[str, ...] = FLAGS, names: tuple[str, ...] = (*SOURCES, *HEADERS, *POOL)) -> str:
     """Tells whether a library was compiled from these files with these flags."""
     import hashlib
 
     digest = hashlib.blake2b(repr(flags).encode(), digest_size=8)
-    for name in (*SOURCES, *HEADERS):
+    for name in names:
         digest.update((FOLDER / name).read_bytes())
     return digest.hexdigest()
 

@@ -64,6 +64,7 @@ struct rheo_model {
     rheo_weights weights;
     rheo_counts counts;
     const rheo_kernels *kernels;
+    rheo_workers workers;        /* run is NULL where there are none */
     const char *words;           /* all words, a newline between two */
     uint32_t *word_start;        /* [vocabulary + 1] */
     int32_t *order;              /* [vocabulary] ids in the order of the words' bytes */

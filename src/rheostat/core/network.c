@@ -8,7 +8,10 @@
  * The three products are one matrix, rows z, f, o. A position of the knob bounds the rows of each by the width of the
  * layer, and the columns by the width of the layer before; its bit bounds say which rows are read in 8 bits and which in
  * 4. In both every x_t is quantised once, with a scale of its
- * own. The products of a block of words do not depend on each other, so each row of weights is read once per block. */
+ * own. The products of a block of words do not depend on each other, so each row of weights is read once per block.
+ *
+ * Rows do not depend on each other either. Where the model has workers, they share the filters of each layer, then the
+ * words of the output layer; sums over all words are left to the thread that asked, in their usual order. */
 
 #include "core.h"
 
@@ -19,6 +22,7 @@ enum {
     CACHED = 16384,     /* bytes of weights that all words of a block are multiplied with at once: half of a level-1 cache */
     OUTPUT_ROWS = 1024, /* of the output layer, whose exponentials are summed up together */
     PIECE = 128,        /* words whose largest logit is kept, so that most of them need not be looked at again */
+    SHARES = 4,         /* of a product per thread: one that comes late then leaves more to the others */
     GATES = 3
 };
 
@@ -199,30 +203,69 @@ static int32_t rows_at_once(const rheo_matrix *w, int32_t columns) {
     return rows < RHEO_ROWS ? RHEO_ROWS : rows;
 }
 
+/* --- workers ------------------------------------------------------------------------------------------------------ */
+
+void rheo_use_workers(rheo_model *model, const rheo_workers *workers) {
+    rheo_workers none = {1, NULL, NULL};
+    model->workers = workers ? *workers : none;
+}
+
+/* How many shares to make of so many blocks of rows, or words. */
+static int32_t share_count(const rheo_model *model, int32_t items) {
+    int64_t most = model->workers.run && model->workers.threads > 1 ? SHARES * (int64_t)model->workers.threads : 1;
+    return items < most ? items : (int32_t)most;
+}
+
+/* The first item of a share; that of the next one is its end. */
+static int32_t share_start(int32_t items, int32_t share, int32_t shares) {
+    return (int32_t)((int64_t)items * share / shares);
+}
+
+static void share_out(const rheo_model *model, void (*work)(void *job, int32_t share), void *job, int32_t shares) {
+    if (shares == 1) work(job, 0);
+    else model->workers.run(model->workers.pool, work, job, shares);
+}
+
 /* --- layers ------------------------------------------------------------------------------------------------------- */
 
 /* One layer for a block of words: inputs are parts->inputs[0 … window-2+count-1], the oldest first; gives h of each. */
-static void run_layer(const rheo_model *model, int32_t layer, int32_t inputs, int32_t width, int32_t bound,
-                      int32_t count, room *parts, float *c) {
-    const rheo_layer *weights = &model->weights.layers[layer];
-    const rheo_matrix *w = &weights->weight;
-    int32_t filters = w->rows, at_once = count > 1 ? rows_at_once(w, w->steps * inputs) : width;
+typedef struct layer_job {
+    const rheo_model *model;
+    const rheo_layer *weights;
+    int32_t inputs, width, bound;
+    int32_t count; /* of words */
+    room *parts;
+    float *c;
+    int32_t shares;
+} layer_job;
+
+/* The gates of the filters start … end-1 of all words, then their pooling. */
+static void run_filters(void *of, int32_t share) {
+    const layer_job *job = of;
+    const rheo_matrix *w = &job->weights->weight;
+    const rheo_kernels *kernels = job->model->kernels;
+    room *parts = job->parts;
+    int32_t width = job->width, blocks = rheo_blocks(width);
+    int32_t start = share_start(blocks, share, job->shares) * RHEO_ROWS;
+    int32_t end = share_start(blocks, share + 1, job->shares) * RHEO_ROWS;
+    if (end > width) end = width;
+    int32_t at_once = job->count > 1 ? rows_at_once(w, w->steps * job->inputs) : end - start;
     for (int32_t gate = 0; gate < GATES; gate++) {
-        for (int32_t first = 0; first < width; first += at_once) {
-            int32_t rows = width - first < at_once ? width - first : at_once;
-            for (int32_t word = 0; word < count; word++) {
+        for (int32_t first = start; first < end; first += at_once) {
+            int32_t rows = end - first < at_once ? end - first : at_once;
+            for (int32_t word = 0; word < job->count; word++) {
                 float *out = parts->gates[word] + (size_t)gate * (size_t)width + first;
                 for (int32_t step = 0; step < w->steps; step++) {
-                    region at = {gate, first, rows, step, inputs, bound};
-                    multiply(model, w, &at, &parts->inputs[word + step], step > 0, parts->sums, out);
+                    region at = {gate, first, rows, step, job->inputs, job->bound};
+                    multiply(job->model, w, &at, &parts->inputs[word + step], step > 0, parts->sums + first, out);
                 }
-                model->kernels->add(weights->bias + gate * filters + first, rows, out);
+                kernels->add(job->weights->bias + gate * w->rows + first, rows, out);
             }
         }
     }
-    for (int32_t word = 0; word < count; word++) {
-        const float *z = parts->gates[word], *f = z + width, *o = f + width;
-        model->kernels->pool(z, f, o, width, c, parts->hidden[word]);
+    for (int32_t word = 0; word < job->count; word++) {
+        const float *z = parts->gates[word] + start, *f = z + width, *o = f + width;
+        kernels->pool(z, f, o, end - start, job->c + start, parts->hidden[word] + start);
     }
 }
 
@@ -271,7 +314,9 @@ static void read_block(const rheo_model *model, const rheo_position *position, f
             const float *x = from < 0 ? past + (size_t)(before + from) * (size_t)full_inputs : parts->hidden[from];
             memmove(past + (size_t)place * (size_t)full_inputs, x, (size_t)inputs * sizeof(float));
         }
-        run_layer(model, layer, inputs, width, position->bounds[layer], count, parts, c);
+        layer_job job = {model, &model->weights.layers[layer], inputs, width, position->bounds[layer], count, parts, c,
+                         share_count(model, rheo_blocks(width))};
+        share_out(model, run_filters, &job, job.shares);
         state += layer_floats(config, layer);
         inputs = width;
         full_inputs = config->hidden_sizes[layer];
@@ -410,28 +455,55 @@ typedef struct reading {
     int32_t width, bound;
 } reading;
 
-/* Logits of the words first … last-1, with their peaks, added to `sum`. */
-static void score_words(const rheo_model *model, const reading *of, int32_t first, int32_t last, int32_t *sums,
-                        float *logits, float *peaks, total *sum) {
+/* Products of the output layer with the words first … last-1. */
+typedef struct words_job {
+    const rheo_model *model;
+    const reading *of;
+    int32_t first, last;
+    float *out;
+    int32_t shares;
+} words_job;
+
+static void multiply_words(const words_job *job, int32_t first, int32_t last) {
+    int32_t sums[OUTPUT_ROWS + 2 * RHEO_ROWS];
+    for (int32_t row = first; row < last; row += OUTPUT_ROWS) {
+        region at = {0, row, last - row < OUTPUT_ROWS ? last - row : OUTPUT_ROWS, 0, job->of->width, job->of->bound};
+        multiply(job->model, &job->model->weights.output, &at, job->of->hidden, 0, sums, job->out + (row - job->first));
+    }
+}
+
+static void multiply_share(void *of, int32_t share) {
+    const words_job *job = of;
+    int32_t before = job->first / RHEO_ROWS, blocks = rheo_blocks(job->last) - before;
+    int32_t first = (before + share_start(blocks, share, job->shares)) * RHEO_ROWS;
+    int32_t last = (before + share_start(blocks, share + 1, job->shares)) * RHEO_ROWS;
+    multiply_words(job, first < job->first ? job->first : first, last < job->last ? last : job->last);
+}
+
+/* Logits of the words first … last-1, with their peaks, added to `sum`. One thread makes logits of products while they
+ * are in its cache. */
+static void score_words(const rheo_model *model, const reading *of, int32_t first, int32_t last, float *logits,
+                        float *peaks, total *sum) {
+    words_job job = {model, of, first, last, logits, 0};
+    job.shares = share_count(model, rheo_blocks(last) - first / RHEO_ROWS);
+    if (job.shares > 1) share_out(model, multiply_share, &job, job.shares);
     for (int32_t row = first; row < last; row += OUTPUT_ROWS) {
         int32_t rows = last - row < OUTPUT_ROWS ? last - row : OUTPUT_ROWS;
-        float *out = logits + (row - first);
-        region at = {0, row, rows, 0, of->width, of->bound};
-        multiply(model, &model->weights.output, &at, of->hidden, 0, sums, out);
-        finish_scores(model, row, rows, out, peaks + (row - first) / PIECE, sum);
+        if (job.shares == 1) multiply_words(&job, row, row + rows);
+        finish_scores(model, row, rows, logits + (row - first), peaks + (row - first) / PIECE, sum);
     }
 }
 
 static void open_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster, const vector *hidden) {
     const int32_t *start = model->config.cluster_start;
-    int32_t sums[OUTPUT_ROWS + 2 * RHEO_ROWS];
     reading of = {hidden, answer->width, answer->bound};
     total sum = {0, 0, 0};
     float *logits = logits_of(answer);
-    score_words(model, &of, start[cluster], start[cluster + 1], sums, logits + start[cluster],
+    score_words(model, &of, start[cluster], start[cluster + 1], logits + start[cluster],
                 peaks_of(model, answer, cluster), &sum);
     int32_t tails = model->config.clusters - 1;
     if (cluster == 0 && tails) {
+        int32_t sums[RHEO_MAX_CLUSTERS + 2 * RHEO_ROWS];
         float *out = logits + model->config.vocabulary_size;
         region at = {0, 0, tails, 0, answer->width, tails};
         multiply(model, &model->weights.clusters, &at, hidden, 0, sums, out);
@@ -699,39 +771,54 @@ static void count_above(const float *logits, int32_t count, target *of) {
     of->above += above;
 }
 
-/* A plain softmax: each block of rows is multiplied with all words before the next one is read. */
-static void evaluate_block(const rheo_model *model, int32_t width, int32_t bound, const int32_t *following,
-                           int32_t count, room *parts, float *log_probabilities, int32_t *ranks) {
+/* A plain softmax: how probable the following word was, for each word of a block. */
+typedef struct block_job {
+    const rheo_model *model;
+    int32_t width, bound;
+    const int32_t *following;
+    int32_t count; /* of words */
+    room *parts;
+    float *log_probabilities;
+    int32_t *ranks;
+    int32_t shares;
+} block_job;
+
+/* Each block of rows is multiplied with all words start … end-1 before the next one is read. */
+static void evaluate_words(void *of, int32_t share) {
+    const block_job *job = of;
+    const rheo_model *model = job->model;
+    const rheo_matrix *w = &model->weights.output;
+    room *parts = job->parts;
+    int32_t start = share_start(job->count, share, job->shares), end = share_start(job->count, share + 1, job->shares);
     target targets[BLOCK_WORDS];
     float peaks[OUTPUT_ROWS / PIECE];
+    int32_t sums[OUTPUT_ROWS + 2 * RHEO_ROWS];
     memset(targets, 0, sizeof targets);
-    for (int32_t word = 0; word < count; word++) {
-        total ignored = {0, 0, 0};
-        float peak;
-        prepare(model, parts->hidden[word], width, &parts->inputs[word]);
-        reading of = {&parts->inputs[word], width, bound};
-        score_words(model, &of, following[word], following[word] + 1, parts->sums, &targets[word].logit, &peak,
-                    &ignored);
+    for (int32_t word = start; word < end; word++) {
+        int32_t wanted = job->following[word];
+        region at = {0, wanted, 1, 0, job->width, job->bound};
+        prepare(model, parts->hidden[word], job->width, &parts->inputs[word]);
+        multiply(model, w, &at, &parts->inputs[word], 0, sums, &targets[word].logit);
+        model->kernels->add(model->weights.output_bias + wanted, 1, &targets[word].logit);
     }
-    int32_t vocabulary = model->config.vocabulary_size, at_once = rows_at_once(&model->weights.output, width);
+    int32_t vocabulary = model->config.vocabulary_size, at_once = rows_at_once(w, job->width);
     for (int32_t row = 0; row < vocabulary; row += OUTPUT_ROWS) {
         int32_t rows = vocabulary - row < OUTPUT_ROWS ? vocabulary - row : OUTPUT_ROWS;
         for (int32_t first = 0; first < rows; first += at_once) {
             int32_t some = rows - first < at_once ? rows - first : at_once;
-            for (int32_t word = 0; word < count; word++) {
-                region at = {0, row + first, some, 0, width, bound};
-                multiply(model, &model->weights.output, &at, &parts->inputs[word], 0, parts->sums,
-                         parts->gates[word] + first);
+            for (int32_t word = start; word < end; word++) {
+                region at = {0, row + first, some, 0, job->width, job->bound};
+                multiply(model, w, &at, &parts->inputs[word], 0, sums, parts->gates[word] + first);
             }
         }
-        for (int32_t word = 0; word < count; word++) {
+        for (int32_t word = start; word < end; word++) {
             finish_scores(model, row, rows, parts->gates[word], peaks, &targets[word].sum);
             count_above(parts->gates[word], rows, &targets[word]);
         }
     }
-    for (int32_t word = 0; word < count; word++) {
-        log_probabilities[word] = (float)((double)targets[word].logit - normalizer(&targets[word].sum));
-        ranks[word] = targets[word].above;
+    for (int32_t word = start; word < end; word++) {
+        job->log_probabilities[word] = (float)((double)targets[word].logit - normalizer(&targets[word].sum));
+        job->ranks[word] = targets[word].above;
     }
 }
 
@@ -772,8 +859,9 @@ rheo_status rheo_evaluate(const rheo_model *model, const rheo_position *position
         recent_words(model, state->values, recent);
         read_block(model, position, state->values, words + first, some, &parts);
         if (!parts.answer) {
-            evaluate_block(model, width, bound, words + first + 1, some, &parts, log_probabilities + first,
-                           ranks + first);
+            block_job job = {model, width, bound, words + first + 1, some, &parts, log_probabilities + first,
+                             ranks + first, share_count(model, some)};
+            share_out(model, evaluate_words, &job, job.shares);
         }
         for (int32_t word = 0; parts.answer && word < some; word++) {
             size_t place = first + (size_t)word;

@@ -12,6 +12,7 @@
  *     rheo_predict     how probable every next word is
  *     rheo_best        the k most probable ones: all, those a mask allows, those with a prefix, those of a list
  *     rheo_typed_best  the words that best explain what was typed, slips included
+ *     rheo_use_workers products on several threads, for large models
  *
  * The caller owns all memory and says how much there is. Nothing here allocates, opens files, keeps globals or calls
  * the C library beyond the mem… and str… functions that every compiler supplies. A model never changes after rheo_open, so any number
@@ -51,7 +52,8 @@ typedef enum rheo_status {
     RHEO_BAD_FILE,     /* the bytes are not a model file that this library can run */
     RHEO_BAD_ARGUMENT, /* a word, a position, a size or a name that the model does not have */
     RHEO_NO_ROOM,      /* the memory that was given is too small or not aligned */
-    RHEO_BAD_BUILD     /* compiled so that floats do not behave: see above */
+    RHEO_BAD_BUILD,    /* compiled so that floats do not behave: see above */
+    RHEO_NO_THREADS    /* the system starts no more threads (pool.h) */
 } rheo_status;
 
 typedef struct rheo_error {
@@ -107,6 +109,19 @@ RHEO_API const char *rheo_kernel_of(const rheo_model *model);
 
 /* The kernels of this build that this processor can run, fastest first; NULL behind the last. */
 RHEO_API const char *rheo_kernel_name(int32_t number);
+
+/* Who computes large products together: rheo_pool of pool.h, or an app's own threads. `run` calls work(job, share) once for
+ * each share from 0 to shares - 1, in any order and on any threads, and returns when all are done. Several threads may
+ * call `run` at once. */
+typedef struct rheo_workers {
+    int32_t threads; /* that take part at most, with the one that calls `run` */
+    void *pool;
+    void (*run)(void *pool, void (*work)(void *job, int32_t share), void *job, int32_t shares);
+} rheo_workers;
+
+/* Split the model's products among workers, in blocks of 16 rows; NULL: each call runs on the thread that makes it, as
+ * after rheo_open. The bits are the same. No call may be using the model meanwhile. */
+RHEO_API void rheo_use_workers(rheo_model *model, const rheo_workers *workers);
 
 /* --- words -------------------------------------------------------------------------------------------------------- */
 

@@ -61,8 +61,8 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import check_knob
-from rheostat.runtime.arguments import physical_cores
 from rheostat.runtime.engine import EngineName, choose_engine
+from rheostat.runtime.points import threads_of
 from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
 from rheostat.sysfs import SYSTEM_ROOT
@@ -78,7 +78,7 @@ EVERYTHING = 1 << 62  # room for all points at once, so that rebuilding a point 
 class BenchConfig:
     """queries: timed queries per point. cpus: the CPUs to use; None = all. memory: whether to measure it too.
 
-    engine: None = one that runs all models of the bench, the core if it can. threads: of ONNX Runtime.
+    engine: None = one that runs all models of the bench, the core if it can. threads: as for `load`.
     """
 
     queries: int = 350
@@ -149,13 +149,13 @@ def bench(
 
     Without knobs and points: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking. beside: other
     models, measured whole in the same run, interleaved with these points. data: a folder with a test text, a text file,
-    "chat" or "talk"; None for a text that comes with the package. queries: timed ones at every point. threads: of ONNX
-    Runtime, 0 = one per physical core; the core runs on one. cpus: to stay on; None for all. meter: its name, or one
-    that is open. energy: how long to measure it. memory: whether to measure it too. engine: None for the core, or for
-    ONNX Runtime if the core cannot run one of the models: all models of a bench run on the same engine. paced: how many
-    queries per point also come one at a time, each after a pause and with cold caches, as a keyboard asks. out: the
-    results file to write. progress: label, share done. notice: told what the user should know before the run starts.
-    on_results: called before anything is written: what was measured is not lost with a file that cannot be written.
+    "chat" or "talk"; None for a text that comes with the package. queries: timed ones at every point. threads: as for
+    `load`. cpus: to stay on; None for all. meter: its name, or one that is open. energy: how long to measure it.
+    memory: whether to measure it too. engine: None for the core, or for ONNX Runtime if the core cannot run one of the
+    models: all models of a bench run on the same engine. paced: how many queries per point also come one at a time,
+    each after a pause and with cold caches, as a keyboard asks. out: the results file to write. progress: label, share
+    done. notice: told what the user should know before the run starts. on_results: called before anything is written:
+    what was measured is not lost with a file that cannot be written.
     """
     config = BenchConfig(queries, warm_up, precision, threads, cpus, energy or Plan(), memory, engine, paced)
     target = None if out is None else check_results_target(out)
@@ -253,12 +253,9 @@ def bench_engine(models: Sequence[str | Path], precision: Precision, wanted: Eng
 
 
 def _engine_notice(models: Sequence[str | Path], config: BenchConfig) -> str | None:
-    """Which models decided the engine of the others, and an option that has no effect."""
+    """Which models decided the engine of the others."""
     if config.engine == "core":
-        alone = config.threads <= 1
-        return (
-            None if alone else f"the core runs on one thread; --threads {config.threads} applies to --engine onnx only"
-        )
+        return None
     needing = [Path(path).name for path in models if bench_engine([path], config.precision) == "onnx"]
     if not needing or len(needing) == len(models):
         return None
@@ -390,7 +387,7 @@ def _part(
         precision=config.precision,
         queries=config.queries,
         warm_up=config.warm_up,
-        threads=1 if one.engine == "core" else config.threads or physical_cores(),
+        threads=threads_of(one.shape, config.precision, one.engine, config.threads),
         cpus=None if cpus is None else tuple(cpus),
         pinned=config.cpus is not None,
         meter=meter,

@@ -13,6 +13,9 @@ from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model.widths import check_knob
 
 LARGEST_K = 100
+# What a query should read per thread of the core, so that two threads begin at 16 MB: between the bundled model (6 MB),
+# whose whole query is hardly longer than waking a thread up takes, and those of Penn Treebank (24 MB).
+THREAD_BYTES = 8 << 20
 THREADS_PER_CPU = 4  # at most: more are not faster, and thousands exhaust the memory before the first answer
 
 
@@ -29,19 +32,27 @@ def check_position(knob: Any, point: Any, latency_ms: Any = None) -> None:
 
 
 def check_threads(threads: int) -> None:
-    """Raise RheostatError unless this many threads can be used; 0 = one per physical core."""
+    """Raise RheostatError unless this many threads can be used; 0 = let the engine decide."""
     cpus = os.cpu_count() or 1
     if not 0 <= threads <= THREADS_PER_CPU * cpus:
         raise RheostatError(
             f"{threads} threads were requested on a machine with {cpus} CPUs; "
-            f"expected 0 (one per physical core) to {THREADS_PER_CPU * cpus}"
+            f"expected 0 (as many as are useful) to {THREADS_PER_CPU * cpus}"
         )
 
 
 def thread_count(threads: int) -> int:
-    """The number of threads to use; 0 = one per physical core."""
+    """The number of threads of ONNX Runtime; 0 = one per physical core."""
     check_threads(threads)
     return threads or physical_cores()
+
+
+def core_thread_count(threads: int, query_bytes: int) -> int:
+    """The number of threads of the core; 0 = by the bytes that a query reads at 100 %."""
+    check_threads(threads)
+    if threads or query_bytes < 2 * THREAD_BYTES:
+        return threads or 1  # and physical cores, which take long to count, do not matter
+    return min(physical_cores(), query_bytes // THREAD_BYTES)
 
 
 def physical_cores() -> int:

@@ -60,7 +60,7 @@ def choose_engine(shape: ModelShape, precision: Precision, wanted: EngineName | 
     return wanted
 
 
-def open_mapped(file: ModelFile, precision: Precision) -> CoreModel | None:
+def open_mapped(file: ModelFile, precision: Precision, threads: int = 1) -> CoreModel | None:
     """The core on the mapped file; None for a file that it does not open as it is in this precision.
 
     What the core refuses gives None too: the caller then makes bytes for it, and Python's checks say what is wrong.
@@ -70,13 +70,13 @@ def open_mapped(file: ModelFile, precision: Precision) -> CoreModel | None:
     file.check_scales()
     file.ranking()  # checks that the filters are in its order
     with _lock:
-        model = _opened.get(file.identity)
+        model = _opened.get((*file.identity, threads))
         if model is None:
             try:
-                model = CoreModel(file.mapped_bytes())
+                model = CoreModel(file.mapped_bytes(), threads=threads)
             except ModelFileError:
                 return None
-            _opened[file.identity] = model
+            _opened[*file.identity, threads] = model
     file.release()  # the model keeps the mapping
     return model
 
@@ -360,10 +360,10 @@ def _stored_bytes(size: tuple[int, ...], precision: Precision) -> int:
 class CoreWeights:
     """The weights of a model file as the core reads them, for all of its points. Safe to use from several threads."""
 
-    def __init__(self, file: ModelFile, precision: Precision, counts: bool = True) -> None:
+    def __init__(self, file: ModelFile, precision: Precision, counts: bool = True, threads: int = 1) -> None:
         """counts: whether to use those of the file."""
         choose_engine(file.shape, precision, "core")
-        self._file, self._precision, self._uses_counts = file, precision, counts
+        self._file, self._precision, self._uses_counts, self._threads = file, precision, counts, threads
         self._lock = threading.Lock()
         self._whole: CoreModel | None = None
 
@@ -405,7 +405,7 @@ class CoreWeights:
     def _model(self) -> CoreModel:
         with self._lock:
             if self._whole is None:
-                self._whole = open_mapped(self._file, self._precision) or self._in_order()
+                self._whole = open_mapped(self._file, self._precision, self._threads) or self._in_order()
             return self._whole
 
     def _in_order(self) -> CoreModel:
@@ -416,8 +416,7 @@ class CoreWeights:
 
     def _open(self, weights: Any, shape: ModelShape, order: str) -> CoreModel:
         precision: Literal["fp32", "int8"] = "int8" if self._precision == "int8" else "fp32"
-        opened = CoreModel(
-            ordered_bytes(weights, shape, self._file.vocabulary, precision, order=order, counts=self._file.counts())
-        )
+        made = ordered_bytes(weights, shape, self._file.vocabulary, precision, order=order, counts=self._file.counts())
+        opened = CoreModel(made, threads=self._threads)
         self._file.release()
         return opened

@@ -17,16 +17,24 @@ from rheostat.errors import RheostatError
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, full_point
-from rheostat.runtime.arguments import check_threads
+from rheostat.model.shape import ModelShape
+from rheostat.runtime.arguments import core_thread_count, thread_count
 from rheostat.runtime.engine import Cache, CachedEngine, CoreWeights, Engine, EngineName, Reading, choose_engine
 from rheostat.runtime.history import History, Node
-from rheostat.runtime.precision import Precision, check_precision
+from rheostat.runtime.precision import Precision, bytes_read, check_precision
 from rheostat.words.passage import Passage
 
 DEFAULT_CACHE_BYTES = 256 << 20
 MOST_POSITIONS = 256  # knob positions to remember, however small their points are
 
 Position: TypeAlias = tuple[float | None, str | None]  # the knob's share, or a stored point's name
+
+
+def threads_of(shape: ModelShape, precision: Precision, engine: EngineName, threads: int) -> int:
+    """How many threads an engine runs a model on; 0 = as many as are useful. One count serves all points of a model."""
+    if engine == "onnx":
+        return thread_count(threads)
+    return core_thread_count(threads, bytes_read(shape.flops, precision))
 
 
 def engines_of(
@@ -41,13 +49,14 @@ def engines_of(
 ) -> Callable[[OperatingPoint], Engine]:
     """What makes the engine of a point. Without a name: the core, or ONNX Runtime for what the core does not run.
 
-    threads: of ONNX Runtime; the core runs on one. counts: whether the core uses those of the file. serves: the points
+    threads: 0 = as many as are useful. counts: whether the core uses those of the file. serves: the points
     answer queries, so what they need is made ready; otherwise they are only evaluated, one after another.
     """
     check_precision(precision)
-    check_threads(threads)
-    if choose_engine(file.shape, precision, engine) == "core":
-        weights_of_core = CoreWeights(file, precision, counts)
+    chosen = choose_engine(file.shape, precision, engine)
+    threads = threads_of(file.shape, precision, chosen, threads)
+    if chosen == "core":
+        weights_of_core = CoreWeights(file, precision, counts, threads)
         if cache is None:
             return weights_of_core.engine
         return lambda point: CachedEngine(weights_of_core.engine(point), cache)
@@ -189,6 +198,7 @@ class Points:
         with self._building, self._lock:
             self._kept.clear()
             self._on_path.clear()
+            self._engines = _closed_engine  # their weights go, and with them the core's threads
             self.file.close()
 
     @property
@@ -222,6 +232,10 @@ class Points:
     def _size_bytes(self) -> int:
         kept = (*self._kept.values(), *self._on_path.values())
         return sum(serving.size_bytes for serving in {id(each): each for each in kept}.values())
+
+
+def _closed_engine(point: OperatingPoint) -> Engine:
+    raise RheostatError(f"the model was closed before {point.name} was made ready; expected an open one: load it again")
 
 
 def _equal(one: OperatingPoint, other: OperatingPoint) -> bool:

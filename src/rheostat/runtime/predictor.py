@@ -95,7 +95,8 @@ def load(
     model: a model file, or the name of a bundled model.
     knob: the share of the full model's FLOPs that a query may spend; or `point`, the name of a stored point.
     precision: int8, or fp32 for exact arithmetic.
-    threads: of ONNX Runtime; 0 = one per physical core. The core runs on one.
+    threads: that compute a query together; the core's answers do not depend on it. 0 = as many as are useful: one for
+        a model that fits the cache, more for a larger one; one per physical core for ONNX Runtime.
     user_words: where learned words are kept; without it, they last as long as the predictor.
     hidden_words: words that are never suggested. A Path names a file of changes to the package's list; a list of words
         replaces that list; () empties it. Misspellings that the file hides stay hidden.

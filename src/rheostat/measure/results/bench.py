@@ -24,7 +24,7 @@ NORMAL_95 = 1.959964  # standard deviations that hold 95 % of a normal distribut
 class BenchSubject:
     """What was measured, and how. trained: False if the model's weights are only good for measuring time.
 
-    threads: of the engine; the core runs on one. cpus: those that the program could use; None if the system does not
+    threads: of the engine. cpus: those that the program could use; None if the system does not
     say. pinned: whether it was pinned to them. engine: what ran the queries; files from before it was recorded are of
     ONNX Runtime, the only engine then.
     """
