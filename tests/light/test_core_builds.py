@@ -117,7 +117,7 @@ def test_the_example_completes_a_sentence(tmp_path: Path) -> None:
 
 def test_the_example_of_the_page_on_embedding_completes_a_word(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```c\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    block, *_ = re.findall(r"^```c\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     whole = """
 #include <stdio.h>
 int main(int count, char **arguments) {

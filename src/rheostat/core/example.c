@@ -1,6 +1,6 @@
 /* A keyboard in a few lines: open a model, turn the knob, complete a sentence.
  *
- *     cc -std=c11 -O3 -ffp-contract=off -Wno-psabi example.c model.c network.c mixing.c kernels.c -o example
+ *     cc -std=c11 -O3 -ffp-contract=off -Wno-psabi example.c model.c network.c mixing.c kernels.c typing.c -o example
  *     ./example chat.safetensors 0.5 "see you at the ga"
  */
 
