@@ -14,6 +14,7 @@
 #endif
 
 #if defined(__x86_64__) || defined(_M_X64)
+#include <cpuid.h>
 #include <immintrin.h>
 #define RHEO_X86 1
 #elif defined(__aarch64__)
@@ -473,12 +474,23 @@ RHEO_VNNI static void multiply4_vnni(const rheo_planes *w, const rheo_vector8 *x
     }
 }
 
-static int has_vnni(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vnni");
+/* Asks the processor itself (Intel's manual, volume 2, CPUID): __builtin_cpu_supports needs a library of GCC's that zig
+ * does not have. The system must save the registers too, which XGETBV tells. */
+enum { SAVES_YMM = 0x06, SAVES_ZMM = 0xe6 };
+
+static int has(unsigned features_b, unsigned features_c, unsigned registers) {
+    unsigned a, b, c, d, saved, unused;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return 0;
+    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(unused) : "c"(0));
+    if ((saved & registers) != registers || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+    return (b & features_b) == features_b && (c & features_c) == features_c;
 }
 
-static int has_avx2(void) { return __builtin_cpu_supports("avx2"); }
+static int has_avx2(void) { return has(bit_AVX2, 0, SAVES_YMM); }
+
+static int has_vnni(void) {
+    return has(bit_AVX2 | bit_AVX512F | bit_AVX512BW, bit_AVX512VNNI, SAVES_ZMM);
+}
 
 static const rheo_kernels AVX2 = {"avx2",          has_avx2,      multiply8_avx2, multiply4_avx2,
                                   multiply32_avx2, quantize_avx2, rescale_avx2,   add_avx2,
