@@ -3,7 +3,9 @@
 # make test       ruff, mypy --strict and all tests; installs what they need; what CI runs (alias: make check)
 # make lint       only ruff and mypy --strict
 # make test-light only the tests of the light half, in an environment without torch, with coverage
-# make test-arm   the light half's tests on an emulated Cortex-A53 (docs/arm.md)
+# make test-arm   the tests of the core and the light half on an emulated Cortex-A53 (docs/arm.md)
+# make fuzz       100,000 mutated model files through the core's opener, under sanitizers; COUNT=… for another number
+# make wheels     wheels for Linux x86-64 and aarch64 in dist/, each built twice and run (docs/embedding.md)
 # make benchmark  the measurements behind the figures in docs/ (long)
 # make reproduce  regenerate what is missing or stale in results/ and docs/results (very long; can be resumed)
 # make model      regenerate the bundled model from its text (hours; can be resumed)
@@ -23,7 +25,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := install --quiet --disable-pip-version-check
 SIDE_BY_SIDE := -n 2 --dist loadfile
 
-.PHONY: help demo model test test-browser test-light test-arm check lint benchmark reproduce clean
+.PHONY: help demo model test test-browser test-light test-arm fuzz wheels check lint benchmark reproduce clean
 
 help:
 	@sed '/^$$/q; s/^# \{0,1\}//' Makefile
@@ -65,6 +67,13 @@ test-arm: $(LIGHT)/test.done
 	scripts/arm/prepare $(ARM) $(LIGHT)/bin/python
 	RHEOSTAT_DATA=$(ARM)/no-corpora nice $(ARM)/python -m pytest -q -p no:cacheprovider $(or $(TESTS),tests/light)
 
+# -rP shows how many files were refused and how many opened.
+fuzz: $(LIGHT)/test.done
+	RHEOSTAT_MUTATIONS=$(or $(COUNT),100000) nice $(LIGHT)/bin/python -m pytest -q -rP tests/light/test_core_builds.py -k mutated
+
+wheels: $(VENV)/wheels.done
+	$(BIN)/python scripts/wheels.py -o dist --arm $(ARM)
+
 WIKI := --data $(DATA)/wikitext-103-part
 benchmark: $(VENV)/test.done
 	$(BIN)/python benchmarks/training.py --json -o results/benchmark-training.json
@@ -103,6 +112,11 @@ $(VENV)/demo.done: pyproject.toml $(CORE)
 $(VENV)/test.done: pyproject.toml $(CORE)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip $(PIP_INSTALL) -e '.[onnx,train,report,keyboard,chat,dev]'
+	touch $@
+
+# The compiler of wheels, in the version that core/build.py names.
+$(VENV)/wheels.done: $(VENV)/test.done
+	$(BIN)/pip $(PIP_INSTALL) $$($(BIN)/python -c "import runpy; print(runpy.run_path('src/rheostat/core/build.py')['ZIG'])")
 	touch $@
 
 # kenlm is built from source. Without it, the steps that compare with it are skipped, and the next call tries again.

@@ -1,5 +1,6 @@
-/* Opens a model file with some of its bytes changed, over and over: mutate MODEL COUNT. What is refused is counted; what
- * is opened is used, so that a size that slipped through would be found by the sanitizers. */
+/* Opens model files with some of their bytes changed, over and over: mutate COUNT MODEL… takes the files in turn. What is
+ * refused is counted; what is opened is used at every position of its knob, so that a size that slipped through would be
+ * found by the sanitizers. The changes are the same in every run: a crash happens again. */
 
 #include "rheostat.h"
 
@@ -14,68 +15,105 @@ static uint64_t draw(uint64_t below) {
     return seed % below;
 }
 
-/* Digits and signs of the header are changed most: numbers, names, nesting. Sometimes the end is cut off. */
+/* Most changes are in the header. Half of them put a digit in the place of a digit, so that the text stays well formed and
+ * its numbers get past the parser; the others strike names, nesting and any byte. Sometimes the end is cut off. */
 static size_t mutate(char *bytes, size_t size, size_t header) {
     static const char SIGNS[] = "0123456789{}[]\":,\\-e \x00\xff";
     size_t changes = 1 + draw(4);
+    int only_digits = draw(2) == 0;
     for (size_t change = 0; change < changes; change++) {
         size_t place = draw(8) ? draw(header) : draw(size);
-        bytes[place] = draw(4) ? SIGNS[draw(sizeof SIGNS - 1)] : (char)draw(256);
+        while (only_digits && place < header && (bytes[place] < '0' || bytes[place] > '9')) place++;
+        if (place == size) continue;
+        if (only_digits && place < header) bytes[place] = (char)('0' + draw(10));
+        else bytes[place] = draw(4) ? SIGNS[draw(sizeof SIGNS - 1)] : (char)draw(256);
     }
     return draw(16) ? size : draw(size);
 }
 
-static void use(const rheo_model *model) {
-    rheo_position position;
-    int32_t words[3], found, length;
-    float scores[3];
-    rheo_state *state = malloc(rheo_state_bytes(model));
-    rheo_answer *answer = malloc(rheo_answer_bytes(model));
-    rheo_scratch *scratch = malloc(rheo_scratch_bytes(model));
-    rheo_position_full(model, &position);
+static void *memory(size_t bytes) {
+    void *made = malloc(bytes ? bytes : 1);
+    if (!made) abort();
+    return made;
+}
+
+static void use_at(const rheo_model *model, const rheo_position *position) {
+    const rheo_config *config = rheo_config_of(model);
+    const int32_t text[] = {config->vocabulary_size - 1, 0, 1 % config->vocabulary_size, 0};
+    int32_t words[3], ranks[3], found, length;
+    float scores[3], *all = memory((size_t)config->vocabulary_size * sizeof(float));
+    rheo_state *state = memory(rheo_state_bytes(model));
+    rheo_answer *answer = memory(rheo_answer_bytes(model));
+    rheo_scratch *scratch = memory(rheo_scratch_bytes(model));
     rheo_start(model, state);
-    rheo_step(model, &position, state, rheo_config_of(model)->vocabulary_size - 1, scratch, NULL);
-    if (!rheo_position_near(model, 0.6f, &position, NULL)) rheo_step(model, &position, state, 1, scratch, NULL);
-    rheo_predict(model, &position, state, answer, NULL);
+    rheo_steps(model, position, state, text, 4, scratch, NULL);
+    rheo_evaluate(model, position, state, text, 3, scores, ranks, scratch, NULL);
+    rheo_step(model, position, state, text[0], scratch, NULL);
+    rheo_predict(model, position, state, answer, NULL);
     rheo_best(model, answer, NULL, 3, words, scores, &found, NULL);
     for (int32_t place = 0; place < found; place++) {
         const char *word = rheo_word(model, words[place], &length);
         if (rheo_find_word(model, word, (size_t)length) != words[place]) abort();
+        const rheo_choice choice = {.prefix = word, .prefix_length = (size_t)(length + 1) / 2};
+        int32_t others[3], more;
+        float their_scores[3];
+        rheo_best(model, answer, &choice, 3, others, their_scores, &more, NULL);
     }
-    free(state), free(answer), free(scratch);
+    rheo_log_probabilities(model, answer, all, NULL);
+    free(all), free(state), free(answer), free(scratch);
+}
+
+static void use(const rheo_model *model) {
+    rheo_position position;
+    rheo_position_full(model, &position);
+    use_at(model, &position);
+    for (int32_t number = 0; number < rheo_config_of(model)->positions; number++)
+        if (!rheo_position_at(model, number, &position, NULL)) use_at(model, &position);
+}
+
+/* Memory of exactly the file's size: one byte beyond it is an error. Whether the file was opened. */
+static int try_once(const char *original, size_t size) {
+    size_t header = (size_t)(unsigned char)original[0] + ((size_t)(unsigned char)original[1] << 8) + 8, needed;
+    char *all = memory(size);
+    memcpy(all, original, size);
+    size_t length = mutate(all, size, header);
+    char *bytes = memory(length);
+    memcpy(bytes, all, length);
+    rheo_error error;
+    rheo_model *model;
+    void *workspace = NULL;
+    int good = rheo_workspace_bytes(bytes, length, &needed, &error) == RHEO_OK;
+    if (good) {
+        workspace = malloc(needed);
+        good = workspace && rheo_open(&model, bytes, length, workspace, needed, NULL, &error) == RHEO_OK;
+    }
+    if (good) use(model);
+    free(all), free(bytes), free(workspace);
+    return good;
+}
+
+static char *read_file(const char *name, size_t *size) {
+    FILE *file = fopen(name, "rb");
+    if (!file || fseek(file, 0, SEEK_END)) return NULL;
+    *size = (size_t)ftell(file);
+    rewind(file);
+    char *bytes = memory(*size);
+    if (fread(bytes, 1, *size, file) != *size) return NULL;
+    fclose(file);
+    return bytes;
 }
 
 int main(int count, char **arguments) {
-    if (count != 3) return 2;
-    FILE *file = fopen(arguments[1], "rb");
-    if (!file || fseek(file, 0, SEEK_END)) return 2;
-    size_t size = (size_t)ftell(file), header;
-    rewind(file);
-    char *original = malloc(size);
-    if (fread(original, 1, size, file) != size) return 2;
-    fclose(file);
-    header = (size_t)(unsigned char)original[0] + ((size_t)(unsigned char)original[1] << 8) + 8;
-    long rounds = strtol(arguments[2], NULL, 10), refused = 0;
-    for (long round = 0; round < rounds; round++) {
-        /* Memory of exactly the file's size: one byte beyond it is an error. */
-        char *all = malloc(size);
-        memcpy(all, original, size);
-        size_t length = mutate(all, size, header), needed;
-        char *bytes = malloc(length ? length : 1);
-        memcpy(bytes, all, length);
-        rheo_error error;
-        rheo_model *model;
-        void *workspace = NULL;
-        int bad = rheo_workspace_bytes(bytes, length, &needed, &error) != RHEO_OK;
-        if (!bad) {
-            workspace = malloc(needed);
-            bad = !workspace || rheo_open(&model, bytes, length, workspace, needed, NULL, &error) != RHEO_OK;
-        }
-        if (bad) refused++;
-        else use(model);
-        free(all), free(bytes), free(workspace);
+    if (count < 3) return 2;
+    long rounds = strtol(arguments[1], NULL, 10), opened = 0;
+    int files = count - 2;
+    for (int number = 0; number < files; number++) {
+        size_t size;
+        char *original = read_file(arguments[2 + number], &size);
+        if (!original) return 2;
+        for (long round = number; round < rounds; round += files) opened += try_once(original, size);
+        free(original);
     }
-    free(original);
-    printf("%ld of %ld refused\n", refused, rounds);
+    printf("%ld mutated files: %ld refused, %ld opened and used\n", rounds, rounds - opened, opened);
     return 0;
 }

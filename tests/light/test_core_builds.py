@@ -14,13 +14,29 @@ import pytest
 
 from rheostat.bundled import model_path
 from rheostat.core.binding import Choice, CoreModel
-from rheostat.core.build import FLAGS, FOLDER, WARNINGS, CompilerError, find_compiler, run_compiler, sources
+from rheostat.core.build import (
+    COMPILED_ONLY,
+    FLAGS,
+    FOLDER,
+    WARNINGS,
+    CompilerError,
+    compile_for,
+    find_compiler,
+    library_name,
+    run_compiler,
+    sources,
+)
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "core"
 DATA = ROOT / "tests" / "data" / "core"
 ZIG = [sys.executable, "-m", "ziglang", "cc"]
+# Ordered files small enough to be opened often: planes of 8 and of 4 bits, float32, an adaptive softmax, windows.
+FUZZ_SEEDS = (
+    *(DATA.parent / f"golden-{name}.safetensors" for name in ("ordered", "4-bits")),
+    *(DATA / f"{precision}.safetensors" for precision in ("int8", "int4", "fp32")),
+)
 SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 EXPECTED = sorted(line.split() for line in (DATA / "bits.txt").read_text().splitlines())  # precision, position, hash
 
@@ -100,10 +116,40 @@ def test_mutated_files_are_opened_or_refused_and_never_crash(tmp_path: Path) -> 
         program = build(tmp_path / "mutate", PROGRAMS / "mutate.c", *SANITIZERS)
     except CompilerError as error:
         pytest.skip(f"this compiler has no sanitizers: {error}"[:200])
-    count = os.environ.get("RHEOSTAT_MUTATIONS", "2000")
-    found = run(program, DATA / "int8.safetensors", count, timeout=3600)
-    refused = int(found.split()[0])
-    assert int(count) // 4 < refused < int(count)
+    count = os.environ.get("RHEOSTAT_MUTATIONS", "2000")  # make fuzz asks for 100,000
+    found = run(program, count, *FUZZ_SEEDS, timeout=3600)
+    print(found)
+    rounds, refused, opened = map(int, re.findall(r"\d+", found))
+    assert rounds == int(count) == refused + opened
+    assert refused > rounds // 4 and opened > rounds // 20, "mutations that are all refused, or none, test little"
+
+
+@pytest.mark.parametrize("target", COMPILED_ONLY)
+def test_the_library_compiles_for_systems_that_it_was_not_run_on(target: str, tmp_path: Path) -> None:
+    """The bytes that a shared library of each system begins with: Mach-O and PE."""
+    try:
+        library = compile_for(target, tmp_path / library_name(COMPILED_ONLY[target]))
+    except CompilerError as error:
+        if "pip install" not in str(error):
+            raise
+        pytest.skip(str(error))
+    first = {"darwin": b"\xcf\xfa\xed\xfe", "win32": b"MZ"}[COMPILED_ONLY[target]]
+    assert library.read_bytes().startswith(first) and b"rheo_open" in library.read_bytes()
+
+
+def test_a_machine_without_a_compiler_gets_a_remedy_in_one_line(tmp_path: Path) -> None:
+    """Nothing is on PATH, and there are no site-packages that could hold zig."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-I", FOLDER / "build.py", tmp_path / "librheostat.so"],
+        capture_output=True,
+        text=True,
+        env={"PATH": str(tmp_path)},
+    )
+    assert done.returncode == 1 and done.stdout == ""
+    assert re.fullmatch(
+        r"rheostat: no C compiler was found.*apt install gcc.*xcode-select --install.*pip install ziglang\n",
+        done.stderr,
+    )
 
 
 def test_the_example_completes_a_sentence(tmp_path: Path) -> None:
@@ -112,6 +158,7 @@ def test_the_example_completes_a_sentence(tmp_path: Path) -> None:
     assert full.startswith("100 % of the cost") and "you" in full.split()
     assert run(program, model_path(), "0.2", "how are y").startswith("20 % of the cost")
     assert "cannot be read" in fails(program, tmp_path / "none", "1", "x")
+    assert len((FOLDER / "example.c").read_text().splitlines()) < 100
     assert "costs so little" in fails(program, model_path(), "0.1", "x"), "it was graded down to 14 %"
 
 
@@ -146,6 +193,31 @@ int main(int count, char **arguments) {
 def test_the_flags_of_the_page_on_embedding_are_those_of_the_build() -> None:
     for text in ((ROOT / "docs" / "embedding.md").read_text(encoding="utf-8"), (FOLDER / "example.c").read_text()):
         assert f"cc {' '.join(FLAGS)} example.c {' '.join(path.name for path in map(Path, sources()))} -o" in text
+
+
+JNI = """
+#include <cstdint>
+#define JNIEXPORT
+#define JNICALL
+using jlong = int64_t; using jint = int32_t; using jfloat = float; using jobject = void *; using jintArray = void *;
+struct JNIEnv {
+    void *GetDirectBufferAddress(jobject);
+    jlong GetDirectBufferCapacity(jobject);
+    jintArray NewIntArray(jint);
+    void SetIntArrayRegion(jintArray, jint, jint, const jint *);
+};
+"""
+
+
+def test_the_bridge_for_android_compiles_against_the_header(tmp_path: Path) -> None:
+    """With a stand-in for jni.h: it shows that the calls are those of rheostat.h, not that it runs on a phone."""
+    compiler = needed("g++", "g++")
+    page = (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```cpp\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "jni.h").write_text(JNI)
+    (tmp_path / "bridge.cpp").write_text(block)
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{FOLDER}", f"-I{tmp_path}", "-c"]
+    run_compiler([compiler], [*flags, str(tmp_path / "bridge.cpp")], tmp_path / "bridge.o")
 
 
 def test_the_header_is_cpp_too(tmp_path: Path) -> None:

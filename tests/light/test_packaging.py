@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
+import shutil
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from rheostat.core.build import WHEELS, ZIG
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -68,3 +73,37 @@ def test_ci_runs_what_a_newcomer_runs() -> None:
     assert (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1] == "make test"
     recipe = re.search(r"^test: (.*)\n\t(.*)", MAKEFILE, re.MULTILINE)
     assert recipe and {"lint", "test-light", "test-browser"} <= set(recipe[1].split()) and "pytest" in recipe[2]
+
+
+@pytest.fixture
+def hook(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The build hook of a wheel, on a machine without a C compiler."""
+    pytest.importorskip("hatchling")
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    return module.CoreBuildHook(str(ROOT), {}, None, None, "", "wheel")
+
+
+def test_a_build_without_a_compiler_asks_for_the_pinned_zig(hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hook.dependencies() == [ZIG]
+    monkeypatch.setenv("CC", "cc")
+    assert hook.dependencies() == []
+
+
+def test_a_wheel_for_another_platform_is_compiled_by_zig(hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "cc")
+    monkeypatch.setenv("RHEOSTAT_WHEEL", next(iter(WHEELS)))
+    assert hook.dependencies() == [ZIG]
+
+
+def test_an_unknown_platform_of_a_wheel_is_refused_in_one_line(hook: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RHEOSTAT_WHEEL", "vax")
+    with pytest.raises(
+        SystemExit, match=r"^rheostat: RHEOSTAT_WHEEL is 'vax'; expected one of manylinux_2_17_x86_64, .*$"
+    ):
+        hook.initialize("standard", {"artifacts": [], "force_include": {}})

@@ -21,6 +21,14 @@ WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 VISIBLE = '-DRHEO_API=__attribute__((visibility("default")))'
 SHARED = ("-shared", "-fPIC", "-fvisibility=hidden", VISIBLE)
 ZIG = "ziglang==0.17.0"  # a C compiler from PyPI, for machines without one
+# Wheels that scripts/wheels.py builds: the name of the platform, and zig's target. A wheel named manylinux_2_17 runs
+# with glibc 2.17 and later.
+WHEELS = {
+    "manylinux_2_17_x86_64": "x86_64-linux-gnu.2.17",
+    "manylinux_2_17_aarch64": "aarch64-linux-gnu.2.17",
+}
+# Further targets for which a test compiles the library, and its name there. It was not run on them.
+COMPILED_ONLY = {"x86_64-macos": "darwin", "aarch64-macos": "darwin", "x86_64-windows-gnu": "win32"}
 # The module for browsers. It imports nothing: the wasi target only supplies string.h and the mem… functions.
 WEB_MODULE = FOLDER / "rheostat.wasm"
 WEB_FLAGS = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-msimd128", "-fvisibility=hidden")
@@ -61,8 +69,20 @@ def compile_library(out: Path, compiler: list[str] | None = None, *flags: str) -
     return run_compiler(compiler or find_compiler(), [*FLAGS, *SHARED, *threads, *flags, *files], out)
 
 
+def compile_for(target: str, out: Path) -> Path:
+    """Compile the shared library for another platform, with the pinned zig: the same bytes on every machine."""
+    arguments = [*FLAGS, *SHARED, "-s", "-target", target, *sources()]
+    return run_compiler(pinned_zig("the library for other platforms"), arguments, out)
+
+
 def compile_web_module(out: Path = WEB_MODULE) -> Path:
     """Compile the module for browsers, with the pinned zig: any other compiler gives other bytes."""
+    arguments = [*FLAGS, *WEB_FLAGS, *WEB_LINKING, VISIBLE, *sources()]
+    return run_compiler(pinned_zig("the module for browsers"), arguments, out)
+
+
+def pinned_zig(what: str) -> list[str]:
+    """The command of zig, in the one version that compiles `what`."""
     import importlib.metadata
 
     pinned = ZIG.partition("==")[2]
@@ -71,9 +91,8 @@ def compile_web_module(out: Path = WEB_MODULE) -> Path:
     except importlib.metadata.PackageNotFoundError:
         found = "none"
     if found != pinned:
-        raise CompilerError(f"ziglang is {found}; the module for browsers is compiled by {pinned}: pip install {ZIG}")
-    compiler = [sys.executable, "-m", "ziglang", "cc"]
-    return run_compiler(compiler, [*FLAGS, *WEB_FLAGS, *WEB_LINKING, VISIBLE, *sources()], out)
+        raise CompilerError(f"ziglang is {found}; {what} is compiled by {pinned}: pip install {ZIG}")
+    return [sys.executable, "-m", "ziglang", "cc"]
 
 
 def write_web_module() -> Path:
