@@ -35,7 +35,8 @@ OUR_SETTINGS = ("PYTHONPATH", "RHEOSTAT_CORE", "RHEOSTAT_WHEEL", "VIRTUAL_ENV", 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="rheostat-wheels-") as folder:
-        made = [make(name, asked.out, asked.arm, Path(folder)) for name in asked.only or PLATFORMS]
+        sdist = build_sdist(Path(folder))
+        made = [make(name, sdist, asked.out, asked.arm) for name in asked.only or PLATFORMS]
     answers = {json.dumps(entry.pop("answer"), sort_keys=True) for entry in made}
     if len(answers) > 1:
         fail(f"the wheels answer {' '.join(QUERY[2:])} differently: {'; '.join(sorted(answers))}")
@@ -74,9 +75,17 @@ def run(*command: str | Path, cwd: Path, **settings: str) -> str:
     return done.stdout
 
 
-def make(processor: str, out: Path, arm: Path, folder: Path) -> dict[str, Any]:
+def build_sdist(folder: Path) -> Path:
+    """The source of all wheels: the tree as it is now, without what git ignores."""
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=ROOT)
+    (sdist,) = folder.iterdir()
+    return sdist
+
+
+def make(processor: str, sdist: Path, out: Path, arm: Path) -> dict[str, Any]:
     """One wheel, built, compared, put in its place and run; what was found."""
-    wheel = build_twice(PLATFORMS[processor], folder / processor)
+    folder = sdist.parent / processor
+    wheel = build_twice(PLATFORMS[processor], sdist, folder)
     entry: dict[str, Any] = {
         "file": wheel.name,
         "bytes": wheel.stat().st_size,
@@ -88,7 +97,7 @@ def make(processor: str, out: Path, arm: Path, folder: Path) -> dict[str, Any]:
         site, python, settings = install_under_qemu(wheel, arm)
     else:
         say("installing and running the wheel on this machine")
-        site, python, settings = install_here(wheel, folder / processor / "environment")
+        site, python, settings = install_here(wheel, folder / "environment")
     entry["installed_mb"] = round(sum(path.stat().st_size for path in site.rglob("*") if path.is_file()) / 1e6, 1)
     entry["library_kb"] = round((site / "rheostat" / "core" / "librheostat.so").stat().st_size / 1e3, 1)
     entry["kernels"] = json.loads(run(python, *KERNELS, cwd=folder, **settings))
@@ -99,11 +108,9 @@ def make(processor: str, out: Path, arm: Path, folder: Path) -> dict[str, Any]:
     return entry
 
 
-def build_twice(name: str, folder: Path) -> Path:
-    """The wheel of a platform, built from one sdist in two folders with the same bytes."""
+def build_twice(name: str, sdist: Path, folder: Path) -> Path:
+    """The wheel of a platform, built from the sdist in two folders with the same bytes."""
     say(f"building {name}, twice")
-    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder / "sdist", cwd=ROOT)
-    (sdist,) = (folder / "sdist").iterdir()
     wheels: list[Path] = []
     for place in ("first", "second"):
         with tarfile.open(sdist) as archive:
@@ -113,7 +120,7 @@ def build_twice(name: str, folder: Path) -> Path:
         run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", out, cwd=source, RHEOSTAT_WHEEL=name)
         wheels += out.iterdir()
     if wheels[0].read_bytes() != wheels[1].read_bytes():
-        fail(f"two builds of {wheels[0].name} differ; keep {folder} and compare them")
+        fail(f"two builds of {wheels[0].name} differ; expected the same bytes: does C name its folder or the time?")
     return wheels[0]
 
 

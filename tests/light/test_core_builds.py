@@ -10,8 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from models import make_vocabulary, make_weights
 from rheostat.bundled import model_path
 from rheostat.core.binding import Choice, CoreModel
 from rheostat.core.build import (
@@ -26,6 +28,9 @@ from rheostat.core.build import (
     run_compiler,
     sources,
 )
+from rheostat.model.counts import Counts, level_of
+from rheostat.model.ordered import ordered_bytes
+from rheostat.model.shape import ModelShape
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 ROOT = Path(__file__).parents[2]
@@ -111,13 +116,23 @@ def test_the_bits_stay_the_same_under_sanitizers(tmp_path: Path) -> None:
     check_bits(program)
 
 
+def write_counted(path: Path) -> Path:
+    """A small ordered file with counts: words behind one and behind two others."""
+    shape, rng = ModelShape(60, 8, (12, 8), (2, 1)), np.random.default_rng(1)
+    rows = tuple(np.unique(rng.integers(0, 9, (30, order)), axis=0).astype(np.uint16) for order in (2, 3))
+    levels = tuple(level_of(np.full(len(behind), 0.05)) for behind in rows)
+    counts = Counts(rows, levels, np.array([1, 0.1], np.float32), np.full((2, 2), 0.3, np.float32))
+    path.write_bytes(ordered_bytes(make_weights(shape), shape, make_vocabulary(60), counts=counts).tobytes())
+    return path
+
+
 def test_mutated_files_are_opened_or_refused_and_never_crash(tmp_path: Path) -> None:
     try:
         program = build(tmp_path / "mutate", PROGRAMS / "mutate.c", *SANITIZERS)
     except CompilerError as error:
         pytest.skip(f"this compiler has no sanitizers: {error}"[:200])
     count = os.environ.get("RHEOSTAT_MUTATIONS", "2000")  # make fuzz asks for 100,000
-    found = run(program, count, *FUZZ_SEEDS, timeout=3600)
+    found = run(program, count, *FUZZ_SEEDS, write_counted(tmp_path / "counts.safetensors"), timeout=3600)
     print(found)
     rounds, refused, opened = map(int, re.findall(r"\d+", found))
     assert rounds == int(count) == refused + opened
@@ -162,9 +177,20 @@ def test_the_example_completes_a_sentence(tmp_path: Path) -> None:
     assert "costs so little" in fails(program, model_path(), "0.1", "x"), "it was graded down to 14 %"
 
 
-def test_the_example_of_the_page_on_embedding_completes_a_word(tmp_path: Path) -> None:
+def embedding_blocks(language: str) -> list[str]:
     page = (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")
-    block, *_ = re.findall(r"^```c\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+
+
+def test_the_blocks_of_the_page_on_embedding_compile(tmp_path: Path) -> None:
+    for number, block in enumerate(embedding_blocks("c")):
+        (tmp_path / f"{number}.c").write_text(block, encoding="utf-8")
+        flags = [*FLAGS, *WARNINGS, "-Wno-unused-function", f"-I{FOLDER}", "-c", str(tmp_path / f"{number}.c")]
+        run_compiler(find_compiler(), flags, tmp_path / f"{number}.o")
+
+
+def test_the_example_of_the_page_on_embedding_completes_a_word(tmp_path: Path) -> None:
+    block, *_ = embedding_blocks("c")
     whole = """
 #include <stdio.h>
 int main(int count, char **arguments) {
@@ -195,6 +221,13 @@ def test_the_flags_of_the_page_on_embedding_are_those_of_the_build() -> None:
         assert f"cc {' '.join(FLAGS)} example.c {' '.join(path.name for path in map(Path, sources()))} -o" in text
 
 
+def test_the_page_on_embedding_names_every_source_file() -> None:
+    page = (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")
+    names = [Path(path).name for path in sources()]
+    assert f"add_library(rheostat SHARED {' '.join(names)} bridge.cpp)" in page
+    assert all(f"| `{name}` |" in page for name in names)
+
+
 JNI = """
 #include <cstdint>
 #define JNIEXPORT
@@ -212,8 +245,7 @@ struct JNIEnv {
 def test_the_bridge_for_android_compiles_against_the_header(tmp_path: Path) -> None:
     """With a stand-in for jni.h: it shows that the calls are those of rheostat.h, not that it runs on a phone."""
     compiler = needed("g++", "g++")
-    page = (ROOT / "docs" / "embedding.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```cpp\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    (block,) = embedding_blocks("cpp")
     (tmp_path / "jni.h").write_text(JNI)
     (tmp_path / "bridge.cpp").write_text(block)
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{FOLDER}", f"-I{tmp_path}", "-c"]
