@@ -18,7 +18,7 @@ from rheostat.bundled import DEFAULT_MODEL, FOLDER, HELD_OUT_TEXT, model_path
 from rheostat.cli import app
 from rheostat.errors import ModelFileError
 from rheostat.model.file import open_model
-from rheostat.model.knob import can_serve, choose
+from rheostat.model.knob import can_serve, turns_bits
 from rheostat.model.origin import NOT_RECORDED
 from rheostat.report.demo import KNOBS
 from rheostat.runtime.engine import open_mapped
@@ -92,7 +92,7 @@ def test_it_is_small_int8_and_turns_from_100_to_15_percent(default_model: Path) 
         assert file.description.default_ranking == "graded"
         assert all(can_serve(file, knob) for knob in KNOBS)
         assert file.ordered == "graded" and open_mapped(file, "int8") is not None
-        assert file.knob_path()[-1].widths == choose(file, file.description.recipe["train"]["graded"]).widths
+        assert file.knob_path()[-1].cost < 0.15 and turns_bits(file), "its path goes down in widths and bits"
         curve = file.description.provenance["curve"]
     assert len(curve) > 5 and all(point["keystrokes_saved_share"] > 0 for point in curve)
 

@@ -105,7 +105,7 @@ def test_a_cache_of_another_position_is_refused() -> None:
     reading, model = read(of, [1, 2, 3]), of.core.model
     with pytest.raises(RheostatError, match="read the text again"):
         model.mix_cache(narrow, reading.cache, reading.core.state, 0.1, 0.1, of.core.answer(reading.core))
-    model.add_to_cache(narrow, reading.cache, reading.core.state, 4)  # begins anew
+    model.add_to_cache(narrow, reading.cache, reading.core.state, 4)  # starts again
     model.mix_cache(narrow, reading.cache, reading.core.state, 0.1, 0.1, of.core.answer(reading.core))
 
 

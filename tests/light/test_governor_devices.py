@@ -593,7 +593,7 @@ def test_a_level_is_the_traces_plus_what_was_saved() -> None:
     assert governed.totals.final_level == pytest.approx(0.36 + saved_j / body.battery_j)
 
 
-def test_an_empty_battery_loses_queries_and_goes_on_where_energy_was_saved() -> None:
+def test_an_empty_battery_loses_queries_and_saved_energy_keeps_it_going() -> None:
     """The trace is empty after 200 s; half the cost leaves 16 J, which last at 0.04 W and not at 10 W."""
     body = read_body("android-phone")
     start = 2 * 54 * 0.296 / body.battery_j

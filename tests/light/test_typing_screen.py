@@ -21,7 +21,7 @@ def press(screen: Screen, *pressed: str) -> None:
 
 
 def test_letters_are_typed_where_the_cursor_is(screen: Screen) -> None:
-    press(screen, *"see u", keys.LEFT, *"yo", keys.END, *" at", keys.HOME, *"I ")
+    press(screen, *"see u", keys.LEFT, *"yo", keys.TO_END, *" at", keys.TO_START, *"I ")
     assert screen.text == "I see you at"
     press(screen, keys.DELETE, keys.RIGHT, keys.BACKSPACE)
     assert screen.text == "I e you at"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 UP, DOWN, RIGHT, LEFT = "up", "down", "right", "left"
-HOME, END, DELETE, PAGE_UP, PAGE_DOWN = "home", "end", "delete", "page up", "page down"
+TO_START, TO_END, DELETE, PAGE_UP, PAGE_DOWN = "home", "end", "delete", "page up", "page down"
 TAB, ENTER, BACKSPACE, LEAVE = "tab", "enter", "backspace", "leave"
 DELETE_WORD, DELETE_LINE, DELETE_REST = "delete word", "delete line", "delete rest"
 TEACH, UNDO, NEXT, PREVIOUS = "teach", "undo", "next", "previous"
@@ -22,9 +22,9 @@ _NAMED = {
     "\x08": BACKSPACE,
     "\x03": LEAVE,
     "\x04": LEAVE,
-    "\x01": HOME,  # Ctrl-A
+    "\x01": TO_START,  # Ctrl-A
     "\x02": LEFT,  # Ctrl-B
-    "\x05": END,  # Ctrl-E
+    "\x05": TO_END,  # Ctrl-E
     "\x06": RIGHT,  # Ctrl-F
     "\x0b": DELETE_REST,  # Ctrl-K
     "\x0e": NEXT,  # Ctrl-N
@@ -44,14 +44,14 @@ _SEQUENCES = {
     "OB": DOWN,
     "OC": RIGHT,
     "OD": LEFT,
-    "[H": HOME,
-    "[F": END,
-    "OH": HOME,
-    "OF": END,
-    "[1~": HOME,
-    "[4~": END,
-    "[7~": HOME,
-    "[8~": END,
+    "[H": TO_START,
+    "[F": TO_END,
+    "OH": TO_START,
+    "OF": TO_END,
+    "[1~": TO_START,
+    "[4~": TO_END,
+    "[7~": TO_START,
+    "[8~": TO_END,
     "[3~": DELETE,
     "[5~": PAGE_UP,
     "[6~": PAGE_DOWN,
@@ -66,8 +66,8 @@ if sys.platform == "win32":
         "P": DOWN,
         "M": RIGHT,
         "K": LEFT,
-        "G": HOME,
-        "O": END,
+        "G": TO_START,
+        "O": TO_END,
         "S": DELETE,
         "I": PAGE_UP,
         "Q": PAGE_DOWN,

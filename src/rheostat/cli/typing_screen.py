@@ -74,8 +74,8 @@ class Screen:
         places = {
             keys.LEFT: max(0, self.cursor - 1),
             keys.RIGHT: min(len(self.line), self.cursor + 1),
-            keys.HOME: 0,
-            keys.END: len(self.line),
+            keys.TO_START: 0,
+            keys.TO_END: len(self.line),
         }
         if key in (keys.UP, keys.DOWN):
             self._recall(1 if key == keys.UP else -1)

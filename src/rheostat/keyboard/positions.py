@@ -116,6 +116,7 @@ class Positions:
             user_words=user_words,
             cache_bytes=1,
             history_bytes=HISTORY_BYTES,
+            slips=False,  # as in the browser, whose page does not ask the core for slips yet
         )
         self._kept: OrderedDict[int, Position] = OrderedDict()
         self._limit_bytes, self._lock, self._opening = limit_bytes, threading.Lock(), threading.Lock()

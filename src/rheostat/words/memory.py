@@ -51,7 +51,7 @@ _BYTES_PER_PHRASE = 80  # beside its words, in JSON
 Phrase: TypeAlias = tuple[str, ...]
 
 
-class Share(NamedTuple):
+class MemoryShare(NamedTuple):
     """What the memory says about the next word: p = of_model · p(model) + extra[word]."""
 
     of_model: float
@@ -148,12 +148,12 @@ class Memory:
 
     # Reading
 
-    def share(self, before: Sequence[str]) -> Share:
+    def share(self, before: Sequence[str]) -> MemoryShare:
         """What the counts say about the word behind these words."""
         with self._lock:
             total = self._totals.get((), 0.0)
             if total <= 0.0:
-                return Share(1.0, {})
+                return MemoryShare(1.0, {})
             now, of_model = self._clock(), 1.0
             extra: dict[str, float] = defaultdict(float)
             parts: list[tuple[Phrase, float]] = []
@@ -167,7 +167,7 @@ class Memory:
             for context, weight in parts:
                 for word in self._following[context]:
                     extra[word] += weight * self._counts[(*context, word)].at(now)
-            return Share(of_model, {word: p for word, p in extra.items() if p > 0.0})
+            return MemoryShare(of_model, {word: p for word, p in extra.items() if p > 0.0})
 
     def count(self, *words: str) -> float:
         """How often a phrase was written, decayed."""
