@@ -19,6 +19,7 @@ from typing import Any
 from rheostat.measure.results import NGramResults, SweepResults, TrainingResults, read_all
 from rheostat.measure.results.files import Collection
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.knob import PATH
 from rheostat.model.origin import Origin
 from rheostat.report.document import Table, rows, table_markdown
 from rheostat.text.mixture import talk_parts
@@ -54,9 +55,10 @@ def facts(file: ModelFile) -> Table:
 
 def figures(sweep: SweepResults, ngrams: Sequence[NGramResults]) -> Table:
     """Quality on the whole test text, at every knob position and for the n-grams."""
+    along = PATH if PATH in sweep.criteria else sweep.criteria[0]
     measured = [
-        (f"knob at {p.flops_fraction:.0%}", p.perplexity, p.recall_at_3, p.keystrokes_saved_share)
-        for p in sweep.test_figures(sweep.criteria[0])
+        (f"knob at {p.cost:.0%}", p.perplexity, p.recall_at_3, p.keystrokes_saved_share)
+        for p in sweep.test_figures(along)
     ]
     measured += [
         (one.name, one.test_perplexity, one.test_recall, one.keystrokes.keystrokes_saved_share) for one in ngrams

@@ -105,8 +105,8 @@ def test_a_card_without_credit_is_refused(
 @pytest.mark.parametrize(
     ("model", "results"),
     [
-        ("src/rheostat/bundled/chat", ["chat", "chat-ngram"]),
-        ("models/ptb-graded-int8", ["ptb-graded-int8"]),
+        ("src/rheostat/bundled/chat", ["chat-path", "chat-ngram"]),
+        ("models/ptb-graded-int8", ["ptb-path"]),
     ],
 )
 def test_the_committed_cards_are_as_their_command_writes_them(

@@ -103,14 +103,17 @@ def test_typing_in_a_terminal_shows_suggestions_takes_one_and_turns_the_knob(mod
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
-        seen = _until(ours, "knob 100%")
-        os.write(ours, b"the boat gar")
-        seen += _until(ours, "the boat gar")
-        os.write(ours, b"\x1b[B\x1b[B")  # down, down
-        seen += _until(ours, "knob 90%")
-        os.write(ours, b"\t\x04")
-        seen += _until(ours, "the boat garden")
-        process.wait(20)
+        try:
+            seen = _until(ours, "knob 100%")
+            os.write(ours, b"the boat gar")
+            seen += _until(ours, "the boat gar")
+            os.write(ours, b"\x1b[6~\x1b[6~")  # page down, page down
+            seen += _until(ours, "knob 90%")
+            os.write(ours, b"\t\x04")
+            seen += _until(ours, "the boat garden")
+            process.wait(20)
+        finally:
+            process.kill()  # does nothing to a process that has ended
         assert process.returncode == 0
     os.close(ours)
     assert " garden " in seen

@@ -109,6 +109,11 @@ class TestFigures:
     keystrokes_saved_share: float | None
     cost_fraction: float | None = None  # where bits make it less than flops_fraction
 
+    @property
+    def cost(self) -> float:
+        """The share of the whole model's cost: what the knob counts."""
+        return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
+
 
 @dataclass(frozen=True)
 class SweptPoint:
