@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rheostat.measure.results import BenchResults, BenchRow, BenchSubject, Fit
 
 LIST = "list"
-HEADINGS = ("cost", "FLOPs", "MFLOPs", "MB\nread", "ms/query\nmedian", "95 %\ninterval", "p95", "MB\nheld", "mJ/query")
+HEADINGS = ("cost", "FLOPs", "MB\nread", "ms/query\nmedian", "95 %\ninterval", "p95", "MB\nheld", "mJ/query")
 
 
 def bench(
@@ -171,7 +171,6 @@ def _cells(label: str, row: BenchRow) -> list[str]:
         label if row.ranking is None else f"{label} by {row.ranking}",
         f"{row.cost:.1%}",
         f"{row.flops_fraction:.1%}",
-        three_digits(row.flops_millions),
         three_digits(row.megabytes_read),
         three_digits(row.latency_ms),
         f"{three_digits(low)}–{three_digits(high)}",

@@ -44,7 +44,7 @@ def govern(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Replay a day through the governor: battery, heat, power saver and budgets.
+    """Replay a day through the governor: battery, heat, budgets.
 
     The same day is replayed with the knob always at full, and with prediction off at 20 % battery. Latency and energy
     are estimates: by the positions of --bench, or linear in FLOPs from one query of the whole model. By default that

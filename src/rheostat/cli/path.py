@@ -34,7 +34,7 @@ def path(
     tokens: Annotated[int, typer.Option(min=2, help="Tokens of validation text per measurement.")] = 4000,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Search the path of the knob: which filters and bits to give up first.
+    """Search which filters and bits the knob gives up first.
 
     Each step narrows one layer, or reads a block of rows in 4 bits instead of 8: whichever loses least on validation
     text per unit saved. The path is stored in the model file, and the knob follows it from then on. Takes minutes; run

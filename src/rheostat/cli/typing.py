@@ -49,7 +49,7 @@ def typing(
     out: Annotated[Path | None, typer.Option("-o", "--out", help=RESULTS_OUT_HELP)] = None,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Type messages with suggestions and count the keystrokes saved.
+    """Count the keystrokes that suggestions save in typing.
 
     Types everyday messages (--aac) and the test conversations of a corpus (--data). Measures the model at several knob
     positions, n-grams of the same training text, and predictors of your own. Intervals are 95 %, by bootstrap;
