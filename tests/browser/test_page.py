@@ -37,7 +37,7 @@ TEXTS = (
 
 @pytest.fixture
 def predictor(model: Path) -> Predictor:
-    return Predictor(model, threads=1)
+    return Predictor(model, threads=1, slips=False)  # the page takes letters as typed
 
 
 def words(predictor: Predictor, text: str) -> list[str]:

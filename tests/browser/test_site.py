@@ -29,7 +29,7 @@ SIDEWAYS: dict[str, Any] = {"viewport": {"width": 667, "height": 375}, "has_touc
 
 @pytest.fixture(scope="module")
 def predictor() -> Predictor:
-    return Predictor(threads=1)
+    return Predictor(threads=1, slips=False)  # the page takes letters as typed
 
 
 def expect_suggestions(page: Page, wanted: list[str]) -> None:
@@ -93,7 +93,7 @@ def test_a_new_version_of_the_site_replaces_the_old_one(tmp_path: Path, model: P
         page.reload()
         expect(page.locator("#model-name")).to_contain_text("small")
         page.locator("#text").fill("how are y")
-        expect_suggestions(page, words(Predictor(model, threads=1), "how are y"))
+        expect_suggestions(page, words(Predictor(model, threads=1, slips=False), "how are y"))
         models = """caches.keys().then(([name]) => caches.open(name)).then((cache) => cache.keys())
             .then((kept) => kept.map(({ url }) => url).filter((url) => url.includes("?v=")).length)"""
         for _ in range(100):
@@ -282,7 +282,7 @@ def test_a_word_is_learned_kept_and_forgotten_with_keys_alone(site: FileServer, 
 
 def test_learned_words_rank_as_in_python(site: FileServer, open_page: OpenPage, predictor: Predictor) -> None:
     page = open_page(site.address)
-    with Predictor(threads=1) as taught:
+    with Predictor(threads=1, slips=False) as taught:
         for word in ("Hogwarts", "Heidelberg", "Hogwarts"):
             taught.learn(word)
         stored = [

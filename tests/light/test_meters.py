@@ -196,7 +196,7 @@ def test_rapl_that_vanishes_in_the_middle_is_not_measured(tmp_path: Path) -> Non
 
     def work() -> int:
         (powercap / "intel-rapl:0" / "energy_uj").unlink(missing_ok=True)
-        device.clock.sleep(0.0)
+        device.clock.sleep(0.05)
         (powercap / "intel-rapl:0" / "energy_uj").unlink(missing_ok=True)
         return 1
 

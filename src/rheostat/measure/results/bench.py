@@ -98,10 +98,6 @@ class BenchRow(LatencyFigures):
         return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
 
     @property
-    def flops_millions(self) -> float:
-        return self.flops / 1e6
-
-    @property
     def megabytes_read(self) -> float:
         return self.bytes_read / 1e6
 
