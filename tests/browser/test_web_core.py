@@ -133,13 +133,9 @@ def test_a_broken_file_gets_the_message_of_the_core(tmp_path: Path) -> None:
 def test_the_sizes_in_javascript_cover_those_of_the_header() -> None:
     script = (FOLDER / "rheostat.js").read_text(encoding="utf-8")
     sizes = {name: int(value) for name, value in re.findall(r"const ([A-Z_]+) = (\d+);", script)}
-    assert sizes["POSITION_BYTES"] >= ctypes.sizeof(binding._Position)
-    assert sizes["ERROR_BYTES"] == ctypes.sizeof(binding._Error)
+    assert sizes["POSITION_BYTES"] >= binding.POSITION_BYTES
+    assert sizes["ERROR_BYTES"] == ctypes.sizeof(binding.ErrorText)
     assert sizes["MOST_WORDS"] == binding.MAX_BEST
-    assert [name for name, _ in binding._Choice._fields_] == [
-        "mask", "prefix", "prefix_length", "candidates", "candidate_count",
-    ]  # fmt: skip
-    assert binding._Config._fields_[0][0] == "vocabulary_size" and binding._Position._fields_[0][0] == "widths"
 
 
 def test_the_example_suggests_words_and_turns_its_knob(open_page: Callable[..., Page], tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from rheostat.model.ordered import ordered_bytes
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.engine import Cache, CachedEngine, CoreEngine
 from rheostat.runtime.evaluation import RuntimeEvaluator
+from rheostat.runtime.points import engines_of
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 SHAPE = ModelShape(60, 16, (24, 16), (2, 1))
@@ -150,7 +151,7 @@ def test_evaluation_with_a_cache_equals_queries(model: Path) -> None:
     with open_model(model) as file:
         evaluator = RuntimeEvaluator(file, "int8", cache=Cache(5))
         quality = evaluator.quality(choose(file, 1.0), np.array(ids))
-        of = evaluator._engines(choose(file, 1.0))
+        of = engines_of(file, "int8", 1, cache=Cache(5))(choose(file, 1.0))
         state, loss = of.start(), 0.0
         for token, target in pairwise(ids):
             reading = of.read(state, token)

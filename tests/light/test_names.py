@@ -31,7 +31,8 @@ def test_names_that_could_leave_their_folder_or_tensor_are_refused(name: object)
 def test_tensor_names_are_those_of_the_format() -> None:
     assert scores_name("norm", 2) == "rankings.norm.2"
     assert point_tensors("l0-0.5", 1) == (
-        "points.l0-0.5.keep.1", "points.l0-0.5.gate.1", "points.l0-0.5.update.1.u", "points.l0-0.5.update.1.v"
+        "points.l0-0.5.keep.1", "points.l0-0.5.gate.1", "points.l0-0.5.update.1.u", "points.l0-0.5.update.1.v",
+        "points.l0-0.5.bias.1",
     )  # fmt: skip
     assert scale_name("layers.0.weight") == "layers.0.weight.scale"
     assert [part_of(name) for name in ("layers.2.weight.scale", "rankings.norm.1")] == ["layers.2", "rankings"]

@@ -199,7 +199,7 @@ def test_a_wrong_point_is_an_error_that_names_the_fault() -> None:
         r"expected \[6, rank\] and \[rank, 4\]": replace(good, updates=(Update(u[1:], v), None)),
         r"shapes \[6, 1\] and \[1, 3\]": replace(good, updates=(Update(u, v[:, 1:]), None)),
         "an update that is not finite": replace(good, updates=(Update(u + np.nan, v), None)),
-        r"flops_fraction 0; expected a share in \(0, 1\]": replace(good, flops_fraction=0),
+        r"flops_fraction 0, cost 0; expected shares in \(0, 1\]": replace(good, flops_fraction=0),
     }
     for message, point in wrong.items():
         with pytest.raises(OperatingPointError, match=message):

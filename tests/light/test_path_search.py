@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import rheostat
 from models import PTB_QRNN, make_ranking, make_vocabulary, make_weights, write_file
 from rheostat.cli import app
+from rheostat.core.binding import CoreModel
 from rheostat.errors import CheckpointError, OperatingPointError
 from rheostat.measure import path_search
 from rheostat.measure.path_search import LARGEST_STEP, Search, Spending, sample, search_path, spending
@@ -25,7 +26,7 @@ from rheostat.model.cut import cut as make_cut
 from rheostat.model.file import open_model
 from rheostat.model.knob import choose, path_point
 from rheostat.model.operating_point import whole_bounds
-from rheostat.model.ordered import order_filters
+from rheostat.model.ordered import order_filters, ordered_bytes
 from rheostat.model.path import PathPosition, check_path, has_bounds, path_along
 from rheostat.model.shape import ModelShape
 from rheostat.model.writer import write_model
@@ -146,7 +147,7 @@ def test_a_position_answers_as_its_cut_model_does(model: Path, corpus: Path, tmp
         engine = weights.engine(point)
         assert engine.held_bytes == 0  # served from the shared weights
         small, shape = make_cut(file.stored_weights(), file.shape, point)
-        cut = weights._open(small, shape, "cut")
+        cut = CoreModel(ordered_bytes(small, shape, file.vocabulary, "int8", order="cut"))
         state, other = engine.start(), cut.start()
         for word in (5, 1, 33, 60):
             reading = engine.read(state, word)
@@ -272,7 +273,7 @@ def test_milliseconds_are_fitted_to_a_bench(tmp_path: Path, monkeypatch: pytest.
         def __init__(self, widths: tuple[int, ...], bounds: tuple[int, ...] | None) -> None:
             self.widths, self.bounds = widths, bounds
             self.cost = SHAPE.cost_fraction(widths, bounds)
-            eight, four = path_search._work(SHAPE, PathPosition(self.cost, widths, bounds))
+            eight, four = path_search.work_of(SHAPE, PathPosition(self.cost, widths, bounds))
             self.latency_ms = 0.1 + 2 * eight + 0.5 * four
 
     class Bench(path_search.BenchResults):

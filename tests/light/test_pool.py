@@ -25,6 +25,7 @@ from rheostat.model.ordered import ordered_bytes
 from rheostat.model.shape import ModelShape
 from rheostat.runtime import arguments
 from rheostat.runtime.arguments import THREAD_BYTES, core_thread_count
+from rheostat.runtime.points import Points
 
 THREADS = (2, 3, 5)
 TEXT = [5, 1, 60, 7, 7, 0, 33, 2]
@@ -125,19 +126,21 @@ def test_the_bytes_of_a_query_decide_the_threads(monkeypatch: pytest.MonkeyPatch
     assert core_thread_count(2, 1) == 2 and core_thread_count(1, 100 * THREAD_BYTES) == 1
 
 
-def test_a_predictor_passes_its_threads_on_and_ends_them() -> None:
-    with (
-        rheostat.load("chat", threads=3) as three,
-        rheostat.load("chat") as one,
-        rheostat.load("chat", threads=3) as same,
-    ):
-        models = [each._open().engine.model for each in (three, one, same)]  # type: ignore[attr-defined]
-        assert [model.threads for model in models] == [3, 1, 3], "a small model takes one"
-        assert models[0] is models[2] and models[0] is not models[1]
-        assert three.suggest("see you at the") == one.suggest("see you at the")
-        ended = weakref.ref(models[0])
-        del models
+def test_points_pass_their_threads_on_and_end_them() -> None:
+    three, one, same = (Points("chat", "int8", threads, 1 << 20, 1 << 20) for threads in (3, 0, 3))
+    models = [each.serve(1.0, None).engine.model for each in (three, one, same)]  # type: ignore[attr-defined]
+    assert [model.threads for model in models] == [3, 1, 3], "a small model takes one"
+    assert models[0] is models[2] and models[0] is not models[1]
+    ended = weakref.ref(models[0])
+    del models
+    for each in (three, one, same):
+        each.close()
     assert ended() is None
+
+
+def test_a_predictor_with_threads_answers_as_one_without() -> None:
+    with rheostat.load("chat", threads=3) as three, rheostat.load("chat") as one:
+        assert three.suggest("see you at the") == one.suggest("see you at the")
 
 
 def build_threads(out: Path, *flags: str) -> Path:

@@ -9,7 +9,8 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 PRIVATE = {
-    "an attribute": r"(?<!\bself)(?<![\s\"'(])\._[a-z]\w*",
+    # _asdict and _replace are public methods of every named tuple
+    "an attribute": r"(?<!\bself)(?<![\s\"'(])\._(?!asdict\b|replace\b)[a-z]\w*",
     "an import": r"^\s*from rheostat\S* import .*\b_[a-z]\w*",
     "a replaced name": r"setattr\([^)]*?[\"']_[a-z]\w*[\"']",
 }

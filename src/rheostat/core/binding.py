@@ -67,6 +67,9 @@ class _Position(ctypes.Structure):
     ]
 
 
+POSITION_BYTES = ctypes.sizeof(_Position)
+
+
 class _Choice(ctypes.Structure):
     _fields_ = [
         ("mask", ctypes.c_void_p),

@@ -191,7 +191,7 @@ def spending(shape: ModelShape, by: Spent, bench: Path | None) -> Spending:
     fixed, eight, four = _fitted_ms(shape, bench)
     return Spending(
         f"ms {eight:.6g} {four:.6g}",
-        lambda position: fixed + float(np.dot(_work(shape, position), (eight, four))),
+        lambda position: fixed + float(np.dot(work_of(shape, position), (eight, four))),
     )
 
 
@@ -201,7 +201,7 @@ def _bytes_read(shape: ModelShape, position: PathPosition) -> float:
     return position.cost * shape.flops / 2 + 8 * rows
 
 
-def _work(shape: ModelShape, position: PathPosition) -> tuple[float, float]:
+def work_of(shape: ModelShape, position: PathPosition) -> tuple[float, float]:
     """Millions of FLOPs with 8-bit weights, and with 4-bit ones."""
     cut = shape.with_hidden_sizes(position.widths)
     flops, cost = sum(flops_by_part(cut).values()), sum(cost_by_part(cut, position.bounds).values())
@@ -215,7 +215,7 @@ def _fitted_ms(shape: ModelShape, bench: Path) -> tuple[float, float, float]:
     if not isinstance(results, BenchResults):
         raise OperatingPointError(f"{bench} holds no bench; expected the results file that rheostat bench wrote")
     rows = [row for row in results.rows if len(row.widths) == len(shape.hidden_sizes)]
-    work = [_work(shape, PathPosition(row.cost, row.widths, row.bounds)) for row in rows]
+    work = [work_of(shape, PathPosition(row.cost, row.widths, row.bounds)) for row in rows]
     table = np.array([(1.0, *parts) for parts in work]).reshape(-1, 3)
     if np.linalg.matrix_rank(table) < 3:
         raise OperatingPointError(

@@ -43,7 +43,7 @@ VOCABULARY = "vocabulary.txt"
 CASING = "casing.txt"
 SUGGESTIBLE = "suggestible.bin"
 GRAPHS: dict[Form, str] = {"step": "step.onnx", "replay": "sequence.onnx"}
-FILES = frozenset({MANIFEST, VOCABULARY, CASING, SUGGESTIBLE, *GRAPHS.values()})
+FILES = frozenset({MANIFEST, TEXT, VOCABULARY, CASING, SUGGESTIBLE, *GRAPHS.values()})
 LARGEST_GRAPH = 2**31 - 1  # bytes of a protobuf
 
 Json = dict[str, Any]
