@@ -229,7 +229,7 @@ def test_learning_refuses_a_wrong_knob_before_it_reads_anything(tmp_path: Path, 
     for step in (steps.learn_point, steps.recover):
         with pytest.raises(OperatingPointError, match=r"expected a .*share of the FLOPs"):
             step(tmp_path / "absent", data="nowhere", out=tmp_path / "out", knob=knob)
-    with pytest.raises(RheostatError, match="strength is .x. .*expected a number"):
+    with pytest.raises(RheostatError, match=r"strength is .x. .*expected a number"):
         steps.learn_point(tmp_path / "absent", data="nowhere", out=tmp_path / "out", strength="x")  # type: ignore[arg-type]
 
 
