@@ -27,7 +27,7 @@ PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch":
 SIDEWAYS: dict[str, Any] = {"viewport": {"width": 667, "height": 375}, "has_touch": True, "is_mobile": True}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def predictor() -> Predictor:
     return Predictor(threads=1, slips=False)  # the page takes letters as typed
 
@@ -73,7 +73,6 @@ def test_without_a_network_everything_still_works(
         for text in ("", "how are y", "See you on Mon"):
             page.locator("#text").fill(text)
             expect_suggestions(page, words(predictor, text))
-    predictor.turn(1.0)  # other tests use it too
     expect(page.locator("#quality-label")).to_contain_text("perplexity")
     expect(page.locator("#figure-time")).to_contain_text("ms")
     drag_down(page)
