@@ -20,6 +20,8 @@ FLAGS = ("-std=c11", "-O3", "-ffp-contract=off", "-Wno-psabi")
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Werror")
 VISIBLE = '-DRHEO_API=__attribute__((visibility("default")))'
 SHARED = ("-shared", "-fPIC", "-fvisibility=hidden", VISIBLE)
+# Without what only debuggers read. Apple's linker calls -s obsolete.
+SMALL = ("-fno-asynchronous-unwind-tables", *(() if sys.platform == "darwin" else ("-s",)))
 ZIG = "ziglang==0.17.0"  # a C compiler from PyPI, for machines without one
 # Wheels that scripts/wheels.py builds: the name of the platform, and zig's target. A wheel named manylinux_2_17 runs
 # with glibc 2.17 and later.
@@ -62,7 +64,7 @@ def find_compiler() -> list[str]:
 
 
 def compile_library(out: Path, compiler: list[str] | None = None, *flags: str) -> Path:
-    """Compile the shared library to `out`."""
+    """Compile the shared library to `out`, threads included."""
     for_windows = "windows" in "".join(flags) if "-target" in flags else sys.platform == "win32"
     threads = () if for_windows else ("-pthread",)
     files = [*sources(), str(FOLDER / POOL[0])]
@@ -71,8 +73,7 @@ def compile_library(out: Path, compiler: list[str] | None = None, *flags: str) -
 
 def compile_for(target: str, out: Path) -> Path:
     """Compile the shared library for another platform, with the pinned zig: the same bytes on every machine."""
-    arguments = [*FLAGS, *SHARED, "-s", "-target", target, *sources()]
-    return run_compiler(pinned_zig("the library for other platforms"), arguments, out)
+    return compile_library(out, pinned_zig("the library for other platforms"), *SMALL, "-target", target)
 
 
 def compile_web_module(out: Path = WEB_MODULE) -> Path:
@@ -143,7 +144,7 @@ def ensure_library(folder: Path = FOLDER) -> Path:
     """The shared library in this folder, compiled if it is missing or older than its sources."""
     library, stamp = folder / library_name(), folder / f"{library_name()}.digest"
     if not library.exists() or not stamp.exists() or stamp.read_text() != source_digest():
-        compile_library(library)
+        compile_library(library, None, *SMALL)
         stamp.write_text(source_digest())
     return library
 
