@@ -78,15 +78,20 @@ RUNTIME_ROWS = {
     "core_15_over_100": "chat: a step of the core at 15 % over one at 100 %",
     "suggest_15_over_100": "chat: `suggest` of one more word at 15 % over 100 %",
     "python_over_step": "chat: Python around that `suggest` over a step of the core, at 100 %",
-    "suggest_over_onnx": "chat: that `suggest` over the same through ONNX Runtime, at 100 %",
-    "letter_over_step": "chat: `complete` of one more letter over a step of the core at 100 %",
+    "suggest_over_before": "chat: that `suggest` at 100 % over that of the version before the core",
+    "suggest_over_onnx": "the same over today's through ONNX Runtime",
+    "letter_over_step": "chat: `complete` of one more letter, as typed, over a step of the core at 100 %",
+    "letter_with_slips_over_step": "the same with slips allowed for",
     "chat_step_over_read": "chat: a step of the core over reading its bytes once",
     "ptb_step_over_read": "ptb-qrnn: a step of the core over reading its bytes once",
     "ptb_core_over_onnx": "ptb-qrnn: a step of the core over one of ONNX Runtime, one thread each",
     "ptb_core_over_onnx_two_threads": "the same with two threads each",
-    "flops_r2": "chat: a step of the core against FLOPs, ten positions: r²",
-    "intercept_over_full": "the same line: its value at no FLOPs over that of the full model",
-    "turn_over_query": "chat: turning to a position that was not visited before, over a query",
+    "flops_r2": "chat: a step of the core against FLOPs, ten positions by widths alone: r²",
+    "flops_intercept_over_full": "the same line: its value at no FLOPs over that of the full model",
+    "cost_r2": "chat: a step of the core against cost, ten positions on the path of widths and bits: r²",
+    "cost_intercept_over_full": "the same line: its value at no cost over that of the full model",
+    "turn_over_query": "chat: turning to positions that were not visited before, one after another, over a query",
+    "turn_between_queries_over_query": "the same, each after a few queries",
     "turn_bytes": "the same: bytes of memory for its weights",
     "memory_over_file": "resident memory after the first suggestion, beyond `import numpy`, over the file's bytes",
     "start_over_numpy": "process start to first suggestion over `import numpy` in a bare process",
@@ -96,6 +101,8 @@ RUNTIME_ROWS = {
     "chat_int8_over_fp32": "chat's test text: perplexity in int8 over fp32 arithmetic",
     "ptb_int8_over_fp32": "Penn Treebank's test text: perplexity in int8 over fp32 arithmetic",
     "log_p_difference": "fp32, core and ONNX Runtime: largest difference of log p",
+    "log_p_core_error": "the same between the core and the model's equations in float64",
+    "log_p_onnx_error": "the same between ONNX Runtime and the equations in float64",
     "evaluate_over_onnx": "`evaluate`: seconds of the core over those of ONNX Runtime",
 }
 
@@ -106,7 +113,7 @@ def runtime_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
     for name, what in RUNTIME_ROWS.items():
         if name in figures:
             digits = ".4f" if "int8_over" in name or name.endswith("r2") else ".3g"
-            yield what, format(figures[name], digits), targets[name]
+            yield what, format(figures[name], digits), targets.get(name, "")
     for percent in (100, 50, 20):
         if (same := figures.get(f"same_words_{percent}")) is not None:
             what = f"chat at {percent} %: int8's three best words are those of fp32; ONNX Runtime's int8"

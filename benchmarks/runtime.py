@@ -2,8 +2,10 @@
 
     python benchmarks/runtime.py --json -o results/benchmark-runtime.json
 
-A step is one query to an engine: it reads one more word and finds the three best next words that may be suggested. All
-sides of a ratio are interleaved, a few queries each, so load affects them equally; medians over all turns are compared.
+A step is one query to an engine: it reads one more word and finds the three best next words that may be suggested.
+Against ONNX Runtime both are called from Python; against itself, and against reading its bytes, the core is called from
+C. All sides of a ratio are interleaved, a few queries each, so load affects them equally; medians over all turns are
+compared.
 One thread, unless a row says otherwise. --only names groups of rows (see GROUPS), --quick takes fewer turns.
 """
 
@@ -29,11 +31,12 @@ import numpy as np
 
 from measuring import hand_over, interleaved, make_parser
 from rheostat.bundled import HELD_OUT_TEXT, model_path
+from rheostat.core.binding import Block, Choice, CoreModel, load_library
 from rheostat.core.build import FOLDER, find_compiler
 from rheostat.measure.evaluation import read_splits
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import choose
-from rheostat.runtime.engine import CoreWeights, Engine
+from rheostat.runtime.engine import CoreEngine, CoreWeights, Engine
 from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.onnx.engine import OnnxEngine
 from rheostat.runtime.onnx.weights import RuntimeWeights
@@ -59,14 +62,14 @@ TARGETS = {
     "core_15_over_100": "at most 0.33",
     "suggest_15_over_100": "at most 0.55",
     "python_over_step": "at most 0.4",
-    "suggest_over_onnx": "at most 0.35",
+    "suggest_over_before": "at most 0.35",
     "letter_over_step": "at most 0.25",
     "chat_step_over_read": "at most 1.7",
     "ptb_step_over_read": "at most 1.4",
     "ptb_core_over_onnx": "at most 1.0",
     "ptb_core_over_onnx_two_threads": "at most 0.95",
     "flops_r2": "at least 0.99",
-    "intercept_over_full": "at most 0.2",
+    "flops_intercept_over_full": "at most 0.2",
     "turn_over_query": "at most 0.02",
     "turn_bytes": "0",
     "memory_over_file": "at most 2",
@@ -139,6 +142,53 @@ def suggestions(predictor: Predictor, queries: int = QUERIES) -> Callable[[], No
     return run
 
 
+EARLIER = """
+import sys, time
+from rheostat import Predictor
+text, predictor = "", Predictor("chat", threads=1)
+for line in sys.stdin:
+    seconds = 0.0
+    for word in line.split():
+        text = word if len(text) > 600 else f"{text} {word}"
+        start = time.perf_counter()
+        predictor.suggest(text)
+        seconds += time.perf_counter() - start
+    print(seconds, flush=True)
+"""
+
+
+def over_before(options: argparse.Namespace) -> Figures:
+    """`suggest` of one more word, now and in an earlier version, each in a process of its own, interleaved."""
+    if options.before is None:
+        return {}
+    words = Writer(Predictor(CHAT))
+    pipe = subprocess.PIPE
+    children = {
+        name: subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", EARLIER],
+            env={**os.environ, "PYTHONPATH": str(Path(source) / "src")},
+            text=True,
+            stdin=pipe,
+            stdout=pipe,
+        )
+        for name, source in (("now", ROOT), ("before", options.before))
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in children}
+    try:
+        for _ in range(options.turns):
+            line = " ".join(words.next_word() for _ in range(QUERIES))
+            for name, child in children.items():
+                assert child.stdin and child.stdout
+                child.stdin.write(line + "\n")
+                child.stdin.flush()
+                seconds[name].append(float(child.stdout.readline()))
+    finally:
+        for child in children.values():
+            child.communicate()
+    us = {name: 1e6 * statistics.median(values) / QUERIES for name, values in seconds.items()}
+    return {"suggest_over_before": us["now"] / us["before"], "us_suggest_before": us["before"]}
+
+
 def letter_seconds(predictor: Predictor, words: int) -> list[float]:
     """Seconds of `complete` with one more letter, beyond the first of a word."""
     writer, times = Writer(predictor), list[float]()
@@ -155,20 +205,44 @@ def letter_seconds(predictor: Predictor, words: int) -> list[float]:
 
 
 @cache
-def read_function() -> Any:
-    folder = tempfile.mkdtemp()
-    library = Path(folder) / "read_bytes.so"
-    source = Path(__file__).with_name("read_bytes.c")
-    command = [*find_compiler(), "-O3", "-march=native", "-shared", "-fPIC", str(source), "-o", str(library)]
-    subprocess.run(command, check=True)
-    function = ctypes.CDLL(str(library)).read_bytes
-    function.restype, function.argtypes = ctypes.c_uint64, [ctypes.c_void_p, ctypes.c_size_t]
-    return function
+def compiled(name: str) -> ctypes.CDLL:
+    """A C file of this folder, as a library."""
+    library = Path(tempfile.mkdtemp()) / f"{name}.so"
+    flags = ["-O3", "-march=native", "-shared", "-fPIC", "-I", str(FOLDER)]
+    source = Path(__file__).with_name(f"{name}.c")
+    subprocess.run([*find_compiler(), *flags, str(source), "-o", str(library)], check=True)
+    return ctypes.CDLL(str(library))
+
+
+def steps_in_c(engine: Engine, mask: Any, queries: int = QUERIES) -> Callable[[], None]:
+    """The same as `steps`, without the Python around each."""
+    assert isinstance(engine, CoreEngine)
+    model, (state, answer, scratch) = engine.model, room_for(engine.model)
+    run_steps, pointer = compiled("core_steps").run_steps, ctypes.c_void_p
+    run_steps.argtypes = [*[pointer] * 8, ctypes.c_int32]
+    query = ctypes.cast(load_library().rheo_query, pointer)
+    chance, choice = random.Random(2), Choice(mask)
+    vocabulary = engine.shape.vocabulary_size
+
+    def run() -> None:
+        words = np.array(chance.choices(range(vocabulary), k=queries), np.int32)
+        room = (state.address, answer.address, scratch.address)
+        status = run_steps(query, model.handle, engine.position, *room, choice, words.ctypes.data, queries)
+        assert status == 0, status
+
+    return run
+
+
+def room_for(model: CoreModel) -> tuple[Block, Block, Block]:
+    """A state at the start of a text, and room for an answer and for a call."""
+    scratch = int(load_library().rheo_scratch_bytes(model.handle))
+    return model.start(), Block(model.answer_bytes), Block(scratch)
 
 
 def reads(file: ModelFile, knob: float, queries: int = QUERIES) -> Callable[[], None]:
     """Read as many bytes of the mapped file as the products of a query do: half as many as its FLOPs."""
-    data, function = file.mapped_bytes(), read_function()
+    data, function = file.mapped_bytes(), compiled("read_bytes").read_bytes
+    function.restype, function.argtypes = ctypes.c_uint64, [ctypes.c_void_p, ctypes.c_size_t]
     count = min(len(data), choose(file, knob).cut_shape(file.shape).flops // 2) // 8
     address = data.ctypes.data + -data.ctypes.data % 64
 
@@ -193,12 +267,14 @@ def measure_chat(options: argparse.Namespace) -> Figures:
     with open_model(model_path(CHAT)) as file:
         full, small = core_engine(file, 1.0), core_engine(file, SMALL)
         mask = Completion(file.vocabulary, file.tokenizer).allowed_mask(attach=True)
-        predictor = Predictor(CHAT)
+        predictor, literal = Predictor(CHAT), Predictor(CHAT, slips=False)
         sides = {
             "core_100": steps(full, mask),
             "core_15": steps(small, mask),
             "onnx_100": steps(onnx_engine(file, 1.0), mask),
             "onnx_15": steps(onnx_engine(file, SMALL), mask),
+            "c_100": steps_in_c(full, mask),
+            "c_15": steps_in_c(small, mask),
             "read": reads(file, 1.0),
             "suggest_100": suggestions(predictor),
             "suggest_15": suggestions(predictor.at(SMALL)),
@@ -207,29 +283,34 @@ def measure_chat(options: argparse.Namespace) -> Figures:
         us = medians(sides, options.turns)
         letters = interleaved({"step": sides["core_100"], "words": lambda: None}, options.turns, quiet=True)
         step = 1e6 * statistics.median(letters["step"]) / QUERIES
-        letter = 1e6 * statistics.median(letter_seconds(predictor, 2 * options.turns))
+        letter = 1e6 * statistics.median(letter_seconds(literal, 2 * options.turns))
+        slipped = 1e6 * statistics.median(letter_seconds(predictor, 2 * options.turns))
     return {
         "core_over_onnx_100": us["core_100"] / us["onnx_100"],
         "core_over_onnx_15": us["core_15"] / us["onnx_15"],
-        "core_15_over_100": us["core_15"] / us["core_100"],
+        "core_15_over_100": us["c_15"] / us["c_100"],
+        "core_15_over_100_from_python": us["core_15"] / us["core_100"],
         "suggest_15_over_100": us["suggest_15"] / us["suggest_100"],
         "python_over_step": (us["suggest_100"] - us["core_100"]) / us["core_100"],
         "suggest_over_onnx": us["suggest_100"] / us["suggest_onnx"],
         "letter_over_step": letter / step,
-        "chat_step_over_read": us["core_100"] / us["read"],
+        "letter_with_slips_over_step": slipped / step,
+        "chat_step_over_read": us["c_100"] / us["read"],
         **{f"us_{name}": value for name, value in us.items()},
         "us_letter": letter,
+        **over_before(options),
     }
 
 
 def measure_ptb(options: argparse.Namespace) -> Figures:
     with open_model(options.ptb) as file:
         mask = Completion(file.vocabulary, file.tokenizer).allowed_mask(attach=True)
-        sides = {"core": steps(core_engine(file, 1.0), mask, 3), "onnx": steps(onnx_engine(file, 1.0), mask, 3)}
-        sides["read"] = reads(file, 1.0, 3)
+        core = core_engine(file, 1.0)
+        sides = {"core": steps(core, mask, 3), "onnx": steps(onnx_engine(file, 1.0), mask, 3)}
+        sides |= {"c": steps_in_c(core, mask, 3), "read": reads(file, 1.0, 3)}
         us = medians(sides, options.turns // 2, 3)
         found = {
-            "ptb_step_over_read": us["core"] / us["read"],
+            "ptb_step_over_read": us["c"] / us["read"],
             "ptb_core_over_onnx": us["core"] / us["onnx"],
             **{f"us_ptb_{name}": value for name, value in us.items()},
         }
@@ -246,39 +327,57 @@ def measure_ptb(options: argparse.Namespace) -> Figures:
 
 
 def measure_line(options: argparse.Namespace) -> Figures:
-    """A step at ten positions against its FLOPs: a line through the origin would be ideal."""
+    """A step at ten positions against its FLOPs, by widths alone, and against its cost, on the path of widths and bits.
+
+    A line through the origin would be ideal.
+    """
     with open_model(model_path(CHAT)) as file:
         mask = Completion(file.vocabulary, file.tokenizer).allowed_mask(attach=True)
-        engines = [core_engine(file, knob) for knob in KNOBS]
-        sides = {str(knob): steps(engine, mask) for knob, engine in zip(KNOBS, engines, strict=True)}
-        us = np.array(list(medians(sides, options.turns).values()))
-        flops = np.array([engine.shape.flops for engine in engines], float)
-    slope, start = np.polyfit(flops, us, 1)
-    return {
-        "flops_r2": float(np.corrcoef(flops, us)[0, 1] ** 2),
-        "intercept_over_full": float(start / (start + slope * flops[-1])),
-        **{f"us_at_{knob:g}": float(value) for knob, value in zip(KNOBS, us, strict=True)},
-    }
+        weights = CoreWeights(file, "int8")
+        points = {
+            "flops": [choose(file, knob, ranking=file.ordered) for knob in KNOBS],
+            "cost": [choose(file, knob) for knob in KNOBS],
+        }
+        sides = {
+            f"{kind}_{knob:g}": steps_in_c(weights.engine(point), mask)
+            for kind, chosen in points.items()
+            for knob, point in zip(KNOBS, chosen, strict=True)
+        }
+        us = medians(sides, options.turns)
+    found: Figures = {}
+    for kind, chosen in points.items():
+        shares = [point.cost for point in chosen]  # by widths alone, a share of the FLOPs
+        times = [us[f"{kind}_{knob:g}"] for knob in KNOBS]
+        slope, start = np.polyfit(shares, times, 1)
+        found[f"{kind}_r2"] = float(np.corrcoef(shares, times)[0, 1] ** 2)
+        found[f"{kind}_intercept_over_full"] = float(start / (start + slope))
+    return {**found, **{f"us_{name}": value for name, value in us.items()}}
 
 
 def measure_turning(options: argparse.Namespace) -> Figures:
-    """Turning to positions not visited before, and the memory that the process then has more."""
-    predictor = Predictor(CHAT)
-    predictor.suggest("see you at the")
-    times, queries, bytes_before = list[float](), list[float](), predictor._model.points.file.file_bytes
-    held = [predictor._open().engine.held_bytes]
-    for percent in range(99, 14, -1):
-        start = time.perf_counter()
-        predictor.turn(percent / 100)
-        times.append(time.perf_counter() - start)
-        held.append(predictor._open().engine.held_bytes)
-        predictor.turn(1.0)
-        queries.append(predictor.query_ms(3) / 1000)
-    assert bytes_before
+    """Turning to positions not visited before, and the memory that the process then has more.
+
+    One after another, and between queries, where the caches hold the weights and not the code that turns.
+    """
+    seconds: dict[str, list[float]] = {"row": [], "between": []}
+    queries, held = list[float](), list[int]()
+    for kind, times in seconds.items():
+        predictor = Predictor(CHAT)
+        predictor.suggest("see you at the")
+        for percent in range(99, 14, -1):
+            start = time.perf_counter()
+            predictor.turn(percent / 100)
+            times.append(time.perf_counter() - start)
+            if kind == "between":
+                held.append(predictor._open().engine.held_bytes)
+                predictor.turn(1.0)
+                queries.append(predictor.query_ms(3) / 1000)
+    query = statistics.median(queries)
     return {
-        "turn_over_query": statistics.median(times) / statistics.median(queries),
+        "turn_over_query": statistics.median(seconds["row"]) / query,
+        "turn_between_queries_over_query": statistics.median(seconds["between"]) / query,
         "turn_bytes": float(max(held)),
-        "us_turn": 1e6 * statistics.median(times),
+        "us_turn": 1e6 * statistics.median(seconds["row"]),
     }
 
 
@@ -394,8 +493,13 @@ def measure_words(options: argparse.Namespace) -> Figures:
                 same = sum(a == b for a, b in zip(words[name], words["exact"], strict=True))
                 figures[f"{key}_{100 * knob:.0f}"] = same / len(ids)
         exact, other = core_engine(file, 1.0, "fp32"), onnx_engine(file, 1.0, "fp32")
-        figures["log_p_difference"] = largest_difference(exact, other, ids[:LOG_CONTEXTS])
-    return figures
+        core, onnx = (log_probabilities(engine, ids[:LOG_CONTEXTS]) for engine in (exact, other))
+        wide = log_probabilities_in_float64(file, ids[:LOG_CONTEXTS])
+    return figures | {
+        "log_p_difference": float(np.abs(core - onnx).max()),
+        "log_p_core_error": float(np.abs(core - wide).max()),
+        "log_p_onnx_error": float(np.abs(onnx - wide).max()),
+    }
 
 
 def best_words(engine: Engine, ids: list[int], mask: Any) -> list[set[int]]:
@@ -407,14 +511,34 @@ def best_words(engine: Engine, ids: list[int], mask: Any) -> list[set[int]]:
     return found
 
 
-def largest_difference(one: Engine, other: Engine, ids: list[int]) -> float:
-    states, largest = [one.start(), other.start()], 0.0
+def log_probabilities(engine: Engine, ids: list[int]) -> Any:
+    state, found = engine.start(), []
     for token in ids:
-        readings = [engine.read(state, token) for engine, state in zip((one, other), states, strict=True)]
-        states = [engine.after(reading) for engine, reading in zip((one, other), readings, strict=True)]
-        a, b = (engine.log_probabilities(reading) for engine, reading in zip((one, other), readings, strict=True))
-        largest = max(largest, float(np.abs(a - b).max()))
-    return largest
+        reading = engine.read(state, token)
+        state = engine.after(reading)
+        found.append(engine.log_probabilities(reading))
+    return np.array(found, np.float64)
+
+
+def log_probabilities_in_float64(file: ModelFile, ids: list[int]) -> Any:
+    """What both engines approximate: the equations of a model with one softmax and tied words, in twice their bits."""
+    weights = {name: np.asarray(tensor, np.float64) for name, tensor in file.weights().items()}
+    shape, words = file.shape, weights["embedding.weight"]
+    cells = [np.zeros(size) for size in shape.hidden_sizes]
+    before = [np.zeros((window - 1) * shape.input_size(layer)) for layer, window in enumerate(shape.windows)]
+    found = []
+    for token in ids:
+        hidden = words[token]
+        for layer, size in enumerate(shape.hidden_sizes):
+            inputs = np.concatenate([before[layer], hidden])
+            before[layer] = inputs[shape.input_size(layer) :]
+            gates = weights[f"layers.{layer}.weight"] @ inputs + weights[f"layers.{layer}.bias"]
+            new, (forget, output) = np.tanh(gates[:size]), 1 / (1 + np.exp(-gates[size:].reshape(2, size)))
+            cells[layer] = forget * cells[layer] + (1 - forget) * new
+            hidden = output * cells[layer]
+        scores = words @ hidden + weights["output.bias"]
+        found.append(scores - scores.max() - np.log(np.exp(scores - scores.max()).sum()))
+    return np.array(found)
 
 
 def measure_evaluation(options: argparse.Namespace) -> Figures:
@@ -448,6 +572,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=list(GROUPS), default=list(GROUPS), help="groups of rows")
     parser.add_argument("--quick", action="store_true", help="a tenth of the turns: to see that all works")
     parser.add_argument("--turns", type=int, default=150, help="interleaved turns of each side")
+    before = "the folder of a checkout of an earlier version, whose `suggest` is compared with today's"
+    parser.add_argument("--before", type=Path, help=before)
     parser.add_argument("--ptb", type=Path, default=PTB, help="an ordered int8 model of Penn Treebank")
     data = Path(os.environ.get("RHEOSTAT_DATA", "")) / "ptb"
     parser.add_argument("--data", default=str(data) if data.is_dir() else None, help="the folder of Penn Treebank")
