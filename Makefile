@@ -88,7 +88,7 @@ benchmark: $(VENV)/test.done
 	$(BIN)/python benchmarks/page.py results -o docs/results/benchmarks.md
 
 # -f: the runner expands patterns such as STEP='ptb-*', not the shell.
-RUN_STEPS = set -f; PYTHONPATH=$(CURDIR)/scripts $(BIN)/python -m reproduce --set data=$(DATA) --set models=$(MODELS) \
+RUN_STEPS = set -f; RHEOSTAT_DATA=$(DATA) PYTHONPATH=$(CURDIR)/scripts $(BIN)/python -m reproduce --set data=$(DATA) --set models=$(MODELS) \
 	$(if $(DRY),--dry-run) $(ARGS)
 reproduce: $(VENV)/ngram.done
 	@$(RUN_STEPS) $(STEP)
