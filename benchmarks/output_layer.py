@@ -31,12 +31,12 @@ from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.flops import executed_flops
 from rheostat.model.knob import choose
+from rheostat.model.precision import Precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import build_graph, state_sizes
 from rheostat.runtime.onnx.operators import IR_VERSION, OPSET
-from rheostat.runtime.onnx.quantization import prepare
 from rheostat.runtime.onnx.session import GraphEngine, Session, onnxruntime
-from rheostat.runtime.precision import Precision
+from rheostat.runtime.onnx.weights import prepare
 from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.words.completion import Completion
 from runtime import ENGINE, measure_processes

@@ -36,11 +36,11 @@ from rheostat.core.build import FOLDER, find_compiler
 from rheostat.measure.evaluation import read_splits
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import choose
+from rheostat.model.precision import Precision
 from rheostat.runtime.engine import CoreEngine, CoreWeights, Engine
 from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.onnx.engine import OnnxEngine
 from rheostat.runtime.onnx.weights import RuntimeWeights
-from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 from rheostat.words.completion import Completion
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 import rheostat
 from models import GOLDEN, write_file
 from rheostat.model.operating_point import OperatingPoint, Ranking, Update
+from rheostat.model.precision import PRECISIONS, Precision
 from rheostat.model.shape import ModelShape
-from rheostat.runtime.precision import PRECISIONS, Precision
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
 

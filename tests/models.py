@@ -18,7 +18,7 @@ from rheostat.model.file import open_model
 from rheostat.model.operating_point import OperatingPoint, Ranking, Update
 from rheostat.model.ordered import order_filters
 from rheostat.model.origin import Origin
-from rheostat.model.precision import Precision
+from rheostat.model.precision import StoredPrecision
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.model.writer import write_model
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
@@ -66,7 +66,7 @@ def write_file(path: Path, **everything: Any) -> None:
     write_model(path, replace(contents, **rest))
 
 
-def make_golden(path: Path, precision: Precision, version: int = 1) -> None:
+def make_golden(path: Path, precision: StoredPrecision, version: int = 1) -> None:
     """A model with everything that a file can hold, from plain arithmetic: the same bytes on every machine."""
     shape = TINY["qrnn"]
     keep = tuple(np.arange(0, size, 2, dtype=np.int32) for size in shape.hidden_sizes)

@@ -31,7 +31,7 @@ from answers import (
     questions,
     write_everything,
 )
-from rheostat.runtime.precision import Precision
+from rheostat.model.precision import Precision
 from rheostat.runtime.predictor import Predictor
 
 LARGEST_SEARCH = 500  # texts

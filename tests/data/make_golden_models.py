@@ -12,9 +12,9 @@ FOLDER = Path(__file__).parent
 sys.path.append(str(FOLDER.parent))
 
 from models import make_golden, make_golden_ordered  # noqa: E402
-from rheostat.model.precision import PRECISIONS  # noqa: E402
+from rheostat.model.precision import STORED_PRECISIONS  # noqa: E402
 
-for precision in PRECISIONS:
+for precision in STORED_PRECISIONS:
     make_golden(FOLDER / f"golden-{precision}.safetensors", precision)
 make_golden(FOLDER / "golden-version-2.safetensors", "int8", version=2)
 make_golden_ordered(FOLDER / "golden-ordered.safetensors")

@@ -19,7 +19,7 @@ from rheostat.model.contents import convert, replace_weights
 from rheostat.model.file import open_model
 from rheostat.model.knob import choose
 from rheostat.model.operating_point import full_point
-from rheostat.model.precision import Precision
+from rheostat.model.precision import StoredPrecision
 from rheostat.model.shape import ModelShape
 from rheostat.model.writer import write_model
 from rheostat.pruning.resplit import NewClusters, find_clusters, fit_clusters, store, stretches, take_sample
@@ -144,7 +144,7 @@ def test_a_cluster_of_equal_words_is_fitted_exactly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
-def test_everything_else_keeps_its_bytes(tmp_path: Path, precision: Precision) -> None:
+def test_everything_else_keeps_its_bytes(tmp_path: Path, precision: StoredPrecision) -> None:
     written = write_skewed(tmp_path / "written.safetensors")
     source, out = tmp_path / "source.safetensors", tmp_path / "out.safetensors"
     with open_model(written) as file:

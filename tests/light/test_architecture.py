@@ -88,17 +88,17 @@ ONE_MODULE: dict[str, str] = {
 }
 # Inside a package, a module may import the ones before it.
 INSIDE: dict[str, str] = {
-    "text": "clitics token_cache vocabulary chat sources mixture single_file tokenizers casing reading counts corpus",
-    "model": "clusters container flops names counts origin precision shape layout reconstruction description"
+    "text": "token_cache vocabulary chat sources mixture tokenizers casing reading word_counts corpus",
+    "model": "clusters container flops names counts origin precision shape planes reconstruction description"
     " operating_point cut widths path contents file summary writer knob ordered",
     "core": "build binding word_tree",
     "words": "hidden_words passage writing completion text_rules slips user_words memory",
-    "runtime": "arguments precision history engine latencies remembering explaining onnx onnx.format"
-    " onnx.quantization onnx.operators onnx.graph onnx.weights onnx.export onnx.session onnx.engine points evaluation"
+    "runtime": "arguments history engine latencies remembering explaining onnx onnx.format"
+    " onnx.weights onnx.operators onnx.graph onnx.export onnx.session onnx.engine points evaluation"
     " predictor",
     "governor": "device cost policy decision readers body trace governor replay",
-    "measure": "machine memory ngram texts keystrokes slips personal meters.estimate meters.series meters.meter"
-    " meters.sampler meters.power_trace meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up"
+    "measure": "machine memory ngram texts keystrokes slips personal meters.series meters.meter"
+    " meters.power_trace meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up"
     " meters.zeus_monitor meters.choice meters.energy meters results.shared results.sweep results.bench results.ngram"
     " results.govern results.benchmark results.typing results.files results packing evaluation sweep path_search"
     " latency bench ngram_baseline counting typing",

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rheostat.text.clitics import CLITICS, NEGATED, PTB_CLITICS, attaches, clitic_length, ptb_clitic
-from rheostat.text.tokenizers import tokenize
+from rheostat.text.tokenizers import CLITICS, NEGATED, PTB_CLITICS, attaches, clitic_length, ptb_clitic, tokenize
 from rheostat.words.writing import split_typed
 
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from models import shared_model
 from rheostat.model.file import open_model
-from rheostat.text.clitics import attaches
-from rheostat.text.tokenizers import tokenize
+from rheostat.text.tokenizers import attaches, tokenize
 from rheostat.text.vocabulary import END_OF_LINE, NUMBER, UNKNOWN, Vocabulary
 from rheostat.words.completion import Completion
 from rheostat.words.writing import matching_form

@@ -25,7 +25,7 @@ from rheostat.model.contents import (
 )
 from rheostat.model.file import open_model
 from rheostat.model.knob import choose
-from rheostat.model.precision import PRECISIONS
+from rheostat.model.precision import STORED_PRECISIONS
 from rheostat.model.writer import write_model
 
 GOLDEN_FILES = sorted(GOLDEN.glob("golden-*.safetensors"))
@@ -52,7 +52,7 @@ def test_a_file_written_again_has_the_same_bytes(golden: Path, tmp_path: Path) -
         assert write_edited(golden, tmp_path / "out", edit) == golden.read_bytes()
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", STORED_PRECISIONS)
 def test_converting_changes_the_precision_and_nothing_else(tmp_path: Path, precision: Any) -> None:
     floats, golden = GOLDEN / "golden-fp32.safetensors", GOLDEN / f"golden-{precision}.safetensors"
     converted = write_edited(floats, tmp_path / "out", lambda contents: convert(contents, precision))

@@ -19,15 +19,15 @@ from hypothesis import strategies as st
 
 from corpora import data_folder
 from rheostat.errors import CorpusError, MissingExtraError
-from rheostat.text import single_file
+from rheostat.text import sources
 from rheostat.text.chat import clean_message, split_conversations
 from rheostat.text.corpus import CorpusConfig, encode_split, load_corpus, load_split, load_training_split
-from rheostat.text.counts import count_words, read_vocabulary_with_counts, select_words
 from rheostat.text.reading import read_tokens
 from rheostat.text.sources import find_split, find_splits
 from rheostat.text.token_cache import default_cache_directory
 from rheostat.text.tokenizers import tokenize
 from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from rheostat.text.word_counts import count_words, read_vocabulary_with_counts, select_words
 
 needs_chat = pytest.mark.skipif(
     importlib.util.find_spec("chitchat_dataset") is None,
@@ -110,7 +110,7 @@ def test_three_files_are_train_valid_test(tmp_path: Path) -> None:
     assert find_split(files, "test") == files[2]
 
 
-def test_a_single_file_is_used_for_one_split(tmp_path: Path) -> None:
+def test_a_sources_is_used_for_one_split(tmp_path: Path) -> None:
     file = write(tmp_path / "letters.txt", "a\n")
     assert find_split(file, "test") == file
     with pytest.raises(CorpusError, match=r"letters.txt is one file; expected a folder with one file each"):
@@ -124,7 +124,7 @@ def numbered(lines: int) -> str:
 @pytest.mark.parametrize(("lines", "block"), [(20, 1), (999, 4), (30_000, 100)])
 def test_one_file_is_divided_into_blocks_of_lines(tmp_path: Path, cache: Path, lines: int, block: int) -> None:
     text = write(tmp_path / "letters.txt", numbered(lines).removesuffix("\n"), age_s=60)
-    divided = single_file.divide(text, cache)
+    divided = sources.divide(text, cache)
     assert divided.rule == f"blocks of {block} lines: of every 20, one is for valid and one for test (seed 1)"
     parts = {name: path.read_text().splitlines() for name, path in divided.paths.items()}
     order = [int(line.removeprefix("line ")) for part in parts.values() for line in part]
@@ -134,7 +134,7 @@ def test_one_file_is_divided_into_blocks_of_lines(tmp_path: Path, cache: Path, l
         homes = {int(line.removeprefix("line ")) // block for line in parts[name]}
         others = {int(line.removeprefix("line ")) // block for other in parts if other != name for line in parts[other]}
         assert not homes & others  # whole blocks
-    same_text = single_file.divide(write(tmp_path / "copy.txt", text.read_bytes()), tmp_path / "other-cache")
+    same_text = sources.divide(write(tmp_path / "copy.txt", text.read_bytes()), tmp_path / "other-cache")
     assert [path.read_bytes() for path in same_text.paths.values()] == [
         path.read_bytes() for path in divided.paths.values()
     ]
@@ -142,7 +142,7 @@ def test_one_file_is_divided_into_blocks_of_lines(tmp_path: Path, cache: Path, l
 
 def test_the_division_is_seeded() -> None:
     def first(seed: int) -> list[str]:
-        return list(islice(single_file.assignments(seed), 200))
+        return list(islice(sources.assignments(seed), 200))
 
     assert first(1) == first(1) != first(2)
     assert [first(1)[start : start + 20].count("test") for start in range(0, 200, 20)] == [1] * 10
@@ -178,10 +178,10 @@ def test_a_file_too_short_to_divide_is_refused(tmp_path: Path, cache: Path) -> N
 
 def test_a_damaged_division_is_made_again(tmp_path: Path, cache: Path) -> None:
     text = write(tmp_path / "letters.txt", numbered(40), age_s=60)
-    divided = single_file.divide(text, cache)
+    divided = sources.divide(text, cache)
     before = divided.paths["valid"].read_bytes()
     divided.paths["valid"].write_bytes(b"")
-    assert single_file.divide(text, cache) == divided and divided.paths["valid"].read_bytes() == before
+    assert sources.divide(text, cache) == divided and divided.paths["valid"].read_bytes() == before
 
 
 def test_a_missing_split_names_folder_and_files(tmp_path: Path) -> None:

@@ -20,11 +20,11 @@ from rheostat.errors import PrecisionError, RheostatError
 from rheostat.model.cut import cut
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
+from rheostat.model.precision import Precision
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.runtime.onnx.export import ExportError, write_export
-from rheostat.runtime.onnx.quantization import prepare
 from rheostat.runtime.onnx.session import GraphEngine, onnxruntime
-from rheostat.runtime.precision import Precision
+from rheostat.runtime.onnx.weights import prepare
 from rheostat.runtime.predictor import Predictor
 from rheostat.words.completion import Completion
 

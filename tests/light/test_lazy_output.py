@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 import rheostat
 from models import make_ranking, make_weights, write_words
 from rheostat.model.flops import executed_flops
+from rheostat.model.precision import PRECISIONS, Precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx.graph import build_graph
-from rheostat.runtime.onnx.quantization import prepare
 from rheostat.runtime.onnx.session import GraphEngine, Session
-from rheostat.runtime.precision import PRECISIONS, Precision
+from rheostat.runtime.onnx.weights import prepare
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 TAILS = {1: (7,), 2: (5, 12), 3: (6, 8, 21)}

@@ -29,12 +29,11 @@ from rheostat.measure.meters import (
     measure_energy,
 )
 from rheostat.measure.meters.hwmon import HwmonMeter
-from rheostat.measure.meters.meter import Clock
+from rheostat.measure.meters.meter import Clock, SamplerMeter
 from rheostat.measure.meters.pmic import PmicMeter, parse_rails
 from rheostat.measure.meters.power_supply import BatteryMeter
 from rheostat.measure.meters.power_trace import TraceMeter
 from rheostat.measure.meters.rapl import RaplMeter
-from rheostat.measure.meters.sampler import SamplerMeter
 from rheostat.measure.meters.watts_up import WattsUpMeter, parse_record
 from rheostat.measure.meters.zeus_monitor import PROCESSOR, ZeusMeter
 

@@ -32,7 +32,15 @@ from models import (
 from rheostat.errors import ModelFileError, OperatingPointError
 from rheostat.model import container
 from rheostat.model.file import open_model
-from rheostat.model.precision import LARGEST_SCALE, PRECISIONS, Precision, all_finite, dequantize, quantize, widen
+from rheostat.model.precision import (
+    LARGEST_SCALE,
+    STORED_PRECISIONS,
+    StoredPrecision,
+    all_finite,
+    dequantize,
+    quantize,
+    widen,
+)
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.model.summary import bytes_by_part, summarize
 
@@ -45,9 +53,9 @@ def tiny(tmp_path: Path) -> Path:
 # Round trips
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", STORED_PRECISIONS)
 @pytest.mark.parametrize("cell", list(TINY))
-def test_weights_come_back(tmp_path: Path, cell: Cell, precision: Precision) -> None:
+def test_weights_come_back(tmp_path: Path, cell: Cell, precision: StoredPrecision) -> None:
     weights = make_weights(TINY[cell])
     path = write_tiny(tmp_path / "model", cell, precision=precision)
     with open_model(path) as file:
@@ -159,8 +167,8 @@ def test_zero_rows_and_extreme_rows_survive_int8() -> None:
 # Bytes
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_golden_bytes_of_version_1(tmp_path: Path, precision: Precision) -> None:
+@pytest.mark.parametrize("precision", STORED_PRECISIONS)
+def test_golden_bytes_of_version_1(tmp_path: Path, precision: StoredPrecision) -> None:
     make_golden(tmp_path / "model", precision)
     golden = GOLDEN / f"golden-{precision}.safetensors"
     assert (tmp_path / "model").read_bytes() == golden.read_bytes()
@@ -184,8 +192,8 @@ def test_version_2_differs_from_version_1_only_by_its_origins() -> None:
     assert second | {"format_version": 1, "recipe": recipe} == first, "a recipe is stored once"
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-def test_the_safetensors_library_reads_the_same(precision: Precision) -> None:
+@pytest.mark.parametrize("precision", STORED_PRECISIONS)
+def test_the_safetensors_library_reads_the_same(precision: StoredPrecision) -> None:
     path = GOLDEN / f"golden-{precision}.safetensors"
     tensors = load_file(path)
     with open_model(path) as file:
@@ -198,7 +206,7 @@ def test_the_safetensors_library_reads_the_same(precision: Precision) -> None:
 
 
 def test_every_tensor_is_aligned() -> None:
-    for precision in PRECISIONS:
+    for precision in STORED_PRECISIONS:
         header, _, _ = parts_of(GOLDEN / f"golden-{precision}.safetensors")
         for name, entry in header.items():
             if name != "__metadata__":

@@ -23,7 +23,7 @@ from answers import (
     open_predictor,
     write_everything,
 )
-from rheostat.runtime.precision import Precision
+from rheostat.model.precision import Precision
 
 RECORD: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
 

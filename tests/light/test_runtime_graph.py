@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from models import TINY, make_point, make_weights
 from rheostat.errors import PrecisionError
 from rheostat.model.cut import cut
+from rheostat.model.precision import PRECISIONS, Precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.graph import Form, build_graph, state_sizes
-from rheostat.runtime.onnx.quantization import LARGEST, prepare, reduce
 from rheostat.runtime.onnx.session import STEPPED, STRETCH, GraphEngine, Session, State
-from rheostat.runtime.precision import PRECISIONS, Precision
+from rheostat.runtime.onnx.weights import LARGEST, prepare, reduce
 
 WIDE = ModelShape(300, 48, (70, 65, 48), (2, 1, 3))
 IDS = np.random.default_rng(3).integers(0, 300, STEPPED + 10)

@@ -18,8 +18,8 @@ from rheostat.model.operating_point import OperatingPoint, Update, full_point  #
 from rheostat.model.shape import ModelShape  # noqa: E402
 from rheostat.model.widths import best_of, select  # noqa: E402
 from rheostat.runtime.evaluation import RuntimeEvaluator  # noqa: E402
-from rheostat.runtime.onnx.quantization import prepare  # noqa: E402
 from rheostat.runtime.onnx.session import GraphEngine  # noqa: E402
+from rheostat.runtime.onnx.weights import prepare  # noqa: E402
 from rheostat.training.evaluation import PointEvaluator  # noqa: E402
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 

@@ -26,8 +26,8 @@ from rheostat.cli.console import (
     results,
 )
 from rheostat.measure.meters import EnergySource, MeterOptions, NoMeter, Plan, explain, find_meter
+from rheostat.model.precision import Precision
 from rheostat.runtime.engine import EngineName
-from rheostat.runtime.precision import Precision
 
 if TYPE_CHECKING:
     from rheostat.measure.results import BenchResults, BenchRow, BenchSubject, Fit

@@ -23,8 +23,8 @@ from rheostat.cli.console import (
     messages,
     print_json,
 )
+from rheostat.model.precision import Precision
 from rheostat.runtime.engine import Cache, EngineName
-from rheostat.runtime.precision import Precision
 
 if TYPE_CHECKING:
     from rheostat.measure.evaluation import Evaluation

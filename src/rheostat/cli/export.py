@@ -18,7 +18,7 @@ from rheostat.cli.console import (
     HiddenWordsFile,
     print_json,
 )
-from rheostat.runtime.precision import Precision
+from rheostat.model.precision import Precision
 
 
 def export(

@@ -15,7 +15,7 @@ from rheostat.cli.console import BUNDLED, JSON_HELP, MODEL_HELP, MODEL_OUT_HELP,
 from rheostat.cli.console import results as console
 from rheostat.model.file import open_model
 from rheostat.model.origin import NOT_RECORDED, Origin
-from rheostat.model.precision import Precision
+from rheostat.model.precision import StoredPrecision
 from rheostat.model.summary import summarize
 
 
@@ -43,7 +43,7 @@ def pack(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     out: Annotated[Path, typer.Option("-o", "--out", help=MODEL_OUT_HELP)],
     precision: Annotated[
-        Precision | None, typer.Option(help="The precision of the stored weights; unchanged by default.")
+        StoredPrecision | None, typer.Option(help="The precision of the stored weights; unchanged by default.")
     ] = None,
     default_ranking: Annotated[str | None, typer.Option(help="The ranking that the knob cuts by.")] = None,
     point: Annotated[

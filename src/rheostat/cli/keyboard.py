@@ -21,7 +21,7 @@ from rheostat.cli.console import (
     print_json,
 )
 from rheostat.governor.policy import DEFAULT
-from rheostat.runtime.precision import Precision
+from rheostat.model.precision import Precision
 
 PORT = 8017  # the server's default, repeated here because importing the server takes half a second
 

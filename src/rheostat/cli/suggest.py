@@ -23,8 +23,8 @@ from rheostat.cli.console import (
     print_json,
 )
 from rheostat.errors import RheostatError
+from rheostat.model.precision import Precision
 from rheostat.runtime.arguments import LARGEST_K
-from rheostat.runtime.precision import Precision
 
 if TYPE_CHECKING:
     from rheostat.runtime.predictor import Predictor

@@ -20,8 +20,8 @@ from rheostat.model.knob import can_serve, choose, doubt_about
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.ordered import ordered_bytes
 from rheostat.model.path import SMALLEST, KnobPath, path_along, position_of
+from rheostat.model.precision import Precision
 from rheostat.model.widths import select
-from rheostat.runtime.precision import Precision
 
 SMALLEST_PERCENT = 5  # below this, no model is useful
 NAME = "model.safetensors"

@@ -15,13 +15,13 @@ from typing import Any, Literal
 import rheostat
 from rheostat.governor.policy import Policy
 from rheostat.keyboard.browser_model import BrowserModel, browser_positions, smallest_percent
-from rheostat.measure.meters.estimate import Estimate
+from rheostat.measure.meters.choice import Estimate
 from rheostat.measure.results import read_sweep
 from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.model.file import ModelFile
 from rheostat.model.knob import PATH, turns_bits
 from rheostat.model.operating_point import FULL
-from rheostat.runtime.precision import Precision, bytes_read
+from rheostat.model.precision import Precision, bytes_read
 from rheostat.tables import to_json
 from rheostat.words.completion import Completion
 

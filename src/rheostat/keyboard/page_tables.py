@@ -14,7 +14,7 @@ from typing import Any
 
 from rheostat.governor import decision, device
 from rheostat.runtime import predictor
-from rheostat.text import casing, clitics, tokenizers, vocabulary
+from rheostat.text import casing, tokenizers, vocabulary
 from rheostat.words import completion, passage, user_words, writing
 
 PATH = Path(__file__).parent / "static" / "tables.js"
@@ -32,10 +32,10 @@ def tables() -> dict[str, Any]:
         "WIKITEXT_JOINTS": tokenizers.WIKITEXT_JOINTS,
         "FOLDED_CHARACTERS": tokenizers.FOLDED_CHARACTERS,
         "ABBREVIATIONS": tokenizers.ABBREVIATIONS,
-        "CLITICS": clitics.CLITICS,
-        "PTB_CLITICS": clitics.PTB_CLITICS,
-        "AFTER_APOSTROPHE": clitics.AFTER_APOSTROPHE,
-        "NEGATED": clitics.NEGATED,
+        "CLITICS": tokenizers.CLITICS,
+        "PTB_CLITICS": tokenizers.PTB_CLITICS,
+        "AFTER_APOSTROPHE": tokenizers.AFTER_APOSTROPHE,
+        "NEGATED": tokenizers.NEGATED,
         "SENTENCE_ENDS": casing.SENTENCE_ENDS,
         "CONTEXT_LIMIT": passage.CONTEXT_LIMIT,
         "CHARACTERS_PER_WORD": passage.CHARACTERS_PER_WORD,

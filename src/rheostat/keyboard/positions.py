@@ -18,7 +18,7 @@ from rheostat.errors import OperatingPointError
 from rheostat.keyboard.browser_model import smallest_percent
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import doubt_about
-from rheostat.runtime.precision import Precision, bytes_read
+from rheostat.model.precision import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords

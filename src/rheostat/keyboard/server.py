@@ -55,7 +55,7 @@ from rheostat.keyboard.governing import govern
 from rheostat.keyboard.positions import Position, Positions
 from rheostat.keyboard.protection import EVERYWHERE, Hosts, Protection
 from rheostat.keyboard.site import page_files
-from rheostat.runtime.precision import Precision
+from rheostat.model.precision import Precision
 from rheostat.text.vocabulary import END_OF_LINE
 from rheostat.words.hidden_words import HiddenWords
 from rheostat.words.user_words import UserWords

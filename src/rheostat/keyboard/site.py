@@ -20,7 +20,7 @@ from rheostat.governor.policy import DEFAULT, read_policy
 from rheostat.keyboard.browser_model import NAME, browser_model
 from rheostat.keyboard.facts import curve_of, estimated_energy, model_facts
 from rheostat.model.file import open_model
-from rheostat.runtime.precision import Precision
+from rheostat.model.precision import Precision
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords, hidden_places
 

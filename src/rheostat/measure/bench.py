@@ -59,11 +59,11 @@ from rheostat.measure.results.bench import PacedFigures, fit_of
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
+from rheostat.model.precision import Precision, bytes_read
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import check_knob
 from rheostat.runtime.engine import EngineName, choose_engine
 from rheostat.runtime.points import threads_of
-from rheostat.runtime.precision import Precision, bytes_read
 from rheostat.runtime.predictor import Predictor
 from rheostat.sysfs import SYSTEM_ROOT
 

@@ -19,13 +19,12 @@ from rheostat.measure.texts import read_text
 from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.precision import Precision
 from rheostat.runtime.engine import Cache, EngineName
 from rheostat.runtime.evaluation import RuntimeEvaluator
-from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.corpus import CorpusConfig, Split, load_split
-from rheostat.text.single_file import divide
-from rheostat.text.sources import is_named
+from rheostat.text.sources import divide, is_named
 from rheostat.text.token_cache import hash_text, open_cache
 
 TYPED_WORDS = 2000

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rheostat.model.precision import Precision
 from rheostat.runtime.engine import EngineName
-from rheostat.runtime.precision import Precision
 
 PATIENCE_S = 300
 

@@ -31,11 +31,11 @@ from rheostat.model.knob import PATH
 from rheostat.model.names import HIDDEN
 from rheostat.model.ordered import order_filters
 from rheostat.model.path import has_bounds
-from rheostat.model.precision import Precision
+from rheostat.model.precision import StoredPrecision
 from rheostat.model.summary import summarize
 from rheostat.model.writer import check_target, write_model
 from rheostat.text.corpus import CorpusConfig, locate_splits
-from rheostat.text.counts import count_words
+from rheostat.text.word_counts import count_words
 from rheostat.words.hidden_words import find_misspellings, read_word_list
 
 
@@ -44,7 +44,7 @@ def pack(
     model: str | Path,
     out: str | Path,
     *,
-    precision: Precision | None = None,
+    precision: StoredPrecision | None = None,
     default_ranking: str | None = None,
     points: Sequence[str] | None = None,
     drop_points: Sequence[str] = (),
@@ -94,7 +94,7 @@ def _in_bits(contents: Contents, bits: int) -> Contents:
 
 def _edited(
     contents: Contents,
-    precision: Precision | None,
+    precision: StoredPrecision | None,
     default_ranking: str | None,
     points: Sequence[str] | None,
     dropped_points: Sequence[str],

@@ -34,10 +34,10 @@ from rheostat.metrics import Quality
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import FULL, OperatingPoint
+from rheostat.model.precision import Precision
 from rheostat.model.widths import check_knob
 from rheostat.runtime.engine import EngineName
 from rheostat.runtime.evaluation import RuntimeEvaluator
-from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 
 KNOBS = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4)

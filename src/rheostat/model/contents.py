@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 from rheostat.errors import OperatingPointError
 from rheostat.model.container import problem
 from rheostat.model.counts import Counts
-from rheostat.model.layout import coarse, layouts
 from rheostat.model.names import CASING, VOCABULARY, scale_name
 from rheostat.model.operating_point import RANDOM, Floats, OperatingPoint, Ranking
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.path import KnobPath, without_bounds
-from rheostat.model.precision import Precision, as_floats, decode, encode_all, is_stored_as, precision_of
+from rheostat.model.planes import coarse, matrix_sizes
+from rheostat.model.precision import StoredPrecision, as_floats, decode, encode_all, is_stored_as, precision_of
 from rheostat.model.reconstruction import Reconstruction
 from rheostat.model.shape import CLUSTERS, ModelShape
 from rheostat.text.casing import casing_to_bytes
@@ -59,7 +59,7 @@ class Contents:
     counts: Counts | None = None
 
     @property
-    def precision(self) -> Precision | None:
+    def precision(self) -> StoredPrecision | None:
         """The precision of all matrices; None if they differ."""
         matrices = [name for name, size in self.shape.tensor_shapes().items() if len(size) == 2]
         return precision_of(self.weights[name].dtype.name for name in matrices)
@@ -71,7 +71,7 @@ def new_contents(
     weights: Mapping[str, Any],
     text: Mapping[str, Any],
     casing: Mapping[str, str] | None = None,
-    precision: Precision = "fp32",
+    precision: StoredPrecision = "fp32",
 ) -> Contents:
     """A model without rankings or points.
 
@@ -93,7 +93,7 @@ def new_contents(
 # Weights
 
 
-def convert(contents: Contents, precision: Precision) -> Contents:
+def convert(contents: Contents, precision: StoredPrecision) -> Contents:
     """All weights in another precision; weights already stored in it keep their bytes."""
     same: dict[str, NDArray[Any]] = {}
     changed: dict[str, Floats] = {}
@@ -114,7 +114,7 @@ def keep_upper_planes(contents: Contents) -> Contents:
     """
     if contents.ordered is None or contents.precision != "int8":
         raise problem("a model that is not ordered int8", "planes to choose from", "add --order --precision int8")
-    names = [name for name in layouts(contents.shape) if name != CLUSTERS]
+    names = [name for name in matrix_sizes(contents.shape) if name != CLUSTERS]
     weights = dict(contents.weights) | {name: coarse(contents.weights[name]) for name in names}
     path = without_bounds(contents.knob_path, contents.shape)
     return replace(contents, weights=weights, knob_path=path, bits=4)

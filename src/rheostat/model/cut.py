@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
-from rheostat.model.layout import coarse
 from rheostat.model.names import scale_name
 from rheostat.model.operating_point import Floats, OperatingPoint, Positions, Ranking, Update, require_filters
+from rheostat.model.planes import coarse
 from rheostat.model.shape import EMBEDDING, OUTPUT, QRNN_GATES, ModelShape
 
 Array = TypeVar("Array")  # NumPy's or torch's

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, cast
 
 from rheostat.errors import ModelFileError
 from rheostat.model.container import FETCH_AGAIN, Stored, parse_json, problem, show
-from rheostat.model.layout import layouts
 from rheostat.model.names import (
     CASING,
     COUNTS_COST,
@@ -36,6 +35,7 @@ from rheostat.model.names import (
     upper_name,
 )
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
+from rheostat.model.planes import matrix_sizes
 from rheostat.model.reconstruction import packed_size
 from rheostat.model.shape import CLUSTERS, EMBEDDING, ModelShape
 from rheostat.text.tokenizers import TOKENIZERS, Tokenizer
@@ -286,11 +286,11 @@ def _bits(ordered: object, shape: ModelShape, tensors: Tensors) -> int | None:
 
 def _check_planes(shape: ModelShape, tensors: Tensors, bits: int) -> set[str]:
     known = set()
-    for name, layout in layouts(shape).items():
+    for name, sizes in matrix_sizes(shape).items():
         planes = [upper_name(name), lower_name(name)] if bits == 8 or name == CLUSTERS else [upper_name(name)]
         for plane in planes:
-            _expect(tensors, plane, ("U8",), layout.plane_shape)
-        _expect(tensors, scale_name(name), ("F32",), (layout.rows,))
+            _expect(tensors, plane, ("U8",), sizes.plane_shape)
+        _expect(tensors, scale_name(name), ("F32",), (sizes.rows,))
         known |= {*planes, scale_name(name)}
     return known
 

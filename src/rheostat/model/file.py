@@ -26,7 +26,6 @@ from rheostat.model.container import DTYPES, Container, problem, show
 from rheostat.model.contents import Contents
 from rheostat.model.counts import Counts, counts_of_tensors
 from rheostat.model.description import Description, PointEntry, RankingEntry, describe
-from rheostat.model.layout import from_planes, layouts
 from rheostat.model.names import (
     CASING,
     HIDDEN,
@@ -45,7 +44,8 @@ from rheostat.model.names import (
 from rheostat.model.operating_point import Floats, OperatingPoint, Ranking, Update
 from rheostat.model.origin import Origin, digest_of
 from rheostat.model.path import KnobPath, check_path, path_of_tensors
-from rheostat.model.precision import LARGEST_INTEGER, LARGEST_SCALE, Precision, all_finite, decode, precision_of
+from rheostat.model.planes import from_planes, matrix_sizes
+from rheostat.model.precision import LARGEST_INTEGER, LARGEST_SCALE, StoredPrecision, all_finite, decode, precision_of
 from rheostat.model.reconstruction import LayerMoments, Reconstruction
 from rheostat.model.shape import ModelShape
 from rheostat.text.casing import casing_from_bytes
@@ -147,7 +147,7 @@ class ModelFile:
         return counts
 
     @property
-    def precision(self) -> Precision | Literal["mixed"]:
+    def precision(self) -> StoredPrecision | Literal["mixed"]:
         """The precision in which matrices are stored."""
         matrices = [name for name, size in self._weight_shapes.items() if len(size) == 2]
         if self.description.bits is not None:
@@ -206,7 +206,7 @@ class ModelFile:
 
     def _from_planes(self, name: str) -> NDArray[np.int8]:
         lower = self._container.array(lower_name(name)) if lower_name(name) in self._container.tensors else None
-        integers = from_planes(self._container.array(upper_name(name)), lower, layouts(self.shape)[name])
+        integers = from_planes(self._container.array(upper_name(name)), lower, matrix_sizes(self.shape)[name])
         self._check_values(name, integers)
         integers.flags.writeable = False
         return integers

@@ -21,10 +21,10 @@ from rheostat.model.contents import Contents, set_default_ranking
 from rheostat.model.counts import Counts, counts_tensors
 from rheostat.model.cut import reorder, reorder_point, reorder_ranking
 from rheostat.model.description import metadata_of
-from rheostat.model.layout import as_planes
 from rheostat.model.names import VOCABULARY, is_scale_name, scale_name
 from rheostat.model.operating_point import Ranking
 from rheostat.model.path import SMALLEST, KnobPath, known_down_to, path_along, path_tensors
+from rheostat.model.planes import as_planes
 from rheostat.model.precision import dequantize, quantize, widen
 from rheostat.model.shape import ModelShape
 from rheostat.text.vocabulary import Vocabulary

@@ -1,6 +1,7 @@
-"""How weights are stored: fp32, fp16, or int8 with one scale per row.
+"""Precisions: how weights are stored (fp32, fp16, or int8 with one scale per row), and what the runtime computes in.
 
-w = q · scale with q in -127 … 127. Knows numbers; knows nothing of where they are stored or what they mean.
+w = q · scale with q in -127 … 127. Four bits are no precision of their own: they belong to an operating point. Knows
+numbers; knows nothing of where they are stored or what they mean.
 """
 
 from __future__ import annotations
@@ -11,26 +12,44 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.errors import PrecisionError
 from rheostat.model.container import problem
 from rheostat.model.names import scale_name
 
 Floats: TypeAlias = NDArray[np.float32]
-Precision = Literal["fp32", "fp16", "int8"]
+StoredPrecision = Literal["fp32", "fp16", "int8"]
+STORED_PRECISIONS: tuple[StoredPrecision, ...] = get_args(StoredPrecision)
+Precision = Literal["fp32", "int8"]  # of the products of a query
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-_OF_TYPE: dict[str, Precision] = {"float32": "fp32", "float16": "fp16", "int8": "int8"}  # by NumPy's names
+WEIGHT_BYTES: dict[Precision, float] = {"fp32": 4.0, "int8": 1.0}
+_OF_TYPE: dict[str, StoredPrecision] = {"float32": "fp32", "float16": "fp16", "int8": "int8"}  # by NumPy's names
 
 LARGEST_INTEGER = 127  # -128 would have no positive counterpart
 # The largest scale that keeps every weight finite.
 LARGEST_SCALE = float(np.nextafter(np.finfo(np.float32).max / np.float32(LARGEST_INTEGER), np.float32(0)))
 
 
-def precision_of(types: Iterable[str]) -> Precision | None:
+def check_precision(precision: str) -> None:
+    """Raise PrecisionError unless the runtime has this precision."""
+    if precision not in PRECISIONS:
+        raise PrecisionError(f"the precision is {precision!r:.40}; expected one of {', '.join(PRECISIONS)}")
+
+
+def bytes_read(flops: float, precision: Precision) -> int:
+    """Bytes of the matrices that a query with this many FLOPs reads: each weight once, at two FLOPs per weight.
+
+    Biases, states, row scales and the row of the input embedding are left out.
+    """
+    return round(flops / 2 * WEIGHT_BYTES[precision])
+
+
+def precision_of(types: Iterable[str]) -> StoredPrecision | None:
     """The precision of matrices of these NumPy types; None if they differ."""
     found = {_OF_TYPE[name] for name in types}
     return found.pop() if len(found) == 1 else None
 
 
-def is_stored_as(stored: NDArray[Any], precision: Precision) -> bool:
+def is_stored_as(stored: NDArray[Any], precision: StoredPrecision) -> bool:
     """Whether a weight tensor is stored as `encode_all` would store it: int8 leaves biases in fp32."""
     wanted = "fp32" if precision == "int8" and stored.ndim == 1 else precision
     return _OF_TYPE[stored.dtype.name] == wanted
@@ -101,17 +120,17 @@ def as_floats(name: str, array: Any, size: tuple[int, ...]) -> Floats:
     return floats
 
 
-def encode_all(weights: Mapping[str, Floats], precision: Precision) -> dict[str, NDArray[Any]]:
+def encode_all(weights: Mapping[str, Floats], precision: StoredPrecision) -> dict[str, NDArray[Any]]:
     """The tensors that store these weights. In int8, each matrix also has `{name}.scale`, and biases stay fp32."""
-    if precision not in PRECISIONS:
-        raise problem(f"precision {precision!r}", f"one of {', '.join(PRECISIONS)}", "choose one of these")
+    if precision not in STORED_PRECISIONS:
+        raise problem(f"precision {precision!r}", f"one of {', '.join(STORED_PRECISIONS)}", "choose one of these")
     tensors: dict[str, NDArray[Any]] = {}
     for name, array in weights.items():
         tensors |= _encode(name, array, precision)
     return tensors
 
 
-def _encode(name: str, array: Floats, precision: Precision) -> dict[str, NDArray[Any]]:
+def _encode(name: str, array: Floats, precision: StoredPrecision) -> dict[str, NDArray[Any]]:
     if precision == "int8" and array.ndim == 2:
         integers, scale = quantize(array)
         return {name: integers, scale_name(name): scale}

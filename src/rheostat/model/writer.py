@@ -20,10 +20,10 @@ from rheostat.model.container import check_target as check_container_target
 from rheostat.model.contents import Contents
 from rheostat.model.counts import counts_tensors
 from rheostat.model.description import LARGEST_HEADER_BYTES, describe, metadata_of
-from rheostat.model.layout import as_planes
 from rheostat.model.names import HIDDEN, moment_tensors, point_tensors, scores_name
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.path import check_path, path_tensors
+from rheostat.model.planes import as_planes
 from rheostat.model.reconstruction import Reconstruction
 
 

@@ -24,10 +24,10 @@ from rheostat.measure.texts import Text, read_text
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import PATH, can_serve, stored_at, turns_bits
 from rheostat.model.operating_point import FULL
+from rheostat.model.precision import Precision
 from rheostat.report.writer import write_report
 from rheostat.runtime.engine import choose_engine
 from rheostat.runtime.evaluation import RuntimeEvaluator
-from rheostat.runtime.precision import Precision
 from rheostat.runtime.predictor import Predictor
 from rheostat.tables import to_json
 

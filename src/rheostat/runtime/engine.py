@@ -29,8 +29,8 @@ from rheostat.model.cut import cut, reorder
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.ordered import ordered_bytes
+from rheostat.model.precision import Precision, check_precision
 from rheostat.model.shape import ModelShape
-from rheostat.runtime.precision import Precision, check_precision
 from rheostat.words.completion import BestWords, Candidates
 
 EngineName = Literal["core", "onnx"]

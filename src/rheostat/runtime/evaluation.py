@@ -15,9 +15,9 @@ from rheostat.core.binding import Block
 from rheostat.metrics import MOST_TOKENS, Quality, QualityCount, read_stream
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint
+from rheostat.model.precision import Precision
 from rheostat.runtime.engine import Cache, CachedEngine, CachedState, CoreEngine, EngineName, choose_engine
 from rheostat.runtime.points import engines_of
-from rheostat.runtime.precision import Precision
 
 
 def core_quality(

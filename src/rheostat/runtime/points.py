@@ -17,11 +17,11 @@ from rheostat.errors import RheostatError
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, full_point
+from rheostat.model.precision import Precision, bytes_read, check_precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import core_thread_count, thread_count
 from rheostat.runtime.engine import Cache, CachedEngine, CoreWeights, Engine, EngineName, Reading, choose_engine
 from rheostat.runtime.history import History, Node
-from rheostat.runtime.precision import Precision, bytes_read, check_precision
 from rheostat.words.passage import Passage
 
 DEFAULT_CACHE_BYTES = 256 << 20

@@ -24,6 +24,7 @@ from rheostat.core.word_tree import MAX_EXPLAINED, Channel, TypedWord
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.model.knob import doubt_about, doubtful_below
 from rheostat.model.operating_point import OperatingPoint
+from rheostat.model.precision import Precision, check_precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import LARGEST_K, check_position
 from rheostat.runtime.engine import Cache, Engine, EngineName, Floats, Reading
@@ -31,7 +32,6 @@ from rheostat.runtime.explaining import Explainer, Taps, can_explain, check_taps
 from rheostat.runtime.history import Found, Node
 from rheostat.runtime.latencies import latency_table, query_ms
 from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Place, Points, Serving
-from rheostat.runtime.precision import Precision, check_precision
 from rheostat.runtime.remembering import LEARN_AT, Mixed, Watch
 from rheostat.text.tokenizers import Tokenizer
 from rheostat.text.vocabulary import Vocabulary

@@ -21,14 +21,14 @@ import numpy as np
 from rheostat.errors import CorpusError
 from rheostat.text.casing import collect_casing
 from rheostat.text.chat import CHAT_CYCLE, chat_texts
-from rheostat.text.counts import count_words, read_vocabulary_with_counts, select_words
 from rheostat.text.mixture import Mixture, Part, mix, talk_parts
 from rheostat.text.reading import read_blocks, read_tokens
-from rheostat.text.single_file import DividedText, divide
 from rheostat.text.sources import (
+    DividedText,
     Source,
     bare_names,
     check_split_name,
+    divide,
     find_split,
     find_splits,
     is_chat,
@@ -50,6 +50,7 @@ from rheostat.text.token_cache import (
 )
 from rheostat.text.tokenizers import Tokenizer, as_tokenizer
 from rheostat.text.vocabulary import END_OF_LINE, SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from rheostat.text.word_counts import count_words, read_vocabulary_with_counts, select_words
 
 
 @dataclass(frozen=True)

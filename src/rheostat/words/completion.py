@@ -7,7 +7,7 @@ Never suggested: `<unk>`, `<eos>`, numbers, punctuation and other signs, and tok
 "property\\\\/casualty"). Prefixes match regardless of capitals and of the kind of apostrophe: "ga" finds "Gary", "Ga"
 finds "game".
 
-Clitics ("n't", "'s": see `text.clitics`) are included with `attach`, if there is a word right before the cursor.
+Clitics ("n't", "'s": see `text.tokenizers`) are included with `attach`, if there is a word right before the cursor.
 Without a prefix they compete with whole words, because "do" can continue either way. With a prefix,
 `writing.split_typed` has already decided which of the two is being typed.
 """
@@ -25,8 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.text.clitics import attaches
-from rheostat.text.tokenizers import PTB_NUMBER, as_tokenizer
+from rheostat.text.tokenizers import PTB_NUMBER, as_tokenizer, attaches
 from rheostat.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from rheostat.words.writing import matching_form
 

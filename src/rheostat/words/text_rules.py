@@ -10,8 +10,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from rheostat.text.casing import SENTENCE_ENDS
-from rheostat.text.clitics import AFTER_APOSTROPHE, CLITICS, NEGATED, PTB_CLITICS
-from rheostat.text.tokenizers import ABBREVIATIONS, FOLDED_CHARACTERS, PTB_SIGNS, WIKITEXT_JOINTS
+from rheostat.text.tokenizers import (
+    ABBREVIATIONS,
+    AFTER_APOSTROPHE,
+    CLITICS,
+    FOLDED_CHARACTERS,
+    NEGATED,
+    PTB_CLITICS,
+    PTB_SIGNS,
+    WIKITEXT_JOINTS,
+)
 from rheostat.text.vocabulary import END_OF_LINE, NUMBER, UNKNOWN
 from rheostat.words.passage import context_words
 from rheostat.words.writing import (

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from rheostat.text.casing import SENTENCE_ENDS
-from rheostat.text.clitics import attaches, clitic_length
-from rheostat.text.tokenizers import fold, tokenize
+from rheostat.text.tokenizers import attaches, clitic_length, fold, tokenize
 from rheostat.words.passage import CONTEXT_LIMIT, read_words
 
 Source = Literal["model", "user"]

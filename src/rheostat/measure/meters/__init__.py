@@ -3,13 +3,12 @@
 series         readings over time, and the energy of a window of them
 meter          the interface; counter and sampler are its two kinds
 rapl  zeus_monitor  hwmon  power_supply  pmic  watts_up  power_trace     the meters
-estimate       computed, not measured
-choice         a meter by its name, or the first one available
+choice         a meter by its name, or the first one available; the estimate, which is computed and not measured
 energy         idle, blocks, idle → millijoules per query
 """
 
 from rheostat.errors import MeterError
-from rheostat.measure.meters.choice import EnergySource, MeterOptions, NoMeter, explain, find_meter
+from rheostat.measure.meters.choice import EnergySource, Estimate, MeterOptions, NoMeter, explain, find_meter
 from rheostat.measure.meters.energy import (
     EnergyPerQuery,
     Plan,
@@ -18,7 +17,6 @@ from rheostat.measure.meters.energy import (
     measure_energies,
     measure_energy,
 )
-from rheostat.measure.meters.estimate import Estimate
 from rheostat.measure.meters.meter import Meter
 
 __all__ = [

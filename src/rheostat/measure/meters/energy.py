@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rheostat.errors import MeterError
-from rheostat.measure.meters.choice import EnergySource, NoMeter
-from rheostat.measure.meters.estimate import Estimate
+from rheostat.measure.meters.choice import EnergySource, Estimate, NoMeter
 from rheostat.measure.meters.meter import Meter, Recording
 from rheostat.measure.meters.series import WindowEnergy
 

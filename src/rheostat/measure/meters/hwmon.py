@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rheostat.errors import MeterError
-from rheostat.measure.meters.sampler import SamplerMeter
+from rheostat.measure.meters.meter import SamplerMeter
 from rheostat.sysfs import SYSTEM_ROOT, in_order, read_integer, read_word
 
 GRAPHICS = ("amdgpu", "nouveau", "radeon", "i915", "xe")  # graphics cards run no queries: used only by name

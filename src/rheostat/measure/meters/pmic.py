@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rheostat.errors import MeterError
-from rheostat.measure.meters.sampler import SamplerMeter
+from rheostat.measure.meters.meter import SamplerMeter
 
 COMMAND = ("vcgencmd", "pmic_read_adc")
 # "  VDD_CORE_A current(7)=0.75012000A", "  VDD_CORE_V volt(15)=0.72178200V"

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rheostat.errors import MeterError
-from rheostat.measure.meters.sampler import SamplerMeter
+from rheostat.measure.meters.meter import SamplerMeter
 from rheostat.sysfs import SYSTEM_ROOT, own_batteries, read_integer, read_word
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rheostat.errors import MeterError, MissingExtraError
-from rheostat.measure.meters.sampler import SamplerMeter
+from rheostat.measure.meters.meter import SamplerMeter
 
 BAUD_RATE = 115200
 START = b"#L,W,3,E,0,1;"  # logging, external, (reserved), every second: the meter's fastest

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from rheostat.metrics import Quality, Scores, stream_quality, stretch_size
 from rheostat.model.operating_point import OperatingPoint
+from rheostat.model.precision import Precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.engine import Floats, Ids
 from rheostat.runtime.onnx.session import GraphEngine, GraphReading, State
 from rheostat.runtime.onnx.weights import RuntimeWeights
-from rheostat.runtime.precision import Precision
 from rheostat.words.completion import BestWords, Candidates, most_probable
 
 

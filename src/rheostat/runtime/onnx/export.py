@@ -19,10 +19,10 @@ from rheostat.errors import ExportError, MissingExtraError
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
+from rheostat.model.precision import Precision, check_precision
 from rheostat.provenance import provenance
 from rheostat.runtime.onnx.graph import Form, build_graph
 from rheostat.runtime.onnx.weights import RuntimeWeights
-from rheostat.runtime.precision import Precision, check_precision
 from rheostat.text.vocabulary import SPECIAL_TOKENS
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords, hidden_places

@@ -46,12 +46,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rheostat
+from rheostat.model.precision import Precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import BOOL, FLOAT, INT64, UINT8, Message
 from rheostat.runtime.onnx.operators import CONTRIB, IR_VERSION, OPSET, Port, Products, Writer
-from rheostat.runtime.onnx.quantization import Prepared, reduce
-from rheostat.runtime.precision import Precision
+from rheostat.runtime.onnx.weights import Prepared, reduce
 
 if TYPE_CHECKING:
     import onnx

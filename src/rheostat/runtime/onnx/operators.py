@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.model.precision import Precision
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import FLOAT, INT32, UINT8, Message, Option, Size
-from rheostat.runtime.onnx.quantization import Floats, Prepared, transposed
-from rheostat.runtime.precision import Precision
+from rheostat.runtime.onnx.weights import Floats, Prepared, transposed
 
 OPSET = 17  # supported by every ONNX Runtime since 1.12
 IR_VERSION = 8  # goes with this opset

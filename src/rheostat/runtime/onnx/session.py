@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from rheostat.errors import MissingExtraError
 from rheostat.model.flops import executed_flops
+from rheostat.model.precision import Precision, check_precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import thread_count
 from rheostat.runtime.onnx.graph import Form, Graph, build_graph, state_sizes
-from rheostat.runtime.onnx.quantization import Floats, Prepared, Weights, prepare
-from rheostat.runtime.precision import Precision, check_precision
+from rheostat.runtime.onnx.weights import Floats, Prepared, Weights, prepare
 
 try:
     import onnxruntime
@@ -238,7 +238,7 @@ class Session:
     """An ONNX Runtime session for one graph.
 
     It shares the constants that are weights themselves, so they are kept alive here. It copies the others into the
-    layout that the processor reads fastest.
+    order that the processor reads fastest.
     """
 
     def __init__(self, graph: Graph, weights: Prepared, threads: int) -> None:

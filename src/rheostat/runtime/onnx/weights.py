@@ -1,19 +1,35 @@
-"""From a model file to the numbers that a graph computes with: the only path of weights to an engine.
+"""From a model file to the numbers that a graph computes with: float32, or 8 bits with one scale per row.
 
 The whole model is prepared first and cut afterwards, so all points of a file are rounded the same way. Layers that a
 point changes (gates folded in, an update added) are floats after the cut and are prepared once more. Knows files and
-points. Graphs and engines take `Prepared` weights and never prepare them again.
+points; knows nothing about ONNX. Graphs and engines take `Prepared` weights and never prepare them again.
+
+8-bit weights do not use the full range: they are in -LARGEST … LARGEST (64 instead of 127). x86 processors without VNNI
+add two products of an unsigned and a signed byte in 16 bits (vpmaddubsw), and 2 · 255 · 127 does not fit: the sum would
+silently saturate and the answer would be wrong. 2 · 255 · 64 = 32,640 fits, so the same graph is correct on every
+processor. Unsigned weights would be correct too, but ONNX Runtime's kernel for them took about 12 % longer per query
+there, for a twentieth of a percent less perplexity.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, NewType, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint
-from rheostat.runtime.onnx.quantization import Prepared, prepare
-from rheostat.runtime.precision import Precision
+from rheostat.model.precision import Precision, check_precision, dequantize, widen
+
+Weights: TypeAlias = Mapping[str, NDArray[Any]]  # in any precision that a file can store
+Prepared = NewType("Prepared", dict[str, NDArray[Any]])  # what `prepare` returns and graphs are made from
+Floats: TypeAlias = NDArray[np.float32]
+LARGEST = 64  # absolute value of an 8-bit weight
+_ROWS_AT_ONCE = 64  # so that converting a matrix takes little extra memory
 
 
 class RuntimeWeights:
@@ -48,3 +64,64 @@ class RuntimeWeights:
                 self._whole = whole
             self._keeps = True
             return whole
+
+
+def prepare(weights: Weights, precision: str) -> Prepared:
+    """Weights of any stored precision as the graph of `precision` needs them; arrays that already fit are not copied.
+
+    fp32: everything is float32. int8: matrices are int8 in -LARGEST … LARGEST with row scales under
+    `{name}.scale`, so a prepared model can be cut repeatedly; biases are float32.
+    """
+    check_precision(precision)
+    prepared: dict[str, NDArray[Any]] = {}
+    for name, array in weights.items():
+        if name.endswith(".scale"):
+            continue
+        scale = weights.get(f"{name}.scale")
+        if array.ndim == 2 and precision == "int8":
+            prepared[name], prepared[f"{name}.scale"] = reduce(array, scale)
+        else:
+            prepared[name] = _as_floats(array, scale)
+    return Prepared(prepared)
+
+
+def reduce(matrix: NDArray[Any], scale: Floats | None = None) -> tuple[NDArray[np.int8], Floats]:
+    """(q, scale) of a matrix of floats, or of int8 with row scales, where w = q · scale and |q| ≤ LARGEST."""
+    if scale is not None and _fits(matrix):
+        return matrix, scale
+    integers = np.empty(matrix.shape, np.int8)
+    scales = np.empty(len(matrix), np.float32)
+    for rows in _slices(len(matrix)):
+        floats = _as_floats(matrix[rows], None if scale is None else scale[rows])
+        integers[rows], scales[rows] = _nearest(floats, LARGEST)
+    return integers, scales
+
+
+def transposed(matrix: NDArray[Any]) -> NDArray[Any]:
+    """A transposed copy, made in strips that fit into the processor's cache."""
+    result = np.empty(matrix.shape[::-1], matrix.dtype)
+    for first in range(0, len(matrix), 256):
+        result[:, first : first + 256] = matrix[first : first + 256].T
+    return result
+
+
+def _as_floats(array: NDArray[Any], scale: Floats | None) -> Floats:
+    """The float32 values of a stored array; the array itself if it is float32 already."""
+    return widen(array) if scale is None else dequantize(array, scale)
+
+
+def _nearest(floats: Floats, largest: int) -> tuple[Floats, Floats]:
+    """Whole numbers, and one scale per row that maps its largest magnitude to `largest`."""
+    extreme = np.maximum(floats.max(axis=1, initial=0), -floats.min(axis=1, initial=0))
+    scale: Floats = extreme / np.float32(largest)
+    scale[scale == 0] = 1  # a row of zeros
+    steps = floats / scale[:, None]
+    return np.rint(steps, out=steps), scale
+
+
+def _fits(integers: NDArray[np.int8]) -> bool:
+    return bool(integers.min(initial=0) >= -LARGEST and integers.max(initial=0) <= LARGEST)
+
+
+def _slices(rows: int) -> Iterator[slice]:
+    return (slice(first, first + _ROWS_AT_ONCE) for first in range(0, rows, _ROWS_AT_ONCE))

@@ -33,7 +33,7 @@ Integers = NDArray[np.int8]
 Plane = NDArray[np.uint8]
 
 
-class Layout(NamedTuple):
+class MatrixSizes(NamedTuple):
     """The sizes of a matrix: rows come in equal parts (z, f, o), columns in equal steps (of a window)."""
 
     rows: int
@@ -47,14 +47,14 @@ class Layout(NamedTuple):
         return blocks, self.steps * -(-self.columns // self.steps // COLUMNS), LINE_BYTES
 
 
-def layouts(shape: ModelShape) -> dict[str, Layout]:
-    """The layout of every matrix of a QRNN, by its name."""
+def matrix_sizes(shape: ModelShape) -> dict[str, MatrixSizes]:
+    """The sizes of every matrix of a QRNN, by its name."""
     found = {}
     for name, size in shape.tensor_shapes().items():
         if len(size) == 2:
             layer = name.split(".")[1]
             parts = (QRNN_GATES, shape.windows[int(layer)]) if name.startswith("layers.") else (1, 1)
-            found[name] = Layout(size[0], size[1], *parts)
+            found[name] = MatrixSizes(size[0], size[1], *parts)
     return found
 
 
@@ -63,13 +63,13 @@ def coarse(integers: NDArray[Any]) -> NDArray[Any]:
     return np.where(integers.any(axis=1, keepdims=True), (integers & -16) + _MIDDLE, 0).astype(integers.dtype)
 
 
-def to_planes(integers: Integers, layout: Layout) -> tuple[Plane, Plane]:
+def to_planes(integers: Integers, sizes: MatrixSizes) -> tuple[Plane, Plane]:
     """The upper and the lower plane of a matrix."""
-    blocks, lines, _ = layout.plane_shape
-    parts, steps = layout.parts, layout.steps
+    blocks, lines, _ = sizes.plane_shape
+    parts, steps = sizes.parts, sizes.steps
     padded = np.zeros((parts, blocks // parts * ROWS, steps, lines // steps * COLUMNS), np.uint8)
     stored = (integers.astype(np.int16) + _OFFSET).astype(np.uint8)
-    rows, columns = layout.rows // parts, layout.columns // steps
+    rows, columns = sizes.rows // parts, sizes.columns // steps
     padded[:, :rows, :, :columns] = stored.reshape(parts, rows, steps, columns)
     quads = padded.reshape(blocks, ROWS, lines, 2, QUAD).transpose(0, 2, 3, 1, 4).reshape(blocks, lines, 2, LINE_BYTES)
     first, second = quads[:, :, 0], quads[:, :, 1]
@@ -78,19 +78,19 @@ def to_planes(integers: Integers, layout: Layout) -> tuple[Plane, Plane]:
     return upper, lower
 
 
-def from_planes(upper: Plane, lower: Plane | None, layout: Layout) -> Integers:
+def from_planes(upper: Plane, lower: Plane | None, sizes: MatrixSizes) -> Integers:
     """The matrix of two planes; without the lower one, as 4 bits give it."""
-    blocks, lines, _ = layout.plane_shape
+    blocks, lines, _ = sizes.plane_shape
     quads = np.empty((blocks, lines, 2, LINE_BYTES), np.uint8)
     for half, high, low in (
         (0, upper << 4, None if lower is None else lower & 0x0F),
         (1, upper & 0xF0, None if lower is None else lower >> 4),
     ):
         quads[:, :, half] = high | (_MIDDLE if low is None else low)
-    parts, steps = layout.parts, layout.steps
+    parts, steps = sizes.parts, sizes.steps
     padded = quads.reshape(blocks, lines, 2, ROWS, QUAD).transpose(0, 3, 1, 2, 4)
     padded = padded.reshape(parts, blocks // parts * ROWS, steps, lines // steps * COLUMNS)
-    stored = padded[:, : layout.rows // parts, :, : layout.columns // steps].reshape(layout.rows, layout.columns)
+    stored = padded[:, : sizes.rows // parts, :, : sizes.columns // steps].reshape(sizes.rows, sizes.columns)
     return (stored ^ np.uint8(_OFFSET)).view(np.int8)
 
 
@@ -100,11 +100,11 @@ def as_planes(weights: Mapping[str, NDArray[Any]], shape: ModelShape, bits: int 
     A row of zeros gets the scale 0, since four bits have no zero.
     """
     tensors = dict(weights)
-    for name, layout in layouts(shape).items():
+    for name, sizes in matrix_sizes(shape).items():
         integers = tensors.pop(name)
         if integers.min(initial=0) < -LARGEST_INTEGER:
             raise problem(f"-128 in {name}", f"-{LARGEST_INTEGER} to {LARGEST_INTEGER}")
-        tensors[upper_name(name)], lower = to_planes(integers, layout)
+        tensors[upper_name(name)], lower = to_planes(integers, sizes)
         if bits == 8 or name == CLUSTERS:
             tensors[lower_name(name)] = lower
         empty = ~integers.any(axis=1)
