@@ -164,6 +164,6 @@ def _suggestions(steps: list[DemoStep]) -> Table:
         offered = [Text(", ".join(words)) for words in step.suggestions.values()]
         quality = step.quality
         widths = " ".join(map(str, quality.widths))
-        bits = f"{8.0 if quality.mean_bits is None else quality.mean_bits:.1f}"
+        bits = f"{quality.mean_bits:.1f}"
         table.add_row(f"{quality.knob:.0%}", f"{quality.cost:.1%}", bits, widths, *offered)
     return table

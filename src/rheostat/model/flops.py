@@ -27,6 +27,23 @@ class Sizes(Protocol):
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]: ...
 
 
+class CostShare:
+    """What has a cost: an operating point, or a measurement of one. A share of the whole model's."""
+
+    flops_fraction: float
+    cost_fraction: float | None  # None: the same as flops_fraction, because all weights have the same bits
+
+    @property
+    def cost(self) -> float:
+        """The share of the whole model's cost, FLOPs weighted by bits: what the knob counts."""
+        return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
+
+    @property
+    def mean_bits(self) -> float:
+        """Bits of a weight, averaged over the products of a query; 8 if all weights have the same bits."""
+        return 8 * self.cost / self.flops_fraction
+
+
 def flops_by_part(shape: Sizes) -> dict[str, int]:
     """FLOPs of one query, 2 · rows · columns for every matrix product, under `layers.{l}` and `output`.
 

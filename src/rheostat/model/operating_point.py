@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import OperatingPointError
+from rheostat.model.flops import CostShare
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin, digest_of
 from rheostat.model.reconstruction import Reconstruction
 from rheostat.model.shape import ModelShape
@@ -85,7 +86,7 @@ class Update:
 
 
 @dataclass(frozen=True, eq=False)
-class OperatingPoint:
+class OperatingPoint(CostShare):
     """Which filters are kept in each layer, optionally with a guess of the dropped ones, with gates and an update.
 
     gates and updates have one entry per layer, None for a layer without. flops_fraction: the cost of the point as a
@@ -118,16 +119,6 @@ class OperatingPoint:
         if self.update_rank:
             facts.append(f"rank-{self.update_rank} update")
         return f"OperatingPoint({', '.join(facts)})"
-
-    @property
-    def cost(self) -> float:
-        """The share of the whole model's cost, FLOPs weighted by bits: what the knob counts."""
-        return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
-
-    @property
-    def mean_bits(self) -> float:
-        """Bits of a weight, averaged over the products of a query."""
-        return 8 * self.cost / self.flops_fraction
 
     @property
     def widths(self) -> tuple[int, ...]:

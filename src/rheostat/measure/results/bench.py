@@ -13,6 +13,7 @@ import numpy as np
 from rheostat.measure.machine import Conditions
 from rheostat.measure.meters import EnergyPerQuery
 from rheostat.measure.results.shared import LatencyFigures, Origins, Provenance
+from rheostat.model.flops import CostShare
 from rheostat.runtime.engine import EngineName
 from rheostat.tables import not_stored, stored_if_set
 
@@ -67,7 +68,7 @@ class PacedFigures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchRow(LatencyFigures):
+class BenchRow(LatencyFigures, CostShare):
     """The cost of a query at one point. label: of the position asked for.
 
     point: name of the operating point. ranking: what it was cut by; None for the whole model and for a stored point.
@@ -91,11 +92,6 @@ class BenchRow(LatencyFigures):
     model_bytes: int | None
     energy: EnergyPerQuery
     paced: PacedFigures | None = stored_if_set(None)  # noqa: RUF009
-
-    @property
-    def cost(self) -> float:
-        """The share of the whole model's cost: what the knob counts."""
-        return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
 
     @property
     def megabytes_read(self) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from rheostat.measure.results.shared import KeystrokeFigures, Origins, Provenance, QualityFigures
+from rheostat.model.flops import CostShare
 from rheostat.model.operating_point import FULL
 from rheostat.runtime.engine import EngineName
 from rheostat.tables import not_stored, stored_if_set
@@ -41,7 +42,7 @@ class SweepSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepRow(QualityFigures):
+class SweepRow(QualityFigures, CostShare):
     """One measurement. label: the name of the ranking or stored point; "full" for the whole model.
 
     allocation: "uniform" = cut by the ranking; "stored" = the point of that name; "bare" = the same without its update;
@@ -71,16 +72,6 @@ class SweepRow(QualityFigures):
         return family_of(self.criterion, self.reconstructed)
 
     @property
-    def cost(self) -> float:
-        """The share of the whole model's cost: what the knob counts."""
-        return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
-
-    @property
-    def mean_bits(self) -> float | None:
-        """Bits of a weight, averaged over the products of a query; None if they depend on the precision alone."""
-        return None if self.cost_fraction is None else 8 * self.cost / self.flops_fraction
-
-    @property
     def served_by(self) -> str:
         """What was measured, in words."""
         if self.label == FULL:
@@ -98,7 +89,7 @@ def family_of(criterion: str, reconstructed: bool) -> str:
 
 
 @dataclass(frozen=True)
-class TestFigures:
+class TestFigures(CostShare):
     """Figures of one point on the test text. keystrokes_saved_share: None if nothing was typed."""
 
     __test__: ClassVar[bool] = False  # tells pytest that this is not a test
@@ -108,11 +99,6 @@ class TestFigures:
     recall_at_3: float
     keystrokes_saved_share: float | None
     cost_fraction: float | None = None  # where bits make it less than flops_fraction
-
-    @property
-    def cost(self) -> float:
-        """The share of the whole model's cost: what the knob counts."""
-        return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
 
 
 @dataclass(frozen=True)
