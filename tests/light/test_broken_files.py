@@ -91,8 +91,8 @@ def raw_description(text: str) -> Callable[[Path], None]:
 NAN = np.array([np.nan], "<f4").tobytes()
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "empty": (in_bytes(lambda _: b""), "a header length of 0 in a file of 0 bytes"),
-    "no header": (in_bytes(lambda b: b[:8]), "in a file of 8 bytes"),
+    "empty": (in_bytes(lambda _: b""), "found a file of 0 bytes; expected a model file; it is empty"),
+    "no header": (in_bytes(lambda b: b[:8]), "found a file of 8 bytes"),
     "half a header": (in_bytes(lambda b: b[:1000]), "in a file of 1000 bytes; expected 2 to 992"),
     "one byte short": (
         in_bytes(lambda b: b[:-1]),
@@ -247,6 +247,13 @@ def test_int8_without_its_scale_is_named(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "broken", precision="int8")
     relabel("layers.0.weight.scale", "layers.0.weight.scales")(path)
     with pytest.raises(ModelFileError, match=r"no tensor layers\.0\.weight\.scale; expected F32 \[15\]"):
+        open_model(path)
+
+
+def test_an_ordered_file_stores_int8_in_planes(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "broken", precision="int8")
+    in_description(lambda d: d.update(format_version=2, ordered=d["default_ranking"]))(path)
+    with pytest.raises(ModelFileError, match=r"stored as I8 in an ordered file; expected its two planes, \.upper and"):
         open_model(path)
 
 

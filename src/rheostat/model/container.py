@@ -193,10 +193,12 @@ def _read_header(descriptor: int, size: int) -> bytes:
     start = _read_bytes(descriptor, FIRST_READ_BYTES)
     length = int.from_bytes(start[:LENGTH_BYTES], "little")
     longest = min(size - LENGTH_BYTES, MAXIMUM_HEADER_BYTES)
+    if longest < 2:
+        raise problem(f"a file of {size} bytes", "a model file", "it is empty or cut short: fetch it again")
     if not 2 <= length <= longest:
         raise problem(
             f"a header length of {length} in a file of {size} bytes",
-            f"2 to {max(longest, 2)}",
+            f"2 to {longest}",
             "this is not a safetensors file, or only the beginning of one: fetch it again",
         )
     end = LENGTH_BYTES + length

@@ -63,6 +63,8 @@ MOST_COUNTED_WORDS = 1 << 16  # the vocabulary of a file with counts
 
 _MATRIX_TYPES = ("F32", "F16", "I8")
 _VECTOR_TYPES = ("F32", "F16")
+_PLANES = "its two planes, .upper and .lower"
+_ORDER = "order it: rheostat pack --order"
 
 Tensors: TypeAlias = Mapping[str, Stored]
 
@@ -154,7 +156,7 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
     shape = _parse_shape(fields)
     ordered = fields.get("ordered") if version >= ORDERED_VERSION else None
     bits = _bits(ordered, shape, tensors)
-    known = _check_weights(shape, tensors, bits)
+    known = _check_weights(shape, tensors, bits, is_ordered=ordered is not None)
     if shape.cell != "qrnn" and (fields.get("rankings") or fields.get("points")):
         raise problem(f"rankings or points for cell {shape.cell}", "none: only qrnn has filters to leave out")
     origin = _origin(fields, "the weights", version)
@@ -278,7 +280,7 @@ def _sizes(sizes: Mapping[str, Any], key: str) -> tuple[int, ...]:
 
 
 def _bits(ordered: object, shape: ModelShape, tensors: Tensors) -> int | None:
-    """The bits of weights that are stored in planes, as those of an ordered file may be; None if they are not."""
+    """The bits of weights that are stored in planes, as those of an ordered int8 file are; None for others."""
     if ordered is None or shape.cell != "qrnn" or upper_name(EMBEDDING) not in tensors:
         return None
     return 8 if lower_name(EMBEDDING) in tensors else 4
@@ -295,7 +297,7 @@ def _check_planes(shape: ModelShape, tensors: Tensors, bits: int) -> set[str]:
     return known
 
 
-def _check_weights(shape: ModelShape, tensors: Tensors, bits: int | None) -> set[str]:
+def _check_weights(shape: ModelShape, tensors: Tensors, bits: int | None, *, is_ordered: bool) -> set[str]:
     """Check weights, vocabulary and casing; returns the names of all tensors found. bits: of planes; None without."""
     sizes = shape.tensor_shapes()
     known = {VOCABULARY}
@@ -307,7 +309,9 @@ def _check_weights(shape: ModelShape, tensors: Tensors, bits: int | None) -> set
         stored = tensors.get(name)
         # Nearly all pass; the others are int8 or wrong.
         if stored is None or stored[1] != size or stored[0] not in _VECTOR_TYPES:
-            _expect(tensors, name, _MATRIX_TYPES if len(size) == 2 else _VECTOR_TYPES, size)
+            found = _expect(tensors, name, _MATRIX_TYPES if len(size) == 2 else _VECTOR_TYPES, size)
+            if is_ordered:
+                raise problem(f"tensor {name} stored as {found[0]} in an ordered file", _PLANES, _ORDER)
             known.add(scale := scale_name(name))
             _expect(tensors, scale, ("F32",), size[:1])
     _expect_list(tensors, VOCABULARY, "U8")
@@ -426,7 +430,7 @@ def _check_ordered(
         raise problem(
             f"ordered {show(ordered)}",
             f"the default ranking, {show(default_ranking)}",
-            "order it: rheostat pack --order",
+            _ORDER,
         )
     _check_limits(shape)
     known |= {PATH_COST, PATH_WIDTHS}
