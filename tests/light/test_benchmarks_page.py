@@ -48,8 +48,8 @@ def test_groups_that_were_not_measured_have_no_rows(tmp_path: Path, monkeypatch:
         assert "process start to first suggestion" in text and (shown in text) == has_line
 
 
-def test_every_row_of_the_runtime_has_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_target_of_the_runtime_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     runtime, page = (runpy.run_path(str(ROOT / "benchmarks" / name)) for name in ("runtime.py", "page.py"))
     words = {f"same_words_{percent}" for percent in (100, 50, 20)}
-    assert set(page["RUNTIME_ROWS"]) | words == set(runtime["TARGETS"])
+    assert set(runtime["TARGETS"]) <= set(page["RUNTIME_ROWS"]) | words

@@ -650,7 +650,7 @@ def test_the_goals_are_the_results_and_the_bundled_model(workflow: Workflow) -> 
     base = {step.name for step in workflow.chosen(["talk-model"])}
     assert reproduced & bundled == {"report"}
     assert base == {
-        *("talk", "talk-continue", "talk-training", "talk-base", "talk-base-card"),
+        *("talk", "talk-first", "talk-continue", "talk-training", "talk-base", "talk-base-card"),
         *("talk-counts", "typing"),
     }
     assert reproduced | bundled == set(workflow.steps) - base and not (reproduced | bundled) & base
