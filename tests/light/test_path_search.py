@@ -137,6 +137,26 @@ def test_the_knob_follows_a_searched_path(model: Path, corpus: Path, tmp_path: P
         assert choose(file, 0.5).criterion == "random"
 
 
+def test_pruning_and_bits_alone_can_be_asked_for_beside_the_path(model: Path, corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.safetensors"
+    search_path(model, out, data=corpus, smallest=0.3, tokens=120)
+    with open_model(out) as file:
+        alone, bits = choose(file, 0.5, criterion="random"), choose(file, 0.6, criterion="bits")
+        assert (alone.criterion, alone.bounds) == ("random", None) and alone.cost <= 0.5
+        assert (bits.criterion, bits.cost, bits.widths) == ("bits", 0.5, file.shape.hidden_sizes)
+        with pytest.raises(OperatingPointError, match="bits"):
+            choose(file, 0.4, criterion="bits")
+    with rheostat.load(out) as predictor:
+        for criterion, widths in (("random", alone.widths), ("bits", bits.widths)):
+            other = predictor.at(0.5, criterion=criterion)
+            assert (other.point.criterion, other.point.widths) == (criterion, widths)
+    measured = rheostat.bench(
+        out, knobs=[1.0, 0.5], criteria=["path", "random", "bits"], meter="none", memory=False, queries=4
+    )
+    rows = [(row.label, row.criterion) for row in measured.rows]
+    assert rows[1:] == [("0.5", "path"), ("0.5", "random"), ("0.5", "bits")]
+
+
 def test_a_position_answers_as_its_cut_model_does(model: Path, corpus: Path, tmp_path: Path) -> None:
     """The core reads bits from planes; `cut` writes the same values as int8."""
     out = tmp_path / "out.safetensors"

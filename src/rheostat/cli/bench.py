@@ -39,6 +39,13 @@ HEADINGS = ("cost", "FLOPs", "MB\nread", "ms/query\nmedian", "95 %\ninterval", "
 def bench(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
     knob: Annotated[list[float] | None, typer.Option(help="A share of the cost. May be repeated.")] = None,
+    criterion: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Cut by this criterion instead of the file's own choice: one of its rankings', 'path', or 'bits' for "
+            "the whole model in 4 bits. May be repeated."
+        ),
+    ] = None,
     point: Annotated[list[str] | None, typer.Option(help="The name of a stored point. May be repeated.")] = None,
     beside: Annotated[
         list[Path] | None,
@@ -100,6 +107,7 @@ def bench(
             run(
                 model,
                 knobs=knob or (),
+                criteria=criterion or (),
                 points=point or (),
                 beside=beside or (),
                 data=data,

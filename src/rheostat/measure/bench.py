@@ -58,6 +58,7 @@ from rheostat.measure.results import (
 from rheostat.measure.results.bench import PacedFigures, fit_of
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.knob import BITS, choose, four_bits
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.precision import Precision, bytes_read
 from rheostat.model.shape import ModelShape
@@ -127,6 +128,7 @@ def bench(
     model: str | Path,
     *,
     knobs: Sequence[float] = (),
+    criteria: Sequence[str] = (),
     points: Sequence[str] = (),
     beside: Sequence[str | Path] = (),
     data: str | None = None,
@@ -147,15 +149,16 @@ def bench(
 ) -> BenchResults:
     """Measure the cost of a query on this machine, at some knob positions and stored points.
 
-    Without knobs and points: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking. beside: other
-    models, measured whole in the same run, interleaved with these points. data: a folder with a test text, a text file,
-    "chat" or "talk"; None for a text that comes with the package. queries: timed ones at every point. threads: as for
-    `load`. cpus: to stay on; None for all. meter: its name, or one that is open. energy: how long to measure it.
-    memory: whether to measure it too. engine: None for the core, or for ONNX Runtime if the core cannot run one of the
-    models: all models of a bench run on the same engine. paced: how many queries per point also come one at a time,
-    each after a pause and with cold caches, as a keyboard asks. out: the results file to write. progress: label, share
-    done. notice: told what the user should know before the run starts. on_results: called before anything is written:
-    what was measured is not lost with a file that cannot be written.
+    Without knobs and points: 1, 0.8, 0.6 and 0.4, or the stored points of a model without a ranking. criteria: what to
+    cut by at these positions, if not by the file's own choice: criteria of its rankings, "path", or "bits" for the
+    whole model in 4 bits. beside: other models, measured whole in the same run, interleaved with these points. data: a
+    folder with a test text, a text file, "chat" or "talk"; None for a text that comes with the package. queries: timed
+    ones at every point. threads: as for `load`. cpus: to stay on; None for all. meter: its name, or one that is open.
+    energy: how long to measure it. memory: whether to measure it too. engine: None for the core, or for ONNX Runtime if
+    the core cannot run one of the models: all models of a bench run on the same engine. paced: how many queries per
+    point also come one at a time, each after a pause and with cold caches, as a keyboard asks. out: the results file to
+    write. progress: label, share done. notice: told what the user should know before the run starts. on_results: called
+    before anything is written: what was measured is not lost with a file that cannot be written.
     """
     config = BenchConfig(queries, warm_up, precision, threads, cpus, energy or Plan(), memory, engine, paced)
     target = None if out is None else check_results_target(out)
@@ -164,7 +167,7 @@ def bench(
         text = read_text(data, file.tokenizer, words=config.queries + config.warm_up)
         for other in beside:
             _check_same_words(other, file)
-        positions = bench_positions(file, knobs, points)
+        positions = bench_positions(file, knobs, points, criteria)
     config = replace(config, engine=bench_engine([model, *beside], precision, engine))
     messages = (
         _engine_notice([model, *beside], config),
@@ -181,10 +184,13 @@ def bench(
     return results
 
 
-def bench_positions(file: ModelFile, knobs: Sequence[float] = (), points: Sequence[str] = ()) -> list[BenchPosition]:
+def bench_positions(
+    file: ModelFile, knobs: Sequence[float] = (), points: Sequence[str] = (), criteria: Sequence[str] = ()
+) -> list[BenchPosition]:
     """What was asked for, or what a model has to show."""
     check_list("knobs", knobs)
     check_list("points", points)
+    check_list("criteria", criteria)
     for knob in knobs:
         check_knob(knob)
     if not knobs and not points:
@@ -193,7 +199,15 @@ def bench_positions(file: ModelFile, knobs: Sequence[float] = (), points: Sequen
         points = [] if ranked else [entry.name for entry in file.description.points]
     for name in points:
         file.point(name)  # raises before anything is measured
-    return [*(BenchPosition(share) for share in knobs), *(BenchPosition(point=name) for name in points)]
+    cut_by: list[str | None] = [*criteria] if criteria else [None]
+    shares = [
+        BenchPosition(share, criterion=criterion)
+        for criterion in cut_by
+        for share in (knobs if criterion != BITS else [four_bits(file).cost])
+    ]
+    for position in shares:
+        choose(file, position.knob or 1.0, criterion=position.criterion)
+    return [*shares, *(BenchPosition(point=name) for name in points)]
 
 
 def bench_positions_of(
@@ -333,7 +347,6 @@ def _measure_energy(
         queries = max(1, round(SHORTEST_RUN_MS / max(latency.latency_ms, 1e-3)))
 
         def run() -> int:
-            typist.take_turn()
             return len(typist.type(queries))
 
         return Work(run, flops, bytes_read(flops, config.precision))

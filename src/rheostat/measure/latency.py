@@ -44,10 +44,11 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class BenchPosition:
-    """A knob position to measure: a share of the FLOPs, or a stored point."""
+    """A knob position to measure: a share of the cost, or a stored point. criterion: None = the file's own choice."""
 
     knob: float | None = None
     point: str | None = None
+    criterion: str | None = None
 
     @property
     def label(self) -> str:
@@ -67,9 +68,6 @@ class Queries:
         self.label, self._suggest = label, predictor.suggest
         self._texts = messages(pieces, openings)
 
-    def take_turn(self) -> None:
-        """Get ready after the others' turns."""
-
     def type(self, queries: int) -> Floats:
         """The latencies of some queries, in milliseconds."""
         times = np.empty(queries)
@@ -84,17 +82,13 @@ class Typist(Queries):
     """Queries at one operating point."""
 
     def __init__(self, predictor: Predictor, position: BenchPosition, pieces: list[str], openings: list[str]) -> None:
-        super().__init__(position.label, predictor, pieces, openings)
-        self.position, self._predictor, self.shape = position, predictor, predictor.shape
-        self.take_turn()
-        self.point: OperatingPoint = predictor.point
-
-    def take_turn(self) -> None:
-        self._predictor.turn(self.position.knob, point=self.position.point)
+        self._predictor = predictor.at(position.knob, point=position.point, criterion=position.criterion)
+        super().__init__(position.label, self._predictor, pieces, openings)
+        self.position, self.shape = position, predictor.shape
+        self.point: OperatingPoint = self._predictor.point
 
     def executed_flops(self, queries: int) -> ExecutedFlops:
         """FLOPs of some queries if a lazy output layer leaves clusters closed; otherwise all queries cost the same."""
-        self.take_turn()
         queries = queries if self._predictor.shape.softmax_splits else 1
         executed = [self._predictor.executed_flops(text, SUGGESTIONS) for text in islice(self._texts, queries)]
         return ExecutedFlops(float(np.mean(executed)), max(executed))
@@ -125,14 +119,12 @@ def measure_latencies(
     """Milliseconds of every counted query, by point and turn. progress: label, share done."""
     for number, typist in enumerate(typists):
         progress(f"warming up {typist.label}", number / (6 * len(typists)))
-        typist.take_turn()
         typist.type(max(1, warm_up))
     turns: list[list[Floats]] = [[] for _ in typists]
     sizes = list(turn_sizes(queries))
     for count, size in enumerate(sizes):
         progress("measuring milliseconds", 1 / 6 + 5 / 6 * count / len(sizes))
         for number in interleaved_order(len(typists), count):
-            typists[number].take_turn()
             turns[number].append(typists[number].type(1 + size)[1:])
     return turns
 
@@ -153,7 +145,6 @@ def measure_paced(
     for count in range(queries):
         progress("measuring paced queries", count / queries)
         for number in interleaved_order(len(typists), count):
-            typists[number].take_turn()
             sleep(PAUSE_S)
             other += 1
             times[number].append(float(typists[number].type(1)[0]))

@@ -38,7 +38,8 @@ def choose(
     `point` names a stored point; `ranking` names a ranking to cut by. Otherwise the choice is, in this order: the first
     stored point at the knob position, which can have gates and an update; the largest position of an ordered file's
     path that costs no more; a cut by the default ranking; the nearest stored point below. With a `criterion`, only its
-    points and its first ranking are considered; "path" means a path that turns bits too.
+    points and its first ranking are considered; "path" means a path that turns bits too, "bits" the whole model in 4
+    bits, if it costs no more.
     """
     if point is not None:
         return file.point(point)
@@ -49,10 +50,13 @@ def choose(
         return full_point(file.shape)
     if (stored := stored_at(file, knob, criterion)) is not None:
         return stored
-    if criterion in (None, PATH) and turns_bits(file):
+    searched = turns_bits(file)
+    if criterion in (None, PATH) and searched:
         return path_point(file, knob)
+    if criterion == BITS and searched and (bits := four_bits(file)).cost <= knob + ROUNDING:
+        return bits
     name = _ranking_for(file, criterion)
-    if name is not None and name == file.ordered and (place := place_on_path(file, knob)) is not None:
+    if name is not None and name == file.ordered and not searched and (place := place_on_path(file, knob)) is not None:
         return point_on_path(file, place, knob)
     if name is not None:
         return _select(file, name, knob)

@@ -27,7 +27,8 @@ from rheostat.words.passage import Passage
 DEFAULT_CACHE_BYTES = 256 << 20
 MOST_POSITIONS = 256  # knob positions to remember, however small their points are
 
-Position: TypeAlias = tuple[float | None, str | None]  # the knob's share, or a stored point's name
+# The knob's share, or a stored point's name; and the criterion to cut by, None for the file's own choice.
+Position: TypeAlias = tuple[float | None, str | None, str | None]
 
 
 def threads_of(shape: ModelShape, precision: Precision, engine: EngineName, threads: int) -> int:
@@ -148,17 +149,18 @@ class Points:
         self._lock = threading.Lock()  # guards _kept and _on_path
         self._building = threading.Lock()  # one build at a time: two would compete for all cores and all memory
 
-    def choose(self, knob: float | None, name: str | None) -> OperatingPoint:
+    def choose(self, knob: float | None, name: str | None, criterion: str | None = None) -> OperatingPoint:
         """The point for a position; raises OperatingPointError if the file cannot serve it."""
-        return knob_positions.choose(self.file, 1.0 if knob is None else knob, point=name)
+        return knob_positions.choose(self.file, 1.0 if knob is None else knob, criterion=criterion, point=name)
 
-    def visited(self, knob: float | None, name: str | None) -> Serving | None:
+    def visited(self, knob: float | None, name: str | None, criterion: str | None = None) -> Serving | None:
         """The point, if there is nothing to build for it: it is on the path, or still ready from an earlier visit."""
-        if name is None and self._costs and (serving := self._look_up(1.0 if knob is None else knob)) is not None:
+        by_knob = name is None and criterion is None
+        if by_knob and self._costs and (serving := self._look_up(1.0 if knob is None else knob)) is not None:
             return serving
         with self._lock:
-            if serving := self._kept.get((knob, name)):
-                self._kept.move_to_end((knob, name))
+            if serving := self._kept.get((knob, name, criterion)):
+                self._kept.move_to_end((knob, name, criterion))
                 self._make_room()  # it may have grown since: sessions are opened when first needed
             return serving
 
@@ -183,14 +185,14 @@ class Points:
         point = knob_positions.point_on_path(self.file, place, knob) if place else full_point(self.file.shape)
         return point, self._engines(point)
 
-    def serve(self, knob: float | None, name: str | None) -> Serving:
+    def serve(self, knob: float | None, name: str | None, criterion: str | None = None) -> Serving:
         """The point, ready to answer."""
         with self._building:
-            if serving := self.visited(knob, name):
+            if serving := self.visited(knob, name, criterion):
                 return serving
-            point = self.choose(knob, name)
+            point = self.choose(knob, name, criterion)
             serving = self._same(point) or self._build(point)
-            self._keep((knob, name), serving)
+            self._keep((knob, name, criterion), serving)
             return serving
 
     def close(self) -> None:

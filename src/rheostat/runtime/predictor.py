@@ -210,8 +210,8 @@ class Predictor:
             points.close()
             raise
 
-    def _begin(self, model: _Model, knob: float | None, point: str | None) -> None:
-        serving = model.points.serve(knob, point)
+    def _begin(self, model: _Model, knob: float | None, point: str | None, criterion: str | None = None) -> None:
+        serving = model.points.serve(knob, point, criterion)
         assert serving.engine  # made now, so that an unusable file is refused here
         self._model = model
         self._turning = threading.Lock()
@@ -609,17 +609,21 @@ class Predictor:
             self._model.points.choose(knob, point)  # raises here rather than in the background
             threading.Thread(target=self._turn_later, args=(knob, point, wish), daemon=True).start()
 
-    def at(self, knob: float | None = None, *, point: str | None = None) -> Predictor:
+    def at(self, knob: float | None = None, *, point: str | None = None, criterion: str | None = None) -> Predictor:
         """Another predictor of the same model at another point, to use both at the same time.
 
-        Both share the weights, visited points and the user's words; each has its own knob.
+        Both share the weights, visited points and the user's words; each has its own knob. criterion: what the knob
+        cuts by, if not by the file's own choice, until the other predictor is turned: the criterion of a ranking, or
+        "bits" for the whole model in 4 bits.
         """
         self._open()
         check_position(knob, point)
+        if criterion is not None:
+            check_text("criterion", criterion)
         if knob is not None and point is not None:
             raise OperatingPointError("at got two positions; expected one of: a knob position, point=…")
         other = Predictor.__new__(Predictor)
-        other._begin(self._model, knob, point)
+        other._begin(self._model, knob, point, criterion)
         return other
 
     def query_ms(self, queries: int = TIMED_QUERIES) -> float:
