@@ -1,34 +1,53 @@
 """Which words explain what was typed: the core's word tree on the words that a model may suggest, for any engine.
 
-Knows engines, readings and keys; `words.slips` owns the prices, `core.word_tree` the search.
+Knows engines, readings and keys; `words.slips` owns the prices, `core.word_tree` the search, `predictor` the text.
 """
 
 from __future__ import annotations
 
+import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.arguments import is_number, shown
-from rheostat.core.word_tree import MAX_TYPED, Channel, TypedWord, WordTree
+from rheostat.core.word_tree import MAX_EXPLAINED, MAX_TYPED, Channel, TypedWord, WordTree
 from rheostat.errors import RheostatError
 from rheostat.runtime.engine import CoreEngine, CoreReading, Engine, Reading
 from rheostat.runtime.remembering import Mixed
+from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import Completion
-from rheostat.words.slips import PRICES, Prices, find_key_layout
+from rheostat.words.slips import PRICES, Halves, Meant, Prices, find_halves, find_key_layout
+from rheostat.words.writing import matching_form
+
+RIVALS = 16  # words that a finished word is compared with at least, so that its confidence means something
+SHORTEST_PAIR = 4  # letters of two words that were typed as one
+BEST_PAIR = math.exp(-min(PRICES.missed_space, PRICES.space_as_letter))  # no pair is more probable
+PAIRS = 2  # pairs of words that are tried; each costs a query
 
 Taps = Sequence[tuple[float, float] | None]  # where the finger came down for each letter; None where that is not known
+
+
+After = Callable[[str], TypedWord | None]  # the word that is being typed behind one more word of the text
+
+
+class Keys(NamedTuple):
+    """The keyboard that was typed on. taps: where the finger came down for each letter, if that is known."""
+
+    layout: str
+    channel: Channel
+    taps: NDArray[np.float32] | None
 
 
 class Explainer:
     """The words that explain what was typed after a text. Safe to use from several threads."""
 
-    def __init__(self, completion: Completion, vocabulary_size: int) -> None:
-        self._completion, self._size = completion, vocabulary_size
+    def __init__(self, completion: Completion, vocabulary: Vocabulary) -> None:
+        self._completion, self._vocabulary = completion, vocabulary
         self._lock = threading.Lock()
         self._tree: WordTree | None = None
 
@@ -39,7 +58,7 @@ class Explainer:
                 forms, ids = self._completion.whole_words()
                 if not len(forms):
                     return None
-                self._tree = WordTree(forms, ids, self._size)
+                self._tree = WordTree(forms, ids, len(self._vocabulary))
             return self._tree
 
     def begin(self, engine: Engine, reading: Reading, mixed: Mixed | None = None) -> TypedWord | None:
@@ -53,16 +72,73 @@ class Explainer:
             return tree.typed(reading, (engine.model, engine.answer(reading)))
         return tree.typed(reading, lambda: engine.log_probabilities(reading))
 
+    def keys(self, layout: str, taps: Taps | None, letters: str) -> Keys:
+        """The keys that these letters were typed on; raises RheostatError for others."""
+        return Keys(layout, find_channel(layout), None if taps is None else check_taps(taps, letters))
+
+    def can_explain(self, letters: str) -> bool:
+        """Whether slips are looked for in these letters."""
+        form = matching_form(letters)
+        return len(form) > 0 and len(form.encode()) <= MAX_TYPED and any(map(str.isalpha, form))
+
+    def explain(
+        self, word: TypedWord, form: str, wanted: int, keys: Keys, after: After, finished: bool
+    ) -> tuple[list[Meant], Meant | None]:
+        """The words that best explain the form of what was typed; and what was typed, if it is not among them."""
+        wanted = min(MAX_EXPLAINED, max(wanted, RIVALS if finished else 0))
+        best = word.best(keys.channel, form, wanted, whole=finished, taps=keys.taps)
+        names, slipped = (
+            self._vocabulary.words,
+            PRICES.real_word if finished and form in self._vocabulary.index else 0.0,
+        )
+        found = []
+        for place, log_probability, cost in best:
+            price = cost + slipped if cost else 0.0
+            found.append(Meant(names[place], math.exp(log_probability - price), cost > 0.0))
+        literal = self._literal(word, form, found)
+        top = max(found[0].p if found else 0.0, literal.p if literal else 0.0)
+        if len(form) >= SHORTEST_PAIR and top < BEST_PAIR:
+            found += self._pairs(self._likely_pairs(word, form, top, keys.layout), keys.channel, after, finished)
+        return found, literal
+
+    def _literal(self, word: TypedWord, form: str, found: list[Meant]) -> Meant | None:
+        """What was typed, unless it is among the words already: a hidden word, or one that the model does not know."""
+        if any(not one.is_slip and matching_form(one.word) == form for one in found):
+            return None
+        place = self._vocabulary.index.get(form)
+        if place is not None:
+            return Meant(form, math.exp(word.log_probability(place)), False)
+        unknown = word.log_probability(self._vocabulary.unknown_id)
+        return Meant(form, math.exp(unknown - PRICES.of_new_word(form, self._vocabulary.index)), False)
+
+    def _likely_pairs(self, word: TypedWord, form: str, top: float, layout: str) -> list[tuple[float, Halves]]:
+        """Pairs of words without the space between them that could be better than every single word; with a bound."""
+        index, allowed = self._vocabulary.index, self._completion.allowed_mask()
+        likely: list[tuple[float, Halves]] = []
+        for halves in find_halves(form, find_key_layout(layout)):
+            place = index.get(halves.first)
+            if place is not None and allowed[place]:
+                bound = word.log_probability(place) - halves.price
+                if math.exp(bound) > top:
+                    likely.append((bound, halves))
+        return sorted(likely, key=lambda pair: -pair[0])[:PAIRS]
+
+    def _pairs(self, likely: list[tuple[float, Halves]], channel: Channel, after: After, finished: bool) -> list[Meant]:
+        """The best of these pairs, if any."""
+        best: Meant | None = None
+        for bound, halves in likely:
+            second = after(halves.first)
+            for one in second.best(channel, halves.second, 1, whole=finished) if second else ():
+                p = math.exp(bound + one.log_probability - one.cost)
+                if best is None or p > best.p:
+                    best = Meant(f"{halves.first} {self._vocabulary.words[one.word]}", p, True)
+        return [best] if best else []
+
 
 @lru_cache(16)
 def find_channel(layout: str, prices: Prices = PRICES) -> Channel:
     """The keys of a layout with the prices of slips."""
     return Channel(find_key_layout(layout).keys, prices.of_letters())
-
-
-def can_explain(form: str) -> bool:
-    """Whether slips are looked for in these letters."""
-    return len(form) > 0 and len(form.encode()) <= MAX_TYPED and any(map(str.isalpha, form))
 
 
 def check_taps(taps: Any, letters: str) -> NDArray[np.float32] | None:

@@ -8,19 +8,19 @@ Knows how reading, completing, presenting and operating points fit together; eac
 
 from __future__ import annotations
 
-import math
 import threading
 import warnings
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.arguments import check_text, check_whole, checked, is_list, shown
 from rheostat.bundled import DEFAULT_MODEL
-from rheostat.core.word_tree import MAX_EXPLAINED, Channel, TypedWord
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.model.knob import doubt_about, doubtful_below
 from rheostat.model.operating_point import OperatingPoint
@@ -28,26 +28,16 @@ from rheostat.model.precision import Precision, check_precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import LARGEST_K, check_position
 from rheostat.runtime.engine import Cache, Engine, EngineName, Floats, Reading
-from rheostat.runtime.explaining import Explainer, Taps, can_explain, check_taps, find_channel
 from rheostat.runtime.history import Found, Node
 from rheostat.runtime.latencies import latency_table, query_ms
 from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Place, Points, Serving
-from rheostat.runtime.remembering import LEARN_AT, Mixed, Watch
 from rheostat.text.tokenizers import Tokenizer
 from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import BestWords, Completion, single
 from rheostat.words.hidden_words import HiddenWords, hidden_places
 from rheostat.words.memory import Memory
 from rheostat.words.passage import CONTEXT_LIMIT, Growth, context_words, read_on, read_words
-from rheostat.words.slips import (
-    DEFAULT_LAYOUT,
-    PRICES,
-    Halves,
-    Meant,
-    compose_meant,
-    find_halves,
-    find_key_layout,
-)
+from rheostat.words.slips import DEFAULT_LAYOUT, compose_meant
 from rheostat.words.user_words import UserWords
 from rheostat.words.writing import (
     Suggestion,
@@ -59,12 +49,13 @@ from rheostat.words.writing import (
     matching_form,
 )
 
+if TYPE_CHECKING:
+    from rheostat.core.word_tree import TypedWord
+    from rheostat.runtime.explaining import Explainer, Keys, Taps
+    from rheostat.runtime.remembering import Mixed, Watch
+
 DEFAULT_HISTORY_BYTES = 8 << 20  # for the states of texts, per point: hundreds of words. Fresh memory costs time, too
 REMEMBERED = 8  # last words of a text read in one pass whose states are kept, so deleting them costs nothing
-RIVALS = 16  # words that a finished word is compared with at least, so that its confidence means something
-SHORTEST_PAIR = 4  # letters of two words that were typed as one
-BEST_PAIR = math.exp(-min(PRICES.missed_space, PRICES.space_as_letter))  # no pair is more probable
-PAIRS = 2  # pairs of words that are tried; each costs a query
 SPARE = 4  # words requested beyond k, because some look the same once they are capitalised
 KNOB_STEP = 0.05  # between the positions tried to find a latency
 BUILT_STEPS = 4  # steps between them where a position has to be built
@@ -151,8 +142,13 @@ class _Model:
         self.unknown = single(self.vocabulary.unknown_id)
         hidden = {*hidden_places(self.vocabulary, hidden_words), *hidden_places(self.vocabulary, file.hidden_words)}
         self.completion = Completion(self.vocabulary, self.tokenizer, hidden)
-        self.explainer = Explainer(self.completion, len(self.vocabulary))
         self._predictors, self._lock = 0, threading.Lock()
+
+    @cached_property
+    def explainer(self) -> Explainer:
+        from rheostat.runtime.explaining import Explainer  # here, since `suggest` does without it
+
+        return Explainer(self.completion, self.vocabulary)
 
     def add(self) -> None:
         with self._lock:
@@ -331,12 +327,12 @@ class Predictor:
         """
         check_text("the text", text)
         typed, end, letter = find_typed(text, self._model.tokenizer)
-        places = None if taps is None else check_taps(taps, typed.prefix)
-        channel = find_channel(layout)
-        if typed.prefix and self._model.slips and not typed.attaches and can_explain(matching_form(typed.prefix)):
+        explainer = self._model.explainer
+        keys = explainer.keys(layout, taps, typed.prefix)
+        if self._model.slips and not typed.attaches and explainer.can_explain(typed.prefix):
             if type(k) is not int or not 1 <= k <= LARGEST_K:
                 check_whole("k", k, 1, LARGEST_K)
-            return self._explain(typed, text, end, letter, k, places, channel, layout)
+            return self._explain(typed, text, end, letter, k, keys)
         return self._suggest(typed, text, end, letter, k)
 
     def correct(
@@ -350,14 +346,14 @@ class Predictor:
         """
         check_text("the text", text)
         check_whole("k", k, 1, LARGEST_K)
-        channel = find_channel(layout)
+        explainer = self._model.explainer
         typed, end, letter = find_typed(text, self._model.tokenizer)
-        places = check_taps(taps, typed.prefix)
+        keys = explainer.keys(layout, taps, typed.prefix)
         if not typed.prefix:
             return []
-        if typed.attaches or not can_explain(form := matching_form(typed.prefix)) or self._is_own(form):
+        if typed.attaches or not explainer.can_explain(typed.prefix) or self._is_own(matching_form(typed.prefix)):
             return [Suggestion(typed.prefix, 1.0, "model", len(typed.prefix), "typed", 1.0, True)]
-        return self._explain(typed, text, end, letter, k, places, channel, layout, finished=True)
+        return self._explain(typed, text, end, letter, k, keys, finished=True)
 
     def log_probabilities(self, text: str) -> Floats:
         """log p of every word of the vocabulary [V] after a text of whole words."""
@@ -432,20 +428,13 @@ class Predictor:
         words = read_words(text, end, letter, self._model.tokenizer, self._model.context)
         mixed = self._last_mixed
         if mixed is None or not mixed.is_for(reading, words, memory.version):
+            from rheostat.runtime.remembering import Mixed
+
             mixed = self._last_mixed = Mixed(serving.engine, reading, self.vocabulary, memory, words)
         return mixed
 
     def _explain(
-        self,
-        typed: Typed,
-        text: str,
-        end: int,
-        letter: str,
-        k: int,
-        taps: NDArray[np.float32] | None,
-        channel: Channel,
-        layout: str,
-        finished: bool = False,
+        self, typed: Typed, text: str, end: int, letter: str, k: int, keys: Keys, finished: bool = False
     ) -> list[Suggestion]:
         """The words that best explain what was typed, with what was typed among them."""
         serving, model = self._open(), self._model
@@ -454,19 +443,13 @@ class Predictor:
         word = model.explainer.begin(serving.engine, reading, mixed)
         if word is None:
             return self._suggest(typed, text, end, letter, k)
-        form, names = matching_form(typed.prefix), self.vocabulary.words
-        wanted = min(MAX_EXPLAINED, max(k + (SPARE if model.has_look_alikes else 1), RIVALS if finished else 0))
-        best = word.best(channel, form, wanted, whole=finished, taps=taps)
-        slipped = PRICES.real_word if finished and form in self.vocabulary.index else 0.0
-        found = []
-        for place, log_probability, cost in best:
-            price = cost + slipped if cost else 0.0
-            found.append(Meant(names[place], math.exp(log_probability - price), cost > 0.0))
-        literal = self._literal(word, form, found)
-        top = max(found[0].p if found else 0.0, literal.p if literal else 0.0)
-        if len(form) >= SHORTEST_PAIR and top < BEST_PAIR and (likely := self._likely_pairs(word, form, top, layout)):
-            before = read_words(text, end, letter, model.tokenizer, model.context)
-            found += self._pairs(serving, before, likely, channel, finished)
+
+        def after(first: str) -> TypedWord | None:
+            words = read_words(text, end, letter, model.tokenizer, model.context)
+            return model.explainer.begin(serving.engine, self._reading(serving, [*words, first]))
+
+        wanted = k + (SPARE if model.has_look_alikes else 1)
+        found, literal = model.explainer.explain(word, matching_form(typed.prefix), wanted, keys, after, finished)
         shown = compose_meant(found, literal, typed, model.casing, k, tokenizer=self.tokenizer, finished=finished)
         taught = self._taught(serving, reading, typed, k) if len(model.user_words) and not finished else []
         taught += mixed.suggestions(typed.prefix, k) if mixed and not finished else []
@@ -477,47 +460,6 @@ class Predictor:
         place = self.vocabulary.index.get(form)
         is_hidden = place is not None and not self.completion.allowed_mask()[place]
         return is_hidden or self.user_words.knows(form)
-
-    def _literal(self, word: TypedWord, form: str, found: list[Meant]) -> Meant | None:
-        """What was typed, unless it is among the words already: a hidden word, or one that the model does not know."""
-        if any(not one.is_slip and matching_form(one.word) == form for one in found):
-            return None
-        place = self.vocabulary.index.get(form)
-        if place is not None:
-            return Meant(form, math.exp(word.log_probability(place)), False)
-        unknown = word.log_probability(self.vocabulary.unknown_id)
-        return Meant(form, math.exp(unknown - PRICES.of_new_word(form, self.vocabulary.index)), False)
-
-    def _likely_pairs(self, word: TypedWord, form: str, top: float, layout: str) -> list[tuple[float, Halves]]:
-        """Pairs of words without the space between them that could be better than every single word; with a bound."""
-        index, allowed = self.vocabulary.index, self.completion.allowed_mask()
-        likely: list[tuple[float, Halves]] = []
-        for halves in find_halves(form, find_key_layout(layout)):
-            place = index.get(halves.first)
-            if place is not None and allowed[place]:
-                bound = word.log_probability(place) - halves.price
-                if math.exp(bound) > top:
-                    likely.append((bound, halves))
-        return sorted(likely, key=lambda pair: -pair[0])[:PAIRS]
-
-    def _pairs(
-        self,
-        serving: Serving,
-        before: list[str],
-        likely: list[tuple[float, Halves]],
-        channel: Channel,
-        finished: bool,
-    ) -> list[Meant]:
-        """The best of these pairs, if any."""
-        best: Meant | None = None
-        for bound, halves in likely:
-            reading = self._reading(serving, [*before, halves.first])
-            after = self._model.explainer.begin(serving.engine, reading)
-            for one in after.best(channel, halves.second, 1, whole=finished) if after else ():
-                p = math.exp(bound + one.log_probability - one.cost)
-                if best is None or p > best.p:
-                    best = Meant(f"{halves.first} {self.vocabulary.words[one.word]}", p, True)
-        return [best] if best else []
 
     def _named(self, best: BestWords) -> list[tuple[str, float]]:
         names = self._model.vocabulary.words
@@ -566,11 +508,15 @@ class Predictor:
 
         private: nothing that is typed there is learned. Without a memory, nothing is learned either.
         """
+        from rheostat.runtime.remembering import Watch
+
         self._open()
         return Watch(self._model.memory, self.tokenizer, self._is_meant, private)
 
     def _is_meant(self, text: str) -> bool:
         """Whether the last word of a text is surely what was meant, as far as can be told."""
+        from rheostat.runtime.remembering import LEARN_AT
+
         best = self.correct(text, 1)
         return not best or (best[0].kind == "typed" and best[0].confidence >= LEARN_AT)
 

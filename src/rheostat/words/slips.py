@@ -14,7 +14,7 @@ import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from rheostat.errors import RheostatError
@@ -92,7 +92,7 @@ NEXT_TO = 1.2  # keys: the distance up to which two keys touch
 @cache
 def read_key_layouts() -> Mapping[str, KeyLayout]:
     """The keyboards of `key_layouts.json`, by name. A space in a row is a gap; the number is where the row begins."""
-    text = resources.files("rheostat.words").joinpath("key_layouts.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("key_layouts.json").read_text(encoding="utf-8")
     return {name: _key_layout(name, described) for name, described in json.loads(text).items()}
 
 
