@@ -25,10 +25,8 @@ from numpy.typing import NDArray
 from rheostat.arguments import check_whole
 from rheostat.core.binding import EVERYTHING, MAX_CACHE, Answer, Block, Choice, CoreModel, Widths
 from rheostat.errors import ModelFileError, RheostatError
-from rheostat.model.cut import cut, reorder
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Ranking
-from rheostat.model.ordered import ordered_bytes
 from rheostat.model.precision import Precision, check_precision
 from rheostat.model.shape import ModelShape
 from rheostat.words.completion import BestWords, Candidates
@@ -379,6 +377,8 @@ class CoreWeights:
                 self._precision,
                 0,
             )
+        from rheostat.model.cut import cut  # here and below, since a position of an ordered file needs none of it
+
         weights, cut_shape = cut(self._file.stored_weights(), shape, point)
         model = self._open(weights, cut_shape, point.name)
         size = model.file_bytes + model.workspace_bytes
@@ -410,11 +410,15 @@ class CoreWeights:
 
     def _in_order(self) -> CoreModel:
         """The whole model in the order of the default ranking, made in memory."""
+        from rheostat.model.cut import reorder
+
         weights, ranking = self._file.stored_weights(), self._order()
         ordered = weights if ranking is None else reorder(weights, self._file.shape, ranking)
         return self._open(ordered, self._file.shape, ranking.name if ranking else "as stored")
 
     def _open(self, weights: Any, shape: ModelShape, order: str) -> CoreModel:
+        from rheostat.model.ordered import ordered_bytes
+
         precision: Literal["fp32", "int8"] = "int8" if self._precision == "int8" else "fp32"
         made = ordered_bytes(weights, shape, self._file.vocabulary, precision, order=order, counts=self._file.counts())
         opened = CoreModel(made, threads=self._threads)
