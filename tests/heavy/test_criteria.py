@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from commands import rheostat  # noqa: E402
 from models import TINY, write_tiny  # noqa: E402
+from results_files import full, row, write_sweep  # noqa: E402
 from rheostat.errors import OperatingPointError, RheostatError  # noqa: E402
 from rheostat.model.cut import cut  # noqa: E402
 from rheostat.model.file import open_model  # noqa: E402
@@ -237,3 +238,27 @@ def test_an_unknown_criterion_error_lists_all_criteria(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "tiny.safetensors")
     with pytest.raises(OperatingPointError, match=r"no criterion 'nope'; expected one of random, .*, l0$"):
         rheostat("prune", path, "--criterion", "nope", "-o", path)
+
+
+def test_criteria_at_the_widths_of_a_swept_point_of_another_file(tmp_path: Path) -> None:
+    path = write_tiny(tmp_path / "tiny.safetensors", rankings=[], points=[], default_ranking=None)
+    widths = [max(1, size - 2) for size in TINY["qrnn"].hidden_sizes]
+    rows = [full(), row("l0-0.6", "l0", 0.6, "test", 80.0, allocation="stored", widths=widths)]
+    swept = write_sweep(tmp_path / "swept.json", rows)
+    several = ("--criterion", "random", "--criterion", "filter-norm")
+    rheostat("prune", path, *several, "--widths-from", swept, "--widths-of", "l0-0.6", "-o", path)
+    with open_model(path) as file:
+        for name in ("random", "filter-norm"):
+            point, ranking = file.point(f"{name}-at-l0-0.6"), file.ranking(name)
+            assert list(point.widths) == widths
+            for layer, kept in enumerate(point.keep):
+                np.testing.assert_array_equal(kept, np.sort(ranking.order(layer)[: widths[layer]]))
+    for options, message in (
+        (("--widths-from", swept), "--widths-from without --widths-of"),
+        (("--widths-from", swept, "--widths-of", "l0-0.7"), r"has no point 'l0-0.7'; expected one of .*l0-0.6"),
+    ):
+        with pytest.raises(OperatingPointError, match=message):
+            rheostat("prune", path, "--criterion", "random", *options, "-o", path)
+    for wrong in ([1], [0, *widths[1:]], [10**6, *widths[1:]]):
+        with pytest.raises(OperatingPointError, match="expected one width for each, from 1 to its size"):
+            steps.rank(path, "random", widths_of={"wrong": wrong})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +11,7 @@ import typer
 from rheostat.cli.console import DATA_HELP, JSON_HELP, MODEL_OUT_HELP, labelled_share
 from rheostat.cli.learning import print_stored, run_bar
 from rheostat.errors import OperatingPointError
+from rheostat.measure.results import read_sweep
 from rheostat.model.names import check_name
 from rheostat.model.writer import check_target
 from rheostat.recipe import recipe_names
@@ -49,6 +50,10 @@ def prune(
         list[str] | None,
         typer.Option(help="Also store a point of the ranking with the widths of this stored point. May be repeated."),
     ] = None,
+    widths_from: Annotated[
+        Path | None,
+        typer.Option(help="With --widths-of: the results file of a sweep that measured these points, of another file."),
+    ] = None,
     strength: Annotated[
         list[float] | None,
         typer.Option(help="With l0: a fixed λ as in the paper, instead of a --knob. May be repeated."),
@@ -86,6 +91,7 @@ def prune(
             "--share": share != 1,
             "--seed": seed != 1,
             "--widths-of": widths_of,
+            "--widths-from": widths_from,
         }
         _refuse_unused(ignored, "a criterion that ranks")
         if not data:
@@ -106,6 +112,11 @@ def prune(
     else:
         _refuse_unused({"--strength": strength, "--recipe": recipe, "--set": changes}, "--criterion l0")
         _refuse_unused({} if search else {"--knob": knob}, "--search or --criterion l0")
+        _refuse_unused({} if widths_of else {"--widths-from": widths_from}, "--widths-of")
+        widths: Sequence[str] | Mapping[str, Sequence[int]] = widths_of or ()
+        if widths_from is not None:
+            swept = read_sweep(widths_from)
+            widths = {one: swept.widths_of(one) for one in widths}
         from rheostat.pruning.steps import rank
 
         with labelled_share() as progress:
@@ -120,7 +131,7 @@ def prune(
                 search=(knob or ()) if search else (),
                 budget=budget,
                 search_tokens=search_tokens,
-                widths_of=widths_of or (),
+                widths_of=widths,
                 progress=progress,
             )
     print_stored(stored, json)

@@ -70,7 +70,7 @@ def rank(
     search: Sequence[float] = (),
     budget: int = 60,
     search_tokens: int = 10_000,
-    widths_of: Sequence[str] = (),
+    widths_of: Sequence[str] | Mapping[str, Sequence[int]] = (),
     progress: LabelledProgress = lambda label, share: None,
 ) -> Stored:
     """Score every filter of every layer by one or more criteria, and store the rankings in `out`.
@@ -79,8 +79,9 @@ def rank(
     data: the corpus, for criteria that read text. share: how much of its training text to read, from the beginning.
     seed: for the random criterion. name: of the ranking, if there is only one; by default the criterion's name.
     search: knob positions for which to search widths, layer by layer on `search_tokens` of validation text, with about
-        `budget` evaluations; each is stored as a point. widths_of: names of stored points; the best filters of each
-        ranking at their widths are stored as points too, so that criteria can be compared at the same widths.
+        `budget` evaluations; each is stored as a point. widths_of: names of stored points, or widths by name; the best
+        filters of each ranking at these widths are stored as points too, so that criteria can be compared at the same
+        widths.
     """
     criteria = [criterion] if isinstance(criterion, str) else list(criterion)
     names = _ranking_names(criteria, name)
@@ -89,6 +90,7 @@ def rank(
     if out is not None:
         check_target(out)
     with open_model(model) as file:
+        widths = _named_widths(file, widths_of)
         network = LanguageModel.from_weights(file.shape, file.weights())
         train = None if data is None else _read(file, data, "train", progress)
         ids, origin = None if train is None else train.ids, _origin(file, train)
@@ -96,7 +98,7 @@ def rank(
             score(Subject(network, ids, share, seed, partial(progress, f"scoring by {one}"), origin), one, its_name)
             for one, its_name in zip(criteria, names, strict=True)
         ]
-        points = [_at_widths_of(file, one, name) for one in rankings for name in widths_of]
+        points = [_at_widths_of(file, one, name, widths[name]) for one in rankings for name in widths]
         if search and data is not None:
             valid = _read(file, data, "valid", progress)
             ids, origin = valid.ids[: search_tokens + 1], _origin(file, valid)
@@ -240,9 +242,26 @@ def _search(
     return search_allocation(ranking, file.shape, knobs, loss, budget, show, origin, tokens)
 
 
-def _at_widths_of(file: ModelFile, ranking: Ranking, name: str) -> OperatingPoint:
-    """The best filters of a ranking, as many in each layer as a stored point keeps."""
-    point = best_of(ranking, file.shape, file.point(name).widths)
+def _named_widths(
+    file: ModelFile, widths_of: Sequence[str] | Mapping[str, Sequence[int]]
+) -> dict[str, tuple[int, ...]]:
+    """Widths by name: those of stored points, or as given."""
+    if not isinstance(widths_of, Mapping):
+        return {name: file.point(name).widths for name in widths_of}
+    sizes = file.shape.hidden_sizes
+    for name, widths in widths_of.items():
+        check_name(name, "the names of widths")
+        if len(widths) != len(sizes) or not all(1 <= width <= size for width, size in zip(widths, sizes, strict=True)):
+            raise OperatingPointError(
+                f"the widths of {name} are {list(widths)!s:.60}; the model has layers of {list(sizes)}: expected one "
+                "width for each, from 1 to its size"
+            )
+    return {name: tuple(widths) for name, widths in widths_of.items()}
+
+
+def _at_widths_of(file: ModelFile, ranking: Ranking, name: str, widths: Sequence[int]) -> OperatingPoint:
+    """The best filters of a ranking at these widths; name: whose widths they are."""
+    point = best_of(ranking, file.shape, widths)
     return replace(point, name=f"{ranking.name}-at-{name}", ranking=None)
 
 

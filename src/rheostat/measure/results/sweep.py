@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from rheostat.errors import OperatingPointError
 from rheostat.measure.results.shared import KeystrokeFigures, Origins, Provenance, QualityFigures
 from rheostat.model.flops import CostShare
 from rheostat.model.operating_point import FULL
@@ -198,6 +199,17 @@ class SweepResults:
         """Uniform points of a criterion, whole model first."""
         chosen = [p for p in self.points if p.allocation in ("uniform", "path") and p.criterion in (criterion, "")]
         return sorted(chosen, key=lambda point: -point.knob)
+
+    def widths_of(self, name: str) -> tuple[int, ...]:
+        """How many filters of each layer a measured point keeps: a stored one, or of a ranking as in "taylor-0.6"."""
+        known = {
+            row.label if row.allocation in ("stored", "bare") else f"{row.label}-{row.knob:g}": row for row in self.rows
+        }
+        if name not in known:
+            raise OperatingPointError(
+                f"{self.path} has no point {name!r:.90}; expected one of {', '.join(sorted(known)) or 'no points'}"
+            )
+        return known[name].widths
 
     def test_figures(self, criterion: str) -> list[TestFigures]:
         """Figures on the test text for each point of a curve, whole model first."""
