@@ -102,9 +102,9 @@ INSIDE: dict[str, str] = {
     " meters.zeus_monitor meters.choice meters.energy meters results.shared results.sweep results.bench results.ngram"
     " results.govern results.benchmark results.typing results.files results packing evaluation sweep path_search"
     " latency bench ngram_baseline counting typing",
-    "report": "document published_claims published origins kept_filters learned evidence figures figures.day"
-    " figures.style figures.costs figures.weights govern claims controls paper_tables sweep_page typing_page summary"
-    " cost_sections sections writer demo",
+    "report": "document published_claims published origins kept_filters learned evidence training_free figures"
+    " figures.day figures.style figures.costs figures.weights govern claims controls paper_tables sweep_page"
+    " typing_page summary cost_sections sections writer demo",
     "keyboard": "page_tables governing browser_model positions protection facts site server",
     "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan layers language_model machine"
     " evaluation task graded configuration batches optimization trainer session run",

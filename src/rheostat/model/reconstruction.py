@@ -28,6 +28,7 @@ Positions: TypeAlias = NDArray[np.int64]
 
 RIDGE = 1e-3  # added to the diagonal of C, relative to the mean of that diagonal
 SMALLEST_RIDGE = 1e-12  # for a layer that never moves
+BY_ERROR = "-by-error"  # ends the name and the criterion of a ranking whose widths follow from the error of the guess
 
 
 class Guess(NamedTuple):

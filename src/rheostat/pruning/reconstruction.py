@@ -24,7 +24,7 @@ from rheostat.model.names import check_name
 from rheostat.model.operating_point import Floats, OperatingPoint, Ranking, require_filters
 from rheostat.model.origin import Origin
 from rheostat.model.path import GRADED
-from rheostat.model.reconstruction import Doubles, Reconstruction, moments_of
+from rheostat.model.reconstruction import BY_ERROR, Doubles, Reconstruction, moments_of
 from rheostat.model.shape import QRNN_GATES, ModelShape
 from rheostat.model.writer import check_target, write_model
 from rheostat.provenance import new_origin
@@ -40,7 +40,6 @@ STEPS = 50  # words of each stream at a time
 PROBE = 0.5  # share of a layer's filters that are dropped to find out how much the output minds
 PROBE_TOKENS = 2_000
 SUFFIX = "-reconstructed"  # of a point
-BY_ERROR = "-by-error"  # of a ranking whose widths follow from the error
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rheostat.errors import RheostatError
-from rheostat.measure.results import BenchRow, Collection, ModelBench, NGramResults, SweepResults, SweptPoint
+from rheostat.measure.results import (
+    NOT_RECORDED,
+    BenchRow,
+    Collection,
+    ModelBench,
+    NGramResults,
+    SweepResults,
+    SweptPoint,
+)
 from rheostat.report.kept_filters import POINT_BY_POINT, KeptFilters
 from rheostat.report.learned import GRADED, CorpusComparison, compare, is_nearly
 from rheostat.report.published import SAME_SHARE, PublishedRow, is_corpus, load_published
@@ -45,6 +53,7 @@ class Measurement:
     precision: str = ""
     cost: float = 1.0
     bounds: tuple[int, ...] | None = None
+    reconstructed: bool = False
 
     @property
     def updated(self) -> bool:
@@ -125,6 +134,12 @@ class CorpusEvidence:
     def _of(self, criterion: str, with_update: bool) -> list[Measurement]:
         rank = int(with_update)
         return [one for one in self.comparable if one.criterion == criterion and one.update_rank == rank]
+
+    def ranking_origin(self, one: Measurement) -> object:
+        """How the ranking of a point was made, as its file records; None if it is not recorded."""
+        sweeps = (self.comparison.reference, *self.comparison.others) if self.comparison else ()
+        known = next((sweep.subject.origins.rankings.get(one.name) for sweep in sweeps if sweep.path == one.path), None)
+        return None if known == NOT_RECORDED else known
 
     def recovered(self, criterion: str) -> list[tuple[Measurement, Measurement]]:
         """Points of a criterion, without and with their update of rank 1."""
@@ -296,6 +311,7 @@ def _measurement(point: SweptPoint, sweep: SweepResults, comparison: CorpusCompa
         precision=comparison.other_precision(sweep),
         cost=scale * point.cost,
         bounds=point.bounds,
+        reconstructed=point.reconstructed,
     )
 
 

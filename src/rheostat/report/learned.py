@@ -135,10 +135,14 @@ def _comparison(group: Sequence[SweepResults]) -> CorpusComparison:
 
 
 def _reference(candidates: Sequence[SweepResults]) -> SweepResults:
-    """The largest model; among models of the same size, the one with the most points."""
+    """The largest model; among models of the same size, the one with the most points that are only cut."""
     largest = max(sweep.subject.flops for sweep in candidates)
     of_its_size = [sweep for sweep in candidates if same_size(sweep.subject.flops, largest)]
-    return max(of_its_size, key=lambda sweep: (len(sweep.points), sweep.subject.flops))
+
+    def rank(sweep: SweepResults) -> tuple[int, int]:
+        return sum(not point.reconstructed for point in sweep.points), sweep.subject.flops
+
+    return max(of_its_size, key=rank)
 
 
 def is_nearly(subject: SweepSubject | BenchSubject, reference: SweepSubject) -> bool:

@@ -55,6 +55,7 @@ from rheostat.report.paper_tables import NEARLY, NOT_TRAINED, paper_table, seeds
 from rheostat.report.published import load_published
 from rheostat.report.summary import summary_lines
 from rheostat.report.sweep_page import points_table
+from rheostat.report.training_free import training_free_sections
 
 
 def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Document:
@@ -63,6 +64,7 @@ def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Documen
         *_trade_off_sections(evidence),
         *(_paper_sections(evidence) if _concerns_the_paper(evidence) else ()),
         *(_claims_section(evidence) if _concerns_the_paper(evidence) else ()),
+        *(section for on in evidence.corpora for section in training_free_sections(on)),
         *_learned_sections(evidence),
         *(section for on in evidence.corpora for section in bits_sections(on)),
         *controls_section(evidence),

@@ -166,6 +166,10 @@ class SweptPoint:
         return self.rows[0].widths
 
     @property
+    def reconstructed(self) -> bool:
+        return self.rows[0].reconstructed
+
+    @property
     def update_rank(self) -> int:
         return self.rows[0].update_rank
 

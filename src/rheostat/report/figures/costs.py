@@ -13,24 +13,37 @@ from typing import Any
 import numpy as np
 
 from rheostat.measure.results import BenchRow, ModelBench, NGramResults
+from rheostat.measure.results.sweep import RECONSTRUCTED
 from rheostat.report.evidence import DENSE, CorpusEvidence, Measurement
 from rheostat.report.figures.style import (
+    BY_ERROR_LINE,
     FONT_SIZE,
-    OTHER_PRECISION,
+    RECONSTRUCTED_LINE,
     Place,
     figure_at,
+    line_of,
     log_perplexity,
     mark,
     side_by_side,
     stored_name,
 )
 from rheostat.report.learned import with_precision
+from rheostat.report.training_free import (
+    AT,
+    FROM_ERROR,
+    UNIFORM,
+    FreeLine,
+    best_line,
+    cut_alone,
+    reconstructed_lines,
+)
 
 FRONT = {"color": "#999999", "linewidth": 7, "alpha": 0.45, "zorder": 1}
 LINE = "#0072B2"
 NGRAM = "#555555"
 ABOVE_NGRAMS = 1.03
 FEWEST_TO_FIT = 3
+MOST_ABOVE = 50.0  # percent above the whole model; what is worse leaves the panel
 
 
 @dataclass(frozen=True)
@@ -66,11 +79,17 @@ class Line:
 
 
 def families(on: CorpusEvidence) -> list[Family]:
-    """Measurements by criterion and precision; seeds and bare points are already part of their criterion."""
+    """Measurements by criterion and precision; seeds and bare points are already part of their criterion.
+
+    Of the points without training only the best line; all of them have a panel of their own (`_draw_training_free`).
+    """
+    best = best_line(on)
     groups: dict[tuple[str, str, bool, bool], list[Measurement]] = {}
     wholes = {one.precision: one for one in reversed(on.measurements) if not one.criterion}
     for one in on.measurements:
-        if one.criterion and one.allocation != "bare":
+        if one.reconstructed and (best is None or one not in best.points):
+            continue
+        if one.criterion and one.allocation != "bare" and AT not in one.name:
             stored = one.allocation == "bits" or (one.allocation == "stored" and _has_ranking(on, one))
             groups.setdefault((one.criterion, one.precision, one.updated, stored), []).append(one)
     found = []
@@ -148,8 +167,12 @@ def _cost_of(on: CorpusEvidence, quantity: Callable[[BenchRow], float | None]) -
 def draw_costs(on: CorpusEvidence, path: Path) -> None:
     """Test perplexity against every known cost: one line per criterion, with the Pareto front behind them."""
     chosen, largest = panels(on), largest_shown(on)
-    with figure_at(path, height=2.0 + 5.0 * len(chosen)) as figure:
-        all_axes = np.atleast_1d(figure.subplots(len(chosen), 1))
+    free = reconstructed_lines(on)
+    with figure_at(path, height=2.0 + 5.0 * (len(chosen) + bool(free))) as figure:
+        all_axes = np.atleast_1d(figure.subplots(len(chosen) + bool(free), 1))
+        if free:
+            _draw_training_free(all_axes[-1], on, free)
+            all_axes = all_axes[:-1]
         for panel, axes in zip(chosen, all_axes, strict=True):
             timed = [one for one in on.ngrams if panel.is_latency and _same_machine(one, on.bench)]
             others = [(one.latency.latency_ms, one.test_perplexity) for one in timed]
@@ -161,6 +184,36 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
         all_axes[0].set_title(model_and_corpus(on))
         handles, labels = all_axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=FONT_SIZE - 2)
+
+
+def _draw_training_free(axes: Any, on: CorpusEvidence, free: Sequence[FreeLine]) -> None:
+    """Every criterion without training, as percent above the whole model: cut alone, and with the guess."""
+    whole = on.full
+    assert whole is not None  # a guess is of the reference's own weights
+
+    def percent(points: Sequence[Measurement]) -> tuple[list[float], list[float]]:
+        above = [100 * (one.test_perplexity / whole.test_perplexity - 1) for one in points]
+        return [100 * one.cost for one in points], above
+
+    for line in free:
+        style, colour = {UNIFORM: RECONSTRUCTED_LINE, FROM_ERROR: BY_ERROR_LINE}.get(line.widths, "none"), None
+        look = mark(line.criterion, hollow=style == "none")
+        colour = look["color"]
+        axes.plot(
+            *percent([whole, *line.points] if style != "none" else line.points),
+            linestyle=style,
+            **look,
+            label=f"{line.criterion}, {RECONSTRUCTED}, widths {line.widths}",
+        )
+        plain = [found for one in line.points if (found := cut_alone(on, one))]
+        if line.widths == UNIFORM and plain:
+            axes.plot(*percent([whole, *plain]), color=colour, linewidth=1, label=f"{line.criterion}, cut alone")
+    axes.set_ylim(-1, MOST_ABOVE)
+    axes.invert_xaxis()
+    axes.set_xlabel("share of the whole model's cost (%): nothing is trained")
+    axes.set_ylabel("test perplexity\nabove the whole model (%)")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=FONT_SIZE - 4, ncols=2, loc="upper left")
 
 
 def model_and_corpus(on: CorpusEvidence) -> str:
@@ -187,7 +240,7 @@ def _draw_panel(
     everything = [*others, *(place for found in places.values() for place in found)]
     shown = [place for place in everything if largest is None or place[1] <= largest] or everything
     for family, drawn in _moved_apart(places, shown).items():
-        style = "none" if not family.joined else OTHER_PRECISION if family.precision else "-"
+        style = "none" if not family.joined else line_of(family.criterion, family.precision)
         look = mark(family.criterion, updated=family.updated, hollow=not family.joined)
         axes.plot(*zip(*drawn, strict=True), linestyle=style, label=family.name, **look)
     if front:

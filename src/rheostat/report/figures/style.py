@@ -13,7 +13,10 @@ from typing import Any
 
 from rheostat.errors import MissingExtraError
 from rheostat.measure.results import SweepResults, SweptPoint
+from rheostat.measure.results.sweep import RECONSTRUCTED
+from rheostat.model.reconstruction import BY_ERROR
 from rheostat.report.learned import CorpusComparison, with_precision
+from rheostat.report.training_free import plain_criterion
 
 # Okabe and Ito's palette
 STYLES = {
@@ -34,6 +37,7 @@ WHOLE = {"color": "#000000", "marker": "H", "markersize": 9}
 MARK_SIZE, STEP_ASIDE = 0.04, 0.02  # as shares of a picture's width and height
 ASIDE = "Marks of stored points that would overlap are drawn side by side, around their true position."
 OTHER_PRECISION = "--"  # the line style for a precision other than the reference's
+RECONSTRUCTED_LINE, BY_ERROR_LINE = ":", "-."  # without training: widths of the ranking, widths by the error
 FONT_SIZE = 14  # on a figure of eight inches: as large as a footnote at half width
 LARGEST_ABOVE = 60.0  # percent above the unpruned model; worse models are useless
 
@@ -66,11 +70,23 @@ def log_perplexity(axes: Any) -> None:
 
 def mark(criterion: str, *, updated: bool = False, hollow: bool = False) -> dict[str, Any]:
     """The style of a criterion's points: a star for an update, hollow if they are not part of its line."""
-    colour, marker = STYLES.get(criterion, OTHER)
+    colour, marker = look_of(criterion)
     if updated:
         return {"color": colour, "marker": UPDATED, "markersize": 12, "markeredgecolor": "#000000"}
     face = "#ffffff" if hollow else colour
     return {"color": colour, "marker": marker, "markersize": 8, "markerfacecolor": face, "markeredgewidth": 1.5}
+
+
+def look_of(criterion: str) -> tuple[str, str]:
+    """Colour and marker: a criterion keeps them whatever is done to its points, and however its widths are chosen."""
+    return STYLES.get(plain_criterion(criterion), OTHER)
+
+
+def line_of(criterion: str, precision: str = "") -> str:
+    """The style of a criterion's line."""
+    if RECONSTRUCTED in criterion:
+        return BY_ERROR_LINE if BY_ERROR in criterion else RECONSTRUCTED_LINE
+    return OTHER_PRECISION if precision else "-"
 
 
 def stored_name(criterion: str, updated: bool) -> str:
@@ -163,7 +179,8 @@ def _curve(results: SweepResults, criterion: str) -> list[SweptPoint]:
 def _draw_curve(axes: Any, criterion: str, points: Sequence[SweptPoint]) -> None:
     shares = [100 * point.cost for point in points]
     perplexities = [point.values("test", "perplexity") for point in points]
-    axes.plot(shares, [fmean(seeds) for seeds in perplexities], label=criterion, **mark(criterion))
+    values = [fmean(seeds) for seeds in perplexities]
+    axes.plot(shares, values, label=criterion, linestyle=line_of(criterion), **mark(criterion))
     if any(len(seeds) > 1 for seeds in perplexities):
         lowest, highest = [min(seeds) for seeds in perplexities], [max(seeds) for seeds in perplexities]
         axes.fill_between(shares, lowest, highest, color=mark(criterion)["color"], alpha=0.15, linewidth=0)
@@ -214,10 +231,10 @@ def draw_learned(comparison: CorpusComparison, path: Path) -> None:
         for (family, precision), points in families.items():
             if not family:
                 continue
-            colour, marker = STYLES.get(family, OTHER)
+            colour, marker = look_of(family)
             if family != "dense" and family != "graded":
                 points = [*wholes.get(precision, ()), *points]  # cut from the unpruned model, so the line starts there
-            style = "none" if family == "dense" else OTHER_PRECISION if precision else "-"
+            style = "none" if family == "dense" else line_of(family, precision)
             label = with_precision(family, precision)
             axes.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker, linestyle=style, label=label)
         axes.axhline(0, color="#888888", linewidth=1)
