@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from typing import Literal
 
 import pytest
@@ -110,3 +111,22 @@ def test_mistakes_in_json_raise_the_requested_error() -> None:
     ):
         with pytest.raises(ModelFileError, match=message):
             from_json(Outer, wrong, "run", error=ModelFileError)
+
+
+@pytest.mark.parametrize(
+    ("stage", "name", "trained_by", "own"),
+    [
+        ("l0", "paper", "ptb", {"steps": 5000, "optimizer": "adam", "learning_rate": 5e-3}),
+        ("recover", "ptb", "ptb", {"epochs": 10, "nonmonotone_interval": 3}),
+        ("recover", "adam", "wikitext103", {"steps": 2000, "optimizer": "adam", "learning_rate": 5e-3}),
+    ],
+)
+def test_the_papers_recipes_keep_what_training_had(stage: str, name: str, trained_by: str, own: dict[str, Any]) -> None:
+    """ "All other hyperparameters were the same as those used during the training stage" (section 4.2)."""
+    recipe, training = read_recipe(name, [], stage=stage), read_recipe(trained_by, [])
+    assert recipe["regularization"] == training["regularization"]
+    kept = ("batch_size", "sequence_length", "clip")
+    assert {key: recipe["train"][key] for key in kept} == {key: training["train"][key] for key in kept}
+    assert own.items() <= recipe["train"].items()
+    if stage == "l0":
+        assert "weight_decay" not in recipe["train"]  # incompatible with the objective: the paper left it out
