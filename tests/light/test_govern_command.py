@@ -11,11 +11,16 @@ import typer
 from typer.testing import CliRunner
 
 from models import GOLDEN
+from results_files import bench_row, write_bench
 from rheostat.cli.govern import govern
 from rheostat.errors import RheostatError
+from rheostat.keyboard.facts import estimated_energy
+from rheostat.measure.meters.estimate import Estimate
 from rheostat.model.file import open_model
 from rheostat.model.knob import choose
+from rheostat.report.govern import full_cost
 from rheostat.report.published import load_published
+from rheostat.runtime.precision import bytes_read
 
 DAY = str(Path(__file__).parents[1] / "data" / "traces" / "ordinary-day.csv")
 MODEL = GOLDEN / "golden-fp32.safetensors"
@@ -63,10 +68,55 @@ def test_a_models_points_spend_what_they_really_spend(tmp_path: Path) -> None:
     policy.write_text("largest_knob = 0.7\n")
     with open_model(MODEL) as file:
         share = choose(file, 0.7).flops_fraction
-    spent = totals("--policy", str(policy), "--model", str(MODEL))
+    spent = totals("--policy", str(policy), "--model", str(MODEL), "--latency-ms", "2")
     assert share < 0.7
     governed, full = spent["governed"]["energy_j"], spent["always full"]["energy_j"]
     assert governed == pytest.approx(full * share)
+
+
+def test_another_model_never_costs_what_the_paper_measured() -> None:
+    with pytest.raises(
+        RheostatError, match=r"how long a query of golden-fp32.* is not known; expected --bench"
+    ):
+        run("--trace", DAY, "--model", str(MODEL))
+    with pytest.raises(RheostatError, match="how long a query"):
+        run("--trace", DAY, "--model", str(MODEL), "--energy-mj", "3")
+    shown = run("--trace", DAY, "--model", str(MODEL), "--latency-ms", "2")
+    assert "the paper's" not in shown and "2 ms (given)" in shown and "pJ per FLOP" in shown
+
+
+def test_the_keyboards_estimate_and_governs_agree() -> None:
+    with open_model(MODEL) as file:
+        flops = file.shape.flops
+        cost = full_cost(latency_ms=2, file=file)
+    assert cost.energy_mj == estimated_energy().query_mj(flops, bytes_read(flops, "int8"))
+    half = flops // 2
+    theirs = estimated_energy().query_mj(half, bytes_read(half, "int8"))
+    assert cost.table.at(half / flops, "energy_mj") == pytest.approx(theirs, rel=1e-3)
+
+
+def test_a_bench_without_a_meter_is_priced_by_its_flops_and_bytes(tmp_path: Path) -> None:
+    rows = [bench_row(1.0, 2.0), bench_row(0.5, 1.2)]
+    path = write_bench(tmp_path / "bench.json", rows)
+    cost = full_cost(bench=path)
+    estimate = Estimate()
+    expected = [1e3 * estimate.energy_j(row["executed_flops"]["mean"], row["bytes_read"]) for row in reversed(rows)]
+    assert [point.energy_mj for point in cost.points] == pytest.approx(expected)
+    assert cost.latency_source == "bench.json" and cost.energy_source.startswith("estimate, ")
+    given = full_cost(bench=path, energy_mj=4)
+    assert [point.energy_mj for point in given.points] == pytest.approx([2.4, 4]) and given.energy_source == "given"
+
+
+def test_positions_in_4_bits_are_priced_by_their_cost(tmp_path: Path) -> None:
+    rows = [bench_row(1.0, 2.0), bench_row(0.9, 1.1, bounds=[1], cost_fraction=0.45)]
+    assert [point.knob for point in full_cost(bench=write_bench(tmp_path / "bench.json", rows)).points] == [0.45, 1.0]
+
+
+def test_savings_are_also_a_share_of_the_battery() -> None:
+    summary = json.loads(run("--trace", DAY, "--json"))
+    governed, full = (one["battery_share"] for one in summary["behaviours"][:2])
+    assert summary["battery_saved"] == pytest.approx(full - governed) and summary["battery_saved"] > 0
+    assert "of a battery (ESTIMATE)" in " ".join(run("--trace", DAY).split())
 
 
 def test_files_are_written(tmp_path: Path) -> None:

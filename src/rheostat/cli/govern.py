@@ -34,10 +34,10 @@ def govern(
         ),
     ] = DEFAULT_DEVICE,
     latency_ms: Annotated[
-        float | None, typer.Option(help="Time of a query of the whole model on your device; the paper's by default.")
+        float | None, typer.Option(help="Time of a query of the whole model on your device, without a --bench.")
     ] = None,
     energy_mj: Annotated[
-        float | None, typer.Option(help="Energy of a query of the whole model on your device; the paper's by default.")
+        float | None, typer.Option(help="Energy of a query of the whole model on your device; estimated by default.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The folder for govern.json, govern.png and govern.svg.")
@@ -47,8 +47,8 @@ def govern(
     """Replay a day through the governor: battery, heat, budgets.
 
     The same day is replayed with the knob always at full, and with prediction off at 20 % battery. Latency and energy
-    are estimates: by the positions of --bench, or linear in FLOPs from one query of the whole model. By default that
-    query costs what the paper measured on a Raspberry Pi 3. Heat is that of one warm body in air.
+    are estimates: by the positions of --bench, or linear in FLOPs from one query of the whole model. Without a model
+    and a bench, that is the paper's own model on its Raspberry Pi 3. Heat is that of one warm body in air.
 
     Example: rheostat govern --trace day.csv --policy default --bench table.json --device linux-laptop -o report
     """
@@ -78,7 +78,10 @@ def govern(
 def _table(comparison: Comparison) -> Table:
     from rheostat.report.govern import HEADINGS, figures
 
-    saved = f"the governor spends {comparison.energy_saved:.0%} less energy than always full (ESTIMATE)"
+    saved = (
+        f"the governor spends {comparison.energy_saved:.0%} less energy than always full, "
+        f"{comparison.battery_saved:.2%} of a battery (ESTIMATE)"
+    )
     # Text: a file name is not markup
     table = Table(title=Text(f"{comparison.trace.name!r} ({comparison.device}): {saved}"))
     table.add_column("")

@@ -145,6 +145,11 @@ class _Row:
     latency_ms: float
     energy: _Energy = _Energy()
     label: str = ""
+    cost_fraction: float | None = None  # FLOPs weighted by bits, if that differs
+
+    @property
+    def knob(self) -> float:
+        return self.flops_fraction if self.cost_fraction is None else self.cost_fraction
 
 
 @dataclass(frozen=True)
@@ -158,10 +163,9 @@ def read_costs(path: str | Path) -> CostTable:
     bench = _read(Path(path))
     known = all(row.energy.energy_mj is not None and row.energy.energy_mj > 0 for row in bench.rows)
     # Two stored points can cost the same share; the cheaper one is what a budget would take.
-    rows = sorted(bench.rows, key=lambda row: (row.flops_fraction, row.latency_ms))
+    rows = sorted(bench.rows, key=lambda row: (row.knob, row.latency_ms))
     points = {
-        row.flops_fraction: CostPoint(row.flops_fraction, row.latency_ms, row.energy.energy_mj if known else None)
-        for row in reversed(rows)
+        row.knob: CostPoint(row.knob, row.latency_ms, row.energy.energy_mj if known else None) for row in reversed(rows)
     }
     return CostTable(tuple(points[knob] for knob in sorted(points)), Path(path).name)
 
@@ -181,7 +185,7 @@ def _read(path: Path) -> _Bench:
         if not bench.rows:
             raise RheostatError("it has no rows")
         for row in bench.rows:
-            CostPoint(row.flops_fraction, row.latency_ms)
+            CostPoint(row.knob, row.latency_ms)
     except RheostatError as error:
         raise RheostatError(f"{path}: {error}; expected {EXPECTED}") from None
     return bench

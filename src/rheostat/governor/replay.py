@@ -134,6 +134,12 @@ class Comparison:
         governed, full = (replay.totals.energy_j for replay in self.replays[:2])
         return 1 - governed / full if full else 0.0
 
+    @property
+    def battery_saved(self) -> float:
+        """The same as a share of a full battery: what the user sees of it."""
+        governed, full = (replay.totals.battery_share for replay in self.replays[:2])
+        return full - governed
+
     def budgets(self) -> list[dict[str, Any]]:
         """What the policy's budgets asked for, and what the governed queries took."""
         totals = self.replays[0].totals
@@ -154,6 +160,7 @@ class Comparison:
             "device": self.device,
             "estimate": asdict(self.cost),
             "energy_saved": self.energy_saved,
+            "battery_saved": self.battery_saved,
             "budgets": self.budgets(),
             "behaviours": [{"name": replay.name, **asdict(replay.totals)} for replay in self.replays],
         }

@@ -8,22 +8,26 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rheostat.arguments import checked
 from rheostat.errors import RheostatError
 from rheostat.governor.body import DEFAULT_DEVICE
-from rheostat.governor.cost import CostPoint, CostTable, read_costs
+from rheostat.governor.cost import CostPoint, read_costs
 from rheostat.governor.policy import DEFAULT, read_policy
 from rheostat.governor.replay import Comparison, FullCost, Totals, compare
 from rheostat.governor.trace import read_trace
-from rheostat.measure.results import GovernResults, write_results
+from rheostat.measure.meters.estimate import Estimate
+from rheostat.measure.results import BenchResults, GovernResults, read_results, write_results
 from rheostat.measure.results.shared import origin_json
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.report.figures.day import draw_replay
 from rheostat.report.published import load_published
+from rheostat.runtime.precision import Precision, bytes_read
+
+PRECISION: Precision = "int8"  # as queries run on a device
 
 
 @dataclass(frozen=True)
@@ -86,11 +90,13 @@ def replay_day(
 
     policy: a .toml file, or the name of a policy that comes with the package. model: count the FLOPs that its points
     really cost. bench: what queries cost on your device at several positions, as `rheostat bench -o` wrote it. device:
-    whose battery and heat. latency_ms, energy_mj: of a query of the whole model on your device; by default the paper's.
-    out: the folder for govern.json, govern.png and govern.svg.
+    whose battery and heat. latency_ms, energy_mj: of a query of the whole model on your device, instead of a bench; the
+    energy is estimated without one. Without model, bench and figures, the day is that of the paper's own model on its
+    board. out: the folder for govern.json, govern.png and govern.svg.
     """
-    day, rules, cost = read_trace(Path(trace)), read_policy(policy), full_cost(latency_ms, energy_mj, bench)
+    day, rules = read_trace(Path(trace)), read_policy(policy)
     with _opened(model) as file:
+        cost = full_cost(latency_ms, energy_mj, bench, file)
         comparison = compare(day, rules, cost, _flops_share(file), device)
         name, weights = (file.path.name, origin_json(file.description.origin)) if file else (None, None)
     results = GovernResults.of(comparison, name, weights)
@@ -99,19 +105,27 @@ def replay_day(
 
 
 def full_cost(
-    latency_ms: float | None = None, energy_mj: float | None = None, bench: str | Path | None = None
+    latency_ms: float | None = None,
+    energy_mj: float | None = None,
+    bench: str | Path | None = None,
+    file: ModelFile | None = None,
 ) -> FullCost:
-    """The cost of a query of the whole model: as given, else as a bench measured it, else the paper's.
+    """The cost of a query of the whole model: as given, else as a bench measured it on the device.
 
-    With a bench, the cost at other positions is its own too. If it has no energy, energy follows its times, at the
-    watts that the given figures or the paper's stand for.
+    With a bench, the cost at other positions is its own too. Energy that nobody measured is the estimate of
+    `rheostat bench --meter estimate`, which the keyboard page shows too. The paper's figures are those of its own
+    model and board, so they stand only for a day without a model and without a bench.
     """
+    if bench is not None:
+        if latency_ms is not None:
+            raise RheostatError("both --latency-ms and --bench say how long a query takes; give one of them")
+        return _benched_cost(Path(bench), energy_mj)
+    if file is not None:
+        return _given_cost(file, latency_ms, energy_mj)
     published = load_published()
     full, board = published.table("ptb").full, published.setup.measurement.board
     assert full.latency_ms is not None and full.energy_mj is not None
     theirs = f"the paper's, {board}"
-    if bench is not None:
-        return _benched_cost(read_costs(bench), latency_ms, energy_mj, full.energy_mj / full.latency_ms, theirs)
     return FullCost(
         latency_ms=full.latency_ms if latency_ms is None else latency_ms,
         energy_mj=full.energy_mj if energy_mj is None else energy_mj,
@@ -120,19 +134,35 @@ def full_cost(
     )
 
 
-def _benched_cost(
-    table: CostTable, latency_ms: float | None, energy_mj: float | None, watts: float, theirs: str
-) -> FullCost:
-    if latency_ms is not None:
-        raise RheostatError("both --latency-ms and --bench say how long a query takes; give one of them")
+def _given_cost(file: ModelFile, latency_ms: float | None, energy_mj: float | None) -> FullCost:
+    """The cost of a model that was not measured here: its time must be given, its energy may be estimated."""
+    if latency_ms is None:
+        raise RheostatError(
+            f"how long a query of {file.path.name} takes on your device is not known; expected --bench FILE, which "
+            f"`rheostat bench {file.path.name} -o FILE` writes, or --latency-ms"
+        )
+    estimate = Estimate()
+    own = 1e3 * estimate.energy_j(file.shape.flops, bytes_read(file.shape.flops, PRECISION))
+    source = f"estimate, {estimate.covers}" if energy_mj is None else "given"
+    return FullCost(latency_ms, own if energy_mj is None else energy_mj, "given", source)
+
+
+def _benched_cost(path: Path, energy_mj: float | None) -> FullCost:
+    table = read_costs(path)
     full_ms = table.at(1, "latency_ms")
-    if table.knows("energy_mj") and energy_mj is None:
+    if energy_mj is not None:
+        watts = energy_mj / full_ms
+        points = tuple(CostPoint(one.knob, one.latency_ms, watts * one.latency_ms) for one in table.points)
+        return FullCost(full_ms, energy_mj, table.source, "given", points)
+    if table.knows("energy_mj"):
         return FullCost(full_ms, table.at(1, "energy_mj"), table.source, table.source, table.points)
-    watts, source = (
-        (watts, f"its time at {watts:.3g} W, {theirs}") if energy_mj is None else (energy_mj / full_ms, "given")
-    )
-    points = tuple(CostPoint(one.knob, one.latency_ms, watts * one.latency_ms) for one in table.points)
-    return FullCost(full_ms, watts * full_ms, table.source, source, points)
+    estimate, results = Estimate(), read_results(path)
+    if not isinstance(results, BenchResults):
+        raise RheostatError(f"{path} is not a bench; expected a file that `rheostat bench -o` wrote")
+    by_knob = {row.cost: 1e3 * estimate.energy_j(row.executed_flops.mean, row.bytes_read) for row in results.rows}
+    priced = replace(table, points=tuple(replace(one, energy_mj=by_knob[one.knob]) for one in table.points))
+    source = f"estimate, {estimate.covers}"
+    return FullCost(full_ms, priced.at(1, "energy_mj"), table.source, source, priced.points)
 
 
 @contextmanager
