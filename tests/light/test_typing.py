@@ -69,7 +69,8 @@ def test_the_plain_protocol_counted_by_hand() -> None:
     # "we" at once: 1 key. "cannot" after "ca": 2 + 1. "x" never: 1 + 1.
     oracle = {"": ["we"], "we ": ["to"], "we c": ["cat"], "we ca": ["cannot"]}
     count = simulate_plain(["we", "cannot", "x"], lambda text: oracle.get(text, []))
-    assert count == KeystrokeCount(typed=1 + 3 + 2, needed=3 + 7 + 2, words=3, taken=2, at_once=1)
+    assert count == KeystrokeCount(typed=1 + 3 + 2, needed=3 + 7 + 2, words=3, taken=2, at_once=1, fewest=3)
+    assert count.limit_share == 1 - 3 / 12
 
 
 def test_ones_own_predictor_is_measured_by_itself(aac: Path) -> None:
@@ -82,6 +83,7 @@ def test_ones_own_predictor_is_measured_by_itself(aac: Path) -> None:
     assert (row.keystrokes_typed, row.keystrokes_needed) == (3 + 4 + 3 + 9, 3 + 4 + 3 + 4 + 3 + 4 + 3 + 9)
     assert row.next_word_share == 6 / 8
     assert row.never_share == 2 / 8 and row.over_ngram is None
+    assert row.limit_share == 1 - 8 / row.keystrokes_needed == found.limit_share(found.texts[0])
 
 
 def test_slots_bound_what_is_looked_at(aac: Path) -> None:
@@ -117,6 +119,7 @@ def test_results_survive_a_round_trip_and_make_a_page(model: Path, corpus: Path,
     assert (tmp_path / "again.json").read_bytes() == results.read_bytes()
     page = (tmp_path / "page.md").read_text()
     assert page == typing_page(found)  # type: ignore[arg-type]
+    assert page.count("If every word were taken with its first keystroke, ") == len(found.texts)  # type: ignore[union-attr]
     assert "## aac-test-new, 5 slots" in page and "## Misspellings" in page and "home" in page
     pytest.importorskip("jinja2", reason="pages of a report need the report extra")
     rheostat.write_report([results], out=tmp_path / "report")

@@ -97,7 +97,9 @@ def _show(found: Evaluation) -> None:
         f"perplexity {quality.perplexity:.3f}  {recall}  ({quality.predictions:,} predictions)"
     )
     if saved:
-        print(f"{saved.saved_share:.1%} of the keystrokes saved over {saved.words:,} words of the test text")
+        limit = "" if saved.limit_share is None else f" (at most {saved.limit_share:.1%} can be)"
+        sample = f"the first {saved.words:,} words of the text"
+        print(f"{saved.saved_share:.1%} of the keystrokes saved{limit} over {sample}")
 
 
 def sweep(

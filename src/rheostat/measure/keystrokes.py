@@ -27,7 +27,7 @@ class KeystrokeCount:
     """Keystrokes for a text. typed: with suggestions; needed: without; taken: suggestions that were used.
 
     at_once: words that were offered before their first letter. fewest: the theoretical limit, if every word that can be
-    suggested were; 0 if it was not counted.
+    suggested were taken with its first keystroke; 0 if it was not counted.
     """
 
     typed: int
@@ -100,7 +100,7 @@ def simulate_plain(words: Sequence[str], suggest: Suggest) -> KeystrokeCount:
         typed, needed = typed + letters + 1, needed + len(word) + 1
         taken, at_once = taken + (letters < len(word)), at_once + (letters == 0)
         text += word + " "
-    return KeystrokeCount(typed, needed, len(words), taken, at_once)
+    return KeystrokeCount(typed, needed, len(words), taken, at_once, fewest=len(words))
 
 
 def _letters_typed(text: str, wanted: str, suggest: Suggest) -> int:

@@ -407,6 +407,7 @@ def _row(
         keystrokes_typed=total.typed,
         keystrokes_needed=total.needed,
         words=total.words,
+        limit_share=total.limit_share,
         saved_share=total.saved_share,
         saved_interval=_interval(shares),
         next_word_share=total.at_once / max(total.words, 1),
@@ -417,7 +418,9 @@ def _row(
 
 
 def _total(counts: Iterable[KeystrokeCount]) -> KeystrokeCount:
-    columns = zip(*((one.typed, one.needed, one.words, one.taken, one.at_once) for one in counts), strict=True)
+    columns = zip(
+        *((one.typed, one.needed, one.words, one.taken, one.at_once, one.fewest) for one in counts), strict=True
+    )
     return KeystrokeCount(*(sum(column) for column in columns))
 
 

@@ -46,7 +46,8 @@ def _blocks(found: TypingResults) -> Iterator[str]:
     for text in found.texts:
         yield f"## {text.name}, {text.slots} slots"
         units = "lines" if text.protocol == "plain" else "conversations"
-        yield f"{text.words:,} words in {text.units:,} {units}: {text.sample}. {_PROTOCOLS[text.protocol]}"
+        about = f"{text.words:,} words in {text.units:,} {units}: {text.sample}. {_PROTOCOLS[text.protocol]}"
+        yield f"{about}{_limit(found, text)}"
         yield table_markdown(_table(found, text))
     yield from _slips(found)
     yield from _memory(found)
@@ -61,6 +62,11 @@ def _blocks(found: TypingResults) -> Iterator[str]:
         f"Command: `{made.command}`, commit {made.commit or 'unknown'}, {made.date}, {made.machine.processor} "
         f"({made.machine.cores} cores)."
     )
+
+
+def _limit(found: TypingResults, text: TypingText) -> str:
+    limit = found.limit_share(text)
+    return "" if limit is None else f" If every word were taken with its first keystroke, {limit:.1%} would be saved."
 
 
 def _table(found: TypingResults, text: TypingText) -> Table:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from rheostat.measure.results.shared import Origins, Provenance
-from rheostat.tables import not_stored
+from rheostat.tables import not_stored, stored_if_set
 
 Protocol = Literal["plain", "own"]
 
@@ -48,6 +48,7 @@ class TypingRow:
     """One predictor on one text with a number of slots. Intervals: 95 %, by bootstrap over the units.
 
     over_ngram: saved_share minus that of the best n-gram on this text, and its interval over the same units.
+    limit_share: what no suggestions could exceed, if every word were taken with its first keystroke.
     """
 
     text: str
@@ -62,6 +63,7 @@ class TypingRow:
     never_share: float
     over_ngram: float | None = None
     over_ngram_interval: tuple[float, float] | None = None
+    limit_share: float | None = stored_if_set(None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +127,11 @@ class TypingResults:
     memory: tuple[MemoryRow, ...] = ()
     typos_learned: tuple[int, int] | None = None  # words that the memory learned although they were slips; of how many
     path: Path = not_stored(Path())  # noqa: RUF009
+
+    def limit_share(self, text: TypingText) -> float | None:
+        """The largest share of keystrokes that any suggestions could save on a text; None if it was not counted."""
+        limits = (row.limit_share for row in self.rows if (row.text, row.slots) == (text.name, text.slots))
+        return next((limit for limit in limits if limit is not None), None)
 
     def row(self, text: TypingText, predictor: TypingPredictor) -> TypingRow | None:
         wanted = (text.name, text.slots, predictor.name)
