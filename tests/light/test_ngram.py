@@ -26,12 +26,13 @@ from rheostat.measure.ngram_baseline import (
 )
 from rheostat.measure.results import read_all, write_results
 from rheostat.measure.texts import read_text
+from rheostat.metrics import stream_quality
 from rheostat.report.evidence import gather
 from rheostat.report.figures.costs import draw_costs, largest_shown
 from rheostat.report.paper_tables import paper_table
 from rheostat.report.published import load_published
 from rheostat.report.sections import build_report
-from rheostat.text.corpus import Corpus, CorpusConfig, load_corpus
+from rheostat.text.corpus import Corpus, CorpusConfig, Split, load_corpus
 
 NAMES, VERBS, THINGS = ("ann", "bob", "eve"), ("sees", "hides", "paints"), ("boats", "lamps", "trees", "doors")
 QUICK = NGramConfig(order=3, queries=4, warm_up=0, typed_words=20)
@@ -140,6 +141,21 @@ def test_n_grams_cross_line_ends_and_every_token_but_the_first_is_predicted(corp
     found = ngram_quality(model, corpus.splits["test"])
     assert found.predictions == len(ids) - 1
     assert found.loss == pytest.approx(np.mean(losses), rel=1e-5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(0, 11), min_size=6, max_size=200),
+    st.lists(st.integers(0, 11), min_size=2, max_size=40),
+    st.integers(1, 5),
+)
+def test_quality_from_the_sorted_lists_is_that_of_the_whole_vocabulary(
+    train: list[int], test: list[int], order: int
+) -> None:
+    model, ids = estimate(np.array(train), 12, order), np.array(test)
+    split = Split("test", ids, words=len(ids), unknown=0)
+    start: list[int] = []
+    assert ngram_quality(model, split) == stream_quality(model.read, start, 7, ids)
 
 
 def test_kenlm_finds_the_same_perplexity(corpus: Corpus, model: NGramModel) -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -101,6 +102,19 @@ class NGramModel:
         found = sorted((-score, word) for word, score in scores.items())[:k]
         return BestWords(np.array([word for _, word in found], np.int64), np.exp([-score for score, _ in found]))
 
+    def rank(self, context: Sequence[int], word: int, most: int) -> tuple[float, int]:
+        """log p of a word after a context, and how many words are more probable, counted up to `most`.
+
+        The first words of each list are enough (see `best`): a word beyond them is no more probable than they are.
+        """
+        own, scores = -np.inf, dict[int, np.float32]()
+        for length, seen in enumerate(self._seen(context)):
+            backoff = np.float32(seen.backoff)
+            scores.update(zip(seen.words[:most].tolist(), seen.values[:most] + backoff, strict=True))
+            places = self._places[word : word + 1] if length == 0 else (seen.words == word).nonzero()[0]
+            own = seen.values[places[0]] + backoff if len(places) else own
+        return float(own), min(most, sum(bool(score > own) for score in scores.values()))
+
     def read(self, context: Sequence[int], ids: NDArray[np.integer]) -> tuple[Floats, list[int]]:
         """log p of every word after each of these ids [T, V], and the context after them."""
         stream, length = [*context, *ids.tolist()], self.order - 1
@@ -124,13 +138,20 @@ class NGramModel:
         yield 0
         for length in range(1, min(self.order - 1, len(context)) + 1):
             node = 0
-            for level, word in zip(self.levels, context[-length:], strict=False):
+            for depth, (level, word) in enumerate(zip(self.levels, context[-length:], strict=False)):
                 start, end = level.first[node], level.first[node + 1]
-                places = (level.words[start:end] == word).nonzero()[0]
+                places = self._places[word : word + 1] if depth == 0 else (level.words[start:end] == word).nonzero()[0]
                 if not len(places):
                     return  # longer ones were not seen either
                 node = int(start) + int(places[0])
             yield node
+
+    @cached_property
+    def _places(self) -> NDArray[np.int64]:
+        """Where each word stands among the single words, which are sorted: the one list that is long."""
+        places = np.empty(self.vocabulary_size, np.int64)
+        places[self.levels[0].words] = np.arange(self.vocabulary_size)
+        return places
 
 
 class _Seen(NamedTuple):

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rheostat.arguments import check_whole, checked
 from rheostat.errors import MissingExtraError, RecipeError, RheostatError
@@ -30,7 +31,7 @@ from rheostat.measure.results import (
     write_results,
 )
 from rheostat.measure.texts import Text, read_text
-from rheostat.metrics import Quality, perplexity, stream_quality, stretch_size
+from rheostat.metrics import MOST_TOKENS, RECALL_AT, Quality, QualityCount, perplexity, read_stream
 from rheostat.recipe import read_recipe
 from rheostat.runtime.predictor import SPARE
 from rheostat.tables import fill
@@ -163,6 +164,7 @@ def measure_on_corpus(
         ngrams=tuple(model.counts),
         size_bytes=model.size_bytes,
         queries=config.queries,
+        training_tokens=len(corpus.splits["train"].ids),
     )
     return model, NGramResults(
         provenance=Provenance.of_this_process(),
@@ -176,8 +178,20 @@ def measure_on_corpus(
 
 def ngram_quality(model: NGramModel, split: Split, progress: Callable[[float], None] = lambda share: None) -> Quality:
     """Perplexity and recall on a split, measured as for every model."""
-    context: list[int] = []
-    return stream_quality(model.read, context, stretch_size(model.vocabulary_size), split.ids, progress)
+    count, most, length = QualityCount(), max(RECALL_AT), model.order - 1
+
+    def predict(context: list[int], tokens: NDArray[np.int64], following: NDArray[np.int64]) -> list[int]:
+        found = []
+        for token, word in zip(tokens.tolist(), following.tolist(), strict=True):
+            context = [*context, token][-length:] if length else []
+            found.append(model.rank(context, word, most))
+        own, above = zip(*found, strict=True)
+        count.add_ranked(np.array(own), np.array(above))
+        return context
+
+    start: list[int] = []
+    read_stream(split.ids, MOST_TOKENS, start, predict, progress)
+    return count.quality()
 
 
 def _latency(predictor: NGramPredictor, corpus: Corpus, text: Text, config: NGramConfig) -> LatencyFigures:

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from rheostat.measure.results.shared import KeystrokeFigures, LatencyFigures, Provenance, QualityFigures
-from rheostat.tables import not_stored
+from rheostat.tables import not_stored, stored_if_set
 
 
 @dataclass(frozen=True)
 class NGramSubject:
-    """ngrams: the number of each length. size_bytes: of the tables."""
+    """ngrams: the number of each length. size_bytes: of the tables. training_tokens: the text that was counted, read
+    once; None in files from before it was recorded.
+    """
 
     model: str
     corpus: str
@@ -22,6 +24,7 @@ class NGramSubject:
     ngrams: tuple[int, ...]
     size_bytes: int
     queries: int
+    training_tokens: int | None = stored_if_set(None)
 
     @property
     def megabytes(self) -> float:
