@@ -128,5 +128,7 @@ def write_ngram(path: Path, test_perplexity: float, corpus: str = "ptb", **more:
     subject |= {"vocabulary_size": 10, "ngrams": [10, 20], "size_bytes": 100, "queries": 9}
     latency = {"latency_ms": 1.0, "interval_ms": [1.0, 1.0], "p95_ms": 1.0, "queries": 9}
     keystrokes = typed(0.4)["keystrokes"]
+    if "training_tokens" in more:
+        subject["training_tokens"] = more.pop("training_tokens")
     contents = {"subject": subject, "rows": rows, "latency": latency, "keystrokes": keystrokes, **more}
     return write_results_json(path, "ngram", contents)

@@ -10,6 +10,7 @@ import pytest
 from models import write_tiny
 from results_files import (
     FLOPS,
+    WIKITEXT_FLOPS,
     JsonObject,
     bench_row,
     full,
@@ -18,12 +19,14 @@ from results_files import (
     row,
     write_bench,
     write_ngram,
+    write_results_json,
     write_sweep,
 )
 from rheostat.measure.results import read_all
 from rheostat.report.claims import Fact, Judgement, claims_table, judge, judge_all, verdict_of
 from rheostat.report.evidence import Evidence, gather
 from rheostat.report.kept_filters import KeptFilters, read_kept_filters
+from rheostat.report.paper_tables import paper_table, training_sentence
 from rheostat.report.published import WeightPicture, load_published
 
 Judged = Callable[..., Judgement]
@@ -240,3 +243,44 @@ def test_the_table_names_the_files_and_the_numbers(judged: Judged) -> None:
     (line,) = claims_table([judged("headline", L0)]).rows
     assert line.mark == line.cells[0] == "partly"
     assert "70.00 → 81.00" in line.cells[3] and line.cells[-1] == "`sweep.json`"
+
+
+def wikitext(tmp_path: Path, perplexity: float, ngram: float) -> Evidence:
+    """Part of WikiText-103, with the run that trained the model and n-grams of the same text."""
+    quality = {"perplexity": perplexity, "recall_at_1": 0.1, "recall_at_3": 0.2, "recall_at_5": 0.3, "tokens": 100}
+    run = {
+        "model": {"recipe": {}, "run": {}, "valid": quality, "test": quality},
+        "progress": {"epoch": 0, "step": 1800, "tokens": 1_030_000, "seconds": 9.0, "finished": True},
+        "train": [],
+        "valid": [],
+    }
+    rows = [full(perplexity), ranked("l0", 0.7, perplexity + 1), ranked("random", 0.7, perplexity + 9)]
+    paths = [
+        write_sweep(tmp_path / "wt103.json", rows, "wt103", WIKITEXT_FLOPS, "wikitext-103-part"),
+        write_ngram(tmp_path / "ngram.json", ngram, "wikitext-103-part", training_tokens=2_060_000),
+        write_results_json(tmp_path / "run.json", "training", run),
+    ]
+    return gather(read_all(paths))
+
+
+def test_a_table_says_which_part_of_the_text_was_read_and_how_often(tmp_path: Path) -> None:
+    evidence = wikitext(tmp_path, 449.0, 423.0)
+    table = load_published().table("wikitext103")
+    text = training_sentence(table, evidence.on("wikitext103"), evidence.collection.trainings)
+    assert "`wikitext-103-part`, not the whole of wikitext103: 2.0% of its training text." in text
+    assert "1,800 steps, 1,030,000 tokens read, 0.50 passes over its text (`run.json`" in text
+    assert "It does not clearly beat n-grams of the same text: 449.0 against 423.0." in text
+    lines = paper_table(table, evidence.on("wikitext103"), evidence.collection.trainings).rows
+    whose = [line.cells[2] for line in lines]
+    assert whose.count("ours (2.0% of the text, 0.50 passes)") == 1
+
+
+@pytest.mark.parametrize(("ngram", "decides"), [(423.0, False), (700.0, True)])
+def test_a_model_that_n_grams_match_decides_no_claim(tmp_path: Path, ngram: float, decides: bool) -> None:
+    evidence = wikitext(tmp_path, 449.0, ngram)
+    facts = [
+        fact for one in judge_all(evidence) for fact in one.facts if fact.text.startswith("wikitext") or fact.topic
+    ]
+    about = [fact for fact in facts if "wikitext103" in fact.topic + fact.text and fact.paths]
+    assert about and any(fact.holds is not None for fact in about) == decides
+    assert decides or all(not fact.comparable for fact in about)

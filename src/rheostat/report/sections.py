@@ -157,10 +157,10 @@ def _paper_sections(evidence: Evidence) -> Iterator[Section]:
         )
         if on.bench:
             text += f" ms and mJ from {files(one.path for one in on.cost_benches)}: {bench_subject(on.bench)}."
-        text += training_sentence(published, on)
-        yield Section(
-            f"The paper's table {published.number} in our numbers", (Paragraph(text), paper_table(published, on))
-        )
+        trainings = evidence.collection.trainings
+        text += training_sentence(published, on, trainings)
+        table = paper_table(published, on, trainings)
+        yield Section(f"The paper's table {published.number} in our numbers", (Paragraph(text), table))
 
 
 def _claims_section(evidence: Evidence) -> Iterator[Section]:
