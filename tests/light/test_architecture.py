@@ -66,7 +66,7 @@ ONE_MODULE: dict[str, str] = {
     "report.cost_sections": "governor",
     "report.demo": "bundled runtime tables",
     "report.figures.day": "governor",
-    "report.govern": "governor runtime",
+    "report.govern": "governor",
     "report.published": "tables",
     "keyboard.facts": "measure tables",
     "keyboard.server": "bundled text",

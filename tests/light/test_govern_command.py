@@ -15,12 +15,12 @@ from results_files import bench_row, write_bench
 from rheostat.cli.govern import govern
 from rheostat.errors import RheostatError
 from rheostat.keyboard.facts import estimated_energy
-from rheostat.measure.meters.estimate import Estimate
+from rheostat.measure.meters.choice import Estimate
 from rheostat.model.file import open_model
 from rheostat.model.knob import choose
+from rheostat.model.precision import bytes_read
 from rheostat.report.govern import full_cost
 from rheostat.report.published import load_published
-from rheostat.runtime.precision import bytes_read
 
 DAY = str(Path(__file__).parents[1] / "data" / "traces" / "ordinary-day.csv")
 MODEL = GOLDEN / "golden-fp32.safetensors"

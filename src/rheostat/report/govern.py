@@ -18,14 +18,14 @@ from rheostat.governor.cost import CostPoint, read_costs
 from rheostat.governor.policy import DEFAULT, read_policy
 from rheostat.governor.replay import Comparison, FullCost, Totals, compare
 from rheostat.governor.trace import read_trace
-from rheostat.measure.meters.estimate import Estimate
+from rheostat.measure.meters.choice import Estimate
 from rheostat.measure.results import BenchResults, GovernResults, read_results, write_results
 from rheostat.measure.results.shared import origin_json
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
+from rheostat.model.precision import Precision, bytes_read
 from rheostat.report.figures.day import draw_replay
 from rheostat.report.published import load_published
-from rheostat.runtime.precision import Precision, bytes_read
 
 PRECISION: Precision = "int8"  # as queries run on a device
 
