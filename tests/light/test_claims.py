@@ -23,7 +23,7 @@ from results_files import (
     write_sweep,
 )
 from rheostat.measure.results import read_all
-from rheostat.report.claims import Fact, Judgement, claims_table, judge, judge_all, verdict_of
+from rheostat.report.claims import NO_DIFFERENCE, Fact, Judgement, claims_table, judge, judge_all, verdict_of
 from rheostat.report.evidence import Evidence, gather
 from rheostat.report.kept_filters import KeptFilters, read_kept_filters
 from rheostat.report.paper_tables import paper_table, training_sentence
@@ -284,3 +284,24 @@ def test_a_model_that_n_grams_match_decides_no_claim(tmp_path: Path, ngram: floa
     about = [fact for fact in facts if "wikitext103" in fact.topic + fact.text and fact.paths]
     assert about and any(fact.holds is not None for fact in about) == decides
     assert decides or all(not fact.comparable for fact in about)
+
+
+def test_a_criterion_that_chooses_widths_is_also_judged_at_equal_widths(judged: Judged) -> None:
+    rows = [row("l0-0.6", "l0", 0.6, "test", 80.0, allocation="stored", widths=[5]), ranked("random", 0.6, 90.0)]
+    judgement = judged("l0-best", rows)
+    assert [fact.holds for fact in judgement.facts if "random, each at its own widths" in fact.topic] == [True]
+    assert any(fact.text == "ptb, l0 against random, at equal widths: not measured" for fact in judgement.facts)
+    rows.append(row("random-at-l0-0.6", "random", 0.6, "test", 79.0, allocation="stored", widths=[5]))
+    judgement = judged("l0-best", rows)
+    assert [fact.holds for fact in judgement.facts if "random, at equal widths" in fact.topic] == [False]
+
+
+@pytest.mark.parametrize(("theirs", "holds"), [((80.5, 81.5), None), ((82.0, 83.0), True), ((77.0, 78.0), False)])
+def test_a_difference_within_the_range_over_seeds_is_none(
+    judged: Judged, theirs: tuple[float, float], holds: bool | None
+) -> None:
+    seeds = [row(f"random-{n}", "random", 0.8, "test", value, seed=n) for n, value in enumerate(theirs)]
+    judgement = judged("random-beats-norm-and-activation", [*seeds, ranked("filter-norm", 0.8, 80.2)])
+    (fact,) = (fact for fact in judgement.facts if "filter-norm" in fact.topic)
+    assert fact.holds is (None if holds is None else not holds)
+    assert (NO_DIFFERENCE in fact.text) == (holds is None)

@@ -19,6 +19,7 @@ from rheostat.measure.results.bench import r_squared_interval
 from rheostat.report import published_claims as checks
 from rheostat.report.document import NOT_MEASURED, Table, TableRow, files
 from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
+from rheostat.report.kept_filters import POINT_BY_POINT
 from rheostat.report.published import PublishedRow, load_published
 from rheostat.report.published_claims import Claim
 
@@ -28,6 +29,7 @@ NOT_COMPARABLE = "≠"
 NEAR_PUBLISHED = 1.1  # times the published full model: above it, an absolute limit leaves our points no room
 BYTES_PER_KB = 1000
 TOO_FEW_TO_FIT = "measured at fewer than three points"
+NO_DIFFERENCE = "no difference seen"
 
 
 @dataclass(frozen=True)
@@ -138,26 +140,56 @@ def _(check: checks.Better, evidence: Evidence) -> list[Fact]:
 def _rival_facts(
     check: checks.Better, on: CorpusEvidence, corpus: str, other: str, with_update: bool
 ) -> Iterator[Fact]:
-    """One fact per share at which both were measured and at least one would be in the paper's figure."""
-    limit = math.inf if on.cut_off is None else on.cut_off
+    """One fact per share at which both were measured and at least one would be in the paper's figure.
+
+    A criterion that chooses widths too is also judged at its own widths, which the other one is given.
+    """
     if not on.comparable:
         yield _absent(corpus)
         return
     what = f"{corpus}, {check.criterion} against {other}{' with update' if with_update else ''}"
     if check.tolerance:
         what += f", {check.tolerance:.0%} allowed"
-    found = False
+    own = check.criterion in POINT_BY_POINT
+    found = 0
     for share in on.shares(check.criterion, with_update=with_update):
         mine = on.at(check.criterion, share, with_update=with_update)
         theirs = on.at(other, share, with_update=with_update)
-        if mine is None or theirs is None or min(mine.test_perplexity, theirs.test_perplexity) > limit:
-            continue
-        found = True
-        holds = mine.test_perplexity <= theirs.test_perplexity * (1 + check.tolerance)
-        numbers = f"{mine.test_perplexity:.2f} / {theirs.test_perplexity:.2f}"
-        yield Fact(holds, f"{numbers} at {share:.0%}", (mine.path, theirs.path), what)
+        if mine and theirs and _is_shown(on, mine, theirs):
+            found += 1
+            yield _rival(check, mine, theirs, f"{what}, each at its own widths" if own else what)
     if not found:
         yield Fact(None, f"{what}: {NOT_MEASURED}")
+    elif own:
+        yield from _at_equal_widths(check, on, other, with_update, what)
+
+
+def _at_equal_widths(
+    check: checks.Better, on: CorpusEvidence, other: str, with_update: bool, what: str
+) -> Iterator[Fact]:
+    topic, found = f"{what}, at equal widths", False
+    for share in on.shares(check.criterion, with_update=with_update):
+        mine = on.at(check.criterion, share, with_update=with_update)
+        theirs = on.at_widths(other, mine.widths, with_update=with_update) if mine else None
+        if mine and theirs and _is_shown(on, mine, theirs):
+            found = True
+            yield _rival(check, mine, theirs, topic)
+    if not found:
+        yield Fact(None, f"{topic}: {NOT_MEASURED}")
+
+
+def _is_shown(on: CorpusEvidence, mine: Measurement, theirs: Measurement) -> bool:
+    return min(mine.test_perplexity, theirs.test_perplexity) <= (math.inf if on.cut_off is None else on.cut_off)
+
+
+def _rival(check: checks.Better, mine: Measurement, theirs: Measurement, topic: str) -> Fact:
+    """Holds or fails only by more than the spread between seeds."""
+    text = f"{mine.test_perplexity:.2f} / {theirs.test_perplexity:.2f} at {mine.flops_fraction:.0%}"
+    paths, spread = (mine.path, theirs.path), max(mine.spread, theirs.spread)
+    limit = theirs.test_perplexity * (1 + check.tolerance)
+    if not check.tolerance and abs(mine.test_perplexity - limit) <= spread:
+        return Fact(None, f"{text} ({NO_DIFFERENCE}: seeds differ by {spread:.2f})", paths, topic, comparable=False)
+    return Fact(mine.test_perplexity <= limit, text, paths, topic)
 
 
 @check_facts.register

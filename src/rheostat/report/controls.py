@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from rheostat.report.claims import NO_DIFFERENCE
 from rheostat.report.document import Block, Paragraph, Section, Table, files, rows
 from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
 
 NOT_YET = "not measured yet"
-NO_DIFFERENCE = "no difference seen"
 CORPUS = "ptb"
 
 

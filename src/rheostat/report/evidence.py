@@ -54,6 +54,7 @@ class Measurement:
     cost: float = 1.0
     bounds: tuple[int, ...] | None = None
     reconstructed: bool = False
+    spread: float = 0.0  # the range of test perplexity over seeds; 0 for a single one
 
     @property
     def updated(self) -> bool:
@@ -126,6 +127,10 @@ class CorpusEvidence:
             key=lambda one: (preference.index(one.allocation), abs(one.flops_fraction - share)),
             default=None,
         )
+
+    def at_widths(self, criterion: str, widths: tuple[int, ...], *, with_update: bool = False) -> Measurement | None:
+        """The point of a criterion with exactly these widths."""
+        return next((one for one in self._of(criterion, with_update) if one.widths == widths), None)
 
     def shares(self, criterion: str, *, with_update: bool = False) -> list[float]:
         """The shares at which a criterion was measured, largest first."""
@@ -312,6 +317,7 @@ def _measurement(point: SweptPoint, sweep: SweepResults, comparison: CorpusCompa
         cost=scale * point.cost,
         bounds=point.bounds,
         reconstructed=point.reconstructed,
+        spread=point.spread("test", "perplexity"),
     )
 
 

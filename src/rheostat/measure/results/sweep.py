@@ -121,6 +121,11 @@ class SweptPoint:
         values = self.values(split, figure)
         return statistics.fmean(values) if values else None
 
+    def spread(self, split: str, figure: Figure) -> float:
+        """The range over seeds; 0 if there is one, or none."""
+        values = self.values(split, figure)
+        return max(values) - min(values) if values else 0.0
+
     @property
     def is_tested(self) -> bool:
         return bool(self.values(TEST, "perplexity"))
