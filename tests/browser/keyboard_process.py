@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from models import make_ranking, make_weights, write_file
 from rheostat.model.shape import ModelShape
@@ -27,7 +29,9 @@ SHAPE = ModelShape(len(WORDS), 16, (48, 16), (2, 1))
 PATIENCE_S = 60
 
 
-def write_small(path: Path) -> Path:
+def write_small(path: Path, criterion: str = "random", **more: Any) -> Path:
+    """more: further fields of the file's contents."""
+    ranking = replace(make_ranking(SHAPE, 3, "random-3"), criterion=criterion)
     write_file(
         path,
         shape=SHAPE,
@@ -35,8 +39,9 @@ def write_small(path: Path) -> Path:
         weights=make_weights(SHAPE),
         text={"tokenizer": "words"},
         casing=CASING,
-        rankings=[make_ranking(SHAPE, 3, "random-3")],
+        rankings=[ranking],
         default_ranking="random-3",
+        **more,
     )
     return path
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from keyboard_process import FileServer
+from keyboard_process import FileServer, write_small
 
 from rheostat.keyboard.site import write_page
 from rheostat.runtime.predictor import Predictor
@@ -67,7 +67,7 @@ def test_without_a_network_everything_still_works(
     page.context.set_offline(True)
     page.reload()
     page.wait_for_selector("html[data-ready]")
-    for share in (1.0, 0.5):
+    for share in (1.0, 0.4):
         predictor.turn(share)
         turn_to(page, round(100 * share))
         for text in ("", "how are y", "See you on Mon"):
@@ -136,16 +136,46 @@ def test_there_is_no_choice_of_engine_without_a_server(site: FileServer, open_pa
 def test_no_figure_is_shown_where_none_was_measured(site: FileServer, open_page: OpenPage) -> None:
     page = open_page(site.address)
     lost, label, doubt = page.locator("#quality-lost"), page.locator("#quality-label"), page.locator("#doubt")
-    turn_to(page, 50)
+    turn_to(page, 40)  # the path has no position at 40 % exactly: what is served there was measured
     expect(label).to_have_text(re.compile(r"perplexity \d+\.\d$"))
     expect(lost).to_contain_text("%")
+    turn_to(page, 39)
+    expect(label).to_have_text(re.compile(r"perplexity \d+\.\d$"))
     turn_to(page, 85)
     expect(lost).to_have_text("–")
     expect(label).to_contain_text("between those of 80")
     expect(doubt).to_be_hidden()
     turn_to(page, 12)
     expect(lost).to_have_text("–")
-    expect(label).to_contain_text("between those of 9")
+    expect(label).to_contain_text("between those of 10")
+    expect(doubt).to_be_hidden()
+
+
+@pytest.mark.parametrize("known", ["graded", "measured"])
+def test_below_what_a_file_was_graded_or_measured_for_the_page_says_so(
+    tmp_path: Path, open_page: OpenPage, known: str
+) -> None:
+    """A path that goes further down than its grading, or than what was measured on it."""
+    curve = [{"flops_fraction": share, "perplexity": 60.0} for share in (1.0, 0.6)]
+    graded = {"criterion": "graded", "recipe": {"train": {"graded": 0.6}}}
+    model = write_small(
+        tmp_path / "model.safetensors", **(graded if known == "graded" else {"provenance": {"curve": curve}})
+    )
+    write_page(tmp_path / "site", model)
+    server = FileServer(tmp_path / "site")
+    server.start()
+    try:
+        page = open_page(server.address)
+        doubt = page.locator("#doubt")
+        turn_to(page, 60)
+        expect(doubt).to_be_hidden()
+        turn_to(page, 30)
+        expect(doubt).to_contain_text("was trained or measured down to 60.0% only")
+        expect(page.locator("#quality-lost")).to_have_text("–")
+        turn_to(page, 80)
+        expect(doubt).to_be_hidden()
+    finally:
+        server.stop()
 
 
 def test_the_table_shows_time_and_quality_and_turns_the_knob(site: FileServer, open_page: OpenPage) -> None:

@@ -135,6 +135,7 @@ def test_the_sizes_in_javascript_cover_those_of_the_header() -> None:
     sizes = {name: int(value) for name, value in re.findall(r"const ([A-Z_]+) = (\d+);", script)}
     assert sizes["POSITION_BYTES"] >= binding.POSITION_BYTES
     assert sizes["ERROR_BYTES"] == ctypes.sizeof(binding.ErrorText)
+    assert sizes["COST_AT"] == binding._Position.cost.offset
     assert sizes["MOST_WORDS"] == binding.MAX_BEST
 
 
@@ -153,7 +154,7 @@ def test_the_example_suggests_words_and_turns_its_knob(open_page: Callable[..., 
         assert page.locator("#text").input_value() == "How are you "
         whole = page.locator("#words button").all_text_contents()
         page.locator("#knob").fill("20")
-        assert page.locator("#cost").text_content() == "20 % of the compute"
+        assert page.locator("#cost").text_content() == "20 % of the cost"
         core = CoreModel(model_path().read_bytes())
         mask = np.array([bool(re.fullmatch("[a-z][a-z']*", core.word(place) or "")) for place in range(10_000)])
         for share, found in ((1.0, whole), (0.2, page.locator("#words button").all_text_contents())):

@@ -32,6 +32,7 @@ from rheostat.keyboard.positions import HISTORY_BYTES, Positions
 from rheostat.keyboard.protection import CONTENT_SECURITY_POLICY, Hosts
 from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, Service, addresses, make_app, open_service, serve
 from rheostat.keyboard.site import STATIC, page_files, write_page
+from rheostat.model.knob import choose
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.predictor import Predictor
 
@@ -300,7 +301,25 @@ def test_the_model_is_described(client: TestClient) -> None:
 def test_the_curve_comes_from_the_model_file(tmp_path: Path) -> None:
     curve = [{"flops_fraction": 1.0, "perplexity": 60.0}, {"knob": 0.5, "perplexity": 70}, {"perplexity": 3}, "x"]
     service = open_service(write_small(tmp_path / "model", provenance={"curve": curve}))
-    assert service.curve == [{"flops_fraction": 0.5, "perplexity": 70}, {"flops_fraction": 1.0, "perplexity": 60.0}]
+    served = round(choose(service.positions.file, 0.5).cost, 6)  # what a row that names only a knob was measured at
+    assert service.curve == [
+        {"cost": served, "flops_fraction": served, "perplexity": 70},
+        {"cost": 1.0, "flops_fraction": 1.0, "perplexity": 60.0},
+    ]
+    assert 0.45 < served < 0.5
+
+
+def test_the_page_knows_what_each_percentage_costs(client: TestClient, service: Service) -> None:
+    facts = client.get("/model.json").json()
+    costs = facts["knob"]["costs"]
+    assert len(costs) == 101 - round(100 * facts["knob"]["smallest"]) and costs == sorted(costs) and costs[-1] == 1
+    for percent in (100, 61, 60):
+        answer = suggest(client, text="", knob=percent / 100)
+        assert answer["cost"] == costs[percent - 101]
+        here = next(one for one in facts["browser"]["positions"] if one["percent"] == percent)
+        for name in ("cost", "flops", "bytes_read", "energy_mj"):
+            assert here[name] == answer[name]
+        assert answer["bytes_read"] == round(SHAPE.flops * answer["cost"] / 2)
 
 
 def test_the_curve_comes_from_a_sweep_of_the_model(tmp_path: Path, model: Path) -> None:
@@ -309,7 +328,10 @@ def test_the_curve_comes_from_a_sweep_of_the_model(tmp_path: Path, model: Path) 
         ours = [row("random-3", "random", 0.501, split, 9.0), row("full", "", 1.0, split, 7.0, flops_fraction=1.0)]
         path = write_sweep(tmp_path / "results.json", ours + others)
         curve = open_service(model, results=path).curve
-        assert curve == [{"flops_fraction": 0.5, "perplexity": 9.0}, {"flops_fraction": 1.0, "perplexity": 7.0}]
+        assert curve == [
+            {"cost": 0.5, "flops_fraction": 0.5, "perplexity": 9.0},
+            {"cost": 1.0, "flops_fraction": 1.0, "perplexity": 7.0},
+        ]
 
 
 def test_a_file_that_is_not_a_sweep_is_an_error(tmp_path: Path, model: Path) -> None:

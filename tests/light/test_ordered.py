@@ -37,10 +37,10 @@ from rheostat.model.contents import (
 )
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.knob import choose
+from rheostat.model.knob import choose, doubt_about
 from rheostat.model.operating_point import OperatingPoint, Update, full_point
 from rheostat.model.ordered import order_filters, ordered_bytes
-from rheostat.model.path import PathPosition, check_path, known_down_to, path_along
+from rheostat.model.path import PathPosition, check_path, known_cost_down_to, known_down_to, path_along
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import best_of, select
 from rheostat.model.writer import write_model
@@ -517,6 +517,22 @@ def test_a_path_with_bits_is_the_knob_of_its_file(tmp_path: Path, contents: Cont
         assert np.array_equal(answers(file, point, "int8"), np.array(expected))
     with pytest.raises(OperatingPointError, match="smallest position"):
         choose(file, path[-1].cost / 2)
+
+
+def test_below_all_that_was_graded_or_measured_a_path_with_bits_says_so(tmp_path: Path, contents: Contents) -> None:
+    made = with_bits(contents)
+    costs = [position.cost for position in made.knob_path]
+    assert known_cost_down_to("graded", {"train": {"graded": 0.14}}, {"curve": [{"cost_fraction": 0.09}]}) == 0.09
+    assert known_cost_down_to("graded", {"train": {"graded": 0.14}}, {"curve": [{"flops_fraction": 0.3}]}) == 0.14
+    assert known_cost_down_to("taylor", {"train": {"graded": 0.14}}, {"curve": 3}) is None
+    for measured in (costs[-2], costs[-1]):
+        # In FLOPs, all of this path but its last position is the whole model: only the cost tells what was measured.
+        curve = [{"flops_fraction": 1.0, "cost_fraction": None}, {"flops_fraction": 1.0, "cost_fraction": measured}]
+        file = written(tmp_path / f"model-{measured}", replace(made, provenance={"curve": curve}))
+        doubts = [doubt_about(file, choose(file, cost + 1e-6)) for cost in costs[1:]]
+        assert [bool(doubt) for doubt in doubts] == [False, False, measured > costs[-1]]
+        if doubts[-1]:
+            assert f"{costs[-1]:.1%} of the cost" in doubts[-1] and f"down to {measured:.1%} only" in doubts[-1]
 
 
 @pytest.mark.parametrize("bounds", [(50, 40, 24), (8, 0, 0, 0), (64, 40, 24, 61), (-16, 0, 0, 0)])

@@ -13,6 +13,7 @@ const ALIGNMENT = 64; // more than RHEO_ALIGNMENT: parts then begin with cache l
 const PAGE = 65536; // bytes of a page of WebAssembly's memory
 const ERROR_BYTES = 256; // sizeof(rheo_error)
 const POSITION_BYTES = 1024; // more than sizeof(rheo_position)
+const COST_AT = 132; // offset of rheo_position.cost: behind the widths of 16 layers and 17 bounds
 const MOST_WORDS = 1024; // RHEO_MAX_BEST
 
 const utf8 = new TextEncoder();
@@ -105,10 +106,11 @@ class Model {
     return this.#take(this.#at.position, POSITION_BYTES);
   }
 
-  /** A position by its widths, one per layer, for shares below the end of the path. */
-  positionOf(widths) {
+  /** A position by its widths, one per layer, for shares below the end of the path. cost: what it costs. */
+  positionOf(widths, cost) {
     this.#core.rheo_position_full(this.#model, this.#at.position);
     new Int32Array(this.#core.memory.buffer, this.#at.position, widths.length).set(widths);
+    new Float32Array(this.#core.memory.buffer, this.#at.position + COST_AT, 1)[0] = cost;
     return this.#take(this.#at.position, POSITION_BYTES);
   }
 

@@ -55,7 +55,9 @@ def browser_model(file: ModelFile, precision: Precision) -> BrowserModel | None:
         ranking = file.ranking()
         weights, order = reorder(weights, shape, ranking), ranking.name
         path = path_along(ranking, shape, SMALLEST)
-    return BrowserModel(ordered_bytes(weights, shape, file.vocabulary, precision, order=order, path=path), path)
+    counts = file.counts()
+    made = ordered_bytes(weights, shape, file.vocabulary, precision, order=order, path=path, counts=counts)
+    return BrowserModel(made, path)
 
 
 def browser_positions(file: ModelFile) -> list[dict[str, Any]]:

@@ -19,13 +19,14 @@ from rheostat.measure.meters.choice import Estimate
 from rheostat.measure.results import read_sweep
 from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.model.file import ModelFile
-from rheostat.model.knob import PATH, turns_bits
+from rheostat.model.knob import PATH, can_serve, choose, turns_bits
 from rheostat.model.operating_point import FULL
 from rheostat.model.precision import Precision, bytes_read
 from rheostat.tables import to_json
 from rheostat.words.completion import Completion
 
 Json = dict[str, Any]
+DIGITS = 6  # of shares: two positions of one path differ by more
 SPLITS = (TEST, TEXT, "valid")  # in order of preference; a single file is measured as "text"
 
 
@@ -68,7 +69,7 @@ def model_facts(
         "flops": shape.flops,
         "file_bytes": file.file_bytes,
         "precision": precision,
-        "knob": {"smallest": smallest_percent(file) / 100, "largest": 1.0, "step": 0.01},
+        "knob": {"smallest": smallest_percent(file) / 100, "largest": 1.0, "step": 0.01, "costs": _costs(file)},
         "points": [
             {"name": point.name, "criterion": point.criterion, "flops_fraction": point.flops_fraction}
             for point in description.points
@@ -86,8 +87,9 @@ def _browser_facts(
     """What the browser needs beside the file: where it is, which words may be suggested, and what positions cost."""
     positions = browser_positions(file)
     for position in positions:
-        flops = position["flops"]
-        position["energy_mj"] = energy.query_mj(flops, bytes_read(flops, precision)) if energy else None
+        flops, weighted = position["flops"], file.shape.flops * position["cost"]
+        position["bytes_read"] = bytes_read(weighted, precision)
+        position["energy_mj"] = energy.query_mj(flops, position["bytes_read"]) if energy else None
     return {
         "model": browser.address,
         "bytes": len(browser.contents),
@@ -98,10 +100,19 @@ def _browser_facts(
     }
 
 
+def _costs(file: ModelFile) -> list[float]:
+    """The share of the cost that is spent at each whole percentage of the knob, from the smallest to 100."""
+    return [choose(file, percent / 100).cost for percent in range(smallest_percent(file), 101)]
+
+
 def curve_of(file: ModelFile, results: Path | None = None) -> list[Json] | None:
-    """Quality by share of the FLOPs, from a sweep's results or from the model file; None if neither has it."""
+    """Quality by share of the cost, from a sweep's results or from the model file; None if neither has it.
+
+    A point says what was measured exactly: `cost` is that of the position, so the page can tell whether the knob serves
+    that very position.
+    """
     rows: Any = _sweep_rows(results, file) if results else file.description.provenance.get("curve")
-    points = _points_of(rows) if isinstance(rows, list) else []
+    points = _points_of(rows, file) if isinstance(rows, list) else []
     return points if len(points) > 1 else None
 
 
@@ -114,8 +125,8 @@ def _sweep_rows(path: Path, file: ModelFile) -> list[Json]:
     return [to_json(row) for row in ours if row.split == split]
 
 
-def _points_of(rows: Iterable[Any]) -> list[Json]:
-    """The best row at each percentage, from small shares to large; invalid rows are left out.
+def _points_of(rows: Iterable[Any], file: ModelFile) -> list[Json]:
+    """The best row at each cost, from small shares to large; invalid rows are left out.
 
     keystrokes_saved_share is there if it was measured.
     """
@@ -123,21 +134,28 @@ def _points_of(rows: Iterable[Any]) -> list[Json]:
     for row in rows:
         if not isinstance(row, Mapping):
             continue
-        share, perplexity = _positive(_share(row)), _positive(row.get("perplexity"))
-        if not share or not perplexity:
+        shares, perplexity = _shares_of(row, file), _positive(row.get("perplexity"))
+        if not shares or not perplexity:
             continue
-        share = round(share, 2)
-        if share not in best or perplexity < best[share]["perplexity"]:
+        cost, flops_fraction = shares
+        if cost not in best or perplexity < best[cost]["perplexity"]:
             saved = _positive(row.get("keystrokes_saved_share"))
-            best[share] = {"flops_fraction": share, "perplexity": perplexity} | (
+            best[cost] = {"cost": cost, "flops_fraction": flops_fraction, "perplexity": perplexity} | (
                 {"keystrokes_saved_share": saved} if saved else {}
             )
-    return [best[share] for share in sorted(best)]
+    return [best[cost] for cost in sorted(best)]
 
 
-def _share(row: Mapping[str, Any]) -> Any:
-    """What the knob counts: the cost, which is the share of the FLOPs where bits are equal everywhere."""
-    return row.get("cost_fraction") or row.get("flops_fraction", row.get("knob"))
+def _shares_of(row: Mapping[str, Any], file: ModelFile) -> tuple[float, float] | None:
+    """The shares of the cost and of the FLOPs of what was measured; for a row with only a knob, of what that serves."""
+    flops = _positive(row.get("flops_fraction"))
+    if flops:
+        return round(_positive(row.get("cost_fraction")) or flops, DIGITS), round(flops, DIGITS)
+    knob = _positive(row.get("knob"))
+    if not knob or knob > 1 or not can_serve(file, knob):
+        return None
+    point = choose(file, knob)
+    return round(point.cost, DIGITS), round(point.flops_fraction, DIGITS)
 
 
 def _positive(value: Any) -> float | None:

@@ -145,7 +145,7 @@ class Positions:
             predictor = self._predictor.at(percent / 100)
             point = predictor.point
             flops = point.cut_shape(self.file.shape).flops
-            read = bytes_read(flops * point.cost / point.flops_fraction, self.precision)
+            read = bytes_read(self.file.shape.flops * point.cost, self.precision)
             position = Position(percent, predictor, flops, read, doubt_about(self.file, point))
             position.measure()
             with self._lock:

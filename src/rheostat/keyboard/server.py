@@ -210,6 +210,7 @@ class Service:
             "flops": position.flops,
             "cost": predictor.cost,
             "flops_fraction": predictor.flops_fraction,
+            "bytes_read": position.bytes_read,
             "doubt": position.doubt,
             "energy_mj": energy.query_mj(position.flops, position.bytes_read) if energy else None,
         }

@@ -66,7 +66,8 @@ def write_page(
                 f"{file.path.name} is a {file.shape.cell} in {precision}, which a browser cannot run; "
                 "expected a qrnn in int8 or fp32"
             )
-        completion = Completion(file.vocabulary, file.tokenizer, hidden_places(file.vocabulary, hidden_words))
+        hidden = {*hidden_places(file.vocabulary, hidden_words), *hidden_places(file.vocabulary, file.hidden_words)}
+        completion = Completion(file.vocabulary, file.tokenizer, hidden)
         facts = model_facts(
             file,
             precision,

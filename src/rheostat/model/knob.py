@@ -15,7 +15,7 @@ import numpy as np
 from rheostat.errors import OperatingPointError
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, full_point
-from rheostat.model.path import GRADED, has_bounds, known_down_to
+from rheostat.model.path import GRADED, has_bounds, known_cost_down_to, known_down_to
 from rheostat.model.widths import below_smallest, check_knob, select
 
 NEAR = 0.01  # a stored point counts as being at the knob position if it is below it by less than this
@@ -157,10 +157,11 @@ def doubt_about(file: ModelFile, point: OperatingPoint) -> str | None:
     known = _known_down_to(file)
     if known is None or point.ranking is None or point.ranking != file.description.default_ranking:
         return None
-    if point.flops_fraction >= doubtful_below(file):
+    if point.cost >= doubtful_below(file):
         return None
+    counted = "cost" if turns_bits(file) else "FLOPs"
     return (
-        f"the knob is at {point.flops_fraction:.1%} of the FLOPs; {file.path.name} was trained or measured down to "
+        f"the knob is at {point.cost:.1%} of the {counted}; {file.path.name} was trained or measured down to "
         f"{known:.1%} only, and its quality below that is not known: turn the knob to {known:g} or more"
     )
 
@@ -174,7 +175,8 @@ def doubtful_below(file: ModelFile) -> float:
 def _known_down_to(file: ModelFile) -> float | None:
     about = file.description
     criterion = next((entry.criterion for entry in about.rankings if entry.name == about.default_ranking), "")
-    return known_down_to(criterion, about.recipe, about.provenance)
+    known = known_cost_down_to if turns_bits(file) else known_down_to
+    return known(criterion, about.recipe, about.provenance)
 
 
 def can_serve(file: ModelFile, knob: float) -> bool:

@@ -100,6 +100,18 @@ def known_down_to(criterion: str, recipe: Mapping[str, Any], provenance: Mapping
     return min(_shares([graded]) or _shares(measured), default=None)
 
 
+def known_cost_down_to(criterion: str, recipe: Mapping[str, Any], provenance: Mapping[str, Any]) -> float | None:
+    """The smallest share of the cost that a path of widths and bits is known to be good for; None if not recorded.
+
+    This is the smallest cost that was measured on it, or where graded training ended if that is less.
+    """
+    training, curve = recipe.get("train"), provenance.get("curve")
+    graded = training.get("graded") if isinstance(training, Mapping) and criterion == GRADED else None
+    points = [point for point in curve if isinstance(point, Mapping)] if isinstance(curve, list) else []
+    measured = [point.get("cost_fraction") or point.get("flops_fraction") for point in points]
+    return min(_shares([graded, *measured]), default=None)
+
+
 def _shares(values: Iterable[Any]) -> list[float]:
     return [value for value in values if type(value) in (int, float) and 0 < value <= 1]
 

@@ -1,6 +1,10 @@
 // What the knob buys: the time saved at each position, measured on this device, beside the quality lost, measured when the
 // model was made. Nothing is shown for a position that was not measured there: no value is guessed from its neighbours.
+//
+// The knob moves in whole percentages, and several of them may serve one position. So quality is matched by the cost of the
+// position that is served, never by the number on the knob.
 
+const SAME = 1e-5; // costs closer than this are one position
 const ROWS = 7; // of the table, at most
 const WITHOUT_CURVE = [100, 80, 60, 40, 20, 10];
 
@@ -17,19 +21,26 @@ function percentText(share) {
 
 export class Buys {
   #body;
-  #curve; // percent -> {perplexity, keystrokes_saved_share?}
+  #curve; // percent -> {cost, perplexity, …} of the position that is served there
+  #measured; // [percent, point], by cost: a percentage that serves each point
+  #costs; // percent -> the share of the cost that is spent there
   #times = new Map(); // percent -> ms, all of one run or scaled to it
   #turn;
   #percents;
   #rows = new Map(); // percent -> its elements
 
-  /** curve: of model.json, or null. smallest: percent. turn(percent): called when a row is chosen. */
-  constructor(body, curve, smallest, turn) {
+  /** curve: of model.json, or null. costs: [[percent, cost], …]. turn(percent): called when a row is chosen. */
+  constructor(body, curve, costs, turn) {
     this.#body = body;
     this.#turn = turn;
-    this.#curve = new Map((curve ?? []).map((point) => [Math.round(100 * point.flops_fraction), point]));
-    const measured = [...this.#curve.keys()].filter((percent) => percent >= smallest).sort((one, other) => other - one);
-    this.#percents = measured.length ? spread(measured) : WITHOUT_CURVE.filter((percent) => percent >= smallest);
+    this.#costs = new Map(costs);
+    const found = costs.map(([percent, cost]) => [percent, curve?.find((point) => Math.abs(point.cost - cost) < SAME)]);
+    this.#curve = new Map(found.filter(([, point]) => point));
+    const points = [...new Set(this.#curve.values())];
+    const serving = (wanted) => [...this.#curve].filter(([, point]) => point === wanted).map(([percent]) => percent);
+    this.#measured = points.map((point) => [roundest(serving(point)), point]).sort(([one], [other]) => other - one);
+    const percents = this.#measured.map(([percent]) => percent);
+    this.#percents = percents.length ? spread(percents) : WITHOUT_CURVE.filter((percent) => this.#costs.has(percent));
   }
 
   /** The positions of the table. */
@@ -69,11 +80,11 @@ export class Buys {
     if (!this.#curve.size) return "not measured for this model";
     const here = this.#curve.get(percent);
     if (here) return `perplexity ${here.perplexity.toFixed(1)}`;
-    const known = [...this.#curve.keys()].sort((one, other) => one - other);
-    const [below, above] = [known.filter((one) => one < percent).at(-1), known.find((one) => one > percent)];
-    return [below, above].every((one) => one !== undefined)
-      ? `between those of ${below}\u202f% and ${above}\u202f%`
-      : `measured from ${known[0]}\u202f% to ${known.at(-1)}\u202f% only`;
+    const cost = this.#costs.get(percent);
+    const above = this.#measured.findLast(([, point]) => point.cost > cost);
+    const below = this.#measured.find(([, point]) => point.cost < cost);
+    if (above && below) return `between those of ${below[0]}\u202f% and ${above[0]}\u202f%`;
+    return `measured from ${this.#measured.at(-1)[0]}\u202f% to ${this.#measured[0][0]}\u202f% only`;
   }
 
   text(share) {
@@ -129,6 +140,11 @@ function fill(cell, share, figure, small) {
   bar.style.setProperty("--share", share ?? 0);
   strong.textContent = figure;
   note.textContent = small;
+}
+
+/** Of some percentages, one that is easy to remember. */
+function roundest(percents) {
+  return percents.find((one) => one % 10 === 0) ?? percents.find((one) => one % 5 === 0) ?? percents.at(-1);
 }
 
 /** At most ROWS of the measured positions, spread evenly, with both ends. */

@@ -13,7 +13,7 @@ export function makeDial(element, describe) {
   const pointer = shape("line", { class: "pointer", x1: 0, y1: -62, x2: 0, y2: -48 });
   const text = shape("text", { y: 8 });
   const unit = shape("text", { class: "unit", y: 26 });
-  unit.textContent = "of the compute";
+  unit.textContent = "of the cost";
   svg.append(shape("path", { class: "track", d: arc(0, 100) }), value, ...ticks());
   svg.append(shape("circle", { class: "cap", r: 66 }), pointer, text, unit);
   element.append(svg);

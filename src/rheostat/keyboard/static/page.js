@@ -208,8 +208,8 @@ function notify(message, action = null) {
 // --- the knob ---
 
 const knob = makeDial(element("knob"), (percent) => {
-  const cost = position && Math.round(position.knob * 100) === percent ? `, ${flopsText(position.flops)} per query` : "";
-  return `${percent} percent of the compute${cost}`;
+  const flops = position && Math.round(position.knob * 100) === percent ? `, ${flopsText(position.flops)} per query` : "";
+  return `${percent} percent of the cost${flops}`;
 });
 let turning = false;
 let turnAgain = false;
@@ -259,6 +259,10 @@ function flopsText(flops) {
   return flops >= 1e5 ? `${format(flops / 1e6)} MFLOPs` : `${format(flops / 1e3)} kFLOPs`;
 }
 
+function bytesText(bytes) {
+  return bytes >= 1e5 ? `${format(bytes / 1e6)} MB` : `${format(bytes / 1e3)} kB`;
+}
+
 function energyText(millijoules) {
   return millijoules >= 0.1 ? `${format(millijoules)} mJ` : `${format(millijoules * 1e3)} µJ`;
 }
@@ -273,12 +277,14 @@ function showFigure(name, figure, note) {
 }
 
 function showPosition() {
-  const { knob: at, flops, flops_fraction: share, energy_mj: energy, point, doubt } = position;
+  const { knob: at, flops, flops_fraction: share, bytes_read: bytes, cost, energy_mj: energy, point, doubt } = position;
   const percent = Math.round(at * 100);
   element("point").textContent = point === "full" ? "the whole model" : point;
   knob.refresh();
   const isKnown = typeof energy === "number";
   showFigure("flops", flopsText(flops).replace("FLOPs", ""), `${(share * 100).toFixed(1)} % of all`);
+  showFigure("cost", `${(cost * 100).toFixed(1)} %`, "FLOPs weighted by bits");
+  showFigure("bytes", bytesText(bytes), "of weights");
   showFigure("energy", isKnown ? energyText(energy) : "–", isKnown ? (model.energy?.kind ?? "") : "not measured");
   element("figure-energy-note").title = model.energy?.note ?? "";
   element("doubt").hidden = !doubt;
@@ -353,14 +359,21 @@ function announceLater() {
 const radios = [...document.querySelectorAll('input[name="engine"]')];
 for (const radio of radios) radio.addEventListener("change", () => choose(radio.value));
 
+/** What each whole percentage of the knob costs with an engine: the browser has no stored points. */
+function costsOf(name) {
+  if (name === "browser") return model.browser.positions.map(({ percent, cost }) => [percent, cost]);
+  const { costs } = model.knob;
+  return costs.map((cost, place) => [100 - costs.length + 1 + place, cost]);
+}
+
 function choose(name) {
   for (const radio of radios) radio.checked = radio.value === name;
   engineName = name;
   remember("engine", name);
   clearTimeout(retrying);
-  const smallest = name === "browser" ? model.browser.positions[0].percent : Math.round(model.knob.smallest * 100);
-  buys = new Buys(element("buys"), model.curve, smallest, turnTo);
-  knob.smallest = smallest;
+  const costs = costsOf(name);
+  buys = new Buys(element("buys"), model.curve, costs, turnTo);
+  knob.smallest = costs[0][0];
   element("buys-note").textContent =
     `Time is measured ${WHERE[name]}. ${model.curve ? "Quality lost is the rise in perplexity on text the model has not seen." : "Quality was not measured."}`;
   clearSuggestions();

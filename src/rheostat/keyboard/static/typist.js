@@ -113,8 +113,9 @@ export class Typist {
   }
 
   #position(percent) {
-    const { widths } = this.#positions.get(percent);
-    return percent / 100 >= this.#facts.browser.path_down_to ? this.#model.position(percent / 100) : this.#model.positionOf(widths);
+    const { widths, cost } = this.#positions.get(percent);
+    const isOnPath = percent / 100 >= this.#facts.browser.path_down_to;
+    return isOnPath ? this.#model.position(percent / 100) : this.#model.positionOf(widths, cost);
   }
 
   /** The reading after these words at a position. States of earlier words are kept; those of two positions never mix. */
