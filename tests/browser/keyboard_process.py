@@ -46,6 +46,21 @@ def write_small(path: Path, criterion: str = "random", **more: Any) -> Path:
     return path
 
 
+def write_clustered(path: Path) -> Path:
+    """The same words in a model with an adaptive softmax."""
+    shape = replace(SHAPE, softmax_splits=(30, 70))
+    write_file(
+        path,
+        shape=shape,
+        vocabulary=Vocabulary(WORDS),
+        weights=make_weights(shape),
+        text={"tokenizer": "words"},
+        rankings=[make_ranking(shape, 3, "random-3")],
+        default_ranking="random-3",
+    )
+    return path
+
+
 def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]

@@ -6,6 +6,8 @@
 //     state = model.step(position, state, model.find("hello"));
 //     model.best(model.predict(position, state), 3);    // [{id, logProbability}, …]
 //
+// Typing with slips: a tree of words and keys with their prices once, then `beginTyped` per text and `explain` per letter.
+//
 // States, answers and positions are plain values (Uint8Array): keep them, compare them, drop them. The same model gives
 // the same bits here as in C and Python. Words and ids only: the page's writing.js knows texts.
 
@@ -15,6 +17,12 @@ const ERROR_BYTES = 256; // sizeof(rheo_error)
 const POSITION_BYTES = 1024; // more than sizeof(rheo_position)
 const COST_AT = 132; // offset of rheo_position.cost: behind the widths of 16 layers and 17 bounds
 const MOST_WORDS = 1024; // RHEO_MAX_BEST
+
+const CHANNEL_BYTES = 17444; // sizeof(rheo_channel)
+const MOST_EXPLAINED = 64; // RHEO_MAX_EXPLAINED
+const MOST_TYPED = 64; // RHEO_MAX_TYPED
+const EXPLAINED_BYTES = 12; // sizeof(rheo_explained): id, log p, cost
+const TYPED_KEPT = 2; // words being typed: one, and the second half of one with a missed space
 
 const utf8 = new TextEncoder();
 const text = new TextDecoder();
@@ -41,6 +49,7 @@ class Model {
   #end; // of the memory that was given out
   #at = {}; // where things lie in WebAssembly's memory
   #held = new Map(); // address -> the value that lies there
+  #typed = []; // words being typed, the last one first: {owner, memory, at, answer}
 
   constructor(core, file) {
     this.#core = core;
@@ -173,6 +182,128 @@ class Model {
     this.#put(this.#at.answer, answer);
     this.#check(this.#core.rheo_log_probabilities(this.#model, this.#at.answer, this.#at.list, this.#at.error));
     return new Float32Array(this.#core.memory.buffer, this.#at.list, this.vocabularySize).slice();
+  }
+
+  // --- the cache: words written lately become more probable ---
+
+  /** An empty cache of the last words: a value, like a state. */
+  startCache(words) {
+    const size = this.#core.rheo_cache_bytes(this.#model, words);
+    if (size !== this.#at.cacheBytes) {
+      this.#at.cache = this.#allocate(size);
+      this.#at.cacheBytes = size;
+    }
+    this.#check(this.#core.rheo_cache_start(this.#model, this.#at.cache, words, this.#at.error));
+    return this.#take(this.#at.cache, size);
+  }
+
+  /** The cache after `word` followed the text of a state, before that word is read. */
+  addToCache(position, cache, state, word) {
+    const { position: where, state: here, cache: kept } = this.#at;
+    this.#put(where, position);
+    this.#put(here, state);
+    this.#put(kept, cache);
+    this.#core.rheo_cache_add(this.#model, where, kept, here, word);
+    return this.#take(kept, cache.byteLength);
+  }
+
+  /** The answer for a state with the cache mixed in. */
+  mixCache(position, cache, state, { weight, sharpness }, answer) {
+    const { position: where, state: here, cache: kept, answer: into, error } = this.#at;
+    this.#put(where, position);
+    this.#put(here, state);
+    this.#put(kept, cache);
+    this.#put(into, answer);
+    this.#check(this.#core.rheo_cache_mix(this.#model, where, kept, here, weight, sharpness, into, error));
+    this.#held.delete(kept); // C uses its last row
+    return this.#take(into, this.answerBytes);
+  }
+
+  // --- typing with slips ---
+
+  /** The words that may be suggested, as a tree, once per model. forms: as they are compared with what is typed. ids: theirs. */
+  openTree(forms, ids) {
+    const lines = utf8.encode(forms.join("\n"));
+    const bytes = this.#core.rheo_typing_bytes(forms.length, lines.length);
+    const memory = this.#allocate(bytes);
+    const [at, numbers] = [this.#allocate(lines.length), this.#allocate(4 * ids.length)]; // read once
+    this.#bytes.set(lines, at);
+    new Int32Array(this.#core.memory.buffer, numbers, ids.length).set(ids);
+    const { number, error } = this.#at;
+    this.#check(
+      this.#core.rheo_typing_open(number, at, lines.length, numbers, forms.length, this.vocabularySize, memory, bytes, error),
+    );
+    this.#end = at;
+    this.#at.tree = this.#number(number);
+    Object.assign(this.#at, {
+      letters: this.#allocate(4 * MOST_TYPED),
+      taps: this.#allocate(8 * MOST_TYPED),
+      asked: this.#allocate(20), // rheo_keystrokes
+      found: this.#allocate(EXPLAINED_BYTES * MOST_EXPLAINED),
+    });
+    this.#typed = [];
+  }
+
+  /** Keys with the prices of slips, for `explain`. keys: [[letter, x, y], …]. prices: ten nats in the order of rheo_prices. */
+  setKeys(keys, prices) {
+    const channel = this.#allocate(CHANNEL_BYTES);
+    const [rows, floats] = [this.#allocate(12 * keys.length), this.#allocate(4 * prices.length)];
+    const view = new DataView(this.#core.memory.buffer);
+    keys.forEach(([letter, x, y], place) => {
+      view.setUint32(rows + 12 * place, letter.codePointAt(0), true);
+      view.setFloat32(rows + 12 * place + 4, x, true);
+      view.setFloat32(rows + 12 * place + 8, y, true);
+    });
+    prices.forEach((price, place) => view.setFloat32(floats + 4 * place, price, true));
+    this.#check(this.#core.rheo_typing_set_keys(channel, rows, keys.length, floats, this.#at.error));
+    return channel;
+  }
+
+  /** A word is being typed after the text that `owner` stands for: an answer, or log p of every word. */
+  beginTyped(owner, { answer = null, logProbabilities = null }) {
+    const known = this.#typed.findIndex((one) => one.owner === owner);
+    if (known >= 0) {
+      this.#typed.unshift(...this.#typed.splice(known, 1));
+      return this.#typed[0];
+    }
+    const { tree, number, error, answer: here, list } = this.#at;
+    const bytes = this.#core.rheo_typed_bytes(tree);
+    const memory = this.#typed.length >= TYPED_KEPT ? this.#typed.pop().memory : this.#allocate(bytes);
+    if (logProbabilities) {
+      new Float32Array(this.#core.memory.buffer, list, this.vocabularySize).set(logProbabilities);
+      this.#check(this.#core.rheo_typed_open(number, tree, list, memory, bytes, error));
+    } else {
+      this.#put(here, answer);
+      this.#check(this.#core.rheo_typed_open_answer(number, tree, this.#model, here, memory, bytes, error));
+    }
+    this.#typed.unshift({ owner, memory, at: this.#number(number), answer });
+    return this.#typed[0];
+  }
+
+  /** log p of any word after the text; of a closed cluster, a bound. */
+  typedLogProbability(typed, id) {
+    return this.#core.rheo_typed_log_probability(typed.at, id);
+  }
+
+  /** The k words that explain these letters best: [{id, logProbability, cost}, …]. taps: [[x, y] or null, …]. */
+  explain(typed, channel, form, k, { whole = false, taps = null } = {}) {
+    const { letters, taps: places, asked, found, number, error, answer: here } = this.#at;
+    const bytes = utf8.encode(form);
+    if (bytes.length > 4 * MOST_TYPED) return [];
+    this.#bytes.set(bytes, letters);
+    const count = taps ? Math.min(taps.length, MOST_TYPED) : 0;
+    const flat = new Float32Array(this.#core.memory.buffer, places, 2 * count);
+    for (let place = 0; place < count; place += 1) flat.set(taps[place] ?? [NaN, NaN], 2 * place);
+    const fields = Uint32Array.of(letters, bytes.length, taps ? places : 0, count, whole ? 1 : 0);
+    this.#bytes.set(new Uint8Array(fields.buffer), asked);
+    if (typed.answer) this.#put(here, typed.answer);
+    const [model, answer] = typed.answer ? [this.#model, here] : [0, 0];
+    this.#check(this.#core.rheo_typed_best(typed.at, channel, asked, model, answer, k, found, number, error));
+    const view = new DataView(this.#core.memory.buffer);
+    return Array.from({ length: this.#number(number) }, (_, place) => {
+      const row = found + EXPLAINED_BYTES * place;
+      return { id: view.getInt32(row, true), logProbability: view.getFloat32(row + 4, true), cost: view.getFloat32(row + 8, true) };
+    });
   }
 
   // --- memory ---

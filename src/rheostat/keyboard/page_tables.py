@@ -9,13 +9,15 @@ test checks that the file is up to date. Knows which tables the page needs; thei
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rheostat.core import word_tree
 from rheostat.governor import decision, device
-from rheostat.runtime import predictor
+from rheostat.runtime import engine, explaining, predictor, remembering
 from rheostat.text import casing, tokenizers, vocabulary
-from rheostat.words import completion, passage, user_words, writing
+from rheostat.words import completion, memory, passage, slips, user_words, writing
 
 PATH = Path(__file__).parent / "static" / "tables.js"
 _HEADING = "// Generated from the Python sources by: python -m rheostat.keyboard.page_tables. Do not edit.\n"
@@ -52,6 +54,37 @@ def tables() -> dict[str, Any]:
         "PART": completion.PART,
         "SPARE": predictor.SPARE,
         "REMEMBERED": predictor.REMEMBERED,
+        "RIVALS": explaining.RIVALS,
+        "SHORTEST_PAIR": explaining.SHORTEST_PAIR,
+        "BEST_PAIR": explaining.BEST_PAIR,
+        "PAIRS": explaining.PAIRS,
+        "MAX_TYPED": word_tree.MAX_TYPED,
+        "MAX_EXPLAINED": word_tree.MAX_EXPLAINED,
+        "PRICES": asdict(slips.PRICES),
+        "LETTER_PRICES": list(slips.PRICES.of_letters().values()),
+        "ENDINGS": slips.ENDINGS,
+        "DEFAULT_LAYOUT": slips.DEFAULT_LAYOUT,
+        "KEY_LAYOUTS": {
+            name: {"keys": layout.keys, "above_space": layout.above_space}
+            for name, layout in slips.read_key_layouts().items()
+        },
+        "CORRECT_AT": writing.CORRECT_AT,
+        "OFFER_AT": writing.OFFER_AT,
+        "CACHE_DEFAULTS": asdict(engine.Cache()),
+        "SETTLED": remembering.SETTLED,
+        "LEARN_AT": remembering.LEARN_AT,
+        "CLOSING_SIGNS": remembering.CLOSING_SIGNS,
+        "LONGEST_PHRASE": memory.LONGEST_PHRASE,
+        "MEMORY_BYTES": memory.LIMIT_BYTES,
+        "HALF_LIFE_SECONDS": memory.HALF_LIFE_SECONDS,
+        "RECENT_MINUTES": memory.RECENT_MINUTES,
+        "FLUSH_WORDS": memory.FLUSH_WORDS,
+        "LEAST_COUNT": memory.LEAST_COUNT,
+        "NEW_WORD_COUNT": memory.NEW_WORD_COUNT,
+        "SHARES": memory.SHARES,
+        "HALF_TRUSTED": memory.HALF_TRUSTED,
+        "BYTES_PER_PHRASE": memory.BYTES_PER_PHRASE,
+        "BYTES_PER_MINUTE": memory.BYTES_PER_MINUTE,
         "DOUBLING_SECONDS": user_words.DOUBLING_SECONDS,
         "MOST_USER_WORDS": user_words.DEFAULT_LIMIT,
         "LONGEST_USER_WORD": user_words.LONGEST_WORD,

@@ -13,15 +13,18 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from rheostat.errors import OperatingPointError
 from rheostat.keyboard.browser_model import smallest_percent
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import doubt_about
 from rheostat.model.precision import Precision, bytes_read
+from rheostat.runtime.explaining import Taps
 from rheostat.runtime.predictor import Predictor
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords
+from rheostat.words.slips import DEFAULT_LAYOUT
 from rheostat.words.user_words import UserWords
 from rheostat.words.writing import Suggestion
 
@@ -33,6 +36,16 @@ LONG = 1000  # characters
 ROUNDS, QUERIES = 7, 3  # of interleaved times: rounds over all positions, queries in a row
 STALE_S = 10.0  # age at which the time of a query is measured again
 ROUNDING = 1e-6  # 0.29 · 100 is slightly less than 29
+
+
+class Keys(NamedTuple):
+    """The layout, and where the finger came down for each letter of the last word, if that is known."""
+
+    taps: Taps | None = None
+    layout: str = DEFAULT_LAYOUT
+
+
+PLAIN = Keys()
 
 
 @dataclass(eq=False)
@@ -49,9 +62,13 @@ class Position:
     # Hashes of the texts that were read, without their last word.
     _read: OrderedDict[int, None] = field(default_factory=OrderedDict, repr=False)
 
-    def complete(self, text: str, k: int) -> list[Suggestion]:
+    def complete(self, text: str, k: int, keys: Keys = PLAIN) -> list[Suggestion]:
         """The best words for the text before the cursor."""
-        return self.predictor.complete(text, k)
+        return self.predictor.complete(text, k, taps=keys.taps, layout=keys.layout)
+
+    def correct(self, text: str, k: int, keys: Keys = PLAIN) -> list[Suggestion]:
+        """What the last word of a text may have been meant to be, now that it is finished."""
+        return self.predictor.correct(text, k, taps=keys.taps, layout=keys.layout)
 
     @property
     def size_bytes(self) -> int:
@@ -99,9 +116,10 @@ class Positions:
         threads: int = 1,
         hidden_words: HiddenWords = None,
         user_words: UserWords | str | Path | None = None,
+        slips: bool = True,
         limit_bytes: int = POSITIONS_BYTES,
     ) -> None:
-        """threads: per query; one is best if several clients ask at the same time."""
+        """threads: per query; one is best if several clients ask at the same time. slips: as for `load`."""
         self.file: ModelFile = open_model(model)
         self.precision: Precision = precision
         if hidden_words is not None and not isinstance(hidden_words, Path | str):
@@ -116,7 +134,7 @@ class Positions:
             user_words=user_words,
             cache_bytes=1,
             history_bytes=HISTORY_BYTES,
-            slips=False,  # as in the browser, whose page does not ask the core for slips yet
+            slips=slips,
         )
         self._kept: OrderedDict[int, Position] = OrderedDict()
         self._limit_bytes, self._lock, self._opening = limit_bytes, threading.Lock(), threading.Lock()

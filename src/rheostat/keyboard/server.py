@@ -1,6 +1,7 @@
 """The keyboard page and the API behind it, over HTTP.
 
-    POST /api/suggest     {text, knob?, k?}                         suggestions for the text before the cursor
+    POST /api/suggest     {text, knob?, k?, taps?, layout?}         suggestions for the text before the cursor
+    POST /api/correct     the same                                  what its last word, now finished, was meant to be
     POST /api/govern      {level, charging, heat?, …, previous?}    the knob for a reading of the device, and why
     POST /api/times       {percents}                                the time of a query at several positions
     GET  /api/words                                                 the words that were taught
@@ -52,12 +53,13 @@ from rheostat.governor.policy import DEFAULT, Policy, read_policy
 from rheostat.keyboard.browser_model import NAME, browser_model
 from rheostat.keyboard.facts import Energy, Json, curve_of, estimated_energy, model_facts
 from rheostat.keyboard.governing import govern
-from rheostat.keyboard.positions import Position, Positions
+from rheostat.keyboard.positions import Keys, Position, Positions
 from rheostat.keyboard.protection import EVERYWHERE, Hosts, Protection
 from rheostat.keyboard.site import page_files
 from rheostat.model.precision import Precision
 from rheostat.text.vocabulary import END_OF_LINE
 from rheostat.words.hidden_words import HiddenWords
+from rheostat.words.slips import DEFAULT_LAYOUT
 from rheostat.words.user_words import UserWords
 from rheostat.words.writing import split_typed
 
@@ -154,16 +156,23 @@ class Service:
         return await self.words(request)
 
     async def suggest(self, request: Request) -> Response:
+        return await self._answered(request, self._answer)
+
+    async def correct(self, request: Request) -> Response:
+        return await self._answered(request, self._corrections)
+
+    async def _answered(self, request: Request, answer: Callable[[Position, str, int, Keys], bytes]) -> Response:
+        """Read a request about a text and answer it, directly if that is quick."""
         asked = await _read_object(request)
-        text, k = _text(asked), _suggestion_count(asked)
+        text, k, keys = _text(asked), _suggestion_count(asked), _keys(asked)
         percent = self.positions.percent_of(_knob(asked))
         position = self.positions.ready(percent)
         if position is None:
             position = await run_sync(self.positions.open, percent, limiter=self._opening)
         if position.is_quick(text):
-            content = self._answer(position, text, k)
+            content = answer(position, text, k, keys)
         else:
-            content = await run_sync(self._answer, position, text, k, limiter=self._answering)
+            content = await run_sync(answer, position, text, k, keys, limiter=self._answering)
         position.remember(text)
         return Response(content, media_type="application/json")
 
@@ -172,11 +181,15 @@ class Service:
         smallest = self.positions.smallest / 100
         return JSONResponse(govern(self.policy, smallest, time.monotonic(), asked))
 
-    def _answer(self, position: Position, text: str, k: int) -> bytes:
+    def _corrections(self, position: Position, text: str, k: int, keys: Keys) -> bytes:
+        found = position.correct(text, k, keys)
+        return _ENCODER.encode({"suggestions": [suggestion._asdict() for suggestion in found]}).encode()
+
+    def _answer(self, position: Position, text: str, k: int, keys: Keys) -> bytes:
         if position.is_stale:
             position.measure()
         start = time.perf_counter()
-        suggestions = position.complete(text, k)
+        suggestions = position.complete(text, k, keys)
         answer_ms = 1000 * (time.perf_counter() - start)
         answer = {
             "suggestions": [suggestion._asdict() for suggestion in suggestions],
@@ -234,6 +247,7 @@ def make_app(service: Service, listens_on: str = LOCAL, allowed_hosts: Iterable[
     return Starlette(
         routes=[
             Route("/api/suggest", service.suggest, methods=["POST"]),
+            Route("/api/correct", service.correct, methods=["POST"]),
             Route("/api/health", service.health, methods=["GET", "POST"]),
             Route("/api/govern", service.govern, methods=["POST"]),
             Route("/api/times", service.times, methods=["POST"]),
@@ -396,6 +410,11 @@ def _knob(asked: Json) -> float:
     if isinstance(knob, bool) or not isinstance(knob, int | float):
         raise BadRequestError(422, f"the knob is {knob!r:.40}; expected a number, a share of the FLOPs up to 1")
     return knob  # not converted: its range is checked first, since not every number fits into a float
+
+
+def _keys(asked: Json) -> Keys:
+    """Where the letters were typed; `complete` checks the taps, which depend on the text."""
+    return Keys(asked.get("taps"), asked.get("layout", DEFAULT_LAYOUT))
 
 
 def _percents(asked: Json, positions: Positions) -> list[int]:

@@ -18,6 +18,7 @@ from rheostat.words.passage import context_words
 from rheostat.words.writing import Suggestion, matching_form
 
 SETTLED = 2  # words written behind a word until it counts as meant
+CLOSING_SIGNS = ".,;:!?…)\"'”’"  # behind a word, and not part of it
 LEARN_AT = 0.9  # the confidence that a word is what was meant, from which on it is learned
 
 
@@ -125,5 +126,5 @@ class Watch:
         words = [word for word in context_words(pieces[place], self._tokenizer)[1:] if any(map(str.isalpha, word))]
         if place in self._accepted or not words:
             return words
-        stripped = pieces[place].rstrip(".,;:!?…)\"'”’")
+        stripped = pieces[place].rstrip(CLOSING_SIGNS)
         return words if self._confirm(" ".join([*pieces[:place], stripped])) else []

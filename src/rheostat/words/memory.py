@@ -46,7 +46,8 @@ NEW_WORD_COUNT = 1.5  # a word that the model does not know is suggested from he
 SHARES = (0.03, 0.12, 0.25)
 HALF_TRUSTED = (300.0, 30.0, 2.0)
 _LARGEST_COUNT = 2.0**53
-_BYTES_PER_PHRASE = 80  # beside its words, in JSON
+BYTES_PER_PHRASE = 80  # beside its words, in JSON
+BYTES_PER_MINUTE = 30  # of what is recent
 
 Phrase: TypeAlias = tuple[str, ...]
 
@@ -281,8 +282,8 @@ def _most_frequent(counts: dict[Phrase, _Count], now: float, limit_bytes: int) -
     kept: dict[Phrase, _Count] = {}
     used = 100
     for phrase, entry in ranked:
-        used += len(json.dumps(" ".join(phrase), ensure_ascii=False).encode()) + _BYTES_PER_PHRASE
-        used += 30 * len(entry.recent)
+        used += len(json.dumps(" ".join(phrase), ensure_ascii=False).encode()) + BYTES_PER_PHRASE
+        used += BYTES_PER_MINUTE * len(entry.recent)
         if used > limit_bytes:
             break
         kept[phrase] = entry

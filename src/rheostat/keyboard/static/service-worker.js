@@ -3,11 +3,11 @@
 // Small files are asked for on the network first, so nothing goes stale, and come from the cache if it does not answer.
 // The model's address changes with its contents, so it is fetched once.
 
-const CACHE = "rheostat-4";
+const CACHE = "rheostat-5";
 const PAGE = [
   "./", "api.js", "battery.js", "browser_engine.js", "buys.js", "completion.js", "device_panel.js", "dial.js",
-  "engine_worker.js", "governing.js", "icon.svg", "keys.js", "manifest.webmanifest", "model.json", "page.js", "rheostat.js", "rheostat.wasm",
-  "slider.js", "style.css", "tables.js", "text_field.js", "typist.js", "user_words.js", "vocabulary.js", "writing.js",
+  "engine_worker.js", "governing.js", "icon.svg", "keys.js", "manifest.webmanifest", "memory.js", "model.json", "page.js", "rheostat.js", "rheostat.wasm",
+  "slider.js", "slips.js", "style.css", "tables.js", "text_field.js", "typist.js", "user_words.js", "vocabulary.js", "writing.js",
 ];
 const PATIENCE_MS = 4000; // for the network, if the cache has an answer
 

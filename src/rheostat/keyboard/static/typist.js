@@ -1,25 +1,37 @@
 // Suggestions for a text from a model that the core has open: the part of rheostat.runtime.predictor that a browser needs.
 //
-// `suggestions` is the one place that turns a text into suggestions. Each has a `kind`: "completion" of what was typed, a
-// "next" word, or a "correction" of what was typed.
+// `complete` and `correct` give what the methods of that name give in Python. Each suggestion has a `kind`: "completion" of
+// what was typed, a "correction" of it, or what was "typed".
 
 import { Completion } from "./completion.js";
-import { REMEMBERED, SPARE } from "./tables.js";
+import { canExplain, composeMeant, findHalves, priceOfNewWord } from "./slips.js";
+import {
+  BEST_PAIR, CACHE_DEFAULTS, DEFAULT_LAYOUT, KEY_LAYOUTS, LETTER_PRICES, MAX_EXPLAINED, NEW_WORD_COUNT, PAIRS, PRICES, REMEMBERED, RIVALS,
+  SHORTEST_PAIR, SPARE, WHOLE,
+} from "./tables.js";
 import { bestUserWords } from "./user_words.js";
-import { compose, distinct, splitTyped } from "./writing.js";
+import { compose, distinct, matchingForm, splitTyped } from "./writing.js";
 
 const TIMED_MS = 1; // of queries in a row: long for a browser's clock, short for the system's scheduler
 const TEXTS_KEPT = 4; // positions whose readings of a text are kept, for a knob that goes back and forth
+const HAS_KEY = /^[\x00-\x7f\xdf-\xff]*$/; // letters that the core takes as one each
 
 export class Typist {
   #model;
   #facts;
   #positions; // percent -> {percent, point, flops, …}
   #words;
+  #kinds; // of the words: WHOLE, PART or 0
   #completion;
   #casing;
   #masks = new Map();
-  #readings = new Map(); // percent -> after each word of the text last read: {id, state, answer}
+  #readings = new Map(); // percent and cache -> after each word of the text last read: {id, state, cache, answer}
+  #channels = new Map(); // layout -> its keys and prices in the core
+  #hasTree = false;
+  #mixed = null; // {reading, version, scores, fresh}: the last answer with the memory's share
+
+  /** What the user's writing has taught (memory.js); null while it is off. */
+  memory = null;
 
   /** model: of rheostat.js. facts: of model.json. */
   constructor(model, facts) {
@@ -28,39 +40,52 @@ export class Typist {
     this.#facts = facts;
     this.#positions = new Map(positions.map((position) => [position.percent, position]));
     this.#words = Array.from({ length: model.vocabularySize }, (_, id) => model.word(id));
-    this.#completion = new Completion(this.#words, Uint8Array.from(kinds, Number));
+    this.#kinds = Uint8Array.from(kinds, Number);
+    this.#completion = new Completion(this.#words, this.#kinds);
     this.#casing = new Map(casing.map((spelling) => [spelling.toLowerCase(), spelling]));
   }
 
-  /** What the server answers to the same request. userWords: the words that were taught. */
-  answer({ text, percent, k, userWords = [] }) {
-    const position = this.#positions.get(percent) ?? this.#positions.get(Math.min(...this.#positions.keys()));
+  /** What the server answers to the same request. asked: {text, percent, k, userWords?, taps?, layout?, cache?}. */
+  answer(asked) {
     const start = performance.now();
-    const typed = splitTyped(text, this.#facts.tokenizer);
-    const suggestions = this.suggestions(typed, position.percent, k, userWords);
-    const { percent: at, widths, ...described } = position;
+    const at = this.#asked(asked);
+    const suggestions = this.#complete(at);
+    const { percent, widths, ...described } = this.#positions.get(at.percent);
     return {
       suggestions,
-      unknown_word: this.#unknownWord(typed, userWords),
+      unknown_word: this.#unknownWord(at),
       answer_ms: performance.now() - start,
-      knob: at / 100,
+      knob: percent / 100,
       ...described,
     };
   }
 
-  suggestions(typed, percent, k, userWords) {
-    const reading = this.#read(typed.words, percent);
-    const kind = typed.prefix ? "completion" : "next";
-    const lazy = this.#facts.shape.softmax_splits.length > 0;
-    const found = (spare) => {
-      const shown = this.#best(reading, typed, k + spare).map(({ id, logProbability }) =>
-        compose(this.#words[id], Math.exp(logProbability), typed, this.#casing, this.#facts.tokenizer),
-      );
-      return distinct(shown, k + spare);
-    };
-    let best = found(lazy ? 0 : SPARE);
-    if (lazy && best.length < k) best = found(SPARE);
-    return distinct([...best, ...this.#taught(reading, typed, k, userWords)], k).map((one) => ({ kind, ...one }));
+  /** The best words for the text before the cursor. */
+  complete(asked) {
+    return this.#complete(this.#asked(asked));
+  }
+
+  /** What the last word of a text may have been meant to be, now that it is finished. */
+  correct(asked) {
+    const at = this.#asked(asked);
+    const { prefix, attaches } = at.typed;
+    if (!prefix) return [];
+    const form = matchingForm(prefix);
+    if (attaches || !canExplain(form) || this.#isOwn(form, at.userWords)) {
+      const replaces = [...prefix].length;
+      return [{ word: prefix, probability: 1, source: "model", replaces, kind: "typed", confidence: 1, finished: true }];
+    }
+    return this.#explain(at, true);
+  }
+
+  #asked({ text, percent, k, userWords = [], taps = null, layout = DEFAULT_LAYOUT, cache = false }) {
+    const typed = splitTyped(text, this.#facts.tokenizer);
+    const known = this.#positions.has(percent) ? percent : Math.min(...this.#positions.keys());
+    return { typed, percent: known, k, userWords, taps: usable(taps, typed.prefix), layout, cache: cache && !this.#isLazy };
+  }
+
+  get #isLazy() {
+    return this.#facts.shape.softmax_splits.length > 0;
   }
 
   /** The time of a query at a position, from a word to the three best after it; several in a row, since clocks are rounded. */
@@ -80,6 +105,29 @@ export class Typist {
     return elapsed / queries;
   }
 
+  // --- letters as they were typed ---
+
+  #complete(at) {
+    const { prefix, attaches } = at.typed;
+    return prefix && !attaches && canExplain(matchingForm(prefix)) ? this.#explain(at, false) : this.#suggest(at);
+  }
+
+  #suggest(at) {
+    const { typed, k } = at;
+    const reading = this.#read(typed.words, at);
+    const mixed = this.#mix(reading, typed.words);
+    if (mixed) return this.#remembered(mixed, reading, at);
+    const found = (spare) => distinct(this.#shown(this.#best(reading, typed, k + spare), typed), k + spare);
+    let best = found(this.#isLazy ? 0 : SPARE);
+    if (this.#isLazy && best.length < k) best = found(SPARE);
+    return distinct([...best, ...this.#taught(reading, at)], k);
+  }
+
+  #shown(best, typed) {
+    const { tokenizer } = this.#facts;
+    return best.map(({ id, logProbability }) => compose(this.#words[id], Math.exp(logProbability), typed, this.#casing, tokenizer));
+  }
+
   #best(reading, typed, k) {
     if (typed.prefix) {
       return this.#model.best(reading.answer, k, { candidates: this.#completion.withPrefix(typed.prefix, typed.attaches) });
@@ -93,24 +141,145 @@ export class Typist {
   }
 
   /** The user's own words: the best is as probable as an unknown word, older and rarer ones less. */
-  #taught(reading, typed, k, userWords) {
+  #taught(reading, { typed, k, userWords }) {
     if (typed.attaches && typed.prefix) return [];
     const words = bestUserWords(userWords, typed.prefix, k);
     if (!words.length) return [];
     const [{ logProbability }] = this.#model.best(reading.answer, 1, { candidates: [this.#model.unknownId] });
-    const replaces = [...typed.prefix].length;
-    return words.map(({ word, score }) => ({
-      word,
-      probability: Math.exp(logProbability) * 2 ** (score - words[0].score),
-      source: "user",
-      replaces,
-    }));
+    return words.map(({ word, score }) => own(word, Math.exp(logProbability) * 2 ** (score - words[0].score), typed.prefix));
   }
 
-  #unknownWord({ word, prefix, words }, userWords) {
+  #unknownWord({ typed: { word, prefix, words }, userWords }) {
     const isNew = word && !prefix && this.#model.find(words.at(-1)) < 0;
     return isNew && !userWords.some((taught) => taught.word === word) ? word : null;
   }
+
+  // --- slips ---
+
+  /** The words that best explain what was typed, with what was typed among them. */
+  #explain(at, finished) {
+    const { typed, k, taps, layout } = at;
+    const model = this.#model;
+    this.#openTree();
+    const channel = this.#channel(layout);
+    const reading = this.#read(typed.words, at);
+    const mixed = this.#mix(reading, typed.words);
+    const word = this.#begin(reading, mixed, at);
+    const form = matchingForm(typed.prefix);
+    const spare = this.#facts.tokenizer === "wikitext" ? SPARE : 1;
+    const wanted = Math.min(MAX_EXPLAINED, Math.max(k + spare, finished ? RIVALS : 0));
+    const slipped = finished && model.find(form) >= 0 ? PRICES.real_word : 0;
+    const found = model.explain(word, channel, form, wanted, { whole: finished, taps }).map(({ id, logProbability, cost }) => ({
+      word: this.#words[id],
+      p: Math.exp(logProbability - (cost ? cost + slipped : 0)),
+      isSlip: cost > 0,
+    }));
+    const literal = this.#literal(word, form, found);
+    const top = Math.max(found[0]?.p ?? 0, literal?.p ?? 0);
+    if ([...form].length >= SHORTEST_PAIR && top < BEST_PAIR) {
+      const likely = this.#likelyPairs(word, form, top, layout);
+      if (likely.length) found.push(...this.#pairs(likely, channel, at, finished));
+    }
+    const shown = composeMeant(found, literal, typed, this.#casing, k, { tokenizer: this.#facts.tokenizer, finished });
+    const taught = finished ? [] : [...this.#taught(reading, at), ...(mixed ? newWords(mixed, typed.prefix, k) : [])];
+    return taught.length ? distinct([...shown, ...taught], k) : shown;
+  }
+
+  #openTree() {
+    if (this.#hasTree) return;
+    const { forms, ids } = this.#completion.whole;
+    this.#model.openTree(forms, ids);
+    this.#hasTree = true;
+  }
+
+  #channel(layout) {
+    if (!this.#channels.has(layout)) this.#channels.set(layout, this.#model.setKeys(KEY_LAYOUTS[layout].keys, LETTER_PRICES));
+    return this.#channels.get(layout);
+  }
+
+  /** With a cache, the core cannot tell clusters apart from answers: it gets log p of every word, as in Python. */
+  #begin(reading, mixed, { cache }) {
+    if (mixed) return this.#model.beginTyped(mixed, { logProbabilities: mixed.scores });
+    if (cache) return this.#model.beginTyped(reading, { logProbabilities: this.#model.logProbabilities(reading.answer) });
+    return this.#model.beginTyped(reading, { answer: reading.answer });
+  }
+
+  /** Whether this is a word that only the user can have meant: a taught one, or one that is never suggested. */
+  #isOwn(form, userWords) {
+    const id = this.#model.find(form);
+    return (id >= 0 && this.#kinds[id] !== WHOLE) || userWords.some(({ word }) => matchingForm(word) === form);
+  }
+
+  /** What was typed, unless it is among the words already. */
+  #literal(word, form, found) {
+    if (found.some((one) => !one.isSlip && matchingForm(one.word) === form)) return null;
+    const model = this.#model;
+    const id = model.find(form);
+    if (id >= 0) return { word: form, p: Math.exp(model.typedLogProbability(word, id)), isSlip: false };
+    const price = priceOfNewWord(form, (other) => model.find(other) >= 0);
+    return { word: form, p: Math.exp(model.typedLogProbability(word, model.unknownId) - price), isSlip: false };
+  }
+
+  /** Pairs of words without the space between them that could be better than every single word; with a bound. */
+  #likelyPairs(word, form, top, layout) {
+    const likely = [];
+    for (const halves of findHalves(form, KEY_LAYOUTS[layout].above_space)) {
+      const id = this.#model.find(halves.first);
+      if (id < 0 || this.#kinds[id] !== WHOLE) continue;
+      const bound = this.#model.typedLogProbability(word, id) - halves.price;
+      if (Math.exp(bound) > top) likely.push({ bound, ...halves });
+    }
+    return likely.sort((one, other) => other.bound - one.bound).slice(0, PAIRS);
+  }
+
+  /** The best of these pairs, if any. */
+  #pairs(likely, channel, at, finished) {
+    let best = null;
+    for (const { bound, first, second } of likely) {
+      const reading = this.#read([...at.typed.words, first], at);
+      const after = this.#begin(reading, null, at);
+      for (const { id, logProbability, cost } of this.#model.explain(after, channel, second, 1, { whole: finished })) {
+        const p = Math.exp(bound + logProbability - cost);
+        if (!best || p > best.p) best = { word: `${first} ${this.#words[id]}`, p, isSlip: true };
+      }
+    }
+    return best ? [best] : [];
+  }
+
+  // --- the memory's share ---
+
+  /** log p of every word with the memory's share, and the words that only the memory knows; null while it is off or empty. */
+  #mix(reading, words) {
+    const { memory } = this;
+    if (!memory?.size) return null;
+    const known = this.#mixed;
+    if (known?.reading === reading && known.version === memory.version) return known;
+    const { ofModel, extra } = memory.share(words.slice(-2));
+    const scores = this.#model.logProbabilities(reading.answer);
+    const less = Math.fround(Math.log(ofModel));
+    for (let id = 0; id < scores.length; id += 1) scores[id] += less;
+    const fresh = [];
+    for (const [word, p] of extra) {
+      const id = this.#model.find(word);
+      if (id >= 0) scores[id] = logSum(scores[id], Math.log(p));
+      else if (memory.count(word) >= NEW_WORD_COUNT) fresh.push([word, p]);
+    }
+    this.#mixed = { reading, version: memory.version, scores, fresh };
+    return this.#mixed;
+  }
+
+  #remembered(mixed, reading, at) {
+    const { typed, k } = at;
+    const best = this.#completion.withPrefix(typed.prefix, typed.attaches)
+      .map((id) => ({ id, logProbability: mixed.scores[id] }))
+      .filter(({ logProbability }) => logProbability > -Infinity)
+      .sort((one, other) => other.logProbability - one.logProbability || one.id - other.id);
+    const found = distinct(this.#shown(best.slice(0, k + SPARE), typed), k + SPARE);
+    const fresh = typed.attaches && typed.prefix ? [] : newWords(mixed, typed.prefix, k);
+    return distinct([...found, ...fresh, ...this.#taught(reading, at)], k);
+  }
+
+  // --- reading ---
 
   #position(percent) {
     const { widths, cost } = this.#positions.get(percent);
@@ -119,25 +288,69 @@ export class Typist {
   }
 
   /** The reading after these words at a position. States of earlier words are kept; those of two positions never mix. */
-  #read(words, percent) {
+  #read(words, { percent, cache }) {
     const model = this.#model;
     const ids = words.map((word) => model.find(word)).map((id) => (id < 0 ? model.unknownId : id));
     if (!ids.length) ids.push(model.endId);
-    const readings = this.#readings.get(percent) ?? [];
-    this.#readings.delete(percent);
-    this.#readings.set(percent, readings);
-    if (this.#readings.size > TEXTS_KEPT) this.#readings.delete(this.#readings.keys().next().value);
+    const readings = this.#kept(`${percent} ${cache}`);
     let known = 0;
     while (known < ids.length && readings[known]?.id === ids[known]) known += 1;
+    if (cache && known && known < ids.length && !readings[known - 1].cache) known = 0; // it was dropped
     readings.length = known;
     const position = this.#position(percent);
     for (const id of ids.slice(known)) {
-      readings.push({ id, state: model.step(position, readings.at(-1)?.state ?? model.start(), id), answer: null });
+      const before = readings.at(-1);
+      const state = before?.state ?? model.start();
+      const words = cache ? model.addToCache(position, before?.cache ?? model.startCache(CACHE_DEFAULTS.words), state, id) : null;
+      readings.push({ id, state: model.step(position, state, id), cache: words, answer: null });
       const forgotten = readings.at(-1 - REMEMBERED);
-      if (forgotten) forgotten.answer = null;
+      if (forgotten) forgotten.answer = forgotten.cache = null;
     }
     const last = readings.at(-1);
-    last.answer ??= model.predict(position, last.state);
+    if (last.answer === null && cache && last.cache === null) {
+      readings.length = 0;
+      return this.#read(words, { percent, cache });
+    }
+    last.answer ??= this.#predict(position, last);
     return last;
   }
+
+  #predict(position, { state, cache }) {
+    const answer = this.#model.predict(position, state);
+    return cache ? this.#model.mixCache(position, cache, state, CACHE_DEFAULTS, answer) : answer;
+  }
+
+  /** The readings of a position, of which the last few are kept. */
+  #kept(name) {
+    const readings = this.#readings.get(name) ?? [];
+    this.#readings.delete(name);
+    this.#readings.set(name, readings);
+    if (this.#readings.size > TEXTS_KEPT) this.#readings.delete(this.#readings.keys().next().value);
+    return readings;
+  }
+}
+
+/** Taps as the core takes them, one per letter; null if there are none, or a letter has no key on any layout. */
+function usable(taps, prefix) {
+  const count = [...prefix].length;
+  const form = matchingForm(prefix);
+  return taps?.length === count && taps.some(Boolean) && HAS_KEY.test(form) && form.length === count ? taps : null;
+}
+
+function own(word, probability, prefix) {
+  const replaces = [...prefix].length;
+  return { word, probability, source: "user", replaces, kind: "completion", confidence: 0, finished: false };
+}
+
+/** The words that only the memory knows. */
+function newWords({ fresh }, prefix, k) {
+  const form = matchingForm(prefix);
+  const found = fresh.filter(([word]) => word.startsWith(form)).sort(([, one], [, other]) => other - one);
+  return found.slice(0, k).map(([word, p]) => own(word, p, prefix));
+}
+
+/** log(e^a + e^b). */
+function logSum(a, b) {
+  const [high, low] = a > b ? [a, b] : [b, a];
+  return high === -Infinity ? high : high + Math.log1p(Math.exp(low - high));
 }

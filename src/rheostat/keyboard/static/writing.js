@@ -34,6 +34,14 @@ export function splitTyped(text, tokenizer, limit = CONTEXT_LIMIT) {
   return typed({ words, prefix: join(characters.slice(start)), word, startsSentence });
 }
 
+/** The typed part of the word at the end of the text, as `splitTyped` gives it, without reading the words before it. */
+export function prefixOf(text, tokenizer) {
+  const characters = [...text.slice(-2 * LONGEST_WORD)];
+  const word = join(characters.slice(wordStart(characters, tokenizer)));
+  const clitic = word ? cliticLength(word, tokenizer) : 0;
+  return clitic ? join([...word].slice(-clitic)) : word;
+}
+
 function typed(parts) {
   return { words: [], prefix: "", word: "", attaches: false, space: 0, startsSentence: false, ...parts };
 }
@@ -51,6 +59,12 @@ function asContext(characters, tokenizer, limit) {
 }
 
 // --- reading ---
+
+/** The words of a text of whole words, as a model reads them. */
+export function contextWords(text, tokenizer, limit = CONTEXT_LIMIT) {
+  const characters = [...text];
+  return read(characters, characters.length, "", tokenizer, limit);
+}
 
 function read(characters, end, letter, tokenizer, limit) {
   let start = steadyStart(end, limit * CHARACTERS_PER_WORD);
@@ -162,20 +176,21 @@ export function compose(word, probability, typedText, casing, tokenizer) {
     shown = asFirstPerson(join(stem) + (capitals ? word.toUpperCase() : word));
     replaces = count(typedText.word) + typedText.space;
   } else {
-    shown = present(word, casing, tokenizer, typedText);
+    shown = presentWord(word, casing, tokenizer, typedText.startsSentence, typedText.prefix);
     replaces = count(typedText.prefix);
   }
   if (typedText.prefix.includes("’")) shown = shown.replaceAll("'", "’");
-  return { word: shown, probability, source: "model", replaces };
+  return { word: shown, probability, source: "model", replaces, kind: "completion", confidence: 0, finished: false };
 }
 
-function present(word, casing, tokenizer, typedText) {
+/** A word of the model as it is shown. */
+export function presentWord(word, casing, tokenizer, startsSentence, prefix) {
   let shown = tokenizer === "wikitext" ? word : (casing.get(word) ?? asFirstPerson(word));
-  if (typedText.startsSentence && shown === shown.toLowerCase()) {
+  if (startsSentence && shown === shown.toLowerCase()) {
     const [first = "", ...others] = shown;
     shown = titleCase(first) + join(others);
   }
-  return withCapitalsOf(fold(typedText.prefix), shown);
+  return withCapitalsOf(fold(prefix), shown);
 }
 
 function isUpperText(text) {
@@ -191,7 +206,8 @@ function titleCase(character) {
   return TITLE_CASE[character] ?? first + join(others).toLowerCase();
 }
 
-function asFirstPerson(word) {
+/** English "i" and "i'm" with their capital. */
+export function asFirstPerson(word) {
   const rest = word.slice(1);
   return word[0] === "i" && (!rest || APOSTROPHES.includes(rest[0])) ? `I${rest}` : word;
 }

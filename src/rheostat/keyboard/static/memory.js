@@ -1,0 +1,407 @@
+// What one user's writing has taught: rheostat/words/memory.py and the `Watch` of rheostat/runtime/remembering.py, for a
+// browser. The Python modules are the definition and explain why; tests compare the counts.
+//
+// Counts of phrases are kept in this browser's own storage (IndexedDB), in the format of Python's file. Nothing is sent.
+
+import {
+  BYTES_PER_MINUTE, BYTES_PER_PHRASE, CLOSING_SIGNS, END_OF_LINE, FLUSH_WORDS, HALF_LIFE_SECONDS, HALF_TRUSTED, LEAST_COUNT,
+  LONGEST_PHRASE, MEMORY_BYTES, RECENT_MINUTES, SETTLED, SHARES,
+} from "./tables.js";
+import { SPACE } from "./vocabulary.js";
+import { contextWords } from "./writing.js";
+
+const FORMAT = "rheostat-memory";
+const VERSION = 1;
+const utf8 = new TextEncoder();
+const PIECE = new RegExp(`[^${SPACE}]+`, "gu");
+const SPACE_AT_END = new RegExp(`[${SPACE}]$`, "u");
+
+/** One phrase: its count at a time, and what was added in the last hour, by the minute. */
+class Count {
+  constructor(count, time, recent = []) {
+    this.count = count;
+    this.time = time;
+    this.recent = new Map(recent);
+  }
+
+  get added() {
+    return [...this.recent.values()].reduce((sum, by) => sum + by, 0);
+  }
+
+  add(minute, by) {
+    this.recent.set(minute, (this.recent.get(minute) ?? 0) + by);
+  }
+
+  at(now) {
+    return this.count * 2 ** ((this.time - now) / HALF_LIFE_SECONDS) + this.added;
+  }
+
+  /** Decay the count to now, and add what is no longer recent. */
+  settle(now) {
+    const oldest = Math.floor(now / 60) - RECENT_MINUTES;
+    let old = 0;
+    for (const [minute, by] of this.recent) {
+      if (minute >= oldest) continue;
+      old += by;
+      this.recent.delete(minute);
+    }
+    this.count = this.count * 2 ** (Math.min(0, this.time - now) / HALF_LIFE_SECONDS) + old;
+    this.time = now;
+  }
+}
+
+export class Memory {
+  #counts = new Map(); // "see you soon" -> Count
+  #following = new Map(); // "see you" -> the words that followed it
+  #totals = new Map(); // "see you" -> how often
+  #pending = new Map(); // phrase -> minute -> what was added since the last write
+  #learned = 0;
+  #store;
+  #clock;
+  #limit;
+
+  /** Changes with every change of the counts. */
+  version = 0;
+
+  /** store: {read(), update(change)}, or null for a memory that lasts as long as the page. clock: seconds since 1970. */
+  constructor(store = null, { limit = MEMORY_BYTES, clock = () => Date.now() / 1000 } = {}) {
+    this.#store = store;
+    this.#limit = limit;
+    this.#clock = clock;
+  }
+
+  /** Read what is stored. */
+  async open() {
+    if (this.#store) this.#use(parse(await this.#store.read()));
+    return this;
+  }
+
+  get size() {
+    return this.#counts.size;
+  }
+
+  // --- learning ---
+
+  /** Count words in the order in which they were written. before: up to two words in front of them. */
+  learn(words, before = []) {
+    return this.#add(words, before, 1);
+  }
+
+  /** Take back what `learn` counted, because the words were changed or deleted later. */
+  unlearn(words, before = []) {
+    return this.#add(words, before, -1);
+  }
+
+  async #add(words, before, by) {
+    const flow = [...before.slice(-(LONGEST_PHRASE - 1)), ...words];
+    const now = this.#clock();
+    const minute = Math.floor(now / 60);
+    for (let place = flow.length - words.length; place < flow.length; place += 1) {
+      if (!isWord(flow[place])) continue;
+      for (let length = 1; length <= Math.min(LONGEST_PHRASE, place + 1); length += 1) {
+        this.#count(flow.slice(place - length + 1, place + 1).join(" "), minute, by, now);
+      }
+    }
+    this.#learned += words.length;
+    this.version += 1;
+    if (this.#learned >= FLUSH_WORDS) await this.flush();
+  }
+
+  #count(phrase, minute, by, now) {
+    const pending = this.#pending.get(phrase) ?? new Map();
+    this.#pending.set(phrase, pending.set(minute, (pending.get(minute) ?? 0) + by));
+    if (!this.#counts.has(phrase)) this.#counts.set(phrase, new Count(0, now));
+    this.#counts.get(phrase).add(minute, by);
+    this.#note(phrase, by);
+  }
+
+  #note(phrase, by) {
+    const [context, word] = splitPhrase(phrase);
+    if (!this.#following.has(context)) this.#following.set(context, new Set());
+    this.#following.get(context).add(word);
+    this.#totals.set(context, (this.#totals.get(context) ?? 0) + by);
+  }
+
+  /** Write what was learned since the last time. */
+  async flush() {
+    this.#learned = 0;
+    if (this.#pending.size) await this.#change(() => {});
+  }
+
+  // --- reading ---
+
+  /** What the counts say about the word behind these words: p = ofModel · p(model) + extra of the word. */
+  share(before) {
+    const extra = new Map();
+    if (!((this.#totals.get("") ?? 0) > 0)) return { ofModel: 1, extra };
+    const now = this.#clock();
+    let ofModel = 1;
+    let parts = [];
+    for (let length = 0; length < Math.min(LONGEST_PHRASE, before.length + 1); length += 1) {
+      const context = before.slice(before.length - length).join(" ");
+      const seen = this.#totals.get(context) ?? 0;
+      if (!(seen > 0)) continue;
+      const share = (SHARES[length] * seen) / (seen + HALF_TRUSTED[length]);
+      parts = [...parts.map(([other, weight]) => [other, weight * (1 - share)]), [context, share / seen]];
+      ofModel *= 1 - share;
+    }
+    for (const [context, weight] of parts) {
+      for (const word of this.#following.get(context)) {
+        const p = weight * this.#counts.get(context ? `${context} ${word}` : word).at(now);
+        extra.set(word, (extra.get(word) ?? 0) + p);
+      }
+    }
+    for (const [word, p] of extra) if (!(p > 0)) extra.delete(word);
+    return { ofModel, extra };
+  }
+
+  /** How often a phrase was written, decayed. */
+  count(phrase) {
+    return this.#counts.get(phrase)?.at(this.#clock()) ?? 0;
+  }
+
+  /** All phrases with their counts, the most frequent first. */
+  phrases() {
+    const now = this.#clock();
+    const found = [...this.#counts].map(([phrase, entry]) => [phrase, entry.at(now)]).filter(([, count]) => count > 0);
+    return found.sort(([one, often], [other, rare]) => rare - often || (one < other ? -1 : 1));
+  }
+
+  // --- forgetting ---
+
+  /** Forget a word and every phrase with it. */
+  forget(word) {
+    const forms = new Set([word, word.toLowerCase()]);
+    return this.#remove((phrase) => phrase.split(" ").some((one) => forms.has(one)));
+  }
+
+  /** Take back what was counted in the last hour. */
+  forgetLastHour() {
+    return this.#change((counts) => counts.forEach((entry) => entry.recent.clear()));
+  }
+
+  /** Forget everything. */
+  clear() {
+    return this.#remove(() => true);
+  }
+
+  #remove(goes) {
+    return this.#change((counts) => {
+      for (const phrase of [...counts.keys()]) if (goes(phrase)) counts.delete(phrase);
+    });
+  }
+
+  // --- storing ---
+
+  /** All counts, in the format of Python's file. */
+  toJSON() {
+    return asFile(this.#counts);
+  }
+
+  /** Apply a change to the counts as they are stored now, with what is pending: another tab may have changed them. */
+  async #change(change) {
+    const apply = (counts) => {
+      const now = this.#clock();
+      counts.forEach((entry) => entry.settle(now));
+      change(counts);
+      this.#use(mostFrequent(counts, now, this.#limit));
+      this.#pending = new Map();
+    };
+    if (!this.#store) {
+      apply(this.#counts);
+      return;
+    }
+    await this.#store.update((stored) => {
+      const counts = parse(stored);
+      for (const [phrase, minutes] of this.#pending) {
+        if (!counts.has(phrase)) counts.set(phrase, new Count(0, this.#clock()));
+        for (const [minute, by] of minutes) counts.get(phrase).add(minute, by);
+      }
+      apply(counts);
+      return asFile(this.#counts);
+    });
+  }
+
+  #use(counts) {
+    const now = this.#clock();
+    this.#counts = counts;
+    this.#following = new Map();
+    this.#totals = new Map();
+    for (const [phrase, entry] of counts) this.#note(phrase, entry.at(now));
+    this.version += 1;
+  }
+}
+
+function splitPhrase(phrase) {
+  const last = phrase.lastIndexOf(" ");
+  return last < 0 ? ["", phrase] : [phrase.slice(0, last), phrase.slice(last + 1)];
+}
+
+function isWord(word) {
+  return word !== END_OF_LINE && !word.startsWith("<") && /\p{L}/u.test(word);
+}
+
+/** The phrases that fit into the limit, rare and old ones dropped first. */
+function mostFrequent(counts, now, limit) {
+  const ranked = [...counts].map(([phrase, entry]) => ({ phrase, entry, words: phrase.split(" "), count: entry.at(now) }))
+    .filter(({ count }) => count >= LEAST_COUNT)
+    .sort((one, other) => other.count - one.count || one.words.length - other.words.length || compare(one.words, other.words));
+  const kept = new Map();
+  let used = 100;
+  for (const { phrase, entry } of ranked) {
+    used += utf8.encode(JSON.stringify(phrase)).length + BYTES_PER_PHRASE + BYTES_PER_MINUTE * entry.recent.size;
+    if (used > limit) break;
+    kept.set(phrase, entry);
+  }
+  return kept;
+}
+
+function compare(words, others) {
+  const place = words.findIndex((word, at) => word !== others[at]);
+  return place < 0 ? 0 : words[place] < others[place] ? -1 : 1;
+}
+
+function asFile(counts) {
+  const phrases = [...counts].map(([words, { count, time, recent }]) => ({
+    words,
+    count: Math.round(count * 1e4) / 1e4,
+    time: Math.trunc(time),
+    recent: [...recent].sort(([one], [other]) => one - other),
+  }));
+  return { format: FORMAT, format_version: VERSION, phrases };
+}
+
+/** Stored counts; what is not in our format counts as nothing. */
+function parse(stored) {
+  if (stored?.format !== FORMAT || stored.format_version !== VERSION || !Array.isArray(stored.phrases)) return new Map();
+  return new Map(stored.phrases.map(({ words, count, time, recent }) => [words, new Count(count, time, recent)]));
+}
+
+// --- what was meant ---
+
+/** One text field: shows the memory what was meant in it. */
+export class Watch {
+  #memory;
+  #tokenizer;
+  #confirm;
+  #learned = []; // [piece of the text, the words that were learned of it], in order
+  #accepted = new Set();
+
+  /** memory: null in a private field. confirm(text): whether its last word is surely what was meant. */
+  constructor(memory, tokenizer, confirm) {
+    this.#memory = memory;
+    this.#tokenizer = tokenizer;
+    this.#confirm = confirm;
+  }
+
+  /** What stands in the text already is not to be learned: it was written before, or in private. */
+  skip(text) {
+    this.#learned = piecesOf(text).map((piece) => [piece, []]);
+  }
+
+  /** The text now. accepted: its last word was taken from the suggestions. */
+  see(text, accepted = false) {
+    if (!this.#memory) return;
+    const pieces = piecesOf(text);
+    const endsOpen = text !== "" && !SPACE_AT_END.test(text);
+    const whole = pieces.length - (endsOpen && !accepted ? 1 : 0);
+    if (accepted && pieces.length) this.#accepted.add(pieces.length - 1);
+    this.#takeBack(pieces);
+    const settled = pieces.length - SETTLED;
+    this.#learn(pieces, (place) => place < whole && (place < settled || this.#accepted.has(place)));
+  }
+
+  /** The text was sent as it is. Returns what was learned of each piece between spaces. */
+  end(text) {
+    if (this.#memory) {
+      const pieces = piecesOf(text);
+      this.#takeBack(pieces);
+      this.#learn(pieces, () => true);
+    }
+    const learned = this.#learned.map(([, words]) => words);
+    this.#learned = [];
+    this.#accepted = new Set();
+    return learned;
+  }
+
+  /** Unlearn pieces that were changed or deleted, last first. */
+  #takeBack(pieces) {
+    let same = 0;
+    while (same < Math.min(pieces.length, this.#learned.length) && this.#learned[same][0] === pieces[same]) same += 1;
+    for (let place = this.#learned.length - 1; place >= same; place -= 1) {
+      const [, words] = this.#learned.pop();
+      if (words.length) this.#memory.unlearn(words, this.#before(place));
+      this.#accepted.delete(place);
+    }
+  }
+
+  /** The two words before a piece, as the model reads them. */
+  #before(place) {
+    return contextWords(this.#learned.slice(0, place).map(([piece]) => piece).join(" "), this.#tokenizer).slice(-2);
+  }
+
+  /** Learn pieces in order, up to the first that is not ready. */
+  #learn(pieces, isReady) {
+    for (let place = this.#learned.length; place < pieces.length && isReady(place); place += 1) {
+      const words = this.#meant(pieces, place);
+      if (words.length) this.#memory.learn(words, this.#before(place));
+      this.#learned.push([pieces[place], words]);
+    }
+  }
+
+  /** The words of a piece that are worth learning: none if it looks like a slip. */
+  #meant(pieces, place) {
+    const words = contextWords(pieces[place], this.#tokenizer).slice(1).filter((word) => /\p{L}/u.test(word));
+    if (this.#accepted.has(place) || !words.length) return words;
+    const characters = [...pieces[place]];
+    while (CLOSING_SIGNS.includes(characters.at(-1) ?? " ")) characters.pop();
+    return this.#confirm([...pieces.slice(0, place), characters.join("")].join(" ")) ? words : [];
+  }
+}
+
+function piecesOf(text) {
+  return text.match(PIECE) ?? [];
+}
+
+// --- the browser's storage ---
+
+const DATABASE = "rheostat";
+const TABLE = "memory";
+const KEY = "phrases";
+
+/** The memory's place in this browser. Every change reads and writes in one transaction, so tabs do not undo each other's. */
+export class MemoryStore {
+  #database = null;
+
+  read() {
+    return this.#run("readonly", (table, settle) => {
+      table.get(KEY).onsuccess = ({ target }) => settle(target.result);
+    });
+  }
+
+  update(change) {
+    return this.#run("readwrite", (table) => {
+      table.get(KEY).onsuccess = ({ target }) => table.put(change(target.result), KEY);
+    });
+  }
+
+  async #run(mode, act) {
+    this.#database ??= open();
+    const transaction = (await this.#database).transaction(TABLE, mode);
+    return new Promise((resolve, reject) => {
+      let found;
+      act(transaction.objectStore(TABLE), (value) => (found = value));
+      transaction.oncomplete = () => resolve(found);
+      transaction.onerror = transaction.onabort = () => reject(new Error("This browser does not store anything for this page."));
+    });
+  }
+}
+
+function open() {
+  return new Promise((resolve, reject) => {
+    const request = indexedDB.open(DATABASE, 1);
+    request.onupgradeneeded = () => request.result.createObjectStore(TABLE);
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(new Error("This browser does not store anything for this page."));
+  });
+}

@@ -1,0 +1,89 @@
+// Which words may have been meant, and how they are shown: rheostat/words/slips.py, for a browser without a server. The Python
+// module is the definition and explains why. The core finds the words; this module turns them into suggestions.
+
+import { CORRECT_AT, ENDINGS, MAX_TYPED, OFFER_AT, PRICES } from "./tables.js";
+import { asFirstPerson, matchingForm, presentWord } from "./writing.js";
+
+const utf8 = new TextEncoder();
+const count = (text) => [...text].length;
+const isUpper = (character) => /^\p{Uppercase}$/u.test(character);
+const isLower = (character) => /^\p{Lowercase}$/u.test(character);
+
+/** What to do with a suggestion: "correct" the finished word by itself, "offer" it, or stay "silent". */
+export function adviceOf({ finished, kind, confidence }) {
+  if (finished && kind === "correction" && confidence >= CORRECT_AT) return "correct";
+  return confidence >= OFFER_AT ? "offer" : "silent";
+}
+
+/** Whether slips are looked for in these letters. */
+export function canExplain(form) {
+  return form.length > 0 && utf8.encode(form).length <= MAX_TYPED && /\p{L}/u.test(form);
+}
+
+/** What a word costs that the model does not know. isKnown(form): whether the model has a word. */
+export function priceOfNewWord(form, isKnown) {
+  const isInflected = ENDINGS.some((ending) => form.endsWith(ending) && isKnown(form.slice(0, form.length - ending.length)));
+  return Math.min(PRICES.new_letter * count(form), isInflected ? PRICES.new_ending : Infinity);
+}
+
+/** How a typed word could be two: {first, second, price}. aboveSpace: the letters of the keys above the space bar. */
+export function findHalves(form, aboveSpace) {
+  const letters = [...form];
+  const from = (start, end) => letters.slice(start, end).join("");
+  const found = [];
+  for (let place = 1; place < letters.length; place += 1) {
+    if (place === 1 && !"ai".includes(letters[0])) continue;
+    found.push({ first: from(0, place), second: from(place), price: PRICES.missed_space });
+    if (aboveSpace.includes(letters[place]) && place + 1 < letters.length) {
+      found.push({ first: from(0, place), second: from(place + 1), price: PRICES.space_as_letter });
+    }
+  }
+  return found;
+}
+
+/** Whether a finished word may be corrected by itself to `shown`: letters only, and capitals as they were typed. */
+function mayBeCorrected(prefix, shown, startsSentence) {
+  const letters = [...prefix.replaceAll("'", "").replaceAll("’", "")];
+  const rest = letters.slice(1).join("");
+  if (!letters.length || !letters.every((letter) => /\p{L}/u.test(letter)) || rest !== rest.toLowerCase()) return false;
+  return startsSentence || isLower(letters[0]) || isUpper([...shown][0] ?? "");
+}
+
+/** The k best words as suggestions, with what was typed among them. found: [{word, p, isSlip}]. literal: what was typed. */
+export function composeMeant(found, literal, typed, casing, k, { tokenizer, finished = false }) {
+  const { prefix, startsSentence } = typed;
+  const form = matchingForm(prefix);
+  const capitals = prefix !== form || startsSentence;
+  const total = found.reduce((sum, one) => sum + one.p, 0) + (literal?.p ?? 0) || 1;
+  const usual = (word) => casing.get(word) || asFirstPerson(word);
+  const shown = new Map(); // the word as it is shown -> {p, kind}
+  const add = (word, p, kind) => {
+    if (!shown.has(word)) shown.set(word, { p: 0, kind });
+    shown.get(word).p += p;
+  };
+  for (const one of found) {
+    if (finished && one.isSlip && !mayBeCorrected(prefix, usual(one.word), startsSentence)) continue;
+    const kind = one.isSlip ? "correction" : matchingForm(one.word) === form ? "typed" : "completion";
+    add(capitals || one.word.includes("'") ? withCapitals(one, typed, casing, tokenizer) : usual(one.word), one.p, kind);
+  }
+  if (literal) add(prefix, literal.p, "typed");
+  const best = [...shown].sort(([, one], [, other]) => other.p - one.p);
+  const own = finished && k > 1 ? best.slice(k).find(([, { kind }]) => kind === "typed") : null;
+  if (own) best[k - 1] = own; // what was typed always has a place
+  const replaces = count(prefix);
+  return best.slice(0, k).map(([word, { p, kind }]) => ({
+    word, probability: p, source: "model", replaces, kind, confidence: Math.min(1, p / total), finished,
+  }));
+}
+
+/** A word with the capitals that were typed; of a corrected one, only a first capital or all capitals count. */
+function withCapitals({ word, isSlip }, { prefix, startsSentence }, casing, tokenizer) {
+  let shown = presentWord(word, casing, tokenizer, startsSentence, isSlip ? "" : prefix);
+  if (isSlip && prefix !== prefix.toLowerCase()) {
+    const [first = "", ...others] = shown;
+    const isLoud = count(prefix) > 1 && prefix === prefix.toUpperCase();
+    if (isLoud) shown = shown.toUpperCase();
+    else if (isUpper([...prefix][0])) shown = first.toUpperCase() + others.join("");
+  }
+  return prefix.includes("’") ? shown.replaceAll("'", "’") : shown;
+}

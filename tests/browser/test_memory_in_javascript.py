@@ -1,0 +1,170 @@
+"""The page's memory counts and learns what Python's does, and gives the suggestions that Python gives with it."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rheostat.bundled import model_path
+from rheostat.keyboard.site import write_page
+from rheostat.runtime.predictor import Predictor
+from rheostat.runtime.remembering import Watch
+from rheostat.words.memory import Memory
+
+HERE = Path(__file__).parent
+START_S = 1_800_000_000.0
+WORDS = ("see", "you", "soon", "at", "the", "allotment", "Zoë", "don't", "<eos>", "!", "naïve", "ok", "o", "7")
+
+
+def make_operations(seed: int) -> list[list[Any]]:
+    """Words learned, taken back and forgotten, over hours and months."""
+    chance, now, found = random.Random(seed), START_S, list[list[Any]]()
+    for _ in range(120):
+        now += chance.choice((1.0, 30.0, 700.0, 3600.0, 86400.0 * 9))
+        found.append(["at", now])
+        words = chance.choices(WORDS, k=chance.randint(1, 4))
+        before = chance.choices(WORDS, k=chance.randint(0, 3))
+        name = chance.choice(("learn",) * 8 + ("unlearn", "forget", "forgetLastHour", "flush", "reopen"))
+        arguments = {"learn": [words, before], "unlearn": [words, before], "forget": [words[0]]}.get(name, [])
+        found.append([name, *arguments])
+        found.append(["share", chance.choices(WORDS, k=2)])
+        found.append(["count", " ".join(words[:2])])
+    return [*found, ["flush"], ["phrases"], ["file"], ["clear"], ["phrases"]]
+
+
+class InPython:
+    """The same operations on Python's memory."""
+
+    def __init__(self, path: Path, limit: int | None, is_meant: str, predictor: Predictor | None = None) -> None:
+        self.now, self.path = 0.0, path
+        self.options: dict[str, Any] = {"clock": lambda: self.now} | ({"limit_bytes": limit} if limit else {})
+        self.predictor, self.is_meant = predictor, is_meant
+        self.open()
+
+    def open(self) -> None:
+        self.memory = Memory(self.path, **self.options)
+        confirm = self.predictor._is_meant if self.predictor and self.is_meant == "model" else lambda text: True
+        self.watch = Watch(self.memory, "words", confirm, False)
+
+    def answer(self, name: str, *given: Any) -> Any:
+        memory = self.memory
+        if name == "at":
+            self.now = given[0]
+        elif name == "reopen":
+            memory.flush()
+            self.open()
+        elif name == "share":
+            share = memory.share(*given)
+            return [share.of_model, share.extra]
+        elif name == "phrases":
+            return [list(one) for one in memory.phrases()]
+        elif name == "count":
+            return memory.count(*given[0].split(" "))
+        elif name == "file":
+            return json.loads(memory.to_json())
+        elif name == "see":
+            self.watch.see(given[0], accepted=len(given) > 1 and given[1])
+        elif name == "end":
+            return self.watch.end(*given)
+        elif name in ("complete", "correct"):
+            assert self.predictor
+            self.predictor._model.memory = memory
+            try:
+                return [one._asdict() for one in getattr(self.predictor, name)(given[0]["text"], given[0]["k"])]
+            finally:
+                self.predictor._model.memory = None
+        else:
+            getattr(memory, {"forgetLastHour": "forget_last_hour"}.get(name, name))(*given)
+        return None
+
+
+def rounded(value: Any) -> Any:
+    """Numbers with nine digits, phrases in order."""
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in sorted(value.items())}
+    if isinstance(value, list):
+        rows = [rounded(one) for one in value]
+        return (
+            sorted(rows, key=lambda row: row["words"])
+            if rows and isinstance(rows[0], dict) and "words" in rows[0]
+            else rows
+        )
+    return float(f"{value:.6g}") if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+ANSWERED = {"share", "phrases", "count", "file", "end", "complete", "correct"}
+
+
+def compare(cases: list[dict[str, Any]], folder: Path, predictor: Predictor | None = None) -> list[Any]:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node: install Debian's nodejs")
+    site = write_page(folder / "site").folder
+    (folder / "cases.json").write_text(json.dumps(cases))
+    command = [node, "--no-warnings", HERE / "check_memory.mjs", site, folder / "cases.json"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for number, case in enumerate(cases):
+        python = InPython(folder / f"memory-{number}.json", case.get("limit"), case.get("isMeant", ""), predictor)
+        answers = [(operation, python.answer(*operation)) for operation in case["operations"]]
+        wanted = [(operation, answer) for operation, answer in answers if operation[0] in ANSWERED]
+        for (operation, answer), other in zip(wanted, found[number], strict=True):
+            assert rounded(other) == rounded(json.loads(json.dumps(answer))), operation
+    return found
+
+
+def test_the_counts_are_those_of_python(tmp_path: Path) -> None:
+    cases = [{"operations": make_operations(seed)} for seed in range(6)]
+    cases += [{"operations": make_operations(seed), "limit": 4000} for seed in range(6, 9)]
+    found = compare(cases, tmp_path)
+    sizes = [len(answers[-2]["phrases"]) for answers in found]
+    assert min(sizes[:6]) > 60 and max(sizes[6:]) < 60, "the limit drops phrases"
+
+
+def test_what_stood_or_was_accepted_is_learned(tmp_path: Path) -> None:
+    text = "See you at home tomorow, or not! don't know 7 ok"
+    typing: list[list[Any]] = [["at", START_S]]
+    typing += [["see", text[:end]] for end in range(1, len(text) + 1)]
+    typing += [["see", text[: text.index("not")]], ["see", f"{text} allotment ", True], ["phrases"], ["end", text]]
+    typing += [
+        ["phrases"],
+        ["see", "allotment ", True],
+        ["phrases"],
+        ["see", ""],
+        ["phrases"],
+        ["reopen"],
+        ["file"],
+    ]
+    with Predictor(threads=1) as predictor:
+        cases = [{"operations": typing, "isMeant": kind} for kind in ("model", "always")]
+        model, always = compare(cases, tmp_path, predictor)
+    assert "tomorow" in dict(always[0]) and "tomorow" not in dict(model[0]), "a slip is not learned"
+    assert "home" in dict(model[0]) and "allotment" in dict(model[3]) and "allotment" not in dict(model[4])
+
+
+def test_suggestions_with_a_memory_are_those_of_python(tmp_path: Path) -> None:
+    lines = model_path().with_name("chat-test.txt").read_text(encoding="utf-8").splitlines()[:12]
+    operations: list[list[Any]] = [["at", START_S]]
+    for line in lines:
+        operations += [["end", f"{line} zumsteg allotment"]]
+    texts = (
+        "see you at the allot",
+        "zum",
+        "I have ",
+        "what is yo",
+        "zumsteg ",
+        "teh alotmemt",
+        "how dp y",
+        "embarased",
+    )
+    operations += [[name, {"text": text, "percent": 100, "k": 5}] for text in texts for name in ("complete", "correct")]
+    with Predictor(threads=1) as predictor:
+        (found,) = compare([{"operations": operations}], tmp_path, predictor)
+    assert "zumsteg" in {one["word"] for answer in found[12:] for one in answer if isinstance(one, dict)}
