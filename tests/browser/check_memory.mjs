@@ -25,6 +25,7 @@ async function run({ operations, limit, isMeant }) {
   let memory = new Memory(store, options);
   const confirm = isMeant === "model"
     ? (text) => {
+        typist.memory = memory;
         const [best] = typist.correct({ text, percent: 100, k: 1 });
         return !best || (best.kind === "typed" && best.confidence >= 0.9);
       }

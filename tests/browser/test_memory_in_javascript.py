@@ -39,18 +39,21 @@ def make_operations(seed: int) -> list[list[Any]]:
 
 
 class InPython:
-    """The same operations on Python's memory."""
+    """The same operations on Python's memory. is_meant: "model" asks the bundled model what looks like a slip."""
 
-    def __init__(self, path: Path, limit: int | None, is_meant: str, predictor: Predictor | None = None) -> None:
-        self.now, self.path = 0.0, path
+    def __init__(self, path: Path, limit: int | None, is_meant: str) -> None:
+        self.now, self.path, self.is_meant = 0.0, path, is_meant
         self.options: dict[str, Any] = {"clock": lambda: self.now} | ({"limit_bytes": limit} if limit else {})
-        self.predictor, self.is_meant = predictor, is_meant
         self.open()
 
     def open(self) -> None:
         self.memory = Memory(self.path, **self.options)
-        confirm = self.predictor._is_meant if self.predictor and self.is_meant == "model" else lambda text: True
-        self.watch = Watch(self.memory, "words", confirm, False)
+        if self.is_meant:
+            self.predictor = Predictor(threads=1, memory=self.memory)
+        if self.is_meant == "model":
+            self.watch = self.predictor.watch()
+        else:
+            self.watch = Watch(self.memory, "words", lambda text: True, False)
 
     def answer(self, name: str, *given: Any) -> Any:
         memory = self.memory
@@ -73,12 +76,7 @@ class InPython:
         elif name == "end":
             return self.watch.end(*given)
         elif name in ("complete", "correct"):
-            assert self.predictor
-            self.predictor._model.memory = memory
-            try:
-                return [one._asdict() for one in getattr(self.predictor, name)(given[0]["text"], given[0]["k"])]
-            finally:
-                self.predictor._model.memory = None
+            return [one._asdict() for one in getattr(self.predictor, name)(given[0]["text"], given[0]["k"])]
         else:
             getattr(memory, {"forgetLastHour": "forget_last_hour"}.get(name, name))(*given)
         return None
@@ -101,7 +99,7 @@ def rounded(value: Any) -> Any:
 ANSWERED = {"share", "phrases", "count", "file", "end", "complete", "correct"}
 
 
-def compare(cases: list[dict[str, Any]], folder: Path, predictor: Predictor | None = None) -> list[Any]:
+def compare(cases: list[dict[str, Any]], folder: Path) -> list[Any]:
     node = shutil.which("node")
     if node is None:
         pytest.skip("needs node: install Debian's nodejs")
@@ -112,7 +110,7 @@ def compare(cases: list[dict[str, Any]], folder: Path, predictor: Predictor | No
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     for number, case in enumerate(cases):
-        python = InPython(folder / f"memory-{number}.json", case.get("limit"), case.get("isMeant", ""), predictor)
+        python = InPython(folder / f"memory-{number}.json", case.get("limit"), case.get("isMeant", ""))
         answers = [(operation, python.answer(*operation)) for operation in case["operations"]]
         wanted = [(operation, answer) for operation, answer in answers if operation[0] in ANSWERED]
         for (operation, answer), other in zip(wanted, found[number], strict=True):
@@ -142,9 +140,8 @@ def test_what_stood_or_was_accepted_is_learned(tmp_path: Path) -> None:
         ["reopen"],
         ["file"],
     ]
-    with Predictor(threads=1) as predictor:
-        cases = [{"operations": typing, "isMeant": kind} for kind in ("model", "always")]
-        model, always = compare(cases, tmp_path, predictor)
+    cases = [{"operations": typing, "isMeant": kind} for kind in ("model", "always")]
+    model, always = compare(cases, tmp_path)
     assert "tomorow" in dict(always[0]) and "tomorow" not in dict(model[0]), "a slip is not learned"
     assert "home" in dict(model[0]) and "allotment" in dict(model[3]) and "allotment" not in dict(model[4])
 
@@ -165,6 +162,5 @@ def test_suggestions_with_a_memory_are_those_of_python(tmp_path: Path) -> None:
         "embarased",
     )
     operations += [[name, {"text": text, "percent": 100, "k": 5}] for text in texts for name in ("complete", "correct")]
-    with Predictor(threads=1) as predictor:
-        (found,) = compare([{"operations": operations}], tmp_path, predictor)
+    (found,) = compare([{"operations": operations, "isMeant": "always"}], tmp_path)
     assert "zumsteg" in {one["word"] for answer in found[12:] for one in answer if isinstance(one, dict)}

@@ -72,7 +72,7 @@ ONE_MODULE: dict[str, str] = {
     "keyboard.server": "bundled text",
     "keyboard.site": "bundled core durable",
     "keyboard.governing": "tables",
-    "keyboard.page_tables": "text",
+    "keyboard.page_tables": "core text",
     "training.run": "provenance recipe tables",
     "training.run_folder": "durable",
     "training.task": "provenance",

@@ -25,7 +25,10 @@ export async function call(path, body = undefined, signal = undefined) {
   return answer;
 }
 
-/** Suggestions from the server. Every engine has `suggest(text, knob, k, signal)`, `times(percents)` and `words`. */
+/**
+ * Suggestions from the server. Every engine has `suggest(asked, signal)`, `correct(asked)`, `times(percents)` and `words`.
+ * asked: {text, knob, k, taps}.
+ */
 export class ServerEngine {
   words = {
     list: async () => (await call("api/words")).words,
@@ -33,8 +36,12 @@ export class ServerEngine {
     forget: async (word) => (await call("api/forget", { word })).words,
   };
 
-  suggest(text, knob, k, signal) {
-    return call("api/suggest", { text, knob, k }, signal);
+  suggest({ text, knob, k, taps }, signal) {
+    return call("api/suggest", { text, knob, k, taps }, signal);
+  }
+
+  async correct({ text, knob, k, taps }) {
+    return (await call("api/correct", { text, knob, k, taps })).suggestions;
   }
 
   async times(percents) {

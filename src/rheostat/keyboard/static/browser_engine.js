@@ -12,10 +12,28 @@ export class BrowserEngine {
   words = new StoredWords(storage());
 
   /** Suggestions at a knob position; the model is fetched the first time. */
-  async suggest(text, knob, k, signal) {
-    const userWords = await this.words.list();
-    return this.#ask({ kind: "suggest", text, percent: Math.floor(knob * 100 + 1e-6), k, userWords }, signal);
+  async suggest(asked, signal) {
+    return this.#ask({ kind: "suggest", ...(await this.#complete(asked)) }, signal);
   }
+
+  /** What the last word of a text may have been meant to be, now that it is finished. */
+  async correct(asked) {
+    return this.#ask({ kind: "correct", ...(await this.#complete(asked)) });
+  }
+
+  async #complete({ knob, ...asked }) {
+    return { ...asked, percent: Math.floor(knob * 100 + 1e-6), userWords: await this.words.list() };
+  }
+
+  /** Learning from what is written. Each promise has the phrases that were learned so far, or null if they stayed the same. */
+  memory = {
+    turn: (on, isPrivate, text) => this.#ask({ kind: "remember", on, isPrivate, text }),
+    see: (text, accepted) => this.#ask({ kind: "see", text, accepted }),
+    end: (text) => this.#ask({ kind: "end", text }),
+    forget: (word) => this.#ask({ kind: "forget", word }),
+    forgetLastHour: () => this.#ask({ kind: "forget", lastHour: true }),
+    clear: () => this.#ask({ kind: "forget", everything: true }),
+  };
 
   /** The time of a query at some positions, in ms by percent. */
   async times(percents) {

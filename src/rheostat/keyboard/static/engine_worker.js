@@ -1,18 +1,26 @@
 // The model in a worker of the browser: what rheostat.runtime.predictor does, on the core as WebAssembly.
 //
 // Messages in: {id, kind, …}. Out: {id, answer} or {id, error}.
-//   "suggest"  {text, percent, k, userWords}   only the last request counts: an older one that waits is dropped
-//   "times"    {percents}                      the time of a query at each position, interleaved
+//   "suggest"  {text, percent, k, userWords, taps, cache}   only the last request counts: an older one that waits is dropped
+//   "correct"  the same                                     what the last word, now finished, was meant to be
+//   "times"    {percents}                                   the time of a query at each position, interleaved
+//   "remember" {on, isPrivate, text}                        whether to learn from what is written; text: what stands there
+//   "see"      {text, accepted}, "end" {text}               what is written now; it was sent
+//   "forget"   {word}, {lastHour} or {everything}
 //
 // The model file is fetched once; a position of the knob is a few numbers. Nothing is built when the knob turns.
 
+import { Memory, MemoryStore, Watch } from "./memory.js";
 import { loadCore, openModel } from "./rheostat.js";
+import { LEARN_AT } from "./tables.js";
 import { Typist } from "./typist.js";
 
 const ROUNDS = 31; // over all positions, so that load affects them all equally
 const WARM_UP = 3; // rounds before that: browsers compile WebAssembly again, better, while it runs
+const WRITE_MS = 500; // after something was learned
 
 let typist = null;
+let tokenizer = "";
 let latest = null;
 const queue = [];
 let working = false;
@@ -23,25 +31,41 @@ self.addEventListener("message", ({ data }) => {
   if (!working) work();
 });
 
+const ANSWERS = {
+  suggest,
+  correct: (asked) => typist.correct(asked),
+  times,
+  remember,
+  see: ({ text, accepted }) => learned(() => watch?.see(text, accepted)),
+  end: ({ text }) => learned(() => watch?.end(text)),
+  forget,
+};
+
 async function work() {
   working = true;
-  while (latest || queue.length) {
-    const message = latest ?? queue.shift();
-    if (message === latest) latest = null;
-    try {
-      typist ??= await load();
-      const answer = message.kind === "times" ? await times(message) : typist.answer(message);
-      self.postMessage({ id: message.id, answer });
-    } catch (error) {
-      self.postMessage({ id: message.id, error: error.message });
-    }
-  }
+  while (await answerNext()) {}
   working = false;
+}
+
+/** Answer the last text first, then what waits: all of it, or only what is quick. Gives whether there was something. */
+async function answerNext(isQuick = () => true) {
+  const place = latest ? -1 : queue.findIndex(isQuick);
+  const message = place < 0 ? latest : queue.splice(place, 1)[0];
+  if (place < 0) latest = null;
+  if (!message) return false;
+  try {
+    typist ??= await load();
+    self.postMessage({ id: message.id, answer: await ANSWERS[message.kind](message) });
+  } catch (error) {
+    self.postMessage({ id: message.id, error: error.message });
+  }
+  return true;
 }
 
 async function load() {
   const facts = await (await get("model.json")).json();
   const [module, file] = await Promise.all([bytes("rheostat.wasm"), bytes(facts.browser.model)]);
+  tokenizer = facts.tokenizer;
   return new Typist(openModel(await loadCore(module), file), facts);
 }
 
@@ -55,6 +79,53 @@ async function bytes(name) {
   return new Uint8Array(await (await get(name)).arrayBuffer());
 }
 
+function suggest({ id, kind, ...asked }) {
+  lastAsked = asked;
+  return typist.answer(asked);
+}
+
+// --- memory ---
+
+let watch = null;
+let lastAsked = { percent: 100 }; // the knob, and the words that were taught
+let writing = 0;
+
+async function remember({ on, isPrivate, text }) {
+  await typist.memory?.flush();
+  typist.memory = on ? await new Memory(new MemoryStore()).open() : null;
+  watch = typist.memory && new Watch(isPrivate ? null : typist.memory, tokenizer, isMeant);
+  watch?.skip(text);
+  return typist.memory?.phrases() ?? [];
+}
+
+/** Whether the last word of a text is surely what was meant, as far as can be told. */
+function isMeant(text) {
+  const { percent, userWords } = lastAsked;
+  const [best] = typist.correct({ text, percent, userWords, k: 1 });
+  return !best || (best.kind === "typed" && best.confidence >= LEARN_AT);
+}
+
+/** Learn, and write it soon. */
+function learned(learn) {
+  const { memory } = typist;
+  const before = memory?.version;
+  learn();
+  if (memory?.version === before) return null;
+  clearTimeout(writing);
+  writing = setTimeout(() => memory.flush().catch(() => {}), WRITE_MS); // if it fails, it stays in memory
+  return memory.phrases();
+}
+
+async function forget({ word, lastHour, everything }) {
+  const { memory } = typist;
+  if (everything) await memory?.clear();
+  else if (lastHour) await memory?.forgetLastHour();
+  else await memory?.forget(word);
+  return memory?.phrases() ?? [];
+}
+
+// --- times ---
+
 /** Interleaved rounds. Between two rounds, waiting requests are answered first. */
 async function times({ percents }) {
   const seen = new Map(percents.map((percent) => [percent, []]));
@@ -64,11 +135,7 @@ async function times({ percents }) {
       if (round >= 0) seen.get(percent).push(time);
     }
     await new Promise((resolve) => setTimeout(resolve)); // lets messages in
-    if (latest) {
-      const { id, ...message } = latest;
-      latest = null;
-      self.postMessage({ id, answer: typist.answer(message) });
-    }
+    while (await answerNext(({ kind }) => kind !== "times")) {}
   }
   return { times_ms: Object.fromEntries([...seen].map(([percent, list]) => [percent, undisturbed(list)])) };
 }

@@ -1,4 +1,7 @@
-// A phone keyboard made of buttons, for touch, mouse and arrow keys. Knows keys; the caller says what they do.
+// A phone keyboard made of buttons, for touch, mouse and arrow keys. Knows keys and where fingers come down on them; the caller
+// says what they do.
+
+import { DEFAULT_LAYOUT, KEY_LAYOUTS } from "./tables.js";
 
 const LETTERS = ["qwertyuiop", "asdfghjkl", "⇧zxcvbnm⌫", "№,␣.⏎"];
 const SIGNS = ["1234567890", "-/:;()$&@", "⇧.,?!'\"+⌫", "№,␣.⏎"];
@@ -14,6 +17,8 @@ const REPEAT_AFTER_MS = 450;
 const REPEAT_MS = 70;
 const TWICE_MS = 400; // two taps on shift within this time lock the capitals
 
+const CENTRES = new Map(KEY_LAYOUTS[DEFAULT_LAYOUT].keys.map(([letter, x, y]) => [letter, [x, y]]));
+
 export class Keys {
   #element;
   #actions;
@@ -22,8 +27,9 @@ export class Keys {
   #locked = false; // capitals until shift is tapped again
   #shiftTapped = -Infinity; // when, in ms
   #repeating = 0;
+  #downs = new Map(); // pointer -> the key that it came down on, and where
 
-  /** actions: {insert(character), deleteBackward()} */
+  /** actions: {insert(character, tap), deleteBackward()}. tap: [x, y] in keys of the layout; null without a pointer. */
   constructor(element, actions) {
     this.#element = element;
     this.#actions = actions;
@@ -95,6 +101,7 @@ export class Keys {
   #down(event) {
     const key = event.target.closest("button");
     event.preventDefault(); // the text keeps the focus and the cursor
+    this.#downs.set(event.pointerId, { key, x: event.clientX, y: event.clientY });
     if (key?.dataset.key !== "⌫") return;
     const again = () => {
       this.#actions.deleteBackward();
@@ -109,12 +116,29 @@ export class Keys {
     if (!key) return;
     clearTimeout(this.#repeating);
     const { key: character } = key.dataset;
+    const tap = this.#tapOn(key, this.#downs.get(event.pointerId));
+    this.#downs.delete(event.pointerId);
     if (character === "⇧") this.#tapShift(event.timeStamp);
     else if (character === "№") {
       this.#signs = !this.#signs;
       this.#draw();
     } else if (character === "⌫") this.#actions.deleteBackward();
-    else this.#actions.insert({ "␣": " ", "⏎": "\n" }[character] ?? key.textContent);
+    else this.#actions.insert({ "␣": " ", "⏎": "\n" }[character] ?? key.textContent, tap);
+  }
+
+  /** Where a finger came down, in keys of the layout: the key's centre, and how far beside it on the screen. */
+  #tapOn(key, down) {
+    const centre = CENTRES.get(key.dataset.key);
+    if (!centre || down?.key !== key) return null;
+    const { x: across, y: along } = this.#pitch();
+    const here = middleOf(key);
+    return [centre[0] + (down.x - here.x) / across, centre[1] + (down.y - here.y) / along];
+  }
+
+  /** The distance between two keys beside each other, and between two rows. */
+  #pitch() {
+    const [first, second, below] = ["q", "w", "a"].map((letter) => middleOf(this.#element.querySelector(`[data-key="${letter}"]`)));
+    return { x: second.x - first.x, y: below.y - first.y };
   }
 
   #tapShift(now) {
@@ -140,6 +164,11 @@ export class Keys {
     next.tabIndex = 0;
     next.focus();
   }
+}
+
+function middleOf(key) {
+  const { left, top, width, height } = key.getBoundingClientRect();
+  return { x: left + width / 2, y: top + height / 2 };
 }
 
 function drawing(path) {

@@ -286,6 +286,7 @@ export class Watch {
   #confirm;
   #learned = []; // [piece of the text, the words that were learned of it], in order
   #accepted = new Set();
+  #skipped = 0; // pieces at the start of the text of which nothing is counted, not even as what came before
 
   /** memory: null in a private field. confirm(text): whether its last word is surely what was meant. */
   constructor(memory, tokenizer, confirm) {
@@ -297,6 +298,7 @@ export class Watch {
   /** What stands in the text already is not to be learned: it was written before, or in private. */
   skip(text) {
     this.#learned = piecesOf(text).map((piece) => [piece, []]);
+    this.#skipped = this.#learned.length;
   }
 
   /** The text now. accepted: its last word was taken from the suggestions. */
@@ -320,6 +322,7 @@ export class Watch {
     }
     const learned = this.#learned.map(([, words]) => words);
     this.#learned = [];
+    this.#skipped = 0;
     this.#accepted = new Set();
     return learned;
   }
@@ -330,21 +333,23 @@ export class Watch {
     while (same < Math.min(pieces.length, this.#learned.length) && this.#learned[same][0] === pieces[same]) same += 1;
     for (let place = this.#learned.length - 1; place >= same; place -= 1) {
       const [, words] = this.#learned.pop();
-      if (words.length) this.#memory.unlearn(words, this.#before(place));
+      if (words.length) this.#memory.unlearn(words, this.#before(place)).catch(() => {}); // it stays in memory
       this.#accepted.delete(place);
     }
+    this.#skipped = Math.min(this.#skipped, this.#learned.length);
   }
 
   /** The two words before a piece, as the model reads them. */
   #before(place) {
-    return contextWords(this.#learned.slice(0, place).map(([piece]) => piece).join(" "), this.#tokenizer).slice(-2);
+    const text = this.#learned.slice(this.#skipped, place).map(([piece]) => piece).join(" ");
+    return contextWords(text, this.#tokenizer).slice(this.#skipped ? 1 : 0).slice(-2); // without the `<eos>` of a text's start
   }
 
   /** Learn pieces in order, up to the first that is not ready. */
   #learn(pieces, isReady) {
     for (let place = this.#learned.length; place < pieces.length && isReady(place); place += 1) {
       const words = this.#meant(pieces, place);
-      if (words.length) this.#memory.learn(words, this.#before(place));
+      if (words.length) this.#memory.learn(words, this.#before(place)).catch(() => {});
       this.#learned.push([pieces[place], words]);
     }
   }

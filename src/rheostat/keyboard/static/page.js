@@ -6,13 +6,16 @@ import { Buys, format } from "./buys.js";
 import { DevicePanel } from "./device_panel.js";
 import { makeDial } from "./dial.js";
 import { Keys } from "./keys.js";
+import { MemoryPanel } from "./memory_panel.js";
+import { adviceOf } from "./slips.js";
 import { TextField } from "./text_field.js";
-import { atSentenceStart } from "./writing.js";
+import { atSentenceStart, prefixOf } from "./writing.js";
 
 const SUGGESTIONS = 3;
 const RETRY_MS = [500, 1000, 2000, 4000]; // then the last one again and again
 const QUIET_MS = 900; // without a key press before suggestions are read out and times are measured
 const SETTLE_MS = 300; // how long the knob rests before its time is measured
+const KINDS = { correction: "a correction", typed: "as typed" }; // for screen readers
 const WHERE = { browser: "in this browser", server: "on the server" };
 
 const element = (id) => document.getElementById(id);
@@ -31,7 +34,7 @@ let request = null;
 
 const field = new TextField(element("text"));
 const keys = new Keys(element("keys"), {
-  insert: (character) => field.insert(character),
+  insert: (character, tap) => field.insert(character, tap),
   deleteBackward: () => field.deleteBackward(),
 });
 let textBefore = null;
@@ -42,8 +45,15 @@ field.addEventListener("text", () => {
   textBefore = field.before;
   keys.shift = atSentenceStart(textBefore) && !/\S$/.test(textBefore);
   showSaved();
+  learnFrom(false);
   ask();
 });
+
+/** What an engine needs to know about a text. */
+function asked(text) {
+  const taps = field.tapsOf([...prefixOf(text, model.tokenizer)].length);
+  return { text, knob: knob.value / 100, k: SUGGESTIONS, taps, cache: element("cache").checked };
+}
 
 /** Ask for suggestions for the current text; an answer that arrives after the next question is dropped. */
 async function ask() {
@@ -53,7 +63,7 @@ async function ask() {
   request = new AbortController();
   const waiting = setTimeout(() => engineName === "browser" && notify("Loading the model into this browser…"), 600);
   try {
-    const answer = await engines[engineName].suggest(text, knob.value / 100, SUGGESTIONS, request.signal);
+    const answer = await engines[engineName].suggest(asked(text), request.signal);
     if (mine === sequence) show(text, answer);
   } catch (error) {
     if (mine === sequence) fail(error);
@@ -72,7 +82,7 @@ function show(text, answer) {
     button.textContent = suggestion?.word ?? "";
     button.disabled = !suggestion;
     button.dataset.kind = suggestion?.kind ?? "";
-    if (suggestion?.kind === "correction") button.setAttribute("aria-label", `${suggestion.word}, a correction`);
+    if (KINDS[suggestion?.kind]) button.setAttribute("aria-label", `${suggestion.word}, ${KINDS[suggestion.kind]}`);
     else button.removeAttribute("aria-label");
   });
   offer(element("learn"), answer.unknown_word && `Learn “${answer.unknown_word}”`, () => learn(answer.unknown_word));
@@ -91,8 +101,22 @@ function clearSuggestions() {
 function take(place) {
   const suggestion = shown.suggestions[place];
   // Between a key press and its answer, the words shown still belong to the earlier text.
-  if (suggestion && shown.text === field.before) field.take(suggestion);
+  if (!suggestion || shown.text !== field.before) return;
+  field.take(suggestion);
+  learnFrom(true);
 }
+
+/** A word was ended: correct it if that is surely what was meant. */
+field.addEventListener("ended", async ({ detail: text }) => {
+  if (!element("autocorrect").checked || !model) return;
+  const question = asked(text);
+  const taps = field.tapsOf([...prefixOf(text, model.tokenizer)].length + 1)?.slice(0, -1); // one more: what ended the word
+  try {
+    const [best] = await engines[engineName].correct({ ...question, taps: taps ?? null });
+    if (!best || adviceOf(best) !== "correct" || !field.correct(text, best)) return;
+    announce(`Corrected to ${best.word}. Control Z brings back ${field.replaced}.`);
+  } catch {} // the next question says what is wrong
+});
 
 /** A button above the suggestions; without a label it is hidden. */
 function offer(button, label, act) {
@@ -105,7 +129,7 @@ function offer(button, label, act) {
 function showUndo() {
   const typed = field.replaced;
   offer(element("undo"), typed && `↶ ${typed}`, () => {
-    field.undo();
+    field.bringBack();
     element("text").focus({ preventScroll: true });
   });
   element("undo").setAttribute("aria-label", `Back to what was typed: ${typed}`);
@@ -167,6 +191,43 @@ function showWords(words) {
     item.append(button);
     return item;
   }));
+}
+
+// --- the memory, which only the engine in this browser has ---
+
+const memory = new MemoryPanel(element, engines.browser.memory, () => field.value);
+memory.addEventListener("change", () => {
+  remember("memory", memory.isOn ? "on" : "off");
+  ask();
+});
+memory.addEventListener("forgotten", ({ detail }) => {
+  announce(detail);
+  ask();
+});
+memory.addEventListener("problem", ({ detail }) => notify(detail));
+memory.addEventListener("finish", finish);
+
+function learnFrom(accepted) {
+  if (engineName === "browser") memory.see(field.value, accepted);
+}
+
+/** What stands in the text was meant: learn it, and start a new one. */
+async function finish() {
+  if (engineName === "browser") await memory.end(field.value);
+  field.clear();
+  element("text").focus({ preventScroll: true });
+}
+
+element("text").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || !event.ctrlKey || !memory.isOn) return;
+  event.preventDefault();
+  finish();
+});
+for (const id of ["autocorrect", "cache"]) {
+  element(id).addEventListener("change", ({ target }) => {
+    remember(id, target.checked ? "on" : "off");
+    ask();
+  });
 }
 
 // --- when the server does not answer ---
@@ -348,7 +409,7 @@ function announce(message) {
 /** Suggestions are read out when typing pauses, not after every key. */
 function announceLater() {
   clearTimeout(announcing);
-  const words = shown.suggestions.map(({ word, kind }) => (kind === "correction" ? `${word}, a correction` : word)).join(", ");
+  const words = shown.suggestions.map(({ word, kind }) => (KINDS[kind] ? `${word}, ${KINDS[kind]}` : word)).join(", ");
   if (words && document.activeElement === element("text")) {
     announcing = setTimeout(() => announce(`Suggestions: ${words}`), QUIET_MS);
   }
@@ -374,6 +435,8 @@ function choose(name) {
   const costs = costsOf(name);
   buys = new Buys(element("buys"), model.curve, costs, turnTo);
   knob.smallest = costs[0][0];
+  element("memory").hidden = name !== "browser";
+  element("cache-label").hidden = name !== "browser" || model.shape.softmax_splits.length > 0;
   element("buys-note").textContent =
     `Time is measured ${WHERE[name]}. ${model.curve ? "Quality lost is the rise in perplexity on text the model has not seen." : "Quality was not measured."}`;
   clearSuggestions();
@@ -413,10 +476,13 @@ async function start() {
     ? "What you write is not logged or stored, and goes no further than the server that sent this page."
     : "What you write stays in this browser.";
   knob.value = Number(remembered("knob")) || 100;
+  element("autocorrect").checked = remembered("autocorrect") !== "off";
+  element("cache").checked = remembered("cache") === "on";
   device.policy = model.policy;
   // On touch screens the page has its own keys, which the system's keyboard would hide.
   if (matchMedia("(pointer: coarse)").matches) element("text").inputMode = "none";
   const wished = remembered("engine") ?? "browser";
+  if (model.browser) memory.start(remembered("memory") === "on");
   choose(model[wished] ? wished : model.browser ? "browser" : "server");
   showSaved();
   keys.shift = true;

@@ -1,10 +1,14 @@
-// The text field: the text before the cursor, what keys and suggestions do to it, undo, and how many keystrokes it took.
+// The text field: the text before the cursor, what keys, suggestions and corrections do to it, undo, where fingers came down,
+// and how many keystrokes it took.
 
 import { insertInto } from "./writing.js";
 
 const JOINS = new Set([...".,!?;:"]); // signs that replace the space after a suggestion
 const LOOK_BACK = 64; // characters: longer than any emoji
 const MOST_UNDOS = 200;
+const ENDS_WORD = /^[\s.,!?;:)\]"”]$/u; // a word before one of these is finished
+const WORD_BEFORE = /[\p{L}\p{M}'’]$/u;
+const STILL_NEAR = /^\S*\s*\S*$/u; // what may follow a corrected word while it is still offered back
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
@@ -16,8 +20,16 @@ export class TextField extends EventTarget {
   #past = []; // what undo goes back to: {value, cursor, typed?}
   #future = [];
   #inWord = false; // letters of one word are undone together
+  #corrected = null; // the last word that was corrected by itself: {start, word, typed}
+  #kept = new Set(); // words that were brought back, which are not corrected again
+  #taps = []; // for each UTF-16 unit of the text, where the finger came down, or null
+  #tapped = ""; // the text that they belong to
+  #tap = null; // of the character that is being inserted
 
-  /** Fires "text" whenever the text or the cursor changes. */
+  /**
+   * Fires "text" whenever the text or the cursor changes, and "ended" when a sign or a space ends a word: its detail is the
+   * text up to the end of that word.
+   */
   constructor(area) {
     super();
     this.#area = area;
@@ -38,15 +50,48 @@ export class TextField extends EventTarget {
     return { needed: [...this.#area.value].length, typed: this.#keystrokes };
   }
 
-  /** What was typed before the suggestion that was just taken; null if something else happened since. */
+  get value() {
+    return this.#area.value;
+  }
+
+  /** What was typed before the suggestion that was just taken, or before the word was corrected; null if that is long ago. */
   get replaced() {
+    return this.#justReplaced ?? (this.#isNear ? this.#corrected.typed : null);
+  }
+
+  get #justReplaced() {
     const last = this.#past.at(-1);
     return last?.typed !== undefined && last.after === this.#area.value ? last.typed : null;
   }
 
-  insert(character) {
+  /** Whether the word that was corrected last is still there, and at most one more word was begun behind it. */
+  get #isNear() {
+    if (!this.#corrected) return false;
+    const { start, word } = this.#corrected;
+    const rest = this.#area.value.slice(start);
+    return rest.startsWith(word) && STILL_NEAR.test(rest.slice(word.length));
+  }
+
+  /** Where the finger came down for each of the last characters before the cursor; null if none is known. */
+  tapsOf(count) {
+    const places = [];
+    let at = this.before.length;
+    for (const character of [...this.before].slice(-count || Infinity).reverse()) places.unshift((at -= character.length));
+    const taps = places.map((place) => this.#taps[place] ?? null);
+    return taps.some(Boolean) ? taps : null;
+  }
+
+  /** tap: where the finger came down, if that is known. */
+  insert(character, tap = null) {
     this.#keystrokes += 1;
+    this.#tap = tap;
     this.#put(character);
+    this.#tap = null;
+  }
+
+  /** Start over with an empty text. */
+  clear() {
+    this.#replace(0, this.#area.value.length, "");
   }
 
   deleteBackward() {
@@ -73,8 +118,40 @@ export class TextField extends EventTarget {
     this.dispatchEvent(new Event("text"));
   }
 
-  /** Back to the text before the last word, deletion or suggestion. */
+  /** Correct the last word of `text`, which the current text begins with, unless something changed there since. */
+  correct(text, { word, replaces }) {
+    const typed = [...text].slice(-replaces).join("");
+    const { value, selectionStart } = this.#area;
+    const isSame = value.startsWith(text) && ENDS_WORD.test(value[text.length] ?? "") && selectionStart > text.length;
+    if (!isSame || this.#kept.has(typed.toLowerCase())) return false;
+    const start = text.length - typed.length;
+    this.#area.setRangeText(word, start, text.length, "preserve");
+    this.#note(false);
+    Object.assign(this.#past.at(-1) ?? {}, { typed, after: this.#area.value, isCorrection: true });
+    this.#corrected = { start, word, typed };
+    this.#changed();
+    return true;
+  }
+
+  /** Bring back what `replaced` names. A word that comes back is not corrected again. */
+  bringBack() {
+    if (this.#justReplaced !== null) return this.undo();
+    const { start, word, typed } = this.#corrected;
+    this.#area.setRangeText(typed, start, start + word.length, "preserve");
+    this.#keep(typed);
+    this.#note(false);
+    this.#changed();
+  }
+
+  #keep(typed) {
+    this.#kept.add(typed.toLowerCase());
+    this.#corrected = null;
+  }
+
+  /** Back to the text before the last word, deletion, suggestion or correction. */
   undo() {
+    const { typed, isCorrection } = this.#past.at(-1) ?? {};
+    if (isCorrection) this.#keep(typed);
     this.#restore(this.#past, this.#future);
   }
 
@@ -107,6 +184,12 @@ export class TextField extends EventTarget {
     if (movesSpace) this.#replace(start - 1, end, `${character} `);
     else this.#replace(start, end, character);
     if (movesSpace) this.#ownSpace = this.#area.selectionStart;
+    else this.#end(character);
+  }
+
+  #end(character) {
+    const text = this.before.slice(0, -character.length);
+    if (ENDS_WORD.test(character) && WORD_BEFORE.test(text)) this.dispatchEvent(new CustomEvent("ended", { detail: text }));
   }
 
   #replace(start, end, text) {
@@ -159,11 +242,29 @@ export class TextField extends EventTarget {
     this.#ownSpace = -1;
     this.#note(event.inputType === "insertText" && /^[\p{L}\p{M}'’]$/u.test(event.data ?? ""));
     this.#changed();
+    if (event.inputType === "insertText") this.#end(event.data ?? "");
+    else if (event.inputType === "insertLineBreak") this.#end("\n");
   }
 
   #changed() {
     if (!this.#area.value) this.#keystrokes = 0;
+    this.#moveTaps();
     this.dispatchEvent(new Event("text"));
+  }
+
+  /** Keep taps beside their letters, wherever the text changed. */
+  #moveTaps() {
+    const [before, now] = [this.#tapped, this.#area.value];
+    if (before === now) return;
+    const most = Math.min(before.length, now.length);
+    let start = 0;
+    while (start < most && before[start] === now[start]) start += 1;
+    let end = 0;
+    while (end < most - start && before[before.length - 1 - end] === now[now.length - 1 - end]) end += 1;
+    const added = Array.from({ length: now.length - start - end }, () => null);
+    this.#taps = [...this.#taps.slice(0, start), ...added, ...this.#taps.slice(before.length - end)];
+    this.#tapped = now;
+    if (this.#tap) this.#taps[this.#area.selectionStart - 1] = this.#tap;
   }
 }
 

@@ -1,0 +1,96 @@
+// The memory on the page: its switches, the list of what was learned, and forgetting. The engine keeps the counts.
+
+const MOST_SHOWN = 200; // phrases, the most frequent ones
+const OFF = "Off: nothing is learned from what you write.";
+const ON = "Counts of words and of phrases up to three words, kept in this browser. Taken suggestions count, and words that stand unchanged.";
+const PRIVATE = "This text is private: nothing is learned from it.";
+
+export class MemoryPanel extends EventTarget {
+  #find;
+  #memory;
+  #text;
+
+  /** find(id): an element of the page. memory: of the engine in this browser. text(): what stands in the field now. */
+  constructor(find, memory, text) {
+    super();
+    this.#find = find;
+    this.#memory = memory;
+    this.#text = text;
+    find("remember").addEventListener("change", () => this.#switch());
+    find("private").addEventListener("change", () => this.#switch());
+    find("forget-hour").addEventListener("click", () => this.#forget(memory.forgetLastHour(), "Forgot the last hour."));
+    find("forget-all").addEventListener("click", () => this.#forget(memory.clear(), "Forgot everything."));
+    find("finish").addEventListener("click", () => this.dispatchEvent(new Event("finish")));
+    this.#show([]);
+  }
+
+  get isOn() {
+    return this.#find("remember").checked;
+  }
+
+  /** Start as it was left; off unless it was switched on. */
+  async start(isOn) {
+    this.#find("remember").checked = isOn;
+    if (isOn) await this.#turn();
+  }
+
+  /** The text changed. accepted: its last word was taken from the suggestions. */
+  async see(text, accepted) {
+    if (this.isOn) await this.#take(this.#memory.see(text, accepted));
+  }
+
+  /** The text was sent: what stands in it was meant. */
+  async end(text) {
+    if (this.isOn) await this.#take(this.#memory.end(text));
+  }
+
+  async #switch() {
+    await this.#turn();
+    this.dispatchEvent(new Event("change"));
+  }
+
+  #turn() {
+    return this.#take(this.#memory.turn(this.isOn, this.#find("private").checked, this.#text()));
+  }
+
+  async #take(answer) {
+    try {
+      const phrases = await answer;
+      if (phrases) this.#show(phrases);
+    } catch (error) {
+      this.#find("remember").checked = false;
+      this.#show([]);
+      this.dispatchEvent(new CustomEvent("problem", { detail: error.message }));
+    }
+  }
+
+  async #forget(answer, message) {
+    await this.#take(answer);
+    this.#find("memory").querySelector("summary").focus(); // the button may be gone
+    this.dispatchEvent(new CustomEvent("forgotten", { detail: message }));
+  }
+
+  #show(phrases) {
+    const words = phrases.filter(([phrase]) => !phrase.includes(" "));
+    this.#find("memory-count").textContent = words.length;
+    this.#find("memory-note").textContent = !this.isOn ? OFF : this.#find("private").checked ? PRIVATE : ON;
+    for (const id of ["private-label", "forgetting", "finish"]) this.#find(id).hidden = !this.isOn;
+    this.#find("memory-list").replaceChildren(...phrases.slice(0, MOST_SHOWN).map(([phrase, count]) => this.#item(phrase, count)));
+  }
+
+  /** A phrase and how often it was written; a single word can be forgotten, with every phrase that has it. */
+  #item(phrase, count) {
+    const item = document.createElement("li");
+    const often = document.createElement("small");
+    often.textContent = count >= 9.95 ? count.toFixed(0) : count.toFixed(1).replace(".0", "");
+    item.append(phrase.replaceAll("<eos>", "¶"), often);
+    if (phrase.includes(" ")) return item;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "×";
+    button.setAttribute("aria-label", `Forget ${phrase}`);
+    button.addEventListener("click", () => this.#forget(this.#memory.forget(phrase), `Forgot ${phrase}.`));
+    item.append(button);
+    return item;
+  }
+}

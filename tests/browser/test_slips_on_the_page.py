@@ -1,0 +1,400 @@
+"""Slips, taps, the memory and the cache on the page, in a real browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from keyboard_process import FileServer, Server
+
+from rheostat.bundled import model_path
+from rheostat.runtime.engine import Cache
+from rheostat.runtime.predictor import Predictor
+from rheostat.words.hidden_words import read_hidden_words
+from rheostat.words.slips import find_key_layout
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page, Route
+
+OpenPage = Callable[..., "Page"]
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed, of the dev extra")
+expect = sync_api.expect
+expect.set_options(timeout=30_000)
+
+PHONE: dict[str, Any] = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+STORED = """() => new Promise((resolve) => {
+    const request = indexedDB.open("rheostat", 1);
+    request.onupgradeneeded = () => request.result.createObjectStore("memory");
+    request.onsuccess = () => {
+        const read = request.result.transaction("memory").objectStore("memory").get("phrases");
+        read.onsuccess = () => {
+            request.result.close();
+            resolve((read.result?.phrases ?? []).map(({ words }) => words));
+        };
+    };
+})"""
+
+
+@pytest.fixture(scope="module")
+def bundled_server() -> Iterator[Server]:
+    server = Server(model_path())
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def predictor() -> Predictor:
+    return Predictor(threads=1)
+
+
+def text_of(page: Page) -> Locator:
+    return page.locator("#text")
+
+
+def settle(page: Page) -> None:
+    """Wait until the suggestions belong to the text."""
+    expect(page.locator("#suggestions button:enabled")).to_have_count(3)
+    page.wait_for_timeout(150)
+
+
+def words(suggestions: Any) -> list[str]:
+    return [suggestion.word for suggestion in suggestions]
+
+
+def expect_suggestions(page: Page, wanted: list[str]) -> None:
+    expect(page.locator("#suggestions button:enabled")).to_have_text(wanted)
+
+
+# Corrections
+
+
+@pytest.mark.parametrize("engine", ["browser", "server"])
+def test_a_slip_is_corrected_when_its_word_ends_and_comes_back_by_undo(
+    bundled_server: Server, open_page: OpenPage, predictor: Predictor, engine: str
+) -> None:
+    assert predictor.correct("what are you dping")[0].advice == "correct"
+    page = open_page(bundled_server.address)
+    if engine == "server":
+        page.get_by_text("On the server").click()
+        text_of(page).focus()
+    page.keyboard.type("what are you dping")
+    expect_suggestions(page, words(predictor.complete("what are you dping")))
+    kinds = [button.get_attribute("data-kind") for button in page.locator("#suggestions button").all()]
+    assert kinds == [suggestion.kind for suggestion in predictor.complete("what are you dping")]
+    assert {"correction", "typed"} <= set(kinds)
+    page.keyboard.type(" ")
+    expect(text_of(page)).to_have_value("what are you doing ")
+    expect(page.locator("#undo")).to_have_text("↶ dping")
+    expect(page.get_by_role("status")).to_contain_text("Corrected to doing")
+    page.keyboard.press("Control+z")
+    expect(text_of(page)).to_have_value("what are you dping ")
+    page.keyboard.press("Backspace")
+    page.keyboard.type(". ")  # it was meant, so it is not corrected again
+    settle(page)
+    expect(text_of(page)).to_have_value("what are you dping. ")
+
+
+def test_what_was_typed_can_be_tapped_while_the_next_word_is_written(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    page.keyboard.type("what are you dping ")
+    expect(text_of(page)).to_have_value("what are you doing ")
+    page.keyboard.type("tomor")
+    expect(page.locator("#undo")).to_have_text("↶ dping")
+    page.locator("#undo").click()
+    expect(text_of(page)).to_have_value("what are you dping tomor")
+    expect(text_of(page)).to_be_focused()
+    assert page.evaluate("document.getElementById('text').selectionStart") == len("what are you dping tomor")
+    page.keyboard.type("row at ")
+    expect(page.locator("#undo")).to_be_hidden()
+    expect(text_of(page)).to_have_value("what are you dping tomorrow at ")
+
+
+def test_a_sign_and_a_new_line_end_a_word_too(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    for sign in (".", "?", "\n"):
+        text_of(page).fill("")
+        page.keyboard.type("what are you dping")
+        page.keyboard.press("Enter") if sign == "\n" else page.keyboard.type(sign)
+        expect(text_of(page)).to_have_value(f"what are you doing{sign}")
+
+
+def test_the_typed_word_can_be_chosen(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    page.keyboard.type("what are you dping")
+    typed = page.locator('#suggestions button[data-kind="typed"]')
+    expect(typed).to_have_text("dping")
+    expect(typed).to_have_attribute("aria-label", "dping, as typed")
+    typed.click()
+    page.keyboard.type("now ")
+    settle(page)
+    expect(text_of(page)).to_have_value("what are you dping now ")
+
+
+def test_corrections_can_be_switched_off_and_stay_off(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    page.locator("#writing summary").click()
+    page.get_by_label("Correct slips when a word ends").uncheck()
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    page.keyboard.type("what are you dping ")
+    settle(page)
+    expect(text_of(page)).to_have_value("what are you dping ")
+
+
+def test_a_taught_word_is_never_corrected(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    page.locator("#writing summary").click()
+    page.get_by_label("Correct slips when a word ends").uncheck()
+    text_of(page).focus()
+    page.keyboard.type("what are you dping ")
+    page.locator("#learn").click()
+    page.get_by_label("Correct slips when a word ends").check()
+    text_of(page).fill("")
+    page.keyboard.type("what are you dping ")
+    settle(page)
+    expect(text_of(page)).to_have_value("what are you dping ")
+
+
+def test_a_correction_that_comes_late_does_not_disturb_what_was_typed_since(
+    bundled_server: Server, open_page: OpenPage
+) -> None:
+    page = open_page(bundled_server.address, service_workers="block")
+    page.get_by_text("On the server").click()
+    text_of(page).focus()
+    late: list[Route] = []
+
+    def delay(route: Route) -> None:
+        if json.loads(route.request.post_data or "{}")["text"].endswith("dping"):
+            late.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/api/correct", delay)
+    page.keyboard.type("what are you dping ")
+    page.keyboard.type("tod")
+    page.wait_for_timeout(200)
+    late[0].continue_()
+    expect(text_of(page)).to_have_value("what are you doing tod")
+    page.keyboard.type("ay")
+    expect(text_of(page)).to_have_value("what are you doing today")
+    text_of(page).fill("")
+    page.keyboard.type("what are you dping ")
+    page.keyboard.press("Backspace")
+    page.keyboard.type("s")
+    page.wait_for_timeout(200)
+    late[1].continue_()
+    settle(page)
+    expect(text_of(page)).to_have_value("what are you dpings")
+    page.unroute_all(behavior="ignoreErrors")
+
+
+# Taps
+
+
+@pytest.mark.parametrize("size", [(390, 844), (320, 640), (667, 375), (1280, 860)])
+def test_the_keys_lie_where_the_layout_says(site: FileServer, open_page: OpenPage, size: tuple[int, int]) -> None:
+    page = open_page(site.address, viewport={"width": size[0], "height": size[1]})
+    centres = page.evaluate(
+        """() => Object.fromEntries([...document.querySelectorAll(".key")].map((key) => {
+            const { left, top, width, height } = key.getBoundingClientRect();
+            return [key.dataset.key, [left + width / 2, top + height / 2]];
+        }))"""
+    )
+    across, along = centres["w"][0] - centres["q"][0], centres["a"][1] - centres["q"][1]
+    for letter, x, y in find_key_layout("qwerty").keys:
+        found = (centres[letter][0] - centres["q"][0]) / across, (centres[letter][1] - centres["q"][1]) / along
+        assert found == pytest.approx((x, y), abs=0.05), letter
+
+
+@pytest.mark.parametrize("engine", ["browser", "server"])
+def test_the_page_passes_where_the_finger_came_down(
+    bundled_server: Server, open_page: OpenPage, predictor: Predictor, engine: str
+) -> None:
+    page = open_page(bundled_server.address, service_workers="block", **PHONE)
+    seen: list[Any] = []
+    page.on(
+        "request",
+        lambda request: seen.append(json.loads(request.post_data or "{}")) if "/api/suggest" in request.url else None,
+    )
+    if engine == "server":
+        page.get_by_text("On the server").click()
+        text_of(page).focus()
+    text_of(page).fill("see you at ")
+    layout = find_key_layout("qwerty")
+    taps: list[Any] = []
+    pitch: dict[str, float] = page.evaluate(
+        """() => { const at = (key) => document.querySelector(`[data-key="${key}"]`).getBoundingClientRect();
+            return { x: at("w").left - at("q").left, y: at("a").top - at("q").top }; }"""
+    )
+    for letter, beside, below in (("t", 0.4, 0.0), ("j", 0.0, -0.4), ("w", -0.35, 0.3)):  # "the", nearly
+        box = page.locator(f'#keys [data-key="{letter}"]').bounding_box()
+        assert box
+        x, y = box["x"] + box["width"] / 2 + beside * pitch["x"], box["y"] + box["height"] / 2 + below * pitch["y"]
+        page.touchscreen.tap(x, y)
+        centre = layout.centre(letter)
+        assert centre
+        taps.append((centre[0] + beside, centre[1] + below))
+    expect(text_of(page)).to_have_value("see you at tjw")
+    wanted = predictor.complete("see you at tjw", taps=taps)
+    assert wanted != predictor.complete("see you at tjw")
+    expect_suggestions(page, words(wanted))
+    if engine == "server":
+        found = seen[-1]["taps"]
+        assert [place for tap in found for place in tap] == pytest.approx([p for tap in taps for p in tap], abs=0.03)
+    page.locator('#keys [data-key="⌫"]').tap()
+    page.keyboard.type("e")  # a letter of another keyboard has no place
+    expect(text_of(page)).to_have_value("see you at tje")
+    expect_suggestions(page, words(predictor.complete("see you at tje", taps=[*taps[:2], None])))
+
+
+# The memory
+
+
+def turn_memory_on(page: Page) -> None:
+    page.locator("#memory summary").click()
+    page.get_by_label("Learn from what I write").check()
+    text_of(page).focus()
+
+
+def listed(page: Page) -> list[str]:
+    return [item.removesuffix("×") for item in page.locator("#memory-list li").all_inner_texts()]
+
+
+def test_nothing_is_learned_unless_it_is_switched_on(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    expect(page.get_by_label("Learn from what I write")).not_to_be_checked()
+    page.keyboard.type("see you at the zumsteg tomorrow then ")
+    page.wait_for_timeout(1000)
+    assert page.evaluate(STORED) == []
+    turn_memory_on(page)
+    page.keyboard.press("Control+End")
+    page.keyboard.type("or at home if you like ")
+    expect(page.locator("#memory-list")).to_contain_text("home")
+    page.wait_for_timeout(1000)
+    stored = page.evaluate(STORED)
+    assert "home" in stored and not any("tomorrow" in phrase or "zumsteg" in phrase for phrase in stored)
+
+
+def test_what_was_written_is_learned_kept_used_and_forgotten(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    turn_memory_on(page)
+    for _ in range(3):
+        page.keyboard.type("we go to the Zumsteg tonight my friend ")
+        page.keyboard.press("Control+Enter")
+        expect(text_of(page)).to_have_value("")
+    expect(page.locator("#memory-list")).to_contain_text("zumsteg")
+    page.wait_for_timeout(1200)
+    page.reload()
+    page.wait_for_selector("html[data-ready]")
+    expect(page.locator("#memory-count")).not_to_have_text("0")
+    page.keyboard.type("we go to the ")
+    expect(page.locator("#suggestions button").first).to_have_text("zumsteg")
+    page.locator("#memory summary").click()
+    page.get_by_role("button", name="Forget zumsteg").click()
+    expect(page.locator("#memory summary")).to_be_focused()
+    expect(page.locator("#memory-list")).not_to_contain_text("zumsteg")
+    expect(page.locator("#suggestions button").first).not_to_have_text("zumsteg")
+    expect(page.locator("#memory-list")).to_contain_text("tonight")
+    page.get_by_role("button", name="Forget the last hour").click()
+    expect(page.locator("#memory-list li")).to_have_count(0)
+    text_of(page).focus()
+    page.keyboard.type("harbour is nice and so are you ")
+    expect(page.locator("#memory-list")).to_contain_text("nice")
+    page.get_by_role("button", name="Forget everything").click()
+    expect(page.locator("#memory-list li")).to_have_count(0)
+    assert page.evaluate(STORED) == []
+
+
+def test_only_what_stood_unchanged_is_learned(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    turn_memory_on(page)
+    page.keyboard.type("I like the summer more than ")
+    expect(page.locator("#memory-list")).to_contain_text("summer")
+    for _ in "summer more than ":
+        page.keyboard.press("Backspace")
+    page.keyboard.type("winter more than ")
+    expect(page.locator("#memory-list")).to_contain_text("winter")
+    assert not any("summer" in phrase for phrase in listed(page))
+    page.keyboard.type("ths ")  # a slip, if it stands
+    page.keyboard.press("Control+z")
+    page.keyboard.type("and so on it goes ")
+    page.wait_for_timeout(500)
+    assert "ths" not in [item.split("\n")[0] for item in listed(page)]
+
+
+def test_an_accepted_suggestion_is_learned_at_once(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    turn_memory_on(page)
+    page.keyboard.type("tomor")
+    expect(page.locator("#suggestions button").first).to_have_text("Tomorrow")
+    page.keyboard.press("Alt+Digit1")
+    expect(page.locator("#memory-list")).to_contain_text("tomorrow")
+
+
+def test_nothing_is_learned_from_a_private_text(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    turn_memory_on(page)
+    page.get_by_label("This text is private").check()
+    text_of(page).focus()
+    page.keyboard.type("my number is secret and so is this one here ")
+    page.wait_for_timeout(500)
+    expect(page.locator("#memory-note")).to_contain_text("private")
+    expect(page.locator("#memory-list li")).to_have_count(0)
+    page.get_by_label("This text is private").uncheck()  # what was private stays so
+    text_of(page).focus()
+    page.keyboard.press("Control+End")
+    page.keyboard.type("but now it is fine to learn ")
+    expect(page.locator("#memory-list")).to_contain_text("fine")
+    page.wait_for_timeout(1000)
+    stored = page.evaluate(STORED)
+    assert "fine" in stored and not any(
+        word in phrase.split() for phrase in stored for word in ("secret", "here", "number")
+    )
+
+
+def test_the_memory_goes_nowhere(bundled_server: Server, open_page: OpenPage) -> None:
+    page = open_page(bundled_server.address, service_workers="block")
+    turn_memory_on(page)
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    page.keyboard.type("we go to the harbour tonight my friend ")
+    expect(page.locator("#memory-list")).to_contain_text("tonight")
+    assert [url for url in sent if "/api/" in url] == []
+    page.get_by_text("On the server").click()
+    expect(page.locator("#memory")).to_be_hidden()
+
+
+# The cache, and hidden words
+
+
+def test_the_cache_is_an_option_and_answers_as_in_python(
+    site: FileServer, open_page: OpenPage, predictor: Predictor
+) -> None:
+    page = open_page(site.address)
+    text = (
+        "My dragon is blue. The dragon likes cheese. I saw a dragon with cheese and the dragon was happy. I like the "
+    )
+    text_of(page).fill(text)
+    expect_suggestions(page, words(predictor.complete(text)))
+    page.locator("#writing summary").click()
+    page.get_by_label("Words of this text become more likely").check()
+    with Predictor(threads=1, cache=Cache()) as cached:
+        for typed in (text, f"{text}d", f"{text}ch", f"{text}yo"):
+            text_of(page).fill(typed)
+            expect_suggestions(page, words(cached.complete(typed)))
+        assert words(cached.complete(f"{text}d")) != words(predictor.complete(f"{text}d"))
+
+
+def test_hidden_words_are_never_suggested(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    hidden = read_hidden_words()
+    for word in sorted(hidden)[::9]:
+        for typed in (word[:2], word[:-1], f"you {word[:-1]}"):
+            text_of(page).fill(typed)
+            page.wait_for_timeout(60)
+            shown = page.locator('#suggestions button:enabled:not([data-kind="typed"])').all_inner_texts()
+            assert not {one.lower() for one in shown} & hidden
