@@ -14,14 +14,36 @@
 
     RheostatWarning              something was done differently from what was asked; the message says why
 
-Every message says what was found, what was expected and what to do.
+Every message says what was found, what was expected and what to do. It may quote a file, so control characters are
+shown as escapes: a file cannot write to the terminal of whoever reads the message.
 """
 
 from __future__ import annotations
 
+_JOINERS = "\u200c\u200d"  # invisible, but letters of many scripts and emoji need them
+
+
+def visible(text: str) -> str:
+    """A text without control characters: they are shown as escapes, so it stays on its line and moves no cursor."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in _JOINERS else ascii(one)[1:-1] for one in text)
+
+
+def show(value: object) -> str:
+    """A value from a file, for a message: one short line whatever it is."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of thousands of digits, a list of lists of lists …
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
 
 class RheostatError(Exception):
     """Base class of every error that a user of this package can cause."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class CorpusError(RheostatError):
@@ -70,3 +92,6 @@ class MissingExtraError(RheostatError, ImportError):
 
 class RheostatWarning(UserWarning):
     """Something was done differently from what was asked."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())

@@ -8,14 +8,13 @@ model file. Knows where recipes are and how to read them; each stage checks its 
 from __future__ import annotations
 
 import copy
-import tomllib
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from rheostat.errors import RecipeError
-from rheostat.tables import suggestion
+from rheostat.tables import parse_toml, suggestion
 
 
 def recipe_names(stage: str = "train") -> list[str]:
@@ -37,9 +36,9 @@ def read_recipe(
 def _parse(name_or_path: str, stage: str) -> dict[str, Any]:
     text, origin = _recipe_text(name_or_path, stage)
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{origin} is not valid TOML: {error}") from None
+        return parse_toml(text)
+    except RecipeError as error:
+        raise RecipeError(f"{origin}: {error}") from None
 
 
 def _recipe_text(name_or_path: str, stage: str) -> tuple[str, str]:
@@ -65,8 +64,8 @@ def _apply_change(tables: dict[str, Any], change: str) -> None:
     if not (equals and dot and name):
         raise RecipeError(f"--set got '{change}'; expected table.key=value, for example train.epochs=2")
     try:
-        parsed = tomllib.loads(f"value = {value.strip()}")["value"]
-    except tomllib.TOMLDecodeError:
+        parsed = parse_toml(f"value = {value.strip()}")["value"]
+    except RecipeError:
         parsed = value.strip()  # a bare word is a string: --set train.optimizer=adam
     if not isinstance(tables.setdefault(table, {}), dict):
         raise RecipeError(f"--set {change}: '{table}' is not a table in the recipe")

@@ -14,12 +14,15 @@ from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from rheostat.errors import RecipeError, RheostatError
+from rheostat.errors import RecipeError, RheostatError, show
 
 T = TypeVar("T")
 
 KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
 RECIPE = "the recipe"
+LARGEST_NUMBER = 2**63 - 1  # of whole numbers
+DEEPEST = 64  # levels of values that have no type
+LARGEST_TOML = 1 << 20  # characters; the longest recipe has two thousand
 
 
 def fill(config: type[T], tables: Mapping[str, Any], where: str = RECIPE) -> T:
@@ -44,6 +47,20 @@ def from_json(
     if not isinstance(fields, Mapping):
         raise filler.problem(where, fields, "an object")
     return filler.fill(kind, fields, where)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The tables of a TOML text; a RecipeError if it is not TOML. Callers that know the file put its name first."""
+    import tomllib  # here, because reading a model file does not need it
+
+    if len(text) > LARGEST_TOML:
+        raise RecipeError(f"it has {len(text):,} characters; expected at most {LARGEST_TOML:,}: choose another file")
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise RecipeError("it is nested too deeply; expected a few levels of tables") from None
+    except ValueError as error:  # TOMLDecodeError, or a whole number of thousands of digits
+        raise RecipeError(f"it is not valid TOML: {str(error)[:200]}") from None
 
 
 def to_json(value: Any) -> Any:
@@ -85,7 +102,7 @@ class _Filler:
     null_is_absent: bool = False
 
     def problem(self, where: str, found: object, expected: str) -> RheostatError:
-        return self.error(f"{where} is {found!r:.200}; expected {expected}")
+        return self.error(f"{where:.200} is {show(found)}; expected {expected}")
 
     def fill(self, kind: type[T], table: Mapping[str, Any], where: str) -> T:
         known = {item.name: item for item in _stored(kind)}
@@ -118,14 +135,14 @@ class _Filler:
         """Check a value against a type annotation."""
         kind, arguments = get_origin(hint), get_args(hint)
         if hint is Any:
-            return value
+            return self._checked_plain(value, where)
         if is_dataclass(hint) and isinstance(hint, type):
             return self.fill(hint, self._table(value, where), where)
         if kind is Literal:
-            if value not in arguments:
-                near = suggestion(str(value), map(str, arguments))
+            if not any(value is one or (type(value) is type(one) and value == one) for one in arguments):
+                near = suggestion(show(value).strip("'"), map(str, arguments))
                 expected = ", ".join(repr(argument) for argument in arguments)
-                raise self.error(f"{where} is {value!r:.200}{near}; expected one of {expected}")
+                raise self.error(f"{where:.200} is {show(value)}{near}; expected one of {expected}")
             return value
         if kind is tuple:
             if not isinstance(value, list | tuple):
@@ -141,6 +158,17 @@ class _Filler:
         if kind in (Union, types.UnionType):
             return None if value is None else self._convert_union(value, arguments, where)
         return self._convert_scalar(value, hint, where)
+
+    def _checked_plain(self, value: Any, where: str, levels: int = DEEPEST) -> Any:
+        """Any value, if it can be printed, counted with and written back."""
+        if not levels:
+            raise self.error(f"{where:.200} is nested too deeply; expected at most {DEEPEST} levels")
+        if isinstance(value, Mapping | list | tuple):
+            for inner in value.values() if isinstance(value, Mapping) else value:
+                self._checked_plain(inner, where, levels - 1)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            self._convert_scalar(value, type(value), where)
+        return value
 
     def _convert_union(self, value: Any, members: Sequence[Any], where: str) -> Any:
         """The value as the first union member that fits; dataclasses with a `kind` are matched by it."""
@@ -160,18 +188,21 @@ class _Filler:
         return value
 
     def _convert_scalar(self, value: Any, hint: type, where: str) -> Any:
+        if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+            raise self.error(f"{where:.200} is a number of {_digits(value)} digits; expected a smaller one")
         if hint is float and isinstance(value, int) and not isinstance(value, bool):
-            try:
-                return float(value)
-            except OverflowError:
-                digits = len(str(value))
-                raise self.error(f"{where} is a number of {digits} digits; expected a smaller one") from None
+            return float(value)
         # bool is a subclass of int, but `epochs = true` in a recipe is still a mistake
         if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
             raise self.problem(where, value, KINDS.get(hint, hint.__name__))
         if self.null_is_absent and isinstance(value, float) and not math.isfinite(value):
             raise self.problem(where, value, "a finite number")
         return value
+
+
+def _digits(value: int) -> int:
+    """Decimal digits of a whole number, nearly: Python does not print one of thousands."""
+    return round(value.bit_length() * math.log10(2))
 
 
 @cache

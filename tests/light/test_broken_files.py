@@ -147,7 +147,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "no shape": (in_description(lambda d: d.pop("shape")), "found None for shape"),
     "no vocabulary size": (
         in_description(lambda d: d["shape"].pop("vocabulary_size")),
-        "vocabulary_size and embedding_size of None",
+        "vocabulary_size of None",
     ),
     "hostile size": (set_shape("hidden_sizes", [5, 2**40, 4]), "hidden_sizes of 1099511627776"),
     "size a text": (set_shape("embedding_size", "4"), "embedding_size of '4'"),

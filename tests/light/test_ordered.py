@@ -21,9 +21,7 @@ import rheostat
 from models import GOLDEN, golden_origins, make_golden_ordered, make_point, make_ranking, make_vocabulary, make_weights
 from rheostat.cli import app
 from rheostat.core.binding import CoreModel
-from rheostat.core.build import FOLDER
 from rheostat.errors import ModelFileError, OperatingPointError, RheostatError, RheostatWarning
-from rheostat.model import description
 from rheostat.model.contents import (
     Contents,
     add_points,
@@ -313,29 +311,6 @@ def test_a_file_that_claims_an_order_it_does_not_have_is_refused_at_first_use(
         (tmp_path / "broken").write_bytes(data.replace(old, (values[::-1] if values.ndim else values / 2).tobytes()))
         with open_model(tmp_path / "broken") as file, pytest.raises(ModelFileError, match=f"broken: .*{message}"):
             file.contents()
-
-
-@pytest.mark.parametrize(
-    ("shape", "message"),
-    [
-        (ModelShape(11, 2, (2,) * 17, (1,) * 17), "17 layers in an ordered file; expected at most 16"),
-        (ModelShape(99, 2, (2,), (1,), tuple(range(2, 66))), "65 clusters"),
-        (ModelShape(11, 2, (2,), (17,)), "17 words in a window"),
-    ],
-)
-def test_what_the_core_has_no_room_for_is_not_ordered(tmp_path: Path, shape: ModelShape, message: str) -> None:
-    large = new_contents(shape, make_vocabulary(shape.vocabulary_size), make_weights(shape), {})
-    made = order_filters(add_rankings(large, [make_ranking(shape, 1, "first")]), "first")
-    with pytest.raises(ModelFileError, match=message):
-        write_model(tmp_path / "model", made)
-
-
-def test_the_limits_are_those_of_the_core() -> None:
-    header, source = (FOLDER / "rheostat.h").read_text(), (FOLDER / "model.c").read_text()
-    assert f"#define RHEO_MAX_LAYERS {description.MOST_LAYERS}\n" in header
-    assert f"#define RHEO_MAX_CLUSTERS {description.MOST_CLUSTERS} " in header
-    assert f"#define RHEO_MAX_WINDOW {description.LARGEST_WINDOW}\n" in header
-    assert "MAX_HEADER_BYTES = 1 << 22," in source and description.LARGEST_HEADER_BYTES == 1 << 22
 
 
 # --- the runtime ------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from models import PTB_QRNN, WT103_QRNN, make_ranking
 from rheostat.model.flops import executed_flops, flops_by_part
-from rheostat.model.shape import MAXIMUM_SIZE, ModelShape
+from rheostat.model.shape import MAXIMUM_WIDTH, ModelShape
 from rheostat.model.widths import select
 
 KILOBYTE = 1000
@@ -90,8 +90,11 @@ def test_flops_are_monotone_in_the_knob() -> None:
     [
         (ModelShape(5, 2, (), ()), "no hidden_sizes"),
         (ModelShape(5, 2, (2,), (1, 1)), "2 windows for 1 layers"),
-        (ModelShape(0, 2, (2,), (1,)), "vocabulary_size and embedding_size of 0"),
-        (ModelShape(5, 2, (MAXIMUM_SIZE + 1,), (1,)), "hidden_sizes of 2147483648"),
+        (ModelShape(0, 2, (2,), (1,)), "vocabulary_size of 0"),
+        (
+            ModelShape(5, 2, (MAXIMUM_WIDTH + 1,), (1,)),
+            "hidden_sizes of 131073",
+        ),
         (ModelShape(5, 2, (2.0,), (1,)), "hidden_sizes of 2.0"),  # type: ignore[arg-type]
         (ModelShape(5, 2, (True,), (1,)), "hidden_sizes of True"),
         (ModelShape(5, 2, (2,), (0,)), "windows of 0"),

@@ -6,7 +6,6 @@ Knows the keys and which values make sense together. `decision` applies a policy
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from importlib import resources
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from rheostat.errors import RecipeError
 from rheostat.governor.device import HEATS, Heat
-from rheostat.tables import fill
+from rheostat.tables import fill, parse_toml
 
 DEFAULT = "default"
 SMALLEST_WINDOW = 20  # with fewer queries, the 95th percentile is just the slowest one
@@ -176,10 +175,7 @@ def read_policy(name_or_path: str | Path = DEFAULT) -> Policy:
     """Read a policy from its path, or one that ships with the package by its name."""
     origin = str(name_or_path)
     try:
-        tables = tomllib.loads(_policy_text(origin))
-        return fill(Policy, tables, "policy")
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{origin} is not valid TOML: {error}") from None
+        return fill(Policy, parse_toml(_policy_text(origin)), "policy")
     except RecipeError as error:
         raise RecipeError(f"{origin}: {error}") from None
 

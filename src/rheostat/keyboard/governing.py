@@ -68,9 +68,9 @@ def _without_infinities(stored: Json) -> Json:
 
 
 def _number(asked: Mapping[str, Any], name: str, default: Any) -> Any:
-    value = asked.get(name, default)
+    value = asked.get(name)
     if value is None:
-        return None
+        return default
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not abs(value) <= sys.float_info.max:  # false for NaN; a whole number may be larger
         raise RheostatError(f"{name} is {value!r:.40}; expected a number")

@@ -421,8 +421,8 @@ def _percents(asked: Json, positions: Positions) -> list[int]:
     percents = asked.get("percents")
     if not isinstance(percents, list) or not 1 <= len(percents) <= MOST_TIMES:
         raise BadRequestError(422, f"percents is {percents!r:.40}; expected a list of 1 to {MOST_TIMES} percentages")
-    if not all(type(percent) is int for percent in percents):
-        raise BadRequestError(422, f"percents is {percents!r:.40}; expected whole numbers")
+    if not all(type(percent) is int and 1 <= percent <= 100 for percent in percents):
+        raise BadRequestError(422, f"percents is {percents!r:.40}; expected whole numbers from 1 to 100")
     return [positions.percent_of(percent / 100) for percent in percents]
 
 

@@ -26,11 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.durable import obstacle, replacing
-from rheostat.errors import ModelFileError
+from rheostat.errors import ModelFileError, show
 
 LINE_BYTES = 64  # of a cache line: planes begin with one
 LENGTH_BYTES = 8
-MAXIMUM_HEADER_BYTES = 100_000_000  # the safetensors library's own limit
+MAXIMUM_HEADER_BYTES = 1 << 22  # the core's limit too; the safetensors library reads 100 MB
 MAXIMUM_DIMENSIONS = 8
 FIRST_READ_BYTES = 4096  # most headers fit, so one call reads them
 MAXIMUM_OFFSET = 2**63 - 1
@@ -122,15 +122,6 @@ def problem(found: str, expected: str, remedy: str = FETCH_AGAIN) -> ModelFileEr
     return ModelFileError(f"found {found}; expected {expected}; {remedy}")
 
 
-def show(value: object) -> str:
-    """A value from a file, for a message: one short line whatever it is."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits, a list of lists of lists …
-        text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else f"{text[:57]}…"
-
-
 def parse_json(text: str, what: str, decoder: json.JSONDecoder | None = None) -> Any:
     """JSON read more strictly than Python does: no duplicate keys, no NaN, no lone surrogates."""
     try:
@@ -166,7 +157,10 @@ def header_bytes(metadata: Mapping[str, str], tensors: Mapping[str, NDArray[Any]
         position = end
     header = json.dumps(entries, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     alignment = LINE_BYTES if any(map(_is_plane, tensors.values())) else LENGTH_BYTES
-    return header + b" " * (-(LENGTH_BYTES + len(header)) % alignment)
+    header += b" " * (-(LENGTH_BYTES + len(header)) % alignment)
+    if len(header) > MAXIMUM_HEADER_BYTES:
+        raise problem(f"a header of {len(header):,} bytes", f"at most {MAXIMUM_HEADER_BYTES:,}", "drop some points")
+    return header
 
 
 def _is_plane(array: NDArray[Any]) -> bool:

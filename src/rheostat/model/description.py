@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
-from rheostat.errors import ModelFileError
-from rheostat.model.container import FETCH_AGAIN, Stored, parse_json, problem, show
+from rheostat.errors import ModelFileError, show
+from rheostat.model.container import FETCH_AGAIN, Stored, parse_json, problem
 from rheostat.model.names import (
     CASING,
     COUNTS_COST,
@@ -51,11 +51,6 @@ DEFAULT_TOKENIZER = "ptb"  # for a file that does not state one
 _FLOPS_TOLERANCE = 0.01  # between the share that a description states and the share counted from the widths
 _MAXIMUM_DEPTH = 64  # of text, recipe, provenance and origins
 
-# Limits of ordered files: those of the core, core/rheostat.h and core/model.c
-MOST_LAYERS = 16
-MOST_CLUSTERS = 64
-LARGEST_WINDOW = 16
-LARGEST_HEADER_BYTES = 1 << 22
 MOST_POSITIONS = 1000  # of a path; the core has no limit
 COUNTS_ORDERS = range(2, 5)  # lengths of n-grams in counts
 MOST_COUNTS_COSTS = 64
@@ -432,7 +427,6 @@ def _check_ordered(
             f"the default ranking, {show(default_ranking)}",
             _ORDER,
         )
-    _check_limits(shape)
     known |= {PATH_COST, PATH_WIDTHS}
     count = _expect_list(tensors, PATH_COST, "F32")
     if not 1 <= count <= MOST_POSITIONS:
@@ -489,16 +483,6 @@ def _check_counts(shape: ModelShape, tensors: Tensors, known: set[str], version:
     _expect(tensors, COUNTS_WEIGHT, ("F32",), (count, orders[-1] - 1))
     known |= {COUNTS_COST, COUNTS_WEIGHT}
     return orders[-1]
-
-
-def _check_limits(shape: ModelShape) -> None:
-    for what, found, most in (
-        ("layers", len(shape.hidden_sizes), MOST_LAYERS),
-        ("clusters", len(shape.softmax_splits) + 1, MOST_CLUSTERS),
-        ("words in a window", max(shape.windows), LARGEST_WINDOW),
-    ):
-        if found > most:
-            raise problem(f"{found} {what} in an ordered file", f"at most {most}", "store it without --order")
 
 
 def _unexpected_tensor(name: str) -> ModelFileError:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from rheostat.arguments import checked
 from rheostat.bundled import DEFAULT_MODEL, model_path
-from rheostat.errors import ModelFileError, OperatingPointError
-from rheostat.model.container import DTYPES, Container, problem, show
+from rheostat.errors import ModelFileError, OperatingPointError, show
+from rheostat.model.container import DTYPES, Container, problem
 from rheostat.model.contents import Contents
 from rheostat.model.counts import Counts, counts_of_tensors
 from rheostat.model.description import Description, PointEntry, RankingEntry, describe

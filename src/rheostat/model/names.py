@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from rheostat.model.container import problem, show
+from rheostat.errors import show
+from rheostat.model.container import problem
 
 VOCABULARY = "vocabulary"
 CASING = "casing"

@@ -220,19 +220,25 @@ class OperatingPoint(CostShare):
             )
         if not (np.isfinite(update.u).all() and np.isfinite(update.v).all()):
             raise self._error(f"has an update that is not finite in layer {layer}", "finite numbers")
+        largest = rank * float(np.abs(update.u).max()) * float(np.abs(update.v).max())
+        if largest > LARGEST_CHANGE:
+            raise self._error(f"has an update of up to {largest:.1g} in layer {layer}", f"at most {LARGEST_CHANGE:.0g}")
 
     def _check_bias(self, layer: int, cut: ModelShape) -> None:
         bias = self.bias(layer)
         if bias is None:
             return
         rows = cut.matrix_shape(layer)[0]
-        if bias.shape != (rows,) or not np.isfinite(bias).all():
-            raise self._error(f"has {list(bias.shape)} biases in layer {layer}", f"[{rows}], finite")
+        if bias.shape != (rows,) or not (np.abs(bias) <= LARGEST_CHANGE).all():  # false for NaN
+            raise self._error(
+                f"has {list(bias.shape)} biases in layer {layer}", f"[{rows}], each at most {LARGEST_CHANGE:.0g}"
+            )
 
     def _error(self, found: str, expected: str) -> OperatingPointError:
         return OperatingPointError(f"point '{self.name}' {found}; expected {expected}: select or recover it again")
 
 
+LARGEST_CHANGE = 1e30  # of a weight by an update: far above any, and no sum with a weight overflows float32
 BOUND_STEP = 16  # bit bounds are multiples of it: the core reads 16 rows at once
 
 

@@ -13,12 +13,18 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
+from rheostat.errors import show
 from rheostat.model.flops import cost_by_part, flops_by_part
 
 Cell = Literal["qrnn", "lstm", "skip-lstm"]
 CELLS: tuple[str, ...] = get_args(Cell)
 
-MAXIMUM_SIZE = 2**31 - 1  # of any size here; a larger number is a damaged file or a mistake
+# Limits of every model: those of the core (core/rheostat.h, core/model.c). More is a damaged file or a mistake.
+MAXIMUM_SIZE = 2**27  # of a vocabulary
+MAXIMUM_WIDTH = 2**17  # of the embedding and of a layer
+MOST_LAYERS = 16
+MOST_CLUSTERS = 64  # the head and the tails of an adaptive softmax
+LARGEST_WINDOW = 16
 
 EMBEDDING = "embedding.weight"
 CLUSTERS = "clusters.weight"  # of the tails of an adaptive softmax
@@ -52,9 +58,14 @@ class ModelShape:
         layers = len(self.hidden_sizes)
         if not layers:
             raise ValueError("no hidden_sizes; expected one for each layer")
-        _check_sizes("vocabulary_size and embedding_size", (self.vocabulary_size, self.embedding_size))
-        _check_sizes("hidden_sizes", self.hidden_sizes)
-        _check_sizes("windows", self.windows)
+        if layers > MOST_LAYERS:
+            raise ValueError(f"{layers} layers; expected at most {MOST_LAYERS}")
+        if len(self.softmax_splits) >= MOST_CLUSTERS:
+            raise ValueError(f"{len(self.softmax_splits) + 1} clusters of words; expected at most {MOST_CLUSTERS}")
+        _check_sizes("vocabulary_size", (self.vocabulary_size,), MAXIMUM_SIZE)
+        _check_sizes("embedding_size", (self.embedding_size,), MAXIMUM_WIDTH)
+        _check_sizes("hidden_sizes", self.hidden_sizes, MAXIMUM_WIDTH)
+        _check_sizes("windows", self.windows, LARGEST_WINDOW)
         if len(self.windows) != layers and (self.cell == "qrnn" or self.windows):
             raise ValueError(f"{len(self.windows)} windows for {layers} layers; expected one for each layer")
         if self.cell != "qrnn" and any(window != 1 for window in self.windows):
@@ -63,7 +74,7 @@ class ModelShape:
             found = f"{self.hidden_sizes!s:.80}"
             raise ValueError(f"hidden_sizes {found}; expected one width: a skip-lstm sums its layers' outputs")
         if self.softmax_splits:
-            _check_sizes("softmax_splits", self.softmax_splits)
+            _check_sizes("softmax_splits", self.softmax_splits, MAXIMUM_SIZE)
             bounds = (*self.softmax_splits, self.vocabulary_size)
             if any(first >= following for first, following in pairwise(bounds)):
                 found = f"{self.softmax_splits!s:.80}"
@@ -165,7 +176,7 @@ class ModelShape:
         return [((rows, rank), (rank, columns)) for rows, columns in matrices]
 
 
-def _check_sizes(name: str, sizes: Sequence[int]) -> None:
+def _check_sizes(name: str, sizes: Sequence[int], most: int) -> None:
     for size in sizes:
-        if type(size) is not int or not 1 <= size <= MAXIMUM_SIZE:
-            raise ValueError(f"{name} of {size!r:.40}; expected whole numbers from 1 to {MAXIMUM_SIZE}")
+        if type(size) is not int or not 1 <= size <= most:
+            raise ValueError(f"{name} of {show(size)}; expected whole numbers from 1 to {most:,}")

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import ModelFileError, OperatingPointError
-from rheostat.model.container import arrange, header_bytes, parse_header, problem, write_container
+from rheostat.model.container import arrange, header_bytes, parse_header, write_container
 from rheostat.model.container import check_target as check_container_target
 from rheostat.model.contents import Contents
 from rheostat.model.counts import counts_tensors
-from rheostat.model.description import LARGEST_HEADER_BYTES, describe, metadata_of
+from rheostat.model.description import describe, metadata_of
 from rheostat.model.names import HIDDEN, moment_tensors, point_tensors, scores_name
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.path import check_path, path_tensors
@@ -47,7 +47,7 @@ def write_model(path: str | Path, contents: Contents, *, alone: bool = False) ->
         arrays = arrange(tensors | _ranking_tensors(contents.rankings) | _point_tensors(contents.points))
         header = header_bytes(_metadata(contents), arrays)
         if contents.ordered is not None:
-            _check_order(contents, len(header))
+            _check_order(contents)
         describe(*parse_header(header)[:2])  # raises if a reader would refuse the file
         write_container(Path(path), header, arrays.values(), alone=alone)
 
@@ -58,12 +58,8 @@ def check_target(path: str | Path) -> None:
         check_container_target(Path(path))
 
 
-def _check_order(contents: Contents, header_length: int) -> None:
-    """What a reader of an ordered file checks when it uses it; and the core's limit for the header."""
-    if header_length > LARGEST_HEADER_BYTES:
-        raise problem(
-            f"a header of {header_length} bytes", f"at most {LARGEST_HEADER_BYTES} in an ordered file", "drop points"
-        )
+def _check_order(contents: Contents) -> None:
+    """What a reader of an ordered file checks when it uses it."""
     for ranking in contents.rankings:
         if ranking.name == contents.ordered:
             ranking.check_order()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from rheostat.model.clusters import query_splits
-from rheostat.model.shape import Cell, ModelShape
+from rheostat.model.shape import MOST_LAYERS, Cell, ModelShape
 from rheostat.text.corpus import CorpusConfig
 from rheostat.training.graded import GradedConfig
 from rheostat.training.regularization import RegularizationConfig
@@ -46,6 +46,8 @@ class ModelConfig:
     parameters: int = 0  # if given, hidden_size is the largest with at most this many parameters in the model
 
     def __post_init__(self) -> None:
+        if self.layers > MOST_LAYERS:
+            raise ValueError(f"layers is {self.layers}; expected at most {MOST_LAYERS}")
         if min(self.layers, self.hidden_size, *self.windows) < 1 or self.embedding_size < 0:
             raise ValueError("layers, hidden_size and windows must be at least 1, embedding_size at least 0")
         if len(self.windows) > self.layers:

@@ -66,7 +66,7 @@ class _Count:
     recent: dict[int, float] = field(default_factory=dict)  # minute: count
 
     def at(self, now: float) -> float:
-        return self.count * math.exp2((self.time - now) / HALF_LIFE_SECONDS) + sum(self.recent.values())
+        return self.count * math.exp2(min(0.0, self.time - now) / HALF_LIFE_SECONDS) + sum(self.recent.values())
 
     def settle(self, now: float) -> None:
         """Decay the count to now, and add what is no longer recent."""
@@ -270,7 +270,15 @@ class Memory:
 
 
 def _is_word(word: str) -> bool:
-    return word != END_OF_LINE and not word.startswith("<") and any(map(str.isalpha, word))
+    return word != END_OF_LINE and not word.startswith("<") and any(map(str.isalpha, word)) and _can_be_written(word)
+
+
+def _can_be_written(word: str) -> bool:
+    """Whether a word can be stored; a lone surrogate cannot."""
+    try:
+        return bool(word.encode())
+    except UnicodeEncodeError:
+        return False
 
 
 def _most_frequent(counts: dict[Phrase, _Count], now: float, limit_bytes: int) -> dict[Phrase, _Count]:
@@ -349,13 +357,13 @@ def _parse(entry: Any) -> tuple[Phrase, _Count] | None:
             for row in rows:
                 match row:
                     case [int(minute), int() | float() as added]:
-                        recent[minute] = float(added)
+                        recent[minute] = added
                         numbers += [minute, added]
                     case _:
                         return None
-            if not 1 <= len(phrase) <= LONGEST_PHRASE or not all(phrase):
+            if not 1 <= len(phrase) <= LONGEST_PHRASE or not all(map(_can_be_written, phrase)):
                 return None
-            if not all(math.isfinite(number) and abs(number) < _LARGEST_COUNT for number in numbers):
+            if not all(abs(number) < _LARGEST_COUNT for number in numbers):  # false for NaN
                 return None
-            return phrase, _Count(float(count), float(then), recent)
+            return phrase, _Count(float(count), float(then), {minute: float(by) for minute, by in recent.items()})
     return None

@@ -103,10 +103,10 @@ def read_results(path: Path) -> Results:
     contents = _contents(path)
     kind, version = contents.pop("kind", None), contents.pop("version", None)
     if not isinstance(kind, str) or kind not in KINDS:
-        found = "has no kind" if kind is None else f"has the unknown kind {kind!r}"
+        found = "has no kind" if kind is None else f"has the unknown kind {kind!r:.80}"
         raise RheostatError(f"{path} {found}; expected {_WRITTEN_BY}, of kind {', '.join(KINDS)}")
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise RheostatError(f"{path} has the version {version!r}; expected {_WRITTEN_BY}: measure again")
+        raise RheostatError(f"{path} has the version {version!r:.80}; expected {_WRITTEN_BY}: measure again")
     if version > VERSION:
         raise RheostatError(
             f"{path} has version {version}; this program reads versions up to {VERSION}: update rheostat"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rheostat.governor.body import Body, read_body
 from rheostat.governor.device import Battery
@@ -33,6 +33,10 @@ class ReplayedTrace:
     level: tuple[float | None, ...]
     charging: tuple[bool | None, ...]
 
+    @property
+    def columns(self) -> tuple[tuple[object, ...], ...]:
+        return self.level, self.charging
+
 
 @dataclass(frozen=True)
 class BehaviourSeries:
@@ -44,6 +48,11 @@ class BehaviourSeries:
     level: tuple[float | None, ...]
     temperature_c: tuple[float | None, ...]
     queries: tuple[int, ...]
+
+    @property
+    def columns(self) -> tuple[tuple[Any, ...], ...]:
+        """In the order of a moment's fields."""
+        return self.knob, self.latency_ms, self.energy_j, self.level, self.temperature_c, self.queries
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,12 @@ class GovernResults:
     budgets: tuple[BudgetOutcome, ...] = ()
     path: Path = not_stored(Path())  # noqa: RUF009
 
+    def __post_init__(self) -> None:
+        moments = len(self.trace.time_s)
+        columns = (*self.trace.columns, *(column for one in self.behaviours for column in one.series.columns))
+        if any(len(column) != moments for column in columns):
+            raise ValueError(f"its series differ in length; expected {moments} moments in each, as in its trace")
+
     @classmethod
     def of(cls, comparison: Comparison, model: str | None, weights: OriginJson | None) -> GovernResults:
         kept = thinned(len(comparison.trace.rows))
@@ -119,9 +134,7 @@ class GovernResults:
         )
 
     def _replay(self, one: BehaviourResults) -> Replay:
-        series = one.series
-        columns = (series.knob, series.latency_ms, series.energy_j, series.level, series.temperature_c, series.queries)
-        moments = zip(self.trace.time_s, *columns, strict=True)
+        moments = zip(self.trace.time_s, *one.series.columns, strict=True)
         return Replay(one.name, tuple(Moment(*values) for values in moments), one.totals)
 
 

@@ -47,7 +47,7 @@ from numpy.typing import NDArray
 
 import rheostat
 from rheostat.model.precision import Precision
-from rheostat.model.shape import ModelShape
+from rheostat.model.shape import MOST_CLUSTERS, ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import BOOL, FLOAT, INT64, UINT8, Message
 from rheostat.runtime.onnx.operators import CONTRIB, IR_VERSION, OPSET, Port, Products, Writer
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 Form = Literal["step", "read", "choose", "sequence", "replay", "hidden", "cluster"]
 
 SLICE_END = 2**63 - 1  # means: to the end
-SMALL = 32  # constants with fewer numbers stay in the graph: shape inference reads them
+SMALL = 2 * MOST_CLUSTERS  # constants with fewer numbers stay in the graph: shape inference reads them
 NOTHING = np.zeros((1, 0), np.float32)
 
 
