@@ -4,7 +4,8 @@
 # make lint       only ruff and mypy --strict
 # make test-light only the tests of the light half, in an environment without torch, with coverage
 # make test-arm   the tests of the core and the light half on an emulated Cortex-A53 (docs/arm.md)
-# make fuzz       100,000 mutated model files through the core's opener, under sanitizers; COUNT=… for another number
+# make fuzz       an hour of damaged inputs of every kind (MINUTES=…), and 100,000 mutated model files through the core's
+#                 opener, under sanitizers (COUNT=…)
 # make wheels     wheels for Linux x86-64 and aarch64 in dist/, each built twice and run (docs/embedding.md)
 # make benchmark  the measurements behind the figures in docs/ (long)
 # make reproduce  regenerate what is missing or stale in results/ and docs/results (very long; can be resumed)
@@ -68,8 +69,9 @@ test-arm: $(LIGHT)/test.done
 	RHEOSTAT_DATA=$(ARM)/no-corpora nice $(ARM)/python -m pytest -q -p no:cacheprovider $(or $(TESTS),tests/light)
 
 # -rP shows how many files were refused and how many opened.
-fuzz: $(LIGHT)/test.done
-	RHEOSTAT_MUTATIONS=$(or $(COUNT),100000) nice $(LIGHT)/bin/python -m pytest -q -rP tests/light/test_core_builds.py -k mutated
+fuzz: $(VENV)/fuzz.done
+	RHEOSTAT_MUTATIONS=$(or $(COUNT),100000) nice $(BIN)/python -m pytest -q -rP tests/light/test_core_builds.py -k mutated
+	nice $(BIN)/python scripts/fuzz.py --minutes $(or $(MINUTES),60)
 
 wheels: $(VENV)/wheels.done
 	$(BIN)/python scripts/wheels.py -o dist --arm $(ARM)
@@ -117,6 +119,11 @@ $(VENV)/test.done: pyproject.toml $(CORE)
 # The compiler of wheels, in the version that core/build.py names.
 $(VENV)/wheels.done: $(VENV)/test.done
 	$(BIN)/pip $(PIP_INSTALL) $$($(BIN)/python -c "import runpy; print(runpy.run_path('src/rheostat/core/build.py')['ZIG'])")
+	touch $@
+
+# Atheris guides damage by coverage. It has no wheels for some systems; without it, damage is random.
+$(VENV)/fuzz.done: $(VENV)/test.done
+	$(BIN)/pip $(PIP_INSTALL) atheris || echo "atheris could not be installed: damage is not guided by coverage"
 	touch $@
 
 # kenlm is built from source. Without it, the steps that compare with it are skipped, and the next call tries again.

@@ -61,7 +61,23 @@ def move_a_piece(chance: Random, content: bytes) -> bytes:
 
 # Written into the text in place of a value; some of them are not JSON.
 VALUES = [
-    *("null", "true", "false", "0", "1", "-1", "2", "3", "0.5", "1e999", "-1e999", "1e-999", "NaN", "Infinity"),
+    *(
+        "null",
+        "true",
+        "false",
+        "0",
+        "1",
+        "-1",
+        "2",
+        "3",
+        "0.5",
+        "1e999",
+        "-1e999",
+        "1e-999",
+        "1e308",
+        "NaN",
+        "Infinity",
+    ),
     *(
         '""',
         '"x"',

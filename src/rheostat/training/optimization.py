@@ -103,5 +103,10 @@ class WeightAverage:
         return {"steps": self.steps, "means": dict(self._means)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.steps = state["steps"]
+        self.steps = int(state["steps"])
         self._means = {name: mean.to(self._parameters[name].device) for name, mean in state["means"].items()}
+        if self.steps and set(self._means) != set(self._parameters):
+            raise ValueError("the averaged weights are not those of the model")
+        for name, mean in self._means.items():
+            if mean.shape != self._parameters[name].shape:
+                raise ValueError(f"the average of {name} is {list(mean.shape)}")

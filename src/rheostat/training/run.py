@@ -28,7 +28,7 @@ from rheostat.model.shape import ModelShape
 from rheostat.model.writer import write_model
 from rheostat.provenance import command_line, new_origin, provenance
 from rheostat.recipe import read_recipe
-from rheostat.tables import fill
+from rheostat.tables import fill, from_json
 from rheostat.text.corpus import Corpus, load_corpus
 from rheostat.training.configuration import TrainingRecipe
 from rheostat.training.graded import GradedTask, validated_shares
@@ -103,10 +103,10 @@ def resume(out: str | Path, *, reporter: Reporter = SILENT) -> TrainingResult:
     folder = RunFolder(Path(out))
     folder.create(resume=True)
     saved = folder.load()
-    asked = saved["recipe"]
-    request = TrainingRequest(**{**asked, "data": tuple(asked["data"])})
-    recipe = fill(TrainingRecipe, request.recipe)
-    progress = RunProgress(**saved["progress"])
+    with folder.restoring():
+        request = from_json(TrainingRequest, saved["recipe"], "recipe", error=CheckpointError)
+        recipe = fill(TrainingRecipe, request.recipe)
+        progress = RunProgress.restored(saved["progress"])
     if progress.finished:
         reporter.message(f"the run in {out} is finished: {progress.epoch} epochs, {progress.step} steps")
         return _result(folder, recipe, progress)

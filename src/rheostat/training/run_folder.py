@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from rheostat.durable import replacing
-from rheostat.errors import CheckpointError
+from rheostat.errors import CheckpointError, RheostatError, show
 
 CHECKPOINT_VERSION = 1
+MOST_THREADS = 4096
+_PARTS: dict[str, type] = {
+    "recipe": dict,
+    "progress": dict,
+    "threads": int,
+    "parameters": dict,
+    "optimizer": dict,
+    "average": dict,
+    "log_tokens": int,
+    "ranks": list,
+}
 
 
 class RunFolder:
@@ -68,15 +80,38 @@ class RunFolder:
     def load(self) -> dict[str, Any]:
         """Load the checkpoint. Only plain data and tensors are read; no code is run."""
         try:
-            contents: dict[str, Any] = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
+            contents: Any = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises many kinds for a damaged file
             raise CheckpointError(
                 f"{self.checkpoint} cannot be read ({type(error).__name__}); start a new run"
             ) from None
+        if not isinstance(contents, dict):
+            raise self.damaged(f"it holds {show(type(contents).__name__)}; expected a dict")
         version = contents.get("checkpoint_version")
         if version != CHECKPOINT_VERSION:
-            raise CheckpointError(f"{self.checkpoint} has version {version}; this program reads {CHECKPOINT_VERSION}")
+            raise CheckpointError(
+                f"{self.checkpoint} has version {show(version)}; this program reads {CHECKPOINT_VERSION}"
+            )
+        for name, kind in _PARTS.items():
+            if not isinstance(contents.get(name), kind) or isinstance(contents[name], bool):
+                found = type(contents.get(name)).__name__
+                raise self.damaged(f"{name} is of type {found}; expected {kind.__name__}")
+        if not 1 <= contents["threads"] <= MOST_THREADS:
+            raise self.damaged(f"it names {contents['threads']} threads; expected 1 to {MOST_THREADS}")
         return contents
+
+    def damaged(self, what: str) -> CheckpointError:
+        return CheckpointError(f"{self.checkpoint} is damaged: {what}; start a new run")
+
+    @contextlib.contextmanager
+    def restoring(self) -> Iterator[None]:
+        """Within the block, whatever a damaged checkpoint causes becomes a CheckpointError."""
+        try:
+            yield
+        except RheostatError as error:
+            raise self.damaged(str(error)) from None
+        except Exception as error:  # torch raises many kinds for tensors that do not fit
+            raise self.damaged(f"{type(error).__name__}: {str(error)[:200]}") from None
 
     def cut_log(self, step: int) -> None:
         """Remove what was logged after `step`: the resumed run will log it again."""

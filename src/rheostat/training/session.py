@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 
+from rheostat.errors import show
 from rheostat.training.configuration import TrainConfig
 from rheostat.training.machine import keep_freed_memory, sensible_threads, usable_precision, use_threads
 from rheostat.training.run_folder import RunFolder
@@ -44,8 +45,10 @@ class RunSession:
     def settle_precision(self, wanted: str, *, lstm: bool = False) -> str:
         """The precision that the run started with; for a new run, one that works here, the same in all processes."""
         started_with: str | None = self.settled.get("precision")
-        if started_with:
+        if started_with in ("fp32", "bf16"):
             return started_with
+        if started_with is not None:
+            raise self.folder.damaged(f"the precision is {show(started_with)}; expected fp32 or bf16")
         usable: str = self.fabric.broadcast(usable_precision(wanted, self.fabric.device, lstm=lstm))
         return usable
 

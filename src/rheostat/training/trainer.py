@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from rheostat.errors import CheckpointError, RecipeError, RheostatError
 from rheostat.metrics import Quality, perplexity
+from rheostat.tables import from_json
 from rheostat.training.batches import Batches, draw_length
 from rheostat.training.configuration import TrainConfig
 from rheostat.training.language_model import detach
@@ -31,6 +32,7 @@ from rheostat.training.run_folder import RunFolder
 from rheostat.training.task import Task
 
 LOG_STEPS = 10
+ADAM_MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 @dataclass
@@ -42,9 +44,18 @@ class RunProgress:
     step: int = 0  # finished steps
     tokens: int = 0
     seconds: float = 0.0  # over all sessions
-    losses: list[float] = field(default_factory=list)  # one per validation
+    losses: tuple[float, ...] = ()  # one per validation
     averaging: bool = False
     finished: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.epoch, self.position, self.step, self.tokens) < 0 or not 0 <= self.seconds < math.inf:
+            raise ValueError(f"{self.step} steps, {self.epoch} epochs, {self.seconds} s; expected none below zero")
+
+    @classmethod
+    def restored(cls, saved: Mapping[str, Any]) -> RunProgress:
+        """The progress in a checkpoint, checked."""
+        return from_json(cls, saved, "progress", error=CheckpointError)
 
     @property
     def best_loss(self) -> float:
@@ -132,7 +143,14 @@ class Trainer:
     def run(self, resume: bool = False) -> RunProgress:
         """Train to the end. If a signal asks to stop, save and raise InterruptedRunError."""
         if resume:
-            self._restore(self.folder.load())
+            saved = self.folder.load()
+            if (processes := len(saved["ranks"])) != self.fabric.world_size:
+                raise CheckpointError(
+                    f"the run was started with {processes} processes and is resumed with {self.fabric.world_size}; "
+                    f"resume it with {processes}"
+                )
+            with self.folder.restoring():
+                self._restore(saved)
         self._open_logs()
         started, before = time.monotonic(), self.progress.seconds
         last_save = time.monotonic()
@@ -219,7 +237,7 @@ class Trainer:
             improved = loss < progress.best_loss
             if quality and (improved or self.task.keeps_last):
                 self.task.save(self.folder.model, self._run_so_far(quality))
-        progress.losses.append(loss)
+        progress.losses += (loss,)
         if quality:
             self._log_validation(quality)
             self.reporter.validated(progress, quality, improved)
@@ -308,29 +326,43 @@ class Trainer:
         self.fabric.barrier()
 
     def _restore(self, saved: Mapping[str, Any]) -> None:
-        ranks = saved["ranks"]
-        if len(ranks) != self.fabric.world_size:
-            raise CheckpointError(
-                f"the run was started with {len(ranks)} processes and is resumed with {self.fabric.world_size}; "
-                f"resume it with {len(ranks)}"
-            )
         with torch.no_grad():
             for name, parameter in self._parameters.items():
                 stored = saved["parameters"][name]
-                # Words, weights and recipe have already been compared with the checkpoint's.
-                assert stored.shape == parameter.shape, name
+                _require_shape(name, stored, parameter)
                 parameter.copy_(stored)
-        self._optimizer.load_state_dict(saved["optimizer"])
+        self._restore_optimizer(saved["optimizer"]["state"])
         self._average.load_state_dict(saved["average"])
-        self.progress = RunProgress(**saved["progress"])
-        mine = ranks[self.fabric.global_rank]
+        self.progress = RunProgress.restored(saved["progress"])
+        if not self.progress.finished and self._at_end_of_text():
+            raise CheckpointError(f"it stopped at {self.progress.position}, which is behind the end of the text")
+        mine = saved["ranks"][self.fabric.global_rank]
         self._log_loss.fill_(mine["log_loss"])
         self._log_tokens = saved["log_tokens"]
+        for empty, layer in zip(self._state, mine["state"], strict=True):
+            for part, stored in zip(empty, layer, strict=True):
+                _require_shape("the state", stored, part)
         layers = zip(self._state, mine["state"], strict=True)
         self._state = tuple(
             type(empty)(*(tensor.to(self.fabric.device) for tensor in layer)) for empty, layer in layers
         )
         _set_random_state(self.fabric.device, mine["random"])
+
+    def _restore_optimizer(self, state: Mapping[int, Mapping[str, Any]]) -> None:
+        """Its moments; its settings come from the recipe. SGD has no moments."""
+        if not self.config.optimizer.startswith("adam"):
+            return
+        fresh: dict[str, Any] = self._optimizer.state_dict()
+        order = [index for group in fresh["param_groups"] for index in group["params"]]
+        parameters = [one for group in self._optimizer.param_groups for one in group["params"]]
+        if state:
+            for index, parameter in zip(order, parameters, strict=True):
+                for name in ADAM_MOMENTS:
+                    _require_shape(f"the optimizer's {name}", state[index][name], parameter)
+                _require_shape("the optimizer's step", state[index]["step"], torch.zeros(()))
+        moments = {index: {name: state[index][name] for name in ("step", *ADAM_MOMENTS)} for index in state}
+        fresh["state"] = moments
+        self._optimizer.load_state_dict(fresh)
 
     def _gather(self, mine: Any) -> list[Any]:
         if self.fabric.world_size == 1:
@@ -350,6 +382,16 @@ class Trainer:
         reduced = self.fabric.all_reduce(tensor, reduce_op=operation)
         assert isinstance(reduced, Tensor)
         return reduced
+
+
+def _require_shape(name: str, stored: object, like: Tensor) -> None:
+    """Words, weights and recipe have already been compared with the checkpoint's, so only damage differs."""
+    if isinstance(stored, Tensor) and stored.shape == like.shape and stored.dtype == like.dtype:
+        if not stored.is_floating_point() or torch.isfinite(stored).all():
+            return
+        raise CheckpointError(f"{name} has values that are not finite; expected finite ones")
+    found = f"{stored.dtype} {list(stored.shape)}" if isinstance(stored, Tensor) else type(stored).__name__
+    raise CheckpointError(f"{name} is {found}; expected {like.dtype} {list(like.shape)}")
 
 
 def _random_state(device: torch.device) -> dict[str, Tensor]:
