@@ -59,16 +59,23 @@ def _processor() -> str:
 
 def commit() -> str | None:
     """The commit of the source tree this package runs from; None for an installed package."""
-    folder = Path(__file__).resolve().parent
     try:
-        answer = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        found = _git("describe", "--always", "--abbrev=12")
+        # Not `describe --dirty`, which writes into the repository.
+        changed = _git("status", "--porcelain", "--untracked-files=no")
     except (OSError, subprocess.SubprocessError):
         return None
-    return answer.stdout.strip() or None
+    return f"{found}-dirty" if found and changed else found or None
+
+
+def _git(*arguments: str) -> str:
+    """What git says about the source tree, without taking a lock or writing anything."""
+    answer = subprocess.run(
+        ["git", "--no-optional-locks", *arguments],
+        cwd=Path(__file__).resolve().parent,
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=True,
+    )
+    return answer.stdout.strip()
