@@ -24,6 +24,7 @@ T = TypeVar("T")
 
 LARGEST = sys.float_info.max
 # Arguments whose owners (`model.widths.check_knob`, `words.hidden_words`) say more about a wrong value than its kind.
+# Here it is only checked that several are a list.
 CHECKED_BY_OWNER = {"knob", "knobs", "hidden_words"}
 NAMES: dict[Any, str] = {
     str: "a str",
@@ -42,7 +43,10 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         shape, hints = _annotations(function)
         for name, value in shape.bind(*args, **kwargs).arguments.items():
-            if name in hints and name not in CHECKED_BY_OWNER and not _fits(value, hints[name]):
+            if name in CHECKED_BY_OWNER:
+                if get_origin(hints[name]) is Sequence:
+                    check_list(name, value)
+            elif name in hints and not _fits(value, hints[name]):
                 remedy = f": [{value!r:.60}]" if _is_one_of_several(value, hints[name]) else ""
                 raise RheostatError(f"{name} is {shown(value)}; expected {_expected(hints[name])}{remedy}")
         return function(*args, **kwargs)

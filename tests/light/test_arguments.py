@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 import rheostat
+from models import write_tiny
 from rheostat import RheostatError
 from rheostat.arguments import CHECKED_BY_OWNER, checked
+from rheostat.governor.governor import Background
 
 
 class Wrong:
@@ -125,3 +127,42 @@ def test_values_of_the_wrong_kind_are_refused(arguments: dict[str, Any], message
 def test_words_of_the_wrong_kind_are_refused(words: Any) -> None:
     with rheostat.load() as predictor, pytest.raises(RheostatError, match="expected a list of str"):
         predictor.log_probabilities_after(words)
+
+
+SOME: dict[str, Any] = {"text": "see you", "word": "hello", "words": ["see"], "k": 1, "knob": 0.5}
+
+
+def objects(folder: Path) -> Iterable[Any]:
+    """One of each public class that has methods with arguments."""
+    model = write_tiny(folder / "tiny.safetensors")
+    predictor = rheostat.load(model)
+    yield from (predictor, rheostat.open_model(model), rheostat.Governor(predictor))
+    yield from (rheostat.UserWords(), rheostat.Suggestion("see", 0.5))
+
+
+def methods(thing: Any) -> Iterable[tuple[Callable[..., Any], inspect.Signature]]:
+    inherited = set(dir(tuple))  # of a NamedTuple
+    for name in sorted(set(dir(type(thing))) - inherited):
+        found = getattr(thing, name)
+        if not name.startswith("_") and inspect.ismethod(found):
+            yield found, inspect.signature(found)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "x", [], {}, float("nan"), b"x", Wrong()], ids=repr)
+def test_a_method_takes_a_wrong_argument_or_refuses_it_in_one_line(
+    wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # "x" is the name of a file to some methods
+    tried = 0
+    for thing in objects(tmp_path):
+        for method, signature in methods(thing):
+            required = [each.name for each in signature.parameters.values() if each.default is each.empty]
+            for parameter in signature.parameters:
+                tried += 1
+                try:
+                    found = method(**{**{name: SOME.get(name) for name in required}, parameter: wrong})
+                    if isinstance(found, Background):
+                        found.stop()
+                except RheostatError as error:
+                    assert "\n" not in str(error), method
+    assert tried > 30

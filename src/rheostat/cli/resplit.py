@@ -42,7 +42,7 @@ def resplit(
 
     with labelled_share() as progress:
         found = resplitting.resplit(
-            model, data=data, out=out, tails=tails, knob=knob or (), tokens=tokens, progress=progress
+            model, data=data, out=out, tails=tails, knobs=knob or (), tokens=tokens, progress=progress
         )
     before, after = found.multiplications
     if json:

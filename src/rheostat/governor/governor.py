@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
+from rheostat.arguments import is_number, shown
 from rheostat.errors import RheostatError, RheostatWarning
 from rheostat.governor.cost import CostTable, read_costs
 from rheostat.governor.decision import Decision, Situation, check_budget, decide
@@ -173,8 +174,8 @@ class Background:
 
     def __init__(self, update: Callable[[], object], interval_s: float) -> None:
         # The operating system cannot wait longer than this.
-        if not 0 < interval_s <= threading.TIMEOUT_MAX:
-            raise RheostatError(f"the interval is {interval_s} s; expected seconds above 0")
+        if not (is_number(interval_s) and 0 < interval_s <= threading.TIMEOUT_MAX):
+            raise RheostatError(f"the interval is {shown(interval_s)}; expected seconds above 0")
         self.error: Exception | None = None
         self._update, self._interval_s = update, interval_s
         self._stopping = threading.Event()

@@ -122,7 +122,7 @@ class Positions:
         """threads: per query; one is best if several clients ask at the same time. slips: as for `load`."""
         self.file: ModelFile = open_model(model)
         self.precision: Precision = precision
-        if hidden_words is not None and not isinstance(hidden_words, Path | str):
+        if isinstance(hidden_words, Iterable) and not isinstance(hidden_words, str):
             hidden_words = tuple(hidden_words)  # an iterator could be read only once
         self.hidden_words: HiddenWords = hidden_words
         # Positions are kept here, under one limit; the predictor itself keeps only its last point.

@@ -20,7 +20,7 @@ from rheostat.governor.policy import DEFAULT, read_policy
 from rheostat.keyboard.browser_model import NAME, browser_model
 from rheostat.keyboard.facts import curve_of, estimated_energy, model_facts
 from rheostat.model.file import open_model
-from rheostat.model.precision import Precision
+from rheostat.model.precision import Precision, check_precision
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords, hidden_places
 
@@ -60,6 +60,7 @@ def write_page(
     folder = Path(out)
     _check_folder(folder)
     with open_model(model) as file:
+        check_precision(precision)
         browser = browser_model(file, precision)
         if browser is None:
             raise RheostatError(

@@ -68,6 +68,8 @@ def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
     if not hasattr(os, "sched_setaffinity"):
         raise RheostatError("this system cannot pin a program to CPUs (Linux can): leave --pin out")
     allowed = os.sched_getaffinity(0)
+    if not cpus:
+        raise RheostatError(f"no CPU is named to pin to; this program can use {_list(allowed)}: choose from these")
     if missing := set(cpus) - allowed:
         raise RheostatError(
             f"--pin names CPU {_list(missing)}; this program can use {_list(allowed)}: choose from these"

@@ -196,7 +196,7 @@ class ModelFile:
 
     def raw(self, name: str) -> NDArray[Any]:
         """A weight tensor as stored: float32, float16 or int8, mapped; a matrix stored in planes is put together."""
-        if name not in self._weight_shapes:
+        if not isinstance(name, str) or name not in self._weight_shapes:  # callers may not check their types
             raise self._problem(
                 f"no weights named {show(name)}", "a name in ModelShape.tensor_shapes", "use one of those"
             )

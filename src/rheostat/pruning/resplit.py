@@ -92,14 +92,14 @@ def resplit(
     data: str | Path,
     out: str | Path,
     tails: int | None = None,
-    knob: Sequence[float] = (),
+    knobs: Sequence[float] = (),
     tokens: int = 12_000,
     progress: Callable[[str, float], None] = lambda label, share: None,
 ) -> NewClusters:
     """Split the output layer of a model file into new clusters, and write the new file.
 
     tails: how many tail clusters, at most 16; None = the number that makes a query cheapest.
-    knob: positions to fit, besides the whole model and the stored points. tokens: of training text to fit on.
+    knobs: positions to fit, besides the whole model and the stored points. tokens: of training text to fit on.
     """
     check_target(out)
     with open_model(model) as file:
@@ -108,13 +108,13 @@ def resplit(
         train, valid = (
             load_training_split(data, split, config, file.vocabulary, progress=progress) for split in ("train", "valid")
         )
-        positions = [knob_positions.choose(file, position) for position in (1.0, *knob)]
+        positions = [knob_positions.choose(file, position) for position in (1.0, *knobs)]
         points = {point.digest: point for point in (*positions, *file.points())}
         show = partial(progress, "sampling answers")
         found = find_clusters(file, list(points.values()), train.ids, valid.ids, tokens, tails, show)
         origin = replace(
             new_origin(),
-            recipe={"resplit": {"tails": tails, "knob": list(knob), "tokens": tokens}},
+            recipe={"resplit": {"tails": tails, "knob": list(knobs), "tokens": tokens}},
             steps=0,
             corpus=train.corpus,
             corpus_digest=train.digest,

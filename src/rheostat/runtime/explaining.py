@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.arguments import is_number, shown
+from rheostat.arguments import check_text, is_number, shown
 from rheostat.core.word_tree import MAX_EXPLAINED, MAX_TYPED, Channel, TypedWord, WordTree
 from rheostat.errors import RheostatError
 from rheostat.runtime.engine import CoreEngine, CoreReading, Engine, Reading
@@ -87,10 +87,8 @@ class Explainer:
         """The words that best explain the form of what was typed; and what was typed, if it is not among them."""
         wanted = min(MAX_EXPLAINED, max(wanted, RIVALS if finished else 0))
         best = word.best(keys.channel, form, wanted, whole=finished, taps=keys.taps)
-        names, slipped = (
-            self._vocabulary.words,
-            PRICES.real_word if finished and form in self._vocabulary.index else 0.0,
-        )
+        names = self._vocabulary.words
+        slipped = PRICES.real_word if finished and form in self._vocabulary.index else 0.0
         found = []
         for place, log_probability, cost in best:
             price = cost + slipped if cost else 0.0
@@ -135,9 +133,14 @@ class Explainer:
         return [best] if best else []
 
 
-@lru_cache(16)
 def find_channel(layout: str, prices: Prices = PRICES) -> Channel:
     """The keys of a layout with the prices of slips."""
+    check_text("layout", layout)
+    return _make_channel(layout, prices)
+
+
+@lru_cache(16)
+def _make_channel(layout: str, prices: Prices) -> Channel:
     return Channel(find_key_layout(layout).keys, prices.of_letters())
 
 

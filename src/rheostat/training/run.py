@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from lightning_fabric import Fabric
 
-from rheostat.arguments import checked
+from rheostat.arguments import check_whole, checked
 from rheostat.errors import CheckpointError, RecipeError
 from rheostat.metrics import perplexity
 from rheostat.model.contents import new_contents
@@ -145,6 +145,7 @@ def _request(
     vocabulary: str | Path | None,
     threads: int = 0,
 ) -> TrainingRequest:
+    check_whole("threads", threads, 0)
     return TrainingRequest(
         recipe=read_recipe(recipe, changes),
         data=(str(data),) if isinstance(data, str | Path) else tuple(map(str, data)),

@@ -25,6 +25,7 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Any, NoReturn
 
+from rheostat.arguments import check_text, check_whole, checked
 from rheostat.durable import replacing
 from rheostat.errors import UserWordsError
 from rheostat.words.completion import PrefixIndex
@@ -68,6 +69,7 @@ class UserWords:
         if given is not None and not isinstance(given, str | os.PathLike):
             raise UserWordsError(f"the file of words is {given!r:.40}; expected a path, or None for words in memory")
         self.path = None if path is None else Path(os.path.realpath(path))  # so links are kept
+        check_whole("limit", limit, 0)
         self.limit = max(1, limit)
         self._clock = clock
         self._lock = threading.Lock()
@@ -107,6 +109,7 @@ class UserWords:
         """Remove all words."""
         self._change(lambda words: words.clear())
 
+    @checked
     def merge(self, path: str | Path) -> int:
         """Add the words of an exported file, keeping the larger count and the later use; return how many were new."""
         added = _read(Path(path), must_exist=True)
@@ -128,10 +131,13 @@ class UserWords:
 
     def with_prefix(self, prefix: str, limit: int = 3) -> list[UserWord]:
         """The best words that begin with `prefix`, ignoring case; with an empty prefix, the best of all words."""
+        check_text("prefix", prefix)
+        check_whole("limit", limit, 0)
         return self._index.best(matching_form(prefix), limit)
 
     def knows(self, word: str) -> bool:
         """Whether a word was taught, ignoring case."""
+        check_text("word", word)
         form = matching_form(word)
         return any(matching_form(known.word) == form for known in self._index.best(form, self.limit))
 
@@ -139,6 +145,7 @@ class UserWords:
         """All words, in the format of the file."""
         return _to_json(self._index.ranked)
 
+    @checked
     def export(self, path: str | Path) -> None:
         """Write all words to another file, in the same format and readable by its owner only."""
         target = Path(os.path.realpath(path))

@@ -13,6 +13,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
+from rheostat.arguments import check_text
 from rheostat.text.casing import SENTENCE_ENDS
 from rheostat.text.tokenizers import attaches, clitic_length, fold, tokenize
 from rheostat.words.passage import CONTEXT_LIMIT, read_words
@@ -53,6 +54,7 @@ class Suggestion(NamedTuple):
 
     def insert_into(self, text: str) -> str:
         """The text after accepting the suggestion, without a space after it."""
+        check_text("text", text)
         kept = text[: len(text) - self.replaces]
         return kept + (" " if not self.replaces and _needs_space(kept) else "") + self.word
 
