@@ -1,4 +1,4 @@
-"""Measuring queries: the texts, the layout of a run, what is recorded about the machine, and the command."""
+"""Measuring queries: the texts, the plan of a run, what is recorded about the machine, and the command."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_text_without_words_is_an_error(tmp_path: Path, model: Path) -> None:
         bench_positions_of(model, KNOBS, Text("signs", "ptb", ("! ?",), prepared=True), QUICK, NOTHING)
 
 
-# The layout of a run
+# The plan of a run
 
 
 @pytest.mark.parametrize("queries", [2, 5, 9, 10, 350, 1234, 99_999])

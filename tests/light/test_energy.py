@@ -289,7 +289,7 @@ def test_a_missing_trace_is_a_reason(tmp_path: Path) -> None:
     assert "No such file" in (TraceMeter(tmp_path / "none.csv").available() or "")
 
 
-# The layout of a run
+# The plan of a run
 
 
 def test_idle_power_is_subtracted() -> None:

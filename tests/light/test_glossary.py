@@ -59,6 +59,20 @@ QUAINT = {
     r"\bputs? in front\b": "put first",
     r"\blets? go of\b": "close, release",
 }
+# Words with one meaning in the glossary that once had another: where the word may be used.
+ONE_MEANING = {
+    "layout": (
+        *("docs/glossary.md", "docs/slips.md", "docs/keyboard.md", "docs/embedding.md", "CHANGELOG.md"),
+        *(
+            "src/rheostat/words",
+            "src/rheostat/runtime",
+            "src/rheostat/measure",
+            "src/rheostat/keyboard",
+            "src/rheostat/cli",
+        ),
+        *("src/rheostat/core", "tests/light/test_slips.py"),
+    )
+}
 READ = {".py", ".md", ".js", ".html", ".css", ".jinja", ".toml", ".sh"}
 # What is in plain English already: files, or folders with everything in them.
 CLEAN: tuple[str, ...] = (
@@ -149,6 +163,18 @@ def test_a_class_name_means_one_class() -> None:
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_a_name_is_defined_where_it_belongs(name: str) -> None:
     assert definitions_by_name()[name] == DEFINITIONS[name]
+
+
+@pytest.mark.parametrize("word", ONE_MEANING)
+def test_a_word_is_used_only_where_it_has_its_meaning(word: str) -> None:
+    """matplotlib's own argument does not count."""
+    allowed = set(pages(*(place for place in ONE_MEANING[word] if (ROOT / place).exists())))
+    elsewhere = [
+        page.relative_to(ROOT).as_posix()
+        for page in set(pages(*CLEAN)) - allowed
+        if re.search(rf"(?<![A-Za-z]){word}s?\b(?!=\"constrained\")", page.read_text(encoding="utf-8"), re.IGNORECASE)
+    ]
+    assert not elsewhere
 
 
 @pytest.mark.parametrize(

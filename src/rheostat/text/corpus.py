@@ -1,6 +1,6 @@
 """Text as streams of ids: finding the splits of a corpus, then reading, counting and encoding them.
 
-Knows text files, splits and word counts. Knows nothing of models, batches or training; `token_cache` knows the layout
+Knows text files, splits and word counts. Knows nothing of models, batches or training; `token_cache` knows the format
 of the cache; `chat` and `mixture` write the corpora that have no text files of their own. It is not in `training/`
 because evaluation and benchmarks read corpora without torch.
 

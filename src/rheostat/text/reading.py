@@ -25,7 +25,7 @@ def read_tokens(path: Path, tokenizer: str, report: Report | None = None) -> Ite
     """All tokens of a text, with an `<eos>` for every line, in lists of convenient size.
 
     A blank line in a pre-tokenised corpus counts as a line, as in the published token counts. In raw text it is only
-    layout and is skipped.
+    spacing and is skipped.
     """
     as_tokenizer(tokenizer)
     blocks = read_blocks(path, report)

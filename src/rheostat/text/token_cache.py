@@ -31,7 +31,7 @@ import numpy.typing as npt
 from rheostat.durable import replacing
 from rheostat.errors import CorpusError
 
-CACHE_VERSION = 1  # raise it whenever tokenisation or the layout of a cache file changes
+CACHE_VERSION = 1  # raise it whenever tokenisation or the format of a cache file changes
 
 Progress = Callable[[str, float], None]  # called from time to time with a label and the share done
 Report = Callable[[float], None]  # the same, for one label

@@ -1,7 +1,7 @@
 """The layers: QRNN, and LSTM for the baselines of the paper's tables.
 
 A QRNN layer is a masked convolution over time, then pooling (note the forget gate). The LSTM is torch's own kernel and
-has its weight layout and gate order (i, f, g, o). The state is a value: state in, state out. A layer keeps nothing
+has its weights and its order of gates (i, f, g, o). The state is a value: state in, state out. A layer keeps nothing
 between calls and knows nothing of words.
 """
 
