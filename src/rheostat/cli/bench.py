@@ -42,8 +42,8 @@ def bench(
     criterion: Annotated[
         list[str] | None,
         typer.Option(
-            help="Cut by this criterion instead of the file's own choice: one of its rankings', 'path', or 'bits' for "
-            "the whole model in 4 bits. May be repeated."
+            help="Cut by this criterion: that of a ranking, 'path', or 'bits' (the whole model in 4 bits). By default "
+            "the file decides. May be repeated."
         ),
     ] = None,
     point: Annotated[list[str] | None, typer.Option(help="The name of a stored point. May be repeated.")] = None,

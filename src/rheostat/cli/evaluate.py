@@ -35,7 +35,7 @@ def evaluate(
     data: Annotated[str, typer.Option(help=DATA_HELP)],
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
     split: Annotated[
-        str | None, typer.Option(help="The split of a folder or of chat: train, valid or test (the default).")
+        str | None, typer.Option(help="The split of a corpus: train, valid or test (the default).")
     ] = None,
     knob: Annotated[float, typer.Option(help=KNOB_HELP)] = 1.0,
     criterion: Annotated[str | None, typer.Option(help=CRITERION_HELP)] = None,
@@ -116,7 +116,7 @@ def sweep(
     ] = None,
     split: Annotated[
         list[str] | None,
-        typer.Option(help="A split of a folder or of chat; by default valid and test. May be repeated."),
+        typer.Option(help="A split of a corpus; by default valid and test. May be repeated."),
     ] = None,
     stored: Annotated[
         bool, typer.Option("--stored", help="Measure only the whole model and its stored points.")

@@ -48,7 +48,7 @@ def govern(
 
     The same day is replayed with the knob always at full, and with prediction off at 20 % battery. Latency and energy
     are estimates: by the positions of --bench, or linear in FLOPs from one query of the whole model. Without a model
-    and a bench, that is the paper's own model on its Raspberry Pi 3. Heat is that of one warm body in air.
+    and a bench, that is the paper's own model on its Raspberry Pi 3. Heat is modelled as one warm body in air.
 
     Example: rheostat govern --trace day.csv --policy default --bench table.json --device linux-laptop -o report
     """

@@ -92,8 +92,8 @@ def page(
 ) -> None:
     """Write the keyboard page as a static site.
 
-    The model runs in the browser, so no server of ours is needed. Any web host serves it, or python -m http.server.
-    After the first visit it works offline.
+    The model runs in the browser, so any web host will do, or python -m http.server. After the first visit the page
+    works offline.
 
     Example: rheostat page -o site && python -m http.server -d site
     """

@@ -40,7 +40,7 @@ def prune(
         bool, typer.Option("--search", help="For each --knob, also search widths layer by layer on validation text.")
     ] = False,
     knob: Annotated[
-        list[float] | None, typer.Option(help="With --search or l0: a share of the FLOPs. May be repeated.")
+        list[float] | None, typer.Option(help="With --search or l0: a share of the cost. May be repeated.")
     ] = None,
     budget: Annotated[int, typer.Option(help="With --search: about how many evaluations to spend.")] = 60,
     search_tokens: Annotated[

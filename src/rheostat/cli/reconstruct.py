@@ -17,7 +17,7 @@ def reconstruct(
     data: Annotated[str, typer.Option(help=DATA_HELP)],
     out: Annotated[Path, typer.Option("-o", "--out", help=MODEL_OUT_HELP)],
     ranking: Annotated[str | None, typer.Option(help=RANKING_HELP)] = None,
-    tokens: Annotated[int, typer.Option(min=2, help="How many words of the training text to read.")] = TOKENS,
+    tokens: Annotated[int, typer.Option(min=2, help="Number of training tokens to read.")] = TOKENS,
     widths: Annotated[
         str,
         typer.Option(

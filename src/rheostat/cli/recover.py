@@ -18,7 +18,7 @@ def recover(
     model: Annotated[Path, typer.Argument(help="A model file.")],
     data: Annotated[str, typer.Option(help=DATA_HELP)],
     out: Annotated[Path, typer.Option("-o", "--out", help=MODEL_OUT_HELP)],
-    knob: Annotated[list[float] | None, typer.Option(help="A share of the FLOPs. May be repeated.")] = None,
+    knob: Annotated[list[float] | None, typer.Option(help="A share of the cost. May be repeated.")] = None,
     criterion: Annotated[str | None, typer.Option(help=CRITERION_HELP)] = None,
     ranking: Annotated[str | None, typer.Option(help=RANKING_HELP)] = None,
     point: Annotated[str | None, typer.Option(help="Recover the stored point with this name.")] = None,

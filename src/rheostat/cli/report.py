@@ -20,7 +20,8 @@ def report(
     """Turn results files into tables, figures and verdicts.
 
     The report is written as Markdown and as one HTML page. It shows the paper's tables and claims beside the measured
-    numbers. Results files are written by sweep, bench, ngram, govern and `make benchmark`.
+    numbers. Results files are written by sweep, bench, ngram, typing, govern and `make
+    benchmark`.
 
     Example: rheostat report results/ptb.json results/bench.json --model model.safetensors -o report
     """

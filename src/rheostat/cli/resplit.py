@@ -23,7 +23,7 @@ def resplit(
     knob: Annotated[
         list[float] | None,
         typer.Option(
-            help="Also fit this share of the FLOPs, besides the whole model and the stored points. May be repeated."
+            help="Also fit this share of the cost, besides the whole model and the stored points. May be repeated."
         ),
     ] = None,
     tokens: Annotated[int, typer.Option(min=1000, help="Number of training tokens to fit on.")] = 12_000,

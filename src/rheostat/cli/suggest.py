@@ -41,7 +41,7 @@ Learn: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="Learn a word first, and store it if --words is given. May be repeated.")
 ]
 MemoryFile: TypeAlias = Annotated[
-    Path | None, typer.Option(help="A file that counts what is written here; created if missing.")
+    Path | None, typer.Option(help="A memory file: counts of what one user writes; created if missing.")
 ]
 NoSlips: TypeAlias = Annotated[bool, typer.Option("--no-slips", help="Take every letter as it was typed.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
@@ -93,7 +93,7 @@ def complete(
     memory: MemoryFile = None,
     no_slips: NoSlips = False,
     finished: Annotated[
-        bool, typer.Option("--finished", help="The last word is finished: say what it may have been meant to be.")
+        bool, typer.Option("--finished", help="Treat the last word as finished, and say what may have been meant.")
     ] = False,
     json: AsJson = False,
 ) -> None:

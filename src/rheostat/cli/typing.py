@@ -28,7 +28,9 @@ def typing(
     ] = None,
     order: Annotated[
         list[int] | None,
-        typer.Option(min=0, help="The length of the longest n-grams; by default 4, 3 and 1; 0 for none. May repeat."),
+        typer.Option(
+            min=0, help="The length of the longest n-grams; 4, 3 and 1 by default; 0 = none. May be repeated."
+        ),
     ] = None,
     words: Annotated[int, typer.Option(min=1, help="Number of words to type of each text of conversations.")] = 5000,
     predictor: Annotated[
