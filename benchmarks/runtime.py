@@ -36,8 +36,8 @@ from rheostat.core.build import FOLDER, find_compiler
 from rheostat.measure.evaluation import read_splits
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import choose
-from rheostat.model.precision import Precision
-from rheostat.runtime.engine import CoreEngine, CoreWeights, Engine
+from rheostat.model.precision import PRECISIONS, Precision
+from rheostat.runtime.engine import ENGINES, CoreEngine, CoreWeights, Engine
 from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.onnx.engine import OnnxEngine
 from rheostat.runtime.onnx.weights import RuntimeWeights
@@ -84,6 +84,7 @@ TARGETS = {
     "same_words_20": "at least ONNX Runtime's",
     "log_p_difference": "at most 1e-5",
     "evaluate_over_onnx": "at most 1",
+    "evaluate_fp32_over_onnx": "at most 1",
 }
 
 Figures = dict[str, float]
@@ -545,12 +546,17 @@ def measure_evaluation(options: argparse.Namespace) -> Figures:
     with open_model(model_path(CHAT)) as file:
         ((_, split),) = read_splits(file, str(HELD_OUT_TEXT), None, ["test"]).items()
         ids, point = np.asarray(split.ids[:SPEED_TOKENS]), choose(file, 1.0)
-        evaluators = {name: RuntimeEvaluator(file, "int8", 1, name) for name in ("core", "onnx")}
+        evaluators = {
+            f"{precision}_{name}": RuntimeEvaluator(file, precision, 1, name)
+            for precision in PRECISIONS
+            for name in ENGINES
+        }
         sides = {name: lambda each=each: each.quality(point, ids) for name, each in evaluators.items()}
         seconds = {name: statistics.median(times) for name, times in interleaved(sides, 5, quiet=True).items()}
     return {
-        "evaluate_over_onnx": seconds["core"] / seconds["onnx"],
-        "evaluate_tokens_per_second": len(ids) / seconds["core"],
+        "evaluate_over_onnx": seconds["int8_core"] / seconds["int8_onnx"],
+        "evaluate_fp32_over_onnx": seconds["fp32_core"] / seconds["fp32_onnx"],
+        "evaluate_tokens_per_second": len(ids) / seconds["int8_core"],
     }
 
 
