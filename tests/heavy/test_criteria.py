@@ -228,7 +228,7 @@ def test_ranking_from_python_writes_only_if_out_is_given(tmp_path: Path) -> None
 @pytest.mark.parametrize("knob", ["0.8", True, [0.8, "x"], 0, 7, float("nan")], ids=str)
 def test_learning_refuses_a_wrong_knob_before_it_reads_anything(tmp_path: Path, knob: Any) -> None:
     for step in (steps.learn_point, steps.recover):
-        with pytest.raises(OperatingPointError, match=r"expected a .*share of the FLOPs"):
+        with pytest.raises(OperatingPointError, match=r"expected a .*share of the cost"):
             step(tmp_path / "absent", data="nowhere", out=tmp_path / "out", knob=knob)
     with pytest.raises(RheostatError, match=r"strength is .x. .*expected a number"):
         steps.learn_point(tmp_path / "absent", data="nowhere", out=tmp_path / "out", strength="x")  # type: ignore[arg-type]

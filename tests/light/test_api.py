@@ -269,7 +269,7 @@ def test_every_call_refuses_a_wrong_knob_in_one_line(model: Path, tmp_path: Path
         "sweep": lambda: rheostat.sweep(model, data=text, knobs=[knob], out=tmp_path / "sweep.json"),
         "bench": lambda: rheostat.bench(model, knobs=[knob], queries=2, meter="none", memory=False),
     }
-    with pytest.raises(RheostatError, match=r"expected a .*share of the FLOPs") as caught:
+    with pytest.raises(RheostatError, match=r"expected a .*share of the cost") as caught:
         calls[call]()
     assert "\n" not in str(caught.value) and not (tmp_path / "sweep.json").exists()
 

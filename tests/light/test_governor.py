@@ -388,7 +388,7 @@ def test_the_shipped_policies_are_sound_and_spend_less_when_low() -> None:
         ("[[when]]\nbelow = 0.5\nknobb = 1", r"policy.when\[0\] has an unknown key 'knobb'"),
         ("[[when]]\nbelow = 0.5", r"policy.when\[0\] lacks 'knob'"),
         ("[[when]]\nbelow = 50\nknob = 1", r"policy.when\[0\]: below is 50.0; expected a battery level"),
-        ("[[when]]\nbelow = 0.5\nknob = 0", "knob is 0.0; expected a share of the FLOPs"),
+        ("[[when]]\nbelow = 0.5\nknob = 0", "knob is 0.0; expected a share of the cost"),
         ("when = 3", "policy.when is 3; expected a list"),
         ("when = [{below = 0.2, knob = 0.4}, {below = 0.5, knob = 0.4}]", "expected levels from high to low"),
         ("when = [{below = 0.5, knob = 0.4}, {below = 0.5, knob = 0.3}]", "expected levels from high to low"),

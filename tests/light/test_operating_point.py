@@ -108,7 +108,7 @@ def test_the_smallest_share_named_in_an_error_works() -> None:
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.01, 80, float("nan"), float("inf")])
 def test_a_knob_out_of_range_is_refused(share: float) -> None:
-    with pytest.raises(OperatingPointError, match=r"expected a share of the FLOPs in \(0, 1\], such as 0\.8 for 80 %"):
+    with pytest.raises(OperatingPointError, match=r"expected a share of the cost in \(0, 1\], such as 0\.8 for 80 %"):
         select(make_ranking(LINEAR), LINEAR, share)
 
 

@@ -162,7 +162,7 @@ class Policy:
         if self.latency_window < SMALLEST_WINDOW:
             raise RecipeError(f"latency_window is {self.latency_window}; expected {SMALLEST_WINDOW} queries or more")
         if not 0 < self.latency_notch < 1:
-            raise RecipeError(f"latency_notch is {self.latency_notch}; expected a share of the FLOPs in (0, 1)")
+            raise RecipeError(f"latency_notch is {self.latency_notch}; expected a share of the cost in (0, 1)")
         if not 0 <= self.latency_margin < 1:
             raise RecipeError(f"latency_margin is {self.latency_margin}; expected a share of the target in [0, 1)")
 
@@ -215,4 +215,4 @@ def _check_numbers(table: Step | Policy) -> None:
 
 def _check_knob(name: str, value: float) -> None:
     if not 0 < value <= 1:
-        raise RecipeError(f"{name} is {value}; expected a share of the FLOPs in (0, 1]: 80 % is 0.8")
+        raise RecipeError(f"{name} is {value}; expected a share of the cost in (0, 1]: 80 % is 0.8")

@@ -408,7 +408,7 @@ def _text(asked: Json) -> str:
 def _knob(asked: Json) -> float:
     knob = asked.get("knob", 1.0)
     if isinstance(knob, bool) or not isinstance(knob, int | float):
-        raise BadRequestError(422, f"the knob is {knob!r:.40}; expected a number, a share of the FLOPs up to 1")
+        raise BadRequestError(422, f"the knob is {knob!r:.40}; expected a number, a share of the cost up to 1")
     return knob  # not converted: its range is checked first, since not every number fits into a float
 
 

@@ -18,7 +18,7 @@ from rheostat.errors import OperatingPointError
 from rheostat.model.operating_point import Floats, Indices, OperatingPoint, Ranking, require_filters
 from rheostat.model.shape import ModelShape
 
-_SHARE = "a share of the FLOPs in (0, 1], such as 0.8 for 80 %"
+_SHARE = "a share of the cost in (0, 1], such as 0.8 for 80 %"
 
 
 def select(ranking: Ranking, shape: ModelShape, flops_fraction: float) -> OperatingPoint:
@@ -101,7 +101,7 @@ def _uniform_widths(shape: ModelShape, target: float) -> tuple[int, ...]:
 
 
 def check_knob(knob: object) -> None:
-    """Raise OperatingPointError unless this is a share of the FLOPs. Everything that takes a knob asks here."""
+    """Raise OperatingPointError unless this is a share of the cost. Everything that takes a knob asks here."""
     if isinstance(knob, bool) or not isinstance(knob, Real) or knob != knob:
         found = " ".join(f"{knob!r:.40}".split())
         raise OperatingPointError(f"the knob is {found} ({type(knob).__name__}); expected {_SHARE}")

@@ -22,7 +22,7 @@ THREADS_PER_CPU = 4  # at most: more are not faster, and thousands exhaust the m
 def check_position(knob: Any, point: Any, latency_ms: Any = None) -> None:
     """Raise OperatingPointError unless these can name an operating point; None means not given."""
     if knob is None and point is None and latency_ms is None:
-        raise OperatingPointError("no position was given; expected a share of the FLOPs in (0, 1], or point=…")
+        raise OperatingPointError("no position was given; expected a share of the cost in (0, 1], or point=…")
     if knob is not None:
         check_knob(knob)
     if point is not None and not isinstance(point, str):
