@@ -160,7 +160,7 @@ def _manifest(file: ModelFile, point: OperatingPoint, precision: Precision, grap
         "casing": {"file": CASING, "words": len(file.casing)} if "casing" in file.text_tensors() else None,
         "tokenizer": file.tokenizer,
         "text_rules": {"file": TEXT},
-        "not_in_the_graph": ["slips", "memory", "learned words"],
+        "not_in_the_graph": ["counts", "cache", "slips", "memory", "learned words"],
         "text": dict(file.description.text),
         "operating_point": {
             "name": point.name,
