@@ -147,8 +147,9 @@ def _why_not_an_ngram(run: Demo) -> list[Text]:
     made = f"{one.provenance.machine.processor}, {one.provenance.date:.10}"
     return [
         Text(
-            f"* Why not an n-gram? The {one.name} of the same training text needs {one.subject.megabytes:.0f} MB of "
-            f"tables and has no knob. It saves {saved:.0%} of the keystrokes. Its time was measured before ({made}).\n",
+            f"* Why not an n-gram? The {one.subject.model} ({one.subject.smoothing}, the same training text) needs "
+            f"{one.subject.megabytes:.0f} MB of tables and has no knob. It saves {saved:.0%} of the keystrokes. Its time was "
+            f"measured before ({made}).\n",
             style="dim",
         )
     ]
