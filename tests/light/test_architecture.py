@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, str] = {
     "measure": "arguments errors metrics model runtime sysfs tables text words",
     "report": "arguments errors measure model",
     "keyboard": "arguments errors governor model runtime words",
-    "training": "arguments errors metrics model text",
+    "training": "arguments errors metrics model tables text",
     "pruning": "arguments errors metrics model provenance text training",
     "cli": "bundled errors measure model pruning recipe report runtime training",
 }
@@ -74,7 +74,7 @@ ONE_MODULE: dict[str, str] = {
     "keyboard.site": "bundled core durable",
     "keyboard.governing": "tables",
     "keyboard.page_tables": "core text",
-    "training.run": "provenance recipe tables",
+    "training.run": "provenance recipe",
     "training.run_folder": "durable",
     "training.task": "provenance",
     "pruning.run": "tables",

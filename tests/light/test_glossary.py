@@ -70,7 +70,7 @@ ONE_MEANING = {
             "src/rheostat/keyboard",
             "src/rheostat/cli",
         ),
-        *("src/rheostat/core", "tests/light/test_slips.py"),
+        *("src/rheostat/core", "tests/browser", "tests/light/test_keyboard_server.py", "tests/light/test_slips.py"),
     )
 }
 READ = {".py", ".md", ".js", ".html", ".css", ".jinja", ".toml", ".sh"}

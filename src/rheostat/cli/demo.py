@@ -148,8 +148,8 @@ def _why_not_an_ngram(run: Demo) -> list[Text]:
     return [
         Text(
             f"* Why not an n-gram? The {one.subject.model} ({one.subject.smoothing}, the same training text) needs "
-            f"{one.subject.megabytes:.0f} MB of tables and has no knob. It saves {saved:.0%} of the keystrokes. Its time "
-            f"was measured before ({made}).\n",
+            f"{one.subject.megabytes:.0f} MB of tables and has no knob. It saves {saved:.0%} of the keystrokes. Its "
+            f"time was measured before ({made}).\n",
             style="dim",
         )
     ]

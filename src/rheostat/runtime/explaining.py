@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.arguments import check_text, is_number, shown
+from rheostat.arguments import is_number, shown
 from rheostat.core.word_tree import MAX_EXPLAINED, MAX_TYPED, Channel, TypedWord, WordTree
 from rheostat.errors import RheostatError
 from rheostat.runtime.engine import CoreEngine, CoreReading, Engine, Reading
@@ -135,8 +135,7 @@ class Explainer:
 
 def find_channel(layout: str, prices: Prices = PRICES) -> Channel:
     """The keys of a layout with the prices of slips."""
-    check_text("layout", layout)
-    return _make_channel(layout, prices)
+    return _make_channel(find_key_layout(layout).name, prices)  # an unknown layout is refused before the cache is asked
 
 
 @lru_cache(16)
