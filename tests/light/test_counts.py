@@ -20,6 +20,7 @@ from rheostat.errors import ModelFileError, RheostatError
 from rheostat.model.counts import Counts, level_of, share_of
 from rheostat.model.file import open_model
 from rheostat.model.ordered import ordered_bytes
+from rheostat.model.path import PathPosition
 from rheostat.model.shape import ModelShape
 from rheostat.model.writer import write_model
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
@@ -212,6 +213,25 @@ def test_counting_helps_and_what_it_says_is_what_evaluation_finds(counted: tuple
     )
     assert with_counts < without / 2
     assert rheostat.evaluate(model, data=corpus, split="valid", precision="int8").quality.perplexity == without
+
+
+def test_weights_are_tuned_at_the_cost_that_the_core_looks_them_up_by(
+    counted: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """On a path with bits, a position costs less than its share of the FLOPs."""
+    model, corpus = counted
+    ordered, out = tmp_path / "ordered.safetensors", tmp_path / "out.safetensors"
+    rheostat.pack(model, ordered, precision="int8", order=True)
+    with open_model(ordered) as file:
+        whole, bounds, shape = file.shape.hidden_sizes, (0, 0, 0), file.shape
+        path = (PathPosition(1.0, whole), PathPosition(shape.cost_fraction(whole, bounds), whole, bounds))
+        contents = replace(file.contents(), knob_path=path)
+    write_model(ordered, contents)
+    found = rheostat.add_counts(ordered, out, data=corpus, megabytes=0.01, knobs=[0.6])
+    with rheostat.load(out, 0.6) as predictor:
+        assert predictor.flops_fraction == 1 and predictor.cost < 0.6
+        assert [one.cost for one in found.tuned] == [1, pytest.approx(predictor.cost)]
+    assert found.sample <= 60 * 12  # the validation text has no more
 
 
 def test_the_command_counts_and_pack_drops(counted: tuple[Path, Path], tmp_path: Path) -> None:

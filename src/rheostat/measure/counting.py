@@ -32,7 +32,7 @@ from rheostat.text.corpus import CorpusConfig, load_split
 ORDER = 4
 MEGABYTES = 1.7
 KNOBS = (1.0, 0.5, 0.25, 0.15)
-SAMPLE = 40_000  # tokens of validation text that weights are tuned on
+SAMPLE = 40_000  # tokens of validation text, at most, that weights are tuned on
 STRETCHES = 8
 MINIMUM_COUNT = 3
 CANDIDATES = 3.0  # times the bytes that will be kept: the network is asked about these
@@ -57,7 +57,10 @@ class TunedCost:
 
 @dataclass(frozen=True)
 class Counted:
-    """Counts that were added to a file. ngrams: of each order, from 2. tokens: of the training text."""
+    """Counts that were added to a file. ngrams: of each order, from 2. tokens: of the training text.
+
+    sample: tokens of validation text that the weights were tuned on.
+    """
 
     size_bytes: int
     ngrams: tuple[int, ...]
@@ -96,10 +99,12 @@ def add_counts(
         points = _points(file, knobs)
         weights = CoreWeights(file, "int8", counts=False)
         tables = _choose(train.ids, file, order, megabytes * 1e6, [weights.engine(p) for p in _ends(points)], progress)
-        tuned = _tune(tables, valid.ids, [(point.flops_fraction, weights.engine(point)) for point in points], progress)
+        stretches = _sample(np.asarray(valid.ids, np.int64))
+        tuned = _tune(tables, stretches, [(point.cost, weights.engine(point)) for point in points], progress)
         costs = np.array([one.cost for one in tuned], np.float32)
         counts = Counts(*tables, costs, np.array([one.weights for one in tuned], np.float32))
-        found = Counted(counts.size_bytes, tuple(map(len, counts.rows)), train.tokens, SAMPLE, tuple(tuned))
+        sample = sum(len(stretch) - 1 for stretch in stretches)
+        found = Counted(counts.size_bytes, tuple(map(len, counts.rows)), train.tokens, sample, tuple(tuned))
         about = {"corpus": train.corpus, "corpus_digest": train.digest, **found.as_json()}
         contents = file.contents()
         write_model(out, replace(contents, counts=counts, provenance={**contents.provenance, "counts": about}))
@@ -124,7 +129,7 @@ def _points(file: ModelFile, knobs: Sequence[float]) -> list[OperatingPoint]:
             if knob == 1:
                 raise
             continue
-        if not points or point.flops_fraction < points[-1].flops_fraction:
+        if not points or point.cost < points[-1].cost:
             points.append(point)
     return points
 
@@ -236,9 +241,8 @@ class _LookedUp(NamedTuple):
 
 
 def _tune(
-    tables: Tables, valid: NDArray[np.integer], engines: Sequence[tuple[float, CoreEngine]], progress: Progress
+    tables: Tables, stretches: Sequence[Ids], engines: Sequence[tuple[float, CoreEngine]], progress: Progress
 ) -> list[TunedCost]:
-    stretches = _sample(np.asarray(valid, np.int64))
     looked_up = [_look_up(tables, stretch) for stretch in stretches]
     seen = _LookedUp(*(np.concatenate(column) for column in zip(*looked_up, strict=True)))
     tuned = []
