@@ -75,6 +75,7 @@ ONE_MODULE: dict[str, str] = {
     "keyboard.governing": "tables",
     "keyboard.page_tables": "core text",
     "training.run": "provenance recipe",
+    "training.trainer": "tables",
     "training.run_folder": "durable",
     "training.task": "provenance",
     "pruning.run": "tables",
@@ -94,15 +95,14 @@ INSIDE: dict[str, str] = {
     " operating_point cut widths path contents file summary writer knob ordered",
     "core": "build binding word_tree",
     "words": "hidden_words passage writing completion text_rules slips user_words memory",
-    "runtime": "arguments history engine latencies remembering explaining onnx onnx.format"
-    " onnx.weights onnx.operators onnx.graph onnx.export onnx.session onnx.engine points evaluation"
-    " predictor",
+    "runtime": "arguments history engine latencies remembering explaining onnx onnx.format onnx.weights"
+    " onnx.operators onnx.graph onnx.export onnx.session onnx.engine points evaluation predictor",
     "governor": "device cost policy decision readers body trace governor replay",
-    "measure": "machine memory ngram texts keystrokes slips personal meters.series meters.meter"
-    " meters.power_trace meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up"
-    " meters.zeus_monitor meters.choice meters.energy meters results.shared results.sweep results.bench results.ngram"
-    " results.govern results.benchmark results.typing results.files results packing evaluation sweep path_search"
-    " latency bench ngram_baseline counting typing",
+    "measure": "machine memory ngram texts keystrokes slips personal meters.series meters.meter meters.power_trace"
+    " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
+    " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
+    " results.typing results.files results packing evaluation sweep path_search latency bench ngram_baseline counting"
+    " typing",
     "report": "document published_claims published origins kept_filters learned evidence training_free figures"
     " figures.day figures.style figures.costs figures.weights govern claims controls paper_tables sweep_page"
     " typing_page summary cost_sections sections writer demo",

@@ -38,7 +38,7 @@ from rheostat.cli import (
     train,
     typing,
 )
-from rheostat.cli.console import INTERRUPTED, messages, one_line
+from rheostat.cli.console import INTERRUPTED, messages, one_line, print_line
 from rheostat.errors import RheostatError, RheostatWarning
 
 
@@ -101,7 +101,7 @@ _debug = False
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"rheostat {rheostat.__version__}")
+        print_line(f"rheostat {rheostat.__version__}")
         raise typer.Exit
 
 

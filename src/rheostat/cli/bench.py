@@ -23,6 +23,7 @@ from rheostat.cli.console import (
     labelled_share,
     messages,
     print_json,
+    print_line,
     results,
 )
 from rheostat.measure.meters import EnergySource, MeterOptions, NoMeter, Plan, explain, find_meter
@@ -129,7 +130,7 @@ def bench(
         for found in measured:
             print_json(results_json(found)) if json else _show(found, source)
     if out is not None and not json:
-        print(out)
+        print_line(out)
 
 
 def _list_meters(options: MeterOptions, json: bool) -> None:
@@ -160,7 +161,7 @@ def _show(found: BenchResults, source: EnergySource) -> None:
         table.add_row(*_cells(label, row))
     results.print(table)
     for line in (*_paced_lines(found), *_fit_lines(found.fit), _machine_line(found)):
-        print(line)
+        print_line(line)
     if isinstance(source, NoMeter):
         _say(f"energy is not measured: {source.reason}")
         return

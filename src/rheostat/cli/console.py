@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
+from rich.control import Control
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from rheostat.bundled import DEFAULT_MODEL
+from rheostat.errors import visible
 
 BUNDLED = Path(DEFAULT_MODEL)  # if no model is named
 MODEL_HELP = "A model file, or the name of a bundled one."
@@ -35,8 +38,41 @@ HiddenWordsFile: TypeAlias = Annotated[
     typer.Option(help="A file of changes to the words that are never suggested.", envvar="RHEOSTAT_HIDDEN_WORDS"),
 ]
 
-results = Console()
-messages = Console(stderr=True)
+
+class _Neutral:
+    """What rich renders, with control characters in the texts shown as escapes; rich's own, for colours, stay."""
+
+    def __init__(self, shown: ConsoleRenderable) -> None:
+        self._shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self._shown, options):
+            yield segment if segment.control else segment._replace(text=_visible_lines(segment.text))
+
+
+class _Neutralising(RenderHook):
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [one if isinstance(one, Control) else _Neutral(one) for one in renderables]
+
+
+def _console(**options: Any) -> Console:
+    """A console to which no text from a file can send an escape sequence."""
+    console = Console(**options)
+    console.push_render_hook(_Neutralising())
+    return console
+
+
+def _visible_lines(text: str) -> str:
+    return text if text.isprintable() else re.sub(r"[^\n\t]+", lambda part: visible(part[0]), text)
+
+
+results = _console()
+messages = _console(stderr=True)
+
+
+def print_line(text: object, end: str = "\n") -> None:
+    """Print a result on stdout; commands do not call `print`. The text may have several lines, or tabs."""
+    print(_visible_lines(str(text)), end=end)
 
 
 def print_json(value: Any) -> None:
@@ -45,7 +81,7 @@ def print_json(value: Any) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    return visible(" ".join(str(error).split()))
 
 
 def progress_bar() -> Progress:

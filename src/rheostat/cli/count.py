@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rheostat.cli.console import DATA_HELP, JSON_HELP, MODEL_OUT_HELP, labelled_share, print_json
+from rheostat.cli.console import DATA_HELP, JSON_HELP, MODEL_OUT_HELP, labelled_share, print_json, print_line
 
 
 def count(
@@ -40,11 +40,11 @@ def count(
         print_json(found.as_json())
         return
     ngrams = ", ".join(f"{number:,} {length}-grams" for length, number in enumerate(found.ngrams, 2))
-    print(f"wrote {out}: counts of {found.size_bytes:,} bytes: {ngrams}")
+    print_line(f"wrote {out}: counts of {found.size_bytes:,} bytes: {ngrams}")
     for one in found.tuned:
         gain = one.perplexity_with / one.perplexity_without - 1
         weights = " ".join(f"{weight:.2f}" for weight in one.weights)
         figures = f"{one.perplexity_without:.2f} → {one.perplexity_with:.2f} ({gain:+.1%})"
-        print(
+        print_line(
             f"at {one.cost:.0%}: perplexity {figures} on {found.sample:,} tokens of validation text; weights {weights}"
         )

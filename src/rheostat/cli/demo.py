@@ -23,6 +23,7 @@ from rheostat.cli.console import (
     labelled_share,
     messages,
     print_json,
+    print_line,
     results,
 )
 from rheostat.errors import MissingExtraError
@@ -80,8 +81,8 @@ def demo(
         results.print(_tables(run))
     for path in files:
         if path.suffix in (".html", ".png"):
-            print(path)
-    print(NEXT, end="")
+            print_line(path)
+    print_line(NEXT, end="")
 
 
 def _report(run: Demo) -> tuple[Path, ...]:

@@ -22,6 +22,7 @@ from rheostat.cli.console import (
     labelled_share,
     messages,
     print_json,
+    print_line,
 )
 from rheostat.model.precision import Precision
 from rheostat.runtime.engine import Cache, EngineName
@@ -90,7 +91,7 @@ def _show(found: Evaluation) -> None:
 
     quality, saved = found.quality, found.keystrokes
     recall = "  ".join(f"R@{k} {share:.2%}" for k, share in quality.recall.items())
-    print(
+    print_line(
         f"{found.split} at {found.cost:.2%} of the cost, {found.flops_fraction:.2%} of the FLOPs ({found.served_by}), "
         f"{found.precision} on "
         f"{engine_title(found.engine)}: "
@@ -99,7 +100,7 @@ def _show(found: Evaluation) -> None:
     if saved:
         limit = "" if saved.limit_share is None else f" (at most {saved.limit_share:.1%} can be)"
         sample = f"the first {saved.words:,} words of the text"
-        print(f"{saved.saved_share:.1%} of the keystrokes saved{limit} over {sample}")
+        print_line(f"{saved.saved_share:.1%} of the keystrokes saved{limit} over {sample}")
 
 
 def sweep(
@@ -159,7 +160,7 @@ def sweep(
             on_row=lambda row: print_json(to_json(row)) if json else _show_row(row),
         )
     if not json:
-        print(f"{out}: {len(found.rows)} rows")
+        print_line(f"{out}: {len(found.rows)} rows")
 
 
 def _show_row(row: SweepRow) -> None:

@@ -17,6 +17,7 @@ from rheostat.cli.console import (
     RANKING_HELP,
     HiddenWordsFile,
     print_json,
+    print_line,
 )
 from rheostat.model.precision import Precision
 
@@ -55,7 +56,7 @@ def export(
         print_json(manifest)
     else:
         size = sum(manifest["bytes"].values())
-        print(
+        print_line(
             f"wrote {out}: {manifest['operating_point']['name']} at {manifest['cost']:.2%} of the cost, "
             f"{precision}, {len(manifest['bytes'])} files and the manifest, {size:,} bytes"
         )

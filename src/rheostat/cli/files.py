@@ -11,8 +11,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rheostat.cli.console import BUNDLED, JSON_HELP, MODEL_HELP, MODEL_OUT_HELP, print_json
+from rheostat.cli.console import BUNDLED, JSON_HELP, MODEL_HELP, MODEL_OUT_HELP, print_json, print_line
 from rheostat.cli.console import results as console
+from rheostat.errors import visible
 from rheostat.model.file import open_model
 from rheostat.model.origin import NOT_RECORDED, Origin
 from rheostat.model.precision import StoredPrecision
@@ -110,7 +111,7 @@ def pack(
     if json:
         print_json(summary)
     else:
-        print(f"wrote {out}: {_in_one_line(summary)}")
+        print_line(f"wrote {out}: {_in_one_line(summary)}")
 
 
 def _in_one_line(summary: Mapping[str, Any]) -> str:
@@ -245,4 +246,4 @@ def _plain(value: Any) -> str:
 
 def _printable(text: str) -> Text:
     """Text without markup or control characters, because a file can come from anywhere."""
-    return Text("".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text))
+    return Text(visible(text))

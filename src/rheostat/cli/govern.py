@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from rheostat.cli.console import JSON_HELP, POLICY_HELP, print_json, results
+from rheostat.cli.console import JSON_HELP, POLICY_HELP, print_json, print_line, results
 from rheostat.governor.body import DEFAULT_DEVICE
 from rheostat.governor.policy import DEFAULT
 from rheostat.governor.replay import Comparison
@@ -69,10 +69,12 @@ def govern(
         return
     results.print(_table(day.comparison))
     for one in day.comparison.budgets():
-        print(f"budget {one['budget']}: {one['asked']:g} asked, {one['got']:.4g} got ({one['got_over_asked']:.1%})")
-    print(day.comparison.cost.describe())
+        print_line(
+            f"budget {one['budget']}: {one['asked']:g} asked, {one['got']:.4g} got ({one['got_over_asked']:.1%})"
+        )
+    print_line(day.comparison.cost.describe())
     for path in day.files:
-        print(path)
+        print_line(path)
 
 
 def _table(comparison: Comparison) -> Table:

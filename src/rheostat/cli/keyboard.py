@@ -19,6 +19,7 @@ from rheostat.cli.console import (
     HiddenWordsFile,
     messages,
     print_json,
+    print_line,
 )
 from rheostat.governor.policy import DEFAULT
 from rheostat.model.precision import Precision
@@ -103,4 +104,4 @@ def page(
     if json:
         print_json(asdict(written) | {"folder": str(written.folder)})
     else:
-        print(f"wrote {written.folder}: {written.files} files, {written.size_bytes / 1e6:.1f} MB")
+        print_line(f"wrote {written.folder}: {written.files} files, {written.size_bytes / 1e6:.1f} MB")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from rheostat.cli.console import INTERRUPTED, messages, print_json
+from rheostat.cli.console import INTERRUPTED, messages, print_json, print_line
 from rheostat.metrics import Quality, perplexity
 from rheostat.model.operating_point import OperatingPoint, Ranking
 
@@ -105,14 +105,14 @@ def print_stored(stored: Stored, json: bool) -> None:
     for point in stored.points:
         update = f", {point.update_bytes:,} bytes of update" if point.update_bytes else ""
         used = f", from {stored.used[point.name]}" if point.name in stored.used else ""
-        print(
+        print_line(
             f"{stored.model}: point '{point.name}', {point.flops_fraction:.2%} of the FLOPs, "
             f"filters {' '.join(map(str, point.widths))}{update}{used}"
         )
     for ranking in stored.rankings:
-        print(f"{stored.model}: ranking '{ranking.name}' of {sum(map(len, ranking.scores)):,} filters")
+        print_line(f"{stored.model}: ranking '{ranking.name}' of {sum(map(len, ranking.scores)):,} filters")
     if stored.rankings:
-        print(_knob_line(stored))
+        print_line(_knob_line(stored))
 
 
 def _knob_line(stored: Stored) -> str:

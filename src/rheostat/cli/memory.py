@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rheostat.cli.console import JSON_HELP, print_json
+from rheostat.cli.console import JSON_HELP, print_json, print_line
 from rheostat.errors import RheostatError
 
 
@@ -49,9 +49,9 @@ def memory(
         print_json(facts | ({"forgotten": forgotten} if asked else {}) | {"most_frequent": listed})
         return
     if asked:
-        print(f"{forgotten} phrases forgotten, {len(phrases)} left")
+        print_line(f"{forgotten} phrases forgotten, {len(phrases)} left")
     if out is not None:
-        print(out)
+        print_line(out)
     if not asked and out is None:
         for phrase, count in phrases[:limit]:
-            print(f"{phrase}\t{count:.1f}")
+            print_line(f"{phrase}\t{count:.1f}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rheostat.cli.console import JSON_HELP, RESULTS_OUT_HELP, labelled_share, print_json
+from rheostat.cli.console import JSON_HELP, RESULTS_OUT_HELP, labelled_share, print_json, print_line
 from rheostat.recipe import recipe_names
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def ngram(
             )
     finally:  # show what was measured even if it cannot be written
         for found in measured:
-            print_json(results_json(found)) if json else print("\n".join(_lines(found)))
+            print_json(results_json(found)) if json else print_line("\n".join(_lines(found)))
     for path in (out, arpa):
         if path is not None and not json:
-            print(path)
+            print_line(path)
 
 
 def _lines(found: NGramResults) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.table import Table
 
-from rheostat.cli.console import DATA_HELP, JSON_HELP, MODEL_OUT_HELP, labelled_share, print_json, results
+from rheostat.cli.console import DATA_HELP, JSON_HELP, MODEL_OUT_HELP, labelled_share, print_json, print_line, results
 
 if TYPE_CHECKING:
     from rheostat.measure.path_search import PathSearch
@@ -52,7 +52,7 @@ def path(
         print_json(found.as_json())
         return
     results.print(_table(found))
-    print(
+    print_line(
         f"wrote {out}: {len(found.path)} positions, from {found.measurements:,} measurements of "
         f"{found.sample_tokens:,} tokens, {found.tokens_read:,} in all"
     )

@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from rheostat.cli.console import DATA_HELP, JSON_HELP, MODEL_OUT_HELP, RANKING_HELP, labelled_share, print_json
+from rheostat.cli.console import (
+    DATA_HELP,
+    JSON_HELP,
+    MODEL_OUT_HELP,
+    RANKING_HELP,
+    labelled_share,
+    print_json,
+    print_line,
+)
 
 TOKENS = 30_000  # as `rheostat.reconstruct`, whose module is not imported until the command runs
 
@@ -61,7 +69,7 @@ def reconstruct(
     if json:
         print_json(facts)
         return
-    print(f"{out}: knob by ranking {found.ranking.name}, reconstructed from {found.tokens:,} words")
-    print(f"reconstruction: {found.size_bytes:,} bytes; leave it out with: rheostat pack --drop-reconstruction")
+    print_line(f"{out}: knob by ranking {found.ranking.name}, reconstructed from {found.tokens:,} words")
+    print_line(f"reconstruction: {found.size_bytes:,} bytes; leave it out with: rheostat pack --drop-reconstruction")
     for stored in found.points:
-        print(f"point {stored.name}: {stored.flops_fraction:.1%} of the FLOPs")
+        print_line(f"point {stored.name}: {stored.flops_fraction:.1%} of the FLOPs")

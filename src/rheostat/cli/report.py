@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rheostat.cli.console import messages
+from rheostat.cli.console import messages, print_line
 
 
 def report(
@@ -31,4 +31,4 @@ def report(
     for note in written.notes:
         messages.print(f"note: {note}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     for path in written.files:
-        print(path)
+        print_line(path)

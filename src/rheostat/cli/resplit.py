@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rheostat.cli.console import DATA_HELP, JSON_HELP, MODEL_OUT_HELP, labelled_share, print_json
+from rheostat.cli.console import DATA_HELP, JSON_HELP, MODEL_OUT_HELP, labelled_share, print_json, print_line
 from rheostat.model.writer import check_target
 
 
@@ -49,7 +49,7 @@ def resplit(
         facts = {name: value for name, value in asdict(found).items() if name not in ("weight", "bias")}
         print_json({"model": str(out), **facts})
         return
-    print(
+    print_line(
         f"{out}: {len(found.splits)} tail clusters, starting at words {' '.join(map(str, found.splits))}; "
         f"the output layer takes {2e-6 * after:.1f} instead of {2e-6 * before:.1f} MFLOPs per query on average; "
         f"perplexity {found.perplexity_ratio - 1:+.2%}"

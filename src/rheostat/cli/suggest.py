@@ -21,6 +21,7 @@ from rheostat.cli.console import (
     THREADS_HELP,
     HiddenWordsFile,
     print_json,
+    print_line,
 )
 from rheostat.errors import RheostatError
 from rheostat.model.precision import Precision
@@ -157,7 +158,7 @@ def _answer(
     if not as_json:
         for suggestion in suggestions:
             note = "" if suggestion.kind == "completion" else f"\t{suggestion.kind}"
-            print(f"{suggestion.word}\t{_shown(suggestion.probability)}{note}")
+            print_line(f"{suggestion.word}\t{_shown(suggestion.probability)}{note}")
         return
     facts = asked | {
         "point": predictor.point.name,
@@ -180,5 +181,5 @@ def _type(predictor: Predictor) -> None:
         )
     from rheostat.cli.typing_screen import type_in_terminal
 
-    print(type_in_terminal(predictor))
+    print_line(type_in_terminal(predictor))
     predictor.close()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rheostat.cli.console import JSON_HELP, print_json
+from rheostat.cli.console import JSON_HELP, print_json, print_line
 from rheostat.cli.learning import run_bar
 from rheostat.errors import RecipeError
 from rheostat.recipe import recipe_names
@@ -98,7 +98,7 @@ def _report(result: TrainingResult, json: bool) -> None:
         print_json({"model": str(result.model), **figures, **over})
         return
     widths = f" over {' '.join(f'{share:.0%}' for share in shares)} of the cost together," if shares else ""
-    print(
+    print_line(
         f"{result.model}: valid perplexity {result.valid_perplexity:.2f}{widths} "
         f"after {result.epochs} epochs, {result.steps} steps"
     )
@@ -108,4 +108,4 @@ def _report_untrained(model: Path, json: bool) -> None:
     if json:
         print_json({"model": str(model), "steps": 0})
     else:
-        print(f"{model}: not trained")
+        print_line(f"{model}: not trained")

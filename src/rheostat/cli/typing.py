@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from rheostat.cli.console import BUNDLED, JSON_HELP, MODEL_HELP, RESULTS_OUT_HELP, labelled_share, print_json
+from rheostat.cli.console import (
+    BUNDLED,
+    JSON_HELP,
+    MODEL_HELP,
+    RESULTS_OUT_HELP,
+    labelled_share,
+    print_json,
+    print_line,
+)
 
 if TYPE_CHECKING:
     from rheostat.measure.results import TypingResults
@@ -80,12 +88,12 @@ def typing(
             out=out,
             progress=progress,
         )
-    print_json(results_json(found)) if json else print("\n".join(_lines(found)))
+    print_json(results_json(found)) if json else print_line("\n".join(_lines(found)))
     if page is not None:
         write_typing_page(found, page)
     for path in (out, page):
         if path is not None and not json:
-            print(path)
+            print_line(path)
 
 
 def _lines(found: TypingResults) -> list[str]:
