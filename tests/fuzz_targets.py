@@ -49,7 +49,7 @@ INPUT = "input"  # the name of a damaged file
 
 
 @dataclass(frozen=True)
-class Target:
+class FuzzTarget:
     """use: read a damaged file and use all of it. damage: makes one from a seed. needs: a module that it imports."""
 
     name: str
@@ -120,11 +120,11 @@ def use_results(path: Path) -> None:
     from rheostat.report.document import markdown
     from rheostat.report.evidence import gather
     from rheostat.report.sections import build_report
-    from rheostat.report.writer import _pages
+    from rheostat.report.writer import sweep_pages
 
     evidence = gather(read_all([path]))
     markdown(build_report(evidence, None))
-    _pages(evidence)
+    sweep_pages(evidence)
 
 
 # Recipes and policies
@@ -376,14 +376,14 @@ def damage_checkpoint(chance: Random, content: bytes) -> bytes:
 TARGETS = {
     target.name: target
     for target in (
-        Target("container", use_model, damage_model_file, golden_files),
-        Target("description", use_model, damage_description, golden_files),
-        Target("results", use_results, damage_json_file, results_files),
-        Target("recipes", use_recipe, damage_toml_file, recipes, "torch"),
-        Target("policy", use_policy, damage_toml_file, policies),
-        Target("requests", use_request, damage_request, requests, "starlette"),
-        Target("user-words", use_words, damage_json_file, word_files),
-        Target("memory", use_memory, damage_json_file, memory_files),
-        Target("checkpoints", use_checkpoint, damage_checkpoint, checkpoints, "torch"),
+        FuzzTarget("container", use_model, damage_model_file, golden_files),
+        FuzzTarget("description", use_model, damage_description, golden_files),
+        FuzzTarget("results", use_results, damage_json_file, results_files),
+        FuzzTarget("recipes", use_recipe, damage_toml_file, recipes, "torch"),
+        FuzzTarget("policy", use_policy, damage_toml_file, policies),
+        FuzzTarget("requests", use_request, damage_request, requests, "starlette"),
+        FuzzTarget("user-words", use_words, damage_json_file, word_files),
+        FuzzTarget("memory", use_memory, damage_json_file, memory_files),
+        FuzzTarget("checkpoints", use_checkpoint, damage_checkpoint, checkpoints, "torch"),
     )
 }

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from fuzz_targets import CORPUS, TARGETS, Target
+from fuzz_targets import CORPUS, TARGETS, FuzzTarget
 from mutations import Random
 
 LONGEST_SECONDS = 20  # a thousand times the usual: only a hang takes so long
@@ -41,7 +41,7 @@ def in_time() -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def usable(name: str) -> Target:
+def usable(name: str) -> FuzzTarget:
     target = TARGETS[name]
     if target.needs:
         pytest.importorskip(target.needs)

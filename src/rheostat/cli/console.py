@@ -55,7 +55,7 @@ class _Neutralising(RenderHook):
         return [one if isinstance(one, Control) else _Neutral(one) for one in renderables]
 
 
-def _console(**options: Any) -> Console:
+def safe_console(**options: Any) -> Console:
     """A console to which no text from a file can send an escape sequence."""
     console = Console(**options)
     console.push_render_hook(_Neutralising())
@@ -66,8 +66,8 @@ def _visible_lines(text: str) -> str:
     return text if text.isprintable() else re.sub(r"[^\n\t]+", lambda part: visible(part[0]), text)
 
 
-results = _console()
-messages = _console(stderr=True)
+results = safe_console()
+messages = safe_console(stderr=True)
 
 
 def print_line(text: object, end: str = "\n") -> None:

@@ -45,7 +45,7 @@ def write_report(results: Sequence[str | Path], *, out: str | Path, model: str |
 def write_evidence(evidence: Evidence, kept: KeptFilters | None, out: Path) -> WrittenReport:
     """The same for results that have already been read."""
     document = build_report(evidence, kept)
-    documents = {f"{REPORT}.md": markdown(document), **_pages(evidence)}
+    documents = {f"{REPORT}.md": markdown(document), **sweep_pages(evidence)}
     _check_names(evidence)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def write_evidence(evidence: Evidence, kept: KeptFilters | None, out: Path) -> W
     return WrittenReport(files, document.notes, document.summary)
 
 
-def _pages(evidence: Evidence) -> dict[str, str]:
+def sweep_pages(evidence: Evidence) -> dict[str, str]:
     """The Markdown page of every sweep, and of the learned points of every corpus."""
     pages = {}
     for sweep in evidence.collection.sweeps:
