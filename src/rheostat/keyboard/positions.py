@@ -38,14 +38,14 @@ STALE_S = 10.0  # age at which the time of a query is measured again
 ROUNDING = 1e-6  # 0.29 · 100 is slightly less than 29
 
 
-class SentKeys(NamedTuple):
-    """The keyboard of a request: its layout, and where the finger came down for each letter of the last word."""
+class Touches(NamedTuple):
+    """The layout, and where the finger came down for each letter of the last word, if that is known."""
 
     taps: Taps | None = None
     layout: str = DEFAULT_LAYOUT
 
 
-PLAIN = SentKeys()
+PLAIN = Touches()
 
 
 @dataclass(eq=False)
@@ -62,13 +62,13 @@ class Position:
     # Hashes of the texts that were read, without their last word.
     _read: OrderedDict[int, None] = field(default_factory=OrderedDict, repr=False)
 
-    def complete(self, text: str, k: int, keys: SentKeys = PLAIN) -> list[Suggestion]:
+    def complete(self, text: str, k: int, touches: Touches = PLAIN) -> list[Suggestion]:
         """The best words for the text before the cursor."""
-        return self.predictor.complete(text, k, taps=keys.taps, layout=keys.layout)
+        return self.predictor.complete(text, k, taps=touches.taps, layout=touches.layout)
 
-    def correct(self, text: str, k: int, keys: SentKeys = PLAIN) -> list[Suggestion]:
+    def correct(self, text: str, k: int, touches: Touches = PLAIN) -> list[Suggestion]:
         """What the last word of a text may have been meant to be, now that it is finished."""
-        return self.predictor.correct(text, k, taps=keys.taps, layout=keys.layout)
+        return self.predictor.correct(text, k, taps=touches.taps, layout=touches.layout)
 
     @property
     def size_bytes(self) -> int:

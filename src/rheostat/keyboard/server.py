@@ -53,7 +53,7 @@ from rheostat.governor.policy import DEFAULT, Policy, read_policy
 from rheostat.keyboard.browser_model import NAME, browser_model
 from rheostat.keyboard.facts import Energy, Json, curve_of, estimated_energy, model_facts
 from rheostat.keyboard.governing import govern
-from rheostat.keyboard.positions import Position, Positions, SentKeys
+from rheostat.keyboard.positions import Position, Positions, Touches
 from rheostat.keyboard.protection import EVERYWHERE, Hosts, Protection
 from rheostat.keyboard.site import page_files
 from rheostat.model.precision import Precision
@@ -161,18 +161,18 @@ class Service:
     async def correct(self, request: Request) -> Response:
         return await self._answered(request, self._corrections)
 
-    async def _answered(self, request: Request, answer: Callable[[Position, str, int, SentKeys], bytes]) -> Response:
+    async def _answered(self, request: Request, answer: Callable[[Position, str, int, Touches], bytes]) -> Response:
         """Read a request about a text and answer it, directly if that is quick."""
         asked = await _read_object(request)
-        text, k, keys = _text(asked), _suggestion_count(asked), _keys(asked)
+        text, k, touches = _text(asked), _suggestion_count(asked), _touches(asked)
         percent = self.positions.percent_of(_knob(asked))
         position = self.positions.ready(percent)
         if position is None:
             position = await run_sync(self.positions.open, percent, limiter=self._opening)
         if position.is_quick(text):
-            content = answer(position, text, k, keys)
+            content = answer(position, text, k, touches)
         else:
-            content = await run_sync(answer, position, text, k, keys, limiter=self._answering)
+            content = await run_sync(answer, position, text, k, touches, limiter=self._answering)
         position.remember(text)
         return Response(content, media_type="application/json")
 
@@ -181,15 +181,15 @@ class Service:
         smallest = self.positions.smallest / 100
         return JSONResponse(govern(self.policy, smallest, time.monotonic(), asked))
 
-    def _corrections(self, position: Position, text: str, k: int, keys: SentKeys) -> bytes:
-        found = position.correct(text, k, keys)
+    def _corrections(self, position: Position, text: str, k: int, touches: Touches) -> bytes:
+        found = position.correct(text, k, touches)
         return _ENCODER.encode({"suggestions": [suggestion._asdict() for suggestion in found]}).encode()
 
-    def _answer(self, position: Position, text: str, k: int, keys: SentKeys) -> bytes:
+    def _answer(self, position: Position, text: str, k: int, touches: Touches) -> bytes:
         if position.is_stale:
             position.measure()
         start = time.perf_counter()
-        suggestions = position.complete(text, k, keys)
+        suggestions = position.complete(text, k, touches)
         answer_ms = 1000 * (time.perf_counter() - start)
         answer = {
             "suggestions": [suggestion._asdict() for suggestion in suggestions],
@@ -412,9 +412,9 @@ def _knob(asked: Json) -> float:
     return knob  # not converted: its range is checked first, since not every number fits into a float
 
 
-def _keys(asked: Json) -> SentKeys:
+def _touches(asked: Json) -> Touches:
     """Where the letters were typed; `complete` checks the taps, which depend on the text."""
-    return SentKeys(asked.get("taps"), asked.get("layout", DEFAULT_LAYOUT))
+    return Touches(asked.get("taps"), asked.get("layout", DEFAULT_LAYOUT))
 
 
 def _percents(asked: Json, positions: Positions) -> list[int]:
