@@ -1,6 +1,7 @@
 /* Prints the bits of the core's answers, so that builds for different processors can be compared with one committed
  * text: bits MODEL. For every kernel and position the model reads a fixed text; each line has the kernel, the number of
- * the position, and a hash of the log-probabilities, the best words and the state. */
+ * the position, and a hash of the log-probabilities, the best words and the state. One more line per kernel, "typing",
+ * has a hash of the words that explain letters typed with slips, with and without taps. */
 
 #include "rheostat.h"
 
@@ -46,6 +47,85 @@ static void run(const rheo_model *model, int32_t number) {
     free(all), free(state), free(answer), free(scratch);
 }
 
+/* The same numbers everywhere. */
+static uint32_t draw(uint32_t *seed, uint32_t below) {
+    *seed = *seed * 1664525u + 1013904223u;
+    return (*seed >> 8) % below;
+}
+
+/* Made-up words of 1 to 9 letters, one per line, with apostrophes and letters beyond ASCII; gives the bytes. */
+static size_t make_forms(char *forms, int32_t words) {
+    static const char *const letters[] = {"e", "t", "a", "o", "i", "n", "s", "r", "h", "l", "d", "b", "'", "é", "ü", "ж"};
+    uint32_t seed = 7;
+    size_t used = 0;
+    for (int32_t word = 0; word < words; word++) {
+        uint32_t length = 1 + draw(&seed, 9);
+        if (word) forms[used++] = '\n';
+        for (uint32_t place = 0; place < length; place++) {
+            const char *letter = letters[draw(&seed, 16)];
+            memcpy(forms + used, letter, strlen(letter));
+            used += strlen(letter);
+        }
+    }
+    return used;
+}
+
+/* Words typed letter by letter, most of them with slips, after a text of the model. */
+static uint64_t type_words(const rheo_model *model, const rheo_typing *typing, rheo_answer *answer, uint64_t hash) {
+    static const char *const typed[] = {"teh", "sno't", "hallo", "rats", "éte", "oooo", "nahtsb", "x", "dolhsi", "bre''", "ünes"};
+    rheo_key keys[26];
+    rheo_channel channel;
+    for (uint32_t key = 0; key < 26; key++) {
+        keys[key] = (rheo_key){'a' + key, (float)(key % 10) + 0.25f * (float)(key / 10), (float)(key / 10)};
+    }
+    rheo_prices prices = {5.0f, 3.0f, 12.0f, 6.0f, 6.0f, 3.5f, 9.0f, 5.0f, 5.0f, 0.2525f};
+    rheo_typing_set_keys(&channel, keys, 26, &prices, NULL);
+    size_t needed = rheo_typed_bytes(typing);
+    void *room = memory(needed);
+    rheo_typed *word;
+    uint32_t seed = 3;
+    rheo_typed_open_answer(&word, typing, model, answer, room, needed, NULL);
+    for (size_t number = 0; number < sizeof typed / sizeof *typed; number++) {
+        for (size_t length = 1; length <= strlen(typed[number]); length++) {
+            float taps[2 * RHEO_MAX_TYPED];
+            for (size_t place = 0; place < 2 * length; place++) taps[place] = (float)draw(&seed, 160) / 16.0f;
+            for (int32_t kind = 0; kind < 3; kind++) {
+                rheo_explained found[8];
+                rheo_keystrokes asked = {typed[number], length, kind == 2 ? taps : NULL, length, kind == 1};
+                int32_t best = 0;
+                if (rheo_typed_best(word, &channel, &asked, model, answer, 8, found, &best, NULL)) best = 0;
+                hash = add_to_hash(hash, &best, sizeof best);
+                hash = add_to_hash(hash, found, (size_t)best * sizeof *found);
+            }
+        }
+    }
+    free(room);
+    return hash;
+}
+
+static void run_typing(const rheo_model *model) {
+    int32_t vocabulary = rheo_config_of(model)->vocabulary_size;
+    char *forms = memory((size_t)vocabulary * 20);
+    size_t bytes = make_forms(forms, vocabulary), needed = rheo_typing_bytes(vocabulary, bytes);
+    void *room = memory(needed);
+    rheo_typing *typing;
+    rheo_position position;
+    rheo_state *state = memory(rheo_state_bytes(model));
+    rheo_answer *answer = memory(rheo_answer_bytes(model));
+    rheo_scratch *scratch = memory(rheo_scratch_bytes(model));
+    uint64_t hash = 14695981039346656037u;
+    rheo_position_full(model, &position);
+    rheo_typing_open(&typing, forms, bytes, NULL, vocabulary, vocabulary, room, needed, NULL);
+    rheo_start(model, state);
+    for (int32_t step = 0; step < 4; step++) {
+        rheo_step(model, &position, state, (5 * step + 1) % vocabulary, scratch, NULL);
+        rheo_predict(model, &position, state, answer, NULL);
+        hash = type_words(model, typing, answer, hash);
+    }
+    printf("%s typing %08x%08x\n", rheo_kernel_of(model), (unsigned)(hash >> 32), (unsigned)hash);
+    free(forms), free(room), free(state), free(answer), free(scratch);
+}
+
 int main(int count, char **arguments) {
     if (count != 2) return fail("expected the name of a model file");
     FILE *file = fopen(arguments[1], "rb");
@@ -64,6 +144,7 @@ int main(int count, char **arguments) {
         void *workspace = memory(needed);
         if (rheo_open(&model, bytes, (size_t)size, workspace, needed, kernel, &error)) return fail(error.text);
         for (int32_t position = 0; position < rheo_config_of(model)->positions; position++) run(model, position);
+        run_typing(model);
         free(workspace);
     }
     free(bytes);

@@ -116,6 +116,15 @@ def test_the_bits_stay_the_same_under_sanitizers(tmp_path: Path) -> None:
     check_bits(program)
 
 
+def test_typing_at_random_is_answered_or_refused_and_never_crashes(tmp_path: Path) -> None:
+    try:
+        program = build(tmp_path / "letters", PROGRAMS / "letters.c", *SANITIZERS)
+    except CompilerError as error:
+        pytest.skip(f"this compiler has no sanitizers: {error}"[:200])
+    answered, refused = map(int, re.findall(r"\d+", run(program, "300")))
+    assert answered > 2000 and refused > 500, "calls that are all refused, or none, test little"
+
+
 def write_counted(path: Path) -> Path:
     """A small ordered file with counts: words behind one and behind two others."""
     shape, rng = ModelShape(60, 8, (12, 8), (2, 1)), np.random.default_rng(1)

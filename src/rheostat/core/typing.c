@@ -327,7 +327,7 @@ size_t rheo_typed_bytes(const rheo_typing *typing) {
 
 static int32_t as_score(float log_probability) {
     if (!(log_probability > -4000.0f)) return LEAST / 2;
-    return (int32_t)(log_probability * (float)UNIT);
+    return log_probability < 4000.0f ? (int32_t)(log_probability * (float)UNIT) : 4000 * UNIT; /* more than any score */
 }
 
 static void take_scores(rheo_typed *typed) {
