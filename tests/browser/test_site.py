@@ -75,6 +75,14 @@ def test_without_a_network_everything_still_works(
             expect_suggestions(page, words(predictor, text))
     expect(page.locator("#quality-label")).to_contain_text("perplexity")
     expect(page.locator("#figure-time")).to_contain_text("ms")
+    for figure, unit in (("cost", "%"), ("flops", "M"), ("bytes", "MB")):
+        expect(page.locator(f"#figure-{figure}")).to_contain_text(unit)
+    page.locator("#memory summary").click()
+    page.get_by_label("Learn from what I write").check()
+    page.locator("#text").fill("")
+    page.keyboard.type("I like winter. What are you dping ")
+    expect(page.locator("#text")).to_have_value("I like winter. What are you doing ")
+    expect(page.locator("#memory-list")).to_contain_text("winter")
     drag_down(page)
     expect(page.locator("#reason")).to_contain_text("Battery below")
     assert page.evaluate("document.documentElement.scrollWidth") <= device["viewport"]["width"]
@@ -310,6 +318,29 @@ def test_a_word_is_learned_kept_and_forgotten_with_keys_alone(site: FileServer, 
     expect(page.locator("#suggestions")).not_to_contain_text("Zugspitze")
 
 
+def test_the_memory_is_switched_seen_and_forgotten_with_keys_alone(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    page.locator("#memory summary").focus()
+    for key in ("Enter", "Tab", "Space"):
+        page.keyboard.press(key)
+    expect(page.get_by_label("Learn from what I write")).to_be_checked()
+    page.locator("#text").focus()
+    page.keyboard.type("I like winter more than ")
+    expect(page.locator("#memory-list")).to_contain_text("winter")
+    page.locator("#memory summary").focus()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.ariaLabel") == "Forget winter":
+            break
+    page.keyboard.press("Enter")
+    expect(page.locator("#memory-list")).not_to_contain_text("winter")
+    expect(page.locator("#memory summary")).to_be_focused()
+    page.locator("#text").focus()
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#text")).to_have_value("")
+    expect(page.locator("#memory-list")).to_contain_text("than")
+
+
 def test_learned_words_rank_as_in_python(site: FileServer, open_page: OpenPage, predictor: Predictor) -> None:
     page = open_page(site.address)
     with Predictor(threads=1) as taught:
@@ -327,9 +358,19 @@ def test_learned_words_rank_as_in_python(site: FileServer, open_page: OpenPage, 
 # Screen readers, and both themes
 
 
+def open_panels(page: Page) -> None:
+    """Open all that can be opened, with the memory on."""
+    for name in ("writing", "words", "memory"):
+        page.locator(f"#{name} summary").click()
+    page.get_by_label("Learn from what I write").check()
+    page.locator("#text").focus()
+
+
 def test_the_tree_of_a_screen_reader_names_everything(site: FileServer, open_page: OpenPage) -> None:
     page = open_page(site.address)
-    page.keyboard.type("how are y")
+    open_panels(page)
+    page.keyboard.type("I like winter. How are y")
+    expect(page.locator("#memory-list")).to_contain_text("winter")
     expect(page.locator("#suggestions button:enabled")).to_have_count(3)
     expect(page.locator("body")).to_match_aria_snapshot("""
       - banner:
@@ -357,6 +398,24 @@ def test_the_tree_of_a_screen_reader_names_everything(site: FileServer, open_pag
               - row:
                 - rowheader:
                   - button "Turn the knob to 100 percent"
+          - group:
+            - text: Writing
+            - checkbox "Correct slips when a word ends" [checked]
+            - checkbox "Words of this text become more likely"
+          - group:
+            - text: Words you taught 0
+          - group:
+            - text: /What your writing taught \\d+/
+            - checkbox "Learn from what I write" [checked]
+            - checkbox "This text is private"
+            - list:
+              - listitem:
+                - button "Forget winter"
+            - paragraph:
+              - button "Forget the last hour"
+              - button "Forget everything"
+            - paragraph:
+              - button /Done. start a new text/
     """)
 
 
@@ -393,6 +452,15 @@ def test_text_can_be_read_in_both_themes(
 ) -> None:
     page = open_page(site.address, color_scheme=look, **device)
     page.wait_for_selector("html[data-measured]")
+    open_panels(page)
+    page.keyboard.type("I like winter. What are you dping ")
+    expect(page.locator("#undo")).to_have_text("↶ dping")
+    expect(page.locator("#memory-list")).to_contain_text("winter")
+    assert page.evaluate(CONTRAST) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= device["viewport"]["width"]
+    page.locator("#text").fill("teh")
+    expect(page.locator('#suggestions button[data-kind="correction"]').first).to_be_visible()
+    assert page.evaluate(CONTRAST) == []
     page.locator("#text").fill("Zugspitze ")
     expect(page.locator("#learn")).to_be_visible()
     page.evaluate(
