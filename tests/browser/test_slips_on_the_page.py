@@ -113,6 +113,31 @@ def test_what_was_typed_can_be_tapped_while_the_next_word_is_written(site: FileS
     expect(text_of(page)).to_have_value("what are you dping tomorrow at ")
 
 
+def test_two_slips_in_a_row_are_both_corrected_when_the_answers_come_late(
+    bundled_server: Server, open_page: OpenPage
+) -> None:
+    page = open_page(bundled_server.address, service_workers="block")
+    page.get_by_text("On the server").click()
+    text_of(page).focus()
+    late: list[Route] = []
+    page.route("**/api/correct", lambda route: late.append(route))
+    page.keyboard.type("what aer you dping ")
+    page.wait_for_timeout(200)
+    for route in late:
+        route.continue_()
+    expect(text_of(page)).to_have_value("what aer you doing ")  # "aer" was too long ago
+    page.unroute_all(behavior="ignoreErrors")
+    text_of(page).fill("")
+    late.clear()
+    page.route("**/api/correct", lambda route: late.append(route))
+    page.keyboard.type("what are yuo dping ")
+    page.wait_for_timeout(200)
+    for route in late:
+        route.continue_()
+    expect(text_of(page)).to_have_value("what are you doing ")
+    page.unroute_all(behavior="ignoreErrors")
+
+
 def test_a_sign_and_a_new_line_end_a_word_too(site: FileServer, open_page: OpenPage) -> None:
     page = open_page(site.address)
     for sign in (".", "?", "\n"):
@@ -366,6 +391,35 @@ def test_the_memory_goes_nowhere(bundled_server: Server, open_page: OpenPage) ->
     assert [url for url in sent if "/api/" in url] == []
     page.get_by_text("On the server").click()
     expect(page.locator("#memory")).to_be_hidden()
+
+
+def test_two_tabs_share_one_memory(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    turn_memory_on(page)
+    other = page.context.new_page()
+    other.goto(site.address)
+    other.wait_for_selector("html[data-ready]")
+    expect(other.get_by_label("Learn from what I write")).to_be_checked()
+    for tab, word in ((page, "winter"), (other, "summer")):
+        tab.locator("#text").focus()
+        tab.keyboard.type(f"I like {word} more than ")
+        expect(tab.locator("#memory-list")).to_contain_text(word)
+        tab.wait_for_timeout(1000)
+    assert {"winter", "summer", "i like winter", "i like summer"} <= set(page.evaluate(STORED))
+
+
+def test_an_accepted_word_inside_a_text_has_to_stand_first(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    turn_memory_on(page)
+    page.keyboard.type("well  friend")
+    for _ in " friend":
+        page.keyboard.press("ArrowLeft")
+    page.keyboard.type("tomor")
+    expect(page.locator("#suggestions button").first).to_have_text("tomorrow")
+    page.keyboard.press("Alt+Digit1")
+    expect(text_of(page)).to_have_value("well tomorrow friend")
+    page.wait_for_timeout(300)
+    assert "friend" not in [item.split("\n")[0] for item in listed(page)]
 
 
 # The cache, and hidden words

@@ -8,9 +8,11 @@ import re
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pytest import approx
 
@@ -32,8 +34,11 @@ from rheostat.keyboard.positions import HISTORY_BYTES, Positions
 from rheostat.keyboard.protection import CONTENT_SECURITY_POLICY, Hosts
 from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, Service, addresses, make_app, open_service, serve
 from rheostat.keyboard.site import STATIC, page_files, write_page
+from rheostat.model.file import open_model
 from rheostat.model.knob import choose
+from rheostat.model.names import HIDDEN
 from rheostat.model.shape import ModelShape
+from rheostat.model.writer import write_model
 from rheostat.runtime.predictor import Predictor
 
 HOST = "127.0.0.1:8017"
@@ -514,6 +519,18 @@ def test_the_site_has_all_files_and_stays_small(tmp_path: Path) -> None:
     assert written.size_bytes == sum(path.stat().st_size for path in (tmp_path / "site").iterdir()) < 11e6
     assert json.loads((tmp_path / "site" / "model.json").read_text(encoding="utf-8"))["server"] is False
     assert write_page(tmp_path / "site") == written  # again, in the same place
+
+
+def test_neither_the_site_nor_the_server_suggests_a_word_that_the_file_hides(tmp_path: Path, model: Path) -> None:
+    with open_model(model) as file:
+        contents = file.contents()
+    hidden = np.frombuffer(b"word7\nword9\n", np.uint8)
+    write_model(tmp_path / "model", replace(contents, words={**contents.words, HIDDEN: hidden}))
+    write_page(tmp_path / "site", tmp_path / "model", hidden_words=["word11"])
+    facts = json.loads((tmp_path / "site" / "model.json").read_text(encoding="utf-8"))
+    served = open_service(tmp_path / "model", hidden_words=["word11"]).facts
+    for kinds in (facts["browser"]["kinds"], served["browser"]["kinds"]):
+        assert [place for place in range(2, 60) if kinds[place] == "0"] == [7, 9, 11]
 
 
 def test_the_site_replaces_nothing_of_others(tmp_path: Path, model: Path) -> None:

@@ -25,7 +25,7 @@ export class BrowserEngine {
     return { ...asked, percent: Math.floor(knob * 100 + 1e-6), userWords: await this.words.list() };
   }
 
-  /** Learning from what is written. Each promise has the phrases that were learned so far, or null if they stayed the same. */
+  /** Learning from what is written. Each promise has {words, phrases}, what was learned so far, or null if that stayed the same. */
   memory = {
     turn: (on, isPrivate, text) => this.#ask({ kind: "remember", on, isPrivate, text }),
     see: (text, accepted) => this.#ask({ kind: "see", text, accepted }),

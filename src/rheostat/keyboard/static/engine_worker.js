@@ -18,6 +18,7 @@ import { Typist } from "./typist.js";
 const ROUNDS = 31; // over all positions, so that load affects them all equally
 const WARM_UP = 3; // rounds before that: browsers compile WebAssembly again, better, while it runs
 const WRITE_MS = 500; // after something was learned
+const MOST_LISTED = 200; // phrases
 
 let typist = null;
 let tokenizer = "";
@@ -95,7 +96,13 @@ async function remember({ on, isPrivate, text }) {
   typist.memory = on ? await new Memory(new MemoryStore()).open() : null;
   watch = typist.memory && new Watch(isPrivate ? null : typist.memory, tokenizer, isMeant);
   watch?.skip(text);
-  return typist.memory?.phrases() ?? [];
+  return listed();
+}
+
+/** How many words were learned, and the most frequent phrases. */
+function listed() {
+  const phrases = typist.memory?.phrases() ?? [];
+  return { words: phrases.filter(([phrase]) => !phrase.includes(" ")).length, phrases: phrases.slice(0, MOST_LISTED) };
 }
 
 /** Whether the last word of a text is surely what was meant, as far as can be told. */
@@ -113,7 +120,7 @@ function learned(learn) {
   if (memory?.version === before) return null;
   clearTimeout(writing);
   writing = setTimeout(() => memory.flush().catch(() => {}), WRITE_MS); // if it fails, it stays in memory
-  return memory.phrases();
+  return listed();
 }
 
 async function forget({ word, lastHour, everything }) {
@@ -121,7 +128,7 @@ async function forget({ word, lastHour, everything }) {
   if (everything) await memory?.clear();
   else if (lastHour) await memory?.forgetLastHour();
   else await memory?.forget(word);
-  return memory?.phrases() ?? [];
+  return listed();
 }
 
 // --- times ---

@@ -1,6 +1,6 @@
 // The memory on the page: its switches, the list of what was learned, and forgetting. The engine keeps the counts.
 
-const MOST_SHOWN = 200; // phrases, the most frequent ones
+const NOTHING = { words: 0, phrases: [] };
 const OFF = "Off: nothing is learned from what you write.";
 const ON = "Counts of words and of phrases up to three words, kept in this browser. Taken suggestions count, and words that stand unchanged.";
 const PRIVATE = "This text is private: nothing is learned from it.";
@@ -21,7 +21,7 @@ export class MemoryPanel extends EventTarget {
     find("forget-hour").addEventListener("click", () => this.#forget(memory.forgetLastHour(), "Forgot the last hour."));
     find("forget-all").addEventListener("click", () => this.#forget(memory.clear(), "Forgot everything."));
     find("finish").addEventListener("click", () => this.dispatchEvent(new Event("finish")));
-    this.#show([]);
+    this.#show(NOTHING);
   }
 
   get isOn() {
@@ -55,11 +55,11 @@ export class MemoryPanel extends EventTarget {
 
   async #take(answer) {
     try {
-      const phrases = await answer;
-      if (phrases) this.#show(phrases);
+      const learned = await answer;
+      if (learned) this.#show(learned);
     } catch (error) {
       this.#find("remember").checked = false;
-      this.#show([]);
+      this.#show(NOTHING);
       this.dispatchEvent(new CustomEvent("problem", { detail: error.message }));
     }
   }
@@ -70,12 +70,11 @@ export class MemoryPanel extends EventTarget {
     this.dispatchEvent(new CustomEvent("forgotten", { detail: message }));
   }
 
-  #show(phrases) {
-    const words = phrases.filter(([phrase]) => !phrase.includes(" "));
-    this.#find("memory-count").textContent = words.length;
+  #show({ words, phrases }) {
+    this.#find("memory-count").textContent = words;
     this.#find("memory-note").textContent = !this.isOn ? OFF : this.#find("private").checked ? PRIVATE : ON;
     for (const id of ["private-label", "forgetting", "finish"]) this.#find(id).hidden = !this.isOn;
-    this.#find("memory-list").replaceChildren(...phrases.slice(0, MOST_SHOWN).map(([phrase, count]) => this.#item(phrase, count)));
+    this.#find("memory-list").replaceChildren(...phrases.map(([phrase, count]) => this.#item(phrase, count)));
   }
 
   /** A phrase and how often it was written; a single word can be forgotten, with every phrase that has it. */

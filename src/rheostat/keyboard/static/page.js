@@ -103,20 +103,31 @@ function take(place) {
   // Between a key press and its answer, the words shown still belong to the earlier text.
   if (!suggestion || shown.text !== field.before) return;
   field.take(suggestion);
-  learnFrom(true);
+  learnFrom(!field.after.trim()); // in the middle of a text, it has to stand first
 }
+
+const ended = new Set(); // words whose corrections are under way: {text}
 
 /** A word was ended: correct it if that is surely what was meant. */
 field.addEventListener("ended", async ({ detail: text }) => {
   if (!element("autocorrect").checked || !model) return;
-  const question = asked(text);
-  const taps = field.tapsOf([...prefixOf(text, model.tokenizer)].length + 1)?.slice(0, -1); // one more: what ended the word
+  const count = [...prefixOf(text, model.tokenizer)].length;
+  const taps = field.tapsOf(count + 1)?.slice(0, -1) ?? null; // one more: what ended the word
+  const word = { text };
+  ended.add(word);
   try {
-    const [best] = await engines[engineName].correct({ ...question, taps: taps ?? null });
-    if (!best || adviceOf(best) !== "correct" || !field.correct(text, best)) return;
-    announce(`Corrected to ${best.word}. Control Z brings back ${field.replaced}.`);
+    const [best] = await engines[engineName].correct({ ...asked(text), taps });
+    if (best && adviceOf(best) === "correct") correct(word, best);
   } catch {} // the next question says what is wrong
+  ended.delete(word);
 });
+
+function correct({ text }, best) {
+  if (!field.correct(text, best)) return;
+  announce(`Corrected to ${best.word}. Control Z brings back ${field.replaced}.`);
+  const corrected = [...text].slice(0, -best.replaces).join("") + best.word;
+  for (const later of ended) if (later.text.startsWith(text)) later.text = corrected + later.text.slice(text.length);
+}
 
 /** A button above the suggestions; without a label it is hidden. */
 function offer(button, label, act) {

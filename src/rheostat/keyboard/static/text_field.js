@@ -8,7 +8,7 @@ const LOOK_BACK = 64; // characters: longer than any emoji
 const MOST_UNDOS = 200;
 const ENDS_WORD = /^[\s.,!?;:)\]"”]$/u; // a word before one of these is finished
 const WORD_BEFORE = /[\p{L}\p{M}'’]$/u;
-const STILL_NEAR = /^\S*\s*\S*$/u; // what may follow a corrected word while it is still offered back
+const STILL_NEAR = /^\S*\s*\S*\s*$/u; // one more word: what may follow a word that is corrected, or brought back
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
@@ -50,6 +50,10 @@ export class TextField extends EventTarget {
     return { needed: [...this.#area.value].length, typed: this.#keystrokes };
   }
 
+  get after() {
+    return this.#area.value.slice(this.#area.selectionEnd);
+  }
+
   get value() {
     return this.#area.value;
   }
@@ -64,7 +68,7 @@ export class TextField extends EventTarget {
     return last?.typed !== undefined && last.after === this.#area.value ? last.typed : null;
   }
 
-  /** Whether the word that was corrected last is still there, and at most one more word was begun behind it. */
+  /** Whether the word that was corrected last is still there, and at most one more word stands behind it. */
   get #isNear() {
     if (!this.#corrected) return false;
     const { start, word } = this.#corrected;
@@ -122,8 +126,9 @@ export class TextField extends EventTarget {
   correct(text, { word, replaces }) {
     const typed = [...text].slice(-replaces).join("");
     const { value, selectionStart } = this.#area;
-    const isSame = value.startsWith(text) && ENDS_WORD.test(value[text.length] ?? "") && selectionStart > text.length;
-    if (!isSame || this.#kept.has(typed.toLowerCase())) return false;
+    const rest = value.slice(text.length);
+    const isSame = value.startsWith(text) && ENDS_WORD.test(rest[0] ?? "") && selectionStart > text.length;
+    if (!isSame || !STILL_NEAR.test(rest) || this.#kept.has(typed.toLowerCase())) return false;
     const start = text.length - typed.length;
     this.#area.setRangeText(word, start, text.length, "preserve");
     this.#note(false);
