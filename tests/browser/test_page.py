@@ -174,6 +174,20 @@ def test_everything_has_a_name_for_a_screen_reader(open_page: OpenPage) -> None:
 # Late answers
 
 
+def test_what_is_typed_before_the_model_is_known_gets_suggestions(open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page(service_workers="block")
+    held: list[Route] = []
+    page.route("**/model.json", lambda route: held.append(route))
+    page.reload()
+    page.locator("#text").fill("how are y")
+    page.wait_for_timeout(300)
+    page.unroute("**/model.json")
+    for route in held:
+        route.continue_()
+    expect_suggestions(page, words(predictor, "how are y"))
+    expect(page.get_by_role("alert")).to_be_hidden()
+
+
 def test_an_outdated_answer_is_dropped(open_page: OpenPage, predictor: Predictor) -> None:
     page = open_page(service_workers="block")
     use_server(page)

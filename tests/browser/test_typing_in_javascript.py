@@ -61,7 +61,11 @@ def make_cases(count: int, seed: int = 7) -> list[Case]:
         length = chance.randint(0, len(typed)) if method == "complete" else len(typed)
         case = {"method": method, "text": f"{before} {typed[:length]}", "percent": chance.choice(PERCENTS)}
         cases.append({**case, "k": chance.choice((3, 5)), "layout": layout.name, "taps": taps and taps[:length]})
-    return cases + [{"method": m, "text": t, "percent": 100, "k": 3} for t in ODD for m in ("complete", "correct")]
+    cases += [{"method": m, "text": t, "percent": 100, "k": 3} for t in ODD for m in ("complete", "correct")]
+    beside = [
+        {"text": text, "taps": [[3.6, 0.4]] * len(text)} for text in ("µm", "don’t", "İs", "naïve", "Straß", "TEH")
+    ]
+    return cases + [{"method": "complete", "percent": 100, "k": 3, **one} for one in beside]
 
 
 def in_python(predictor: Predictor, case: Case) -> list[Suggestion]:

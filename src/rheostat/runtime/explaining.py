@@ -159,4 +159,11 @@ def check_taps(taps: Any, letters: str) -> NDArray[np.float32] | None:
         if isinstance(tap, str) or not hasattr(tap, "__len__") or len(tap) != 2 or not all(map(is_number, tap)):
             raise RheostatError(f"tap {number + 1} is {shown(tap)}; {expected}")
         places[number] = tap
-    return places if all(ord(letter) <= 0xFF for letter in letters) else None
+    return places if _has_keys(letters) else None
+
+
+def _has_keys(letters: str) -> bool:
+    """Whether the core takes each of these as one letter: ASCII, and from "ß" to "ÿ"."""
+    form = matching_form(letters)
+    is_one = all(letter < "\x80" or "\xdf" <= letter <= "\xff" for letter in form)
+    return is_one and len(form) == len(letters) and all(letter <= "\xff" for letter in letters)

@@ -9,6 +9,7 @@ export class MemoryPanel extends EventTarget {
   #find;
   #memory;
   #text;
+  #isStarted = false;
 
   /** find(id): an element of the page. memory: of the engine in this browser. text(): what stands in the field now. */
   constructor(find, memory, text) {
@@ -28,8 +29,10 @@ export class MemoryPanel extends EventTarget {
     return this.#find("remember").checked;
   }
 
-  /** Start as it was left; off unless it was switched on. */
+  /** Start as it was left, once; off unless it was switched on. */
   async start(isOn) {
+    if (this.#isStarted) return;
+    this.#isStarted = true;
     this.#find("remember").checked = isOn;
     if (isOn) await this.#turn();
   }

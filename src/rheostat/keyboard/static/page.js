@@ -57,6 +57,7 @@ function asked(text) {
 
 /** Ask for suggestions for the current text; an answer that arrives after the next question is dropped. */
 async function ask() {
+  if (!model) return; // `start` asks once it is known
   const mine = ++sequence;
   const text = field.before;
   request?.abort();
@@ -447,6 +448,7 @@ function choose(name) {
   buys = new Buys(element("buys"), model.curve, costs, turnTo);
   knob.smallest = costs[0][0];
   element("memory").hidden = name !== "browser";
+  if (name === "browser") memory.start(remembered("memory") === "on");
   element("cache-label").hidden = name !== "browser" || model.shape.softmax_splits.length > 0;
   element("buys-note").textContent =
     `Time is measured ${WHERE[name]}. ${model.curve ? "Quality lost is the rise in perplexity on text the model has not seen." : "Quality was not measured."}`;
@@ -493,7 +495,6 @@ async function start() {
   // On touch screens the page has its own keys, which the system's keyboard would hide.
   if (matchMedia("(pointer: coarse)").matches) element("text").inputMode = "none";
   const wished = remembered("engine") ?? "browser";
-  if (model.browser) memory.start(remembered("memory") === "on");
   choose(model[wished] ? wished : model.browser ? "browser" : "server");
   showSaved();
   keys.shift = true;

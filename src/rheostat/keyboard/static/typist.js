@@ -14,7 +14,8 @@ import { compose, distinct, matchingForm, splitTyped } from "./writing.js";
 
 const TIMED_MS = 1; // of queries in a row: long for a browser's clock, short for the system's scheduler
 const TEXTS_KEPT = 4; // positions whose readings of a text are kept, for a knob that goes back and forth
-const HAS_KEY = /^[\x00-\x7f\xdf-\xff]*$/; // letters that the core takes as one each
+const HAS_KEYS = /^[\x00-\x7f\xdf-\xff]*$/; // letters that the core takes as one each
+const IS_LATIN = /^[\x00-\xff]*$/;
 
 export class Typist {
   #model;
@@ -332,9 +333,9 @@ export class Typist {
 
 /** Taps as the core takes them, one per letter; null if there are none, or a letter has no key on any layout. */
 function usable(taps, prefix) {
-  const count = [...prefix].length;
   const form = matchingForm(prefix);
-  return taps?.length === count && taps.some(Boolean) && HAS_KEY.test(form) && form.length === count ? taps : null;
+  const fits = IS_LATIN.test(prefix) && HAS_KEYS.test(form) && form.length === prefix.length;
+  return fits && taps?.length === prefix.length && taps.some(Boolean) ? taps : null;
 }
 
 function own(word, probability, prefix) {
