@@ -181,9 +181,9 @@ def test_what_is_typed_before_the_model_is_known_gets_suggestions(open_page: Ope
     page.reload()
     page.locator("#text").fill("how are y")
     page.wait_for_timeout(300)
-    page.unroute("**/model.json")
     for route in held:
         route.continue_()
+    page.unroute("**/model.json")
     expect_suggestions(page, words(predictor, "how are y"))
     expect(page.get_by_role("alert")).to_be_hidden()
 
