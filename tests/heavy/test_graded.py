@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ torch = pytest.importorskip("torch")
 from commands import rheostat  # noqa: E402
 from models import TINY, make_weights, write_tiny  # noqa: E402
 from rheostat.errors import OperatingPointError, RecipeError  # noqa: E402
-from rheostat.model.cut import cut, reorder  # noqa: E402
+from rheostat.model.cut import cut, reorder, unfolded  # noqa: E402
 from rheostat.model.file import open_model  # noqa: E402
 from rheostat.model.operating_point import full_point  # noqa: E402
 from rheostat.model.precision import quantize  # noqa: E402
@@ -38,6 +40,7 @@ from rheostat.training.graded import (  # noqa: E402
 )
 from rheostat.training.language_model import LanguageModel  # noqa: E402
 from rheostat.training.regularization import NO_REGULARIZATION  # noqa: E402
+from rheostat.training.session import RunSession  # noqa: E402
 
 SHAPE = TINY["qrnn"]
 
@@ -281,6 +284,67 @@ def test_bits_with_a_smallest_share_that_four_bits_cost_is_refused() -> None:
     config = GradedConfig(teacher="start", bits=True)
     with pytest.raises(ValueError, match=r"expected less than 0\.5"):
         GradedTask(make_model(), 0.5, config, NO_REGULARIZATION, np.arange(20), lambda *_: None)
+
+
+@pytest.mark.parametrize("only", ["whole", "smallest"])
+def test_as_a_control_a_single_width_is_taught_all_texts(only: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    dealt: list[tuple[slice, Drawn]] = []
+    monkeypatch.setattr(graded, "deal", lambda draws, texts: dealt.extend(deal(draws, texts)) or dealt)
+    config = GradedConfig(teacher="start", only=only)  # type: ignore[arg-type]
+    loss = GradedLoss(make_model(), graded_ranking(SHAPE), 0.5, config, NO_REGULARIZATION)
+    with torch.no_grad():
+        loss.model.layers[0].weight.mul_(1.1)  # otherwise the whole model is its teacher, and has nothing to learn
+    inputs, targets = batch()
+    loss(inputs, targets, loss.model.initial_state(inputs.shape[1])).objective.backward()
+    share = 1.0 if only == "whole" else 0.5
+    ((texts, drawn),) = dealt
+    assert range(4)[texts] == range(4) and drawn == Drawn(share)
+    assert config.readers == 1 and config.validated(0.5) == (share,)
+    point, _ = loss.prefix(Drawn(0.5))
+    gradient = loss.model.layers[0].weight.grad.reshape(3, SHAPE.hidden_sizes[0], -1)[:, point.widths[0] :]
+    assert gradient.any() == (only == "whole")
+
+
+@pytest.mark.parametrize("option", [{"only": "whole"}, {"reconstructed": True}])
+def test_options_of_a_taught_run_need_the_teacher(option: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match='expected teacher = "start"'):
+        GradedConfig(**option)  # type: ignore[arg-type]
+
+
+def test_a_run_starts_from_the_reconstructed_prefix_and_is_taught_by_the_untouched_model(
+    recipe_file: Path, corpus_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, built = write_tiny(tmp_path / "start.safetensors"), list[GradedTask]()
+    common = ["regularization.activation=0.0", "regularization.temporal_activation=0.0", "graded.teacher=start"]
+    asked = ["train.graded=0.6", "graded.reconstructed=true", "train.steps=1", *common]
+    options = [part for change in asked for part in ("--set", change)]
+    with pytest.raises(RecipeError, match=r"has no reconstruction; run rheostat reconstruct on it first"):
+        rheostat("train", recipe_file, "--data", corpus_folder, "--from", start, "-o", tmp_path / "run", *options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a short text
+        rheostat("reconstruct", start, "--data", corpus_folder, "-o", start)
+
+    def stop(self: object, task: GradedTask, *_: object) -> None:
+        built.append(task)
+        raise RecipeError("stopped before the first step")
+
+    monkeypatch.setattr(RunSession, "train", stop)
+    with pytest.raises(RecipeError, match="stopped"):
+        rheostat("train", recipe_file, "--data", corpus_folder, "--from", start, "-o", tmp_path / "again", *options)
+    (task,) = built
+    with open_model(start) as file:
+        ranking = file.ranking(None)
+        untouched = reorder(file.weights(), file.shape, ranking)
+        point = replace(select(ranking, file.shape, 0.6), reconstruction=file.reconstruction)
+        expected, _ = cut(unfolded(file.weights(), file.shape, point), file.shape, replace(point, reconstruction=None))
+    assert task.module.teacher is not None
+    for name, value in task.module.teacher.state_dict().items():
+        np.testing.assert_allclose(value.numpy(), untouched[name], err_msg=name)
+    _, narrow = task.module.prefix(Drawn(0.6))
+    assert any(not np.allclose(task.model.state_dict()[name].numpy(), untouched[name]) for name in untouched)
+    ids = np.arange(60) % SHAPE.vocabulary_size
+    small = LanguageModel.from_weights(point.cut_shape(SHAPE), expected)
+    assert measure_quality(narrow, ids).loss == pytest.approx(measure_quality(small, ids).loss, rel=1e-4)
 
 
 def test_a_run_without_a_starting_model_has_no_teacher(recipe_file: Path, corpus_folder: Path, tmp_path: Path) -> None:

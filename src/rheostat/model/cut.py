@@ -233,6 +233,30 @@ def _reconstruct(small: dict[str, Any], weights: Mapping[str, Any], shape: Model
             small[reader.bias] = small[reader.bias] + (blocks @ _like(guess.offset, lost)).sum(1)
 
 
+def unfolded(weights: Mapping[str, Any], shape: ModelShape, point: OperatingPoint) -> dict[str, Any]:
+    """Weights of the whole size whose prefix at a reconstructed point is the reconstructed model: a start for training.
+
+    Columns of kept filters get the guess of the dropped ones, W_k + W_d A; columns of dropped filters keep what the
+    guess leaves over, so that the whole model stays near. One set of weights cannot hold the guess of every position.
+    The last layer is left as it is, because the matrix that reads it is also the embedding.
+    """
+    changed = dict(weights)
+    assert point.reconstruction is not None
+    for layer, (keep, size) in enumerate(zip(point.keep[:-1], shape.hidden_sizes, strict=False)):
+        if len(keep) == size:
+            continue
+        dropped, guess = point.reconstruction.guess(layer, keep)
+        name = f"layers.{layer + 1}"
+        matrix = np.asarray(changed[f"{name}.weight"], np.float32)
+        blocks = matrix.reshape(len(matrix), shape.windows[layer + 1], size).copy()  # of each word in the window
+        lost = blocks[..., dropped]
+        blocks[..., keep] += lost @ _like(guess.weights, matrix)
+        blocks[..., dropped] = lost @ _like(point.reconstruction.remainder(layer, keep), matrix)
+        changed[f"{name}.weight"] = blocks.reshape(matrix.shape)
+        changed[f"{name}.bias"] = changed[f"{name}.bias"] + (lost @ _like(guess.offset, matrix)).sum(1)
+    return changed
+
+
 class _Reader(NamedTuple):
     """A matrix whose columns read what a layer gives. source: its name before cutting. rows: those that are kept."""
 

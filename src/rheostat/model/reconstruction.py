@@ -78,6 +78,17 @@ class LayerMoments:
         mean = self.mean.astype(np.float64)
         return Guess(np.asarray(weights, np.float64), mean[dropped] - weights @ mean[kept])
 
+    def remainder(self, kept: Positions, dropped: Positions) -> Doubles:
+        """[D, D]: what the filters at `dropped` still say once their guess is used, as their own best linear share.
+
+        It is R (C_dd + μ_d μ_dᵀ)⁻¹, with R the covariance of what cannot be guessed; zero if everything can.
+        """
+        lower, guess = self.triangle(), self.guess(kept, dropped)
+        own = lower[dropped] @ lower[dropped].T
+        left = own - guess.weights @ (lower[kept] @ lower[dropped].T)
+        mean = self.mean.astype(np.float64)[dropped]
+        return np.asarray(np.linalg.solve(own + np.outer(mean, mean), left.T).T)
+
 
 def moments_of(mean: NDArray[Any], covariance: NDArray[Any], ridge: float = RIDGE) -> LayerMoments:
     """The moments to store. covariance [m, m]: in the order of the ranking; the ridge is added here."""
@@ -113,6 +124,12 @@ class Reconstruction:
         dropped = np.setdiff1d(np.arange(self.layers[layer].filters), keep)
         place = np.argsort(self.order[layer])  # of each filter in the order of the ranking
         return dropped, self.layers[layer].guess(place[keep], place[dropped])
+
+    def remainder(self, layer: int, keep: NDArray[Any]) -> Doubles:
+        """`LayerMoments.remainder` for the filters of a layer that are not kept, ascending."""
+        dropped = np.setdiff1d(np.arange(self.layers[layer].filters), keep)
+        place = np.argsort(self.order[layer])
+        return self.layers[layer].remainder(place[keep], place[dropped])
 
 
 def packed_size(filters: int) -> int:

@@ -81,6 +81,12 @@ class GradedConfig:
     weight: float = 1.0  # of the prefixes' loss relative to that of the full width, which reads all texts
     ranking: str = ""  # sorts the filters of the --from model before training; empty = its default ranking
     bits: bool = False  # draw the bits of each prefix too: a share of the cost c is then 2c of the FLOPs in 4 bits
+    # With teacher = "start", as a control: train a single width, the whole model or the smallest prefix. It reads all
+    # texts. The smallest alone is the upper bound of what grading could reach there.
+    only: Literal["", "whole", "smallest"] = ""
+    # With teacher = "start": start from weights whose smallest prefix is reconstructed (`rheostat reconstruct`). The
+    # teacher stays the untouched model.
+    reconstructed: bool = False
 
     def __post_init__(self) -> None:
         if self.widths < 1:
@@ -93,11 +99,19 @@ class GradedConfig:
             raise ValueError(f'anchor is {self.anchor}; expected a share in [0, 1), with teacher = "start"')
         if not 0 <= self.distill <= 1:
             raise ValueError(f"distill is {self.distill}; expected a share of the target in [0, 1]")
+        for name in ("only", "reconstructed"):
+            if (value := getattr(self, name)) and self.teacher != "start":
+                raise ValueError(f'{name} is {value!r} with teacher = "{self.teacher}"; expected teacher = "start"')
 
     @property
     def readers(self) -> int:
         """The number of widths that share the texts of a batch; a full width that teaches reads all texts."""
-        return self.widths + (self.teacher == "start")
+        return 1 if self.only else self.widths + (self.teacher == "start")
+
+    def validated(self, smallest: float) -> tuple[float, ...]:
+        """Shares of the cost at which a model is validated: all that matter, or the only one that is trained."""
+        shares = validated_shares(smallest, self.bits)
+        return {"whole": shares[:1], "smallest": shares[-1:]}.get(self.only, shares)
 
 
 def sorted_ranking(ranking: Ranking) -> Ranking:
@@ -119,6 +133,12 @@ def graded_ranking(shape: ModelShape, taper: tuple[float, ...] = ()) -> Ranking:
         for size, exponent in zip(shape.hidden_sizes, taper, strict=True)
     )
     return Ranking(GRADED, GRADED, scores, comparable=True)
+
+
+def graded_order(shape: ModelShape, config: GradedConfig, order: Ranking | None) -> Ranking:
+    """The graded ranking of a run. order: the ranking that sorted the filters, if any."""
+    follows = order is not None and order.comparable and not config.taper
+    return sorted_ranking(order) if order and follows else graded_ranking(shape, config.taper)
 
 
 class GradedLoss(LanguageModelLoss):
@@ -150,10 +170,18 @@ class GradedLoss(LanguageModelLoss):
         with self.reduced_precision(inputs):
             theirs = self.teacher(inputs, state)
             taught = self.teacher.teach(theirs.raw, self._config.distill)
-            dealt = deal([WHOLE, *self._draw()], inputs.shape[1])
+            dealt = deal(self._taught_widths(), inputs.shape[1])
             losses = self._distilled(inputs, targets, state, taught, dealt)
         objective, full = torch.stack([loss.objective for loss in losses]).sum(), losses[0].log_likelihood_loss
         return Loss(objective / targets.numel(), full / targets[:, dealt[0][0]].numel(), theirs.state)
+
+    def _taught_widths(self) -> list[Drawn]:
+        """What the teacher's texts are dealt to."""
+        if self._config.only == "whole":
+            return [WHOLE]
+        if self._config.only == "smallest":
+            return [at_cost(self._smallest, self.model.shape, self._config.bits)]
+        return [WHOLE, *self._draw()]
 
     def prefix(self, drawn: Drawn, rounded: Mapping[str, Tensor] | None = None) -> tuple[OperatingPoint, LanguageModel]:
         """The prefix with this share of the FLOPs, as a model that shares this model's weights.
@@ -324,23 +352,27 @@ class GradedTask(WeightTask):
         write: Callable[[LanguageModel, Path, Mapping[str, object], Sequence[Ranking]], None],
         precision: str = "fp32",
         order: Ranking | None = None,
+        start: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """order: the ranking that sorted the filters, if any."""
+        """order: the ranking that sorted the filters, if any. start: weights to begin with; the teacher keeps those of
+        the model.
+        """
         self._smallest = smallest
-        follows = order is not None and order.comparable and not config.taper
-        self._ranking = sorted_ranking(order) if order and follows else graded_ranking(model.shape, config.taper)
+        self._ranking = graded_order(model.shape, config, order)
         if config.bits and smallest >= HALF:
             raise ValueError(f"bits is true and train.graded {smallest}; expected less than {HALF}, the cost of 4 bits")
         # Raises early if the share is impossible.
         select(self._ranking, model.shape, at_cost(smallest, model.shape, config.bits).flops_fraction)
         super().__init__(model, regularization, valid_ids, write, precision)
         self.module: GradedLoss = GradedLoss(model, self._ranking, smallest, config, regularization, precision)
-        self._anchor, self._bits = config.anchor, config.bits
+        if start is not None:
+            model.load_state_dict(dict(start))
+        self._anchor, self._bits, self._config = config.anchor, config.bits, config
 
     def validate(self, progress: Callable[[float], None]) -> Quality:
         """Validate several positions together, so that the whole knob counts."""
         count = QualityCount()
-        positions = validated_shares(self._smallest, self._bits)
+        positions = self._config.validated(self._smallest)
         with torch.no_grad(), self._anchored():
             for done, share in enumerate(positions):
 
@@ -354,7 +386,7 @@ class GradedTask(WeightTask):
 
     def save(self, path: Path, run: Mapping[str, object]) -> None:
         with self._anchored():
-            shares = list(validated_shares(self._smallest, self._bits))
+            shares = list(self._config.validated(self._smallest))
             self._write(self.model, path, {**run, "valid_over_shares": shares}, [self._ranking])
 
     @contextmanager

@@ -19,19 +19,20 @@ from rheostat.arguments import check_whole, checked
 from rheostat.errors import CheckpointError, RecipeError
 from rheostat.metrics import perplexity
 from rheostat.model.contents import new_contents
-from rheostat.model.cut import reorder
+from rheostat.model.cut import reorder, unfolded
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import Ranking
 from rheostat.model.ordered import order_filters
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.shape import ModelShape
+from rheostat.model.widths import best_of, select
 from rheostat.model.writer import write_model
 from rheostat.provenance import command_line, new_origin, provenance
 from rheostat.recipe import read_recipe
 from rheostat.tables import fill, from_json
 from rheostat.text.corpus import Corpus, load_corpus
 from rheostat.training.configuration import TrainingRecipe
-from rheostat.training.graded import GradedTask, validated_shares
+from rheostat.training.graded import GradedTask, at_cost, graded_order
 from rheostat.training.language_model import LanguageModel
 from rheostat.training.run_folder import RunFolder
 from rheostat.training.session import RunSession, changes_since, open_session
@@ -203,7 +204,7 @@ def _run(request: TrainingRequest, recipe: TrainingRecipe, session: RunSession, 
 
 
 def _result(folder: RunFolder, recipe: TrainingRecipe, progress: RunProgress) -> TrainingResult:
-    shares = validated_shares(recipe.train.graded, recipe.graded.bits) if recipe.train.graded else ()
+    shares = recipe.graded.validated(recipe.train.graded) if recipe.train.graded else ()
     return TrainingResult(folder.model, progress.epoch, progress.step, perplexity(progress.best_loss), shares)
 
 
@@ -244,11 +245,31 @@ def _make_task(
     valid, precision = corpus.splits["valid"].ids, request.precision
     if not recipe.train.graded:
         return WeightTask(model, recipe.regularization, valid, write, precision)
-    smallest = recipe.train.graded
+    smallest, config = recipe.train.graded, recipe.graded
     try:
-        return GradedTask(model, smallest, recipe.graded, recipe.regularization, valid, write, precision, order)
+        start = _reconstructed_start(request, recipe, order) if config.reconstructed else None
+        return GradedTask(model, smallest, config, recipe.regularization, valid, write, precision, order, start)
     except ValueError as error:
         raise RecipeError(f"graded: {error}") from None
+
+
+def _reconstructed_start(
+    request: TrainingRequest, recipe: TrainingRecipe, order: Ranking | None
+) -> dict[str, torch.Tensor]:
+    """Weights whose smallest prefix is the reconstructed model, with the filters in the order of the ranking."""
+    assert request.from_model  # checked with the teacher
+    with open_model(Path(request.from_model)) as file:
+        shape, found = file.shape, file.reconstruction
+        if found is None or order is None:
+            raise RecipeError(
+                f"graded.reconstructed is true, but {request.from_model} has no "
+                f"{'ranking' if order is None else 'reconstruction'}; run rheostat reconstruct on it first"
+            )
+        prefixes = graded_order(shape, recipe.graded, order)
+        share = at_cost(recipe.train.graded, shape, recipe.graded.bits).flops_fraction
+        point = replace(best_of(order, shape, select(prefixes, shape, share).widths), reconstruction=found)
+        weights = reorder(unfolded(file.weights(), shape, point), shape, order)
+    return LanguageModel.from_weights(shape, weights).state_dict()
 
 
 def _load_corpus_once(fabric: Fabric, request: TrainingRequest, recipe: TrainingRecipe, reporter: Reporter) -> Corpus:
@@ -302,7 +323,7 @@ def _describe(corpus: Corpus, shape: ModelShape, recipe: TrainingRecipe) -> str:
     )
     layers = " ".join(map(str, shape.hidden_sizes))
     tails = f", softmax split at {' '.join(map(str, shape.softmax_splits))}" if shape.softmax_splits else ""
-    shares = " ".join(f"{share:.0%}" for share in validated_shares(recipe.train.graded, recipe.graded.bits))
+    shares = " ".join(f"{share:.0%}" for share in recipe.graded.validated(recipe.train.graded))
     valid = f"\nvalidation: over {shares} of the cost together" if recipe.train.graded else ""
     rule = f"{corpus.source} is one file, divided by {corpus.split_rule}; its parts are in {corpus.divided_in}\n"
     return (
