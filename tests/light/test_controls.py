@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -47,6 +48,41 @@ def test_what_is_not_measured_says_so(tmp_path: Path) -> None:
     assert len(tables) == len(CONTROLS)
     assert all(line.cells[1] == NOT_YET for table in tables for line in table.rows)
     assert NOT_YET in paragraph(found, "Seeds").lower()
+
+
+def test_the_section_lists_what_was_not_run(tmp_path: Path) -> None:
+    found = evidence(tmp_path, [stored("random-1-at-l0-0.8", 75.0)])
+    text = section(found).blocks[0]
+    assert isinstance(text, Paragraph)
+    assert "Widths of L0, 80% (filter-norm, mean-activation, taylor, l0, with its gates)" in text.text
+    assert "; Seeds;" in text.text and "Equal budget;" in text.text
+
+
+def test_rankings_of_several_seeds_are_a_spread_too(tmp_path: Path) -> None:
+    seeded = [row(f"random-{seed}", "random", 0.8, "test", value) for seed, value in ((1, 80.0), (2, 82.0))]
+    rows = [full(70.0), *seeded, row("taylor", "taylor", 0.8, "test", 79.5)]
+    found = gather(read_all([write_sweep(tmp_path / "ptb.json", rows)]))
+    assert NO_DIFFERENCE in paragraph(found, "Uniform widths, 80%").lower()
+    rows[-1] = row("taylor", "taylor", 0.8, "test", 75.0)
+    found = gather(read_all([write_sweep(tmp_path / "ptb.json", rows)]))
+    assert "Best: taylor, by 6.00." in paragraph(found, "Uniform widths, 80%")
+
+
+def test_every_case_has_a_step_that_measures_it() -> None:
+    """The names of cases are those of points and files in reproduce.toml."""
+    recipe = (Path(__file__).parents[2] / "reproduce.toml").read_text(encoding="utf-8")
+    results = set(re.findall(r"results/([\w.-]+)\.json", recipe))
+    for control in CONTROLS:
+        for case in control.cases:
+            if "/" in case.names:
+                stem = case.names.partition("/")[0]
+                assert any(re.fullmatch(stem, name) for name in results), case
+            elif "-at-" in case.names:
+                assert f"--widths-of {case.names.partition('-at-')[2].replace(chr(92), '')}" in recipe, case
+            else:
+                plain = case.names.replace("\\d", "2").replace("\\", "")
+                named = f"--name {plain}" in recipe or f"--widths-of {plain}" in recipe
+                assert named or f"--point {plain.removesuffix('-reconstructed')} " in recipe, case
 
 
 def test_without_results_on_the_corpus_there_is_no_section() -> None:

@@ -26,6 +26,7 @@ class Case:
     what: str
     names: str
     without_update: bool = False  # also a point that has an update, measured without it
+    cut_by_ranking: bool = False  # only points that a ranking cuts, with the same share of every layer
 
 
 @dataclass(frozen=True)
@@ -36,9 +37,19 @@ class Control:
     judged: bool = True  # whether the best case is compared with the others
 
 
+CRITERIA = ("random", "filter-norm", "mean-activation", "taylor")
+
+
+def _uniform(share: float) -> Control:
+    return Control(
+        f"Uniform widths, {share:.0%}",
+        "Which filters, when every layer keeps the same share?",
+        tuple(Case(name, rf"{CORPUS}/{name}-{share:g}", cut_by_ranking=True) for name in CRITERIA),
+    )
+
+
 def _at_widths(title: str, widths: str, own: str, share: float) -> Control:
-    criteria = ("random", "filter-norm", "mean-activation", "taylor")
-    cases = [Case(name, rf"{name}(-\d+)?-at-{re.escape(widths)}") for name in criteria]
+    cases = [Case(name, rf"{name}(-\d+)?-at-{re.escape(widths)}") for name in CRITERIA]
     return Control(
         f"{title}, {share:.0%}",
         "Which filters, when every criterion has the same widths?",
@@ -47,6 +58,7 @@ def _at_widths(title: str, widths: str, own: str, share: float) -> Control:
 
 
 CONTROLS = (
+    *(_uniform(share) for share in (0.8, 0.6)),
     *(_at_widths("Widths of L0", f"l0-{share:g}", "l0, with its gates", share) for share in (0.8, 0.6)),
     *(_at_widths("Searched widths", f"taylor-searched-{share:g}", "taylor", share) for share in (0.8, 0.6)),
     Control(
@@ -54,11 +66,23 @@ CONTROLS = (
         "Is it grading, or the training that comes with it?",
         (
             Case("the whole model, trained on for as many steps", "ptb-continued/full"),
-            Case("the same, with the teacher", "ptb-continued-taught/full"),
+            Case("the same, with the teacher", "ptb-continued-taught/(full|graded-1)"),
             Case("one width of 60 %, fine-tuned whole with the teacher", "ptb-one-width/.*0.6"),
             Case("graded, at 60 %", "ptb-graded/graded.*0.6"),
+            Case("graded from a reconstructed start, at 60 %", "ptb-graded-reconstructed/graded.*0.6"),
         ),
         judged=False,
+    ),
+    Control(
+        "Reconstruction with other methods, 60%",
+        "Does it add to gates and updates?",
+        (
+            Case("l0, with its gates", "l0-0.6", without_update=True),
+            Case("l0, with its gates, reconstructed", "l0-0.6-reconstructed", without_update=True),
+            Case("l0, with an update", "l0-0.6-updated"),
+            Case("l0, reconstructed, with an update", "l0-0.6-reconstructed-updated"),
+            Case("taylor by error, reconstructed, with an update", "taylor-by-error-0.6-updated"),
+        ),
     ),
     *(
         Control(
@@ -79,10 +103,19 @@ CONTROLS = (
         for taught in ("", "-taught")
     ),
     Control(
+        "The paper's own schedule",
+        "Does an update trained as in the paper do better than one in minutes?",
+        (
+            Case("10 epochs of NT-ASGD", "random-1-0.8-paper"),
+            Case("250 steps with the teacher", "random-1-0.8-rank-1-taught"),
+        ),
+        judged=False,
+    ),
+    Control(
         "Seeds",
         "How much does chance do?",
         (
-            Case("l0 at 80 %, three seeds", r"l0-0.8-seed-\d"),
+            Case("l0 at 80 %, three seeds", r"ptb-l0-seed-\d/l0-0.8"),
             Case("update of random at 80 %, three seeds", r"random-1-0.8-seed-\d"),
             Case("graded at 60 %, three seeds", r"ptb-graded-seed-\d/graded.*0.6"),
         ),
@@ -91,7 +124,11 @@ CONTROLS = (
     Control(
         "A dense model of 60 %",
         "What does a model of that size reach by itself?",
-        (Case("trained from scratch", "ptb-dense-60/.*"), Case("graded, at 60 %", "ptb-graded/graded.*0.6")),
+        (
+            Case("trained from scratch, for 6 epochs: no fair line", "ptb-dense-60/.*"),
+            Case("trained from scratch, for as many epochs as the reference", "ptb-dense-60-long/.*"),
+            Case("graded, at 60 %", "ptb-graded/graded.*0.6"),
+        ),
         judged=False,
     ),
 )
@@ -107,12 +144,14 @@ def controls_section(evidence: Evidence) -> Iterator[Section]:
     text = (
         "Each table varies one thing. Perplexity on the test text; the second number is how far it is above the whole "
         "model of the same sweep. A verdict needs a difference larger than the spread between seeds (the largest range "
-        f"of three: {known}); otherwise it says “{NO_DIFFERENCE}”."
+        f"of three: {known}), or than the range of the random rankings in the same table; otherwise it says "
+        f"“{NO_DIFFERENCE}”. Every control has its step in `reproduce.toml`; not run: {_not_run(on)}."
     )
     blocks: list[Block] = [Paragraph(text)]
     for control in CONTROLS:
         found = [(case, matching(on, case)) for case in control.cases]
-        blocks += [Paragraph(f"**{control.title}.** {control.question} {verdict(control, found, spread)}")]
+        judged_by = _spread_within(found, spread)
+        blocks += [Paragraph(f"**{control.title}.** {control.question} {verdict(control, found, judged_by)}")]
         cells = [[case.what, *_cells(points, on)] for case, points in found]
         blocks.append(Table(("what", "test perplexity", "above its base", "from"), "lrrl", rows(cells)))
     yield Section("What makes the difference", tuple(blocks))
@@ -123,6 +162,8 @@ def matching(on: CorpusEvidence, case: Case) -> list[Measurement]:
     pattern = re.compile(case.names)
     by_file = "/" in case.names
     named = [one for one in on.measurements if pattern.fullmatch(_name(one) if by_file else one.name)]
+    if case.cut_by_ranking:
+        return [one for one in named if one.allocation == "uniform"]
     return [one for one in named if (not one.updated if case.without_update else one.allocation != "bare")]
 
 
@@ -136,6 +177,23 @@ def seed_spread(on: CorpusEvidence) -> float | None:
     seeds = next(control for control in CONTROLS if control.title == "Seeds")
     ranges = [_range(points) for case in seeds.cases if len(points := matching(on, case)) > 1]
     return max(ranges, default=None)
+
+
+def _spread_within(found: Sequence[tuple[Case, Sequence[Measurement]]], spread: float | None) -> float | None:
+    """The largest range known: between seeds of training, or between rankings of different seeds in this table."""
+    ranges = [one.spread for _, points in found for one in points if one.spread]
+    return max([*ranges, *([] if spread is None else [spread])], default=None)
+
+
+def _not_run(on: CorpusEvidence) -> str:
+    """The cases without a measurement, by control."""
+    missing = []
+    for control in CONTROLS:
+        cases = [case.what for case in control.cases if not matching(on, case)]
+        if cases:
+            everything = len(cases) == len(control.cases)
+            missing.append(control.title if everything else f"{control.title} ({', '.join(cases)})")
+    return "; ".join(missing) or "nothing"
 
 
 def _range(points: Sequence[Measurement]) -> float:
