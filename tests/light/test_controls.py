@@ -82,6 +82,8 @@ def test_every_case_has_a_step_that_measures_it() -> None:
             else:
                 plain = case.names.replace("\\d", "2").replace("\\", "")
                 named = f"--name {plain}" in recipe or f"--widths-of {plain}" in recipe
+                ranking, _, share = plain.rpartition("-")
+                named = named or f"--ranking {ranking} --knob {share} " in recipe
                 assert named or f"--point {plain.removesuffix('-reconstructed')} " in recipe, case
 
 
@@ -106,9 +108,9 @@ def test_a_difference_within_the_spread_is_none(tmp_path: Path) -> None:
 
 
 def test_updates_are_compared_with_the_same_point_without_one(tmp_path: Path) -> None:
-    rows = [*updated("random-1-0.8-rank-1", 80.0, 76.0), stored("random-1-0.8-bias", 77.0), *seeds(75.0, 75.1)]
+    rows = [*updated("random-1-0.8", 80.0, 76.0), stored("random-1-0.8-bias", 77.0), *seeds(75.0, 75.1)]
     found = evidence(tmp_path, rows)
-    control = next(one for one in CONTROLS if one.title == "Updates at equal steps")
+    control = next(one for one in CONTROLS if one.title == "Updates at equal steps, with the teacher")
     values = [[point.test_perplexity for point in matching(found.on("ptb"), case)] for case in control.cases]
     assert values == [[80.0], [77.0], [], [76.0], [], []]
     assert "Best: rank 1, by 1.00." in paragraph(found, control.title)

@@ -60,7 +60,10 @@ def _at_widths(title: str, widths: str, own: str, share: float) -> Control:
 CONTROLS = (
     *(_uniform(share) for share in (0.8, 0.6)),
     *(_at_widths("Widths of L0", f"l0-{share:g}", "l0, with its gates", share) for share in (0.8, 0.6)),
-    *(_at_widths("Searched widths", f"taylor-searched-{share:g}", "taylor", share) for share in (0.8, 0.6)),
+    *(
+        _at_widths("Searched widths", f"taylor-searched-{share:g}", "taylor, as searched", share)
+        for share in (0.8, 0.6)
+    ),
     Control(
         "Equal budget",
         "Is it grading, or the training that comes with it?",
@@ -84,30 +87,34 @@ CONTROLS = (
             Case("taylor by error, reconstructed, with an update", "taylor-by-error-0.6-updated"),
         ),
     ),
-    *(
-        Control(
-            f"Updates at equal steps{', with the teacher' if taught else ''}",
-            "What does a matrix add to gates and biases?",
-            tuple(
-                Case(what, rf"random-1-0.8-{name}{taught}", without_update=what == "nothing")
-                for what, name in (
-                    ("nothing", "rank-1"),
-                    ("biases only", "bias"),
-                    ("gates only", "gate"),
-                    ("rank 1", "rank-1"),
-                    ("rank 4", "rank-4"),
-                    ("rank 16", "rank-16"),
-                )
-            ),
-        )
-        for taught in ("", "-taught")
+    Control(
+        "Updates at equal steps",
+        "What does a matrix add to gates and biases, without a teacher?",
+        (
+            Case("nothing", "random-1-0.8", without_update=True),
+            Case("biases only", "random-1-0.8-bias-untaught"),
+            Case("gates only", "random-1-0.8-gate-untaught"),
+            *(Case(f"rank {rank}", f"random-1-0.8-rank-{rank}-untaught") for rank in (1, 4, 16)),
+        ),
+    ),
+    Control(
+        "Updates at equal steps, with the teacher",
+        "What does a matrix add to gates and biases?",
+        (
+            Case("nothing", "random-1-0.8", without_update=True),
+            Case("biases only", "random-1-0.8-bias"),
+            Case("gates only", "random-1-0.8-gate"),
+            Case("rank 1", "random-1-0.8"),
+            Case("rank 4", "random-1-0.8-rank-4"),
+            Case("rank 16", "random-1-0.8-rank-16"),
+        ),
     ),
     Control(
         "The paper's own schedule",
         "Does an update trained as in the paper do better than one in minutes?",
         (
             Case("10 epochs of NT-ASGD", "random-1-0.8-paper"),
-            Case("250 steps with the teacher", "random-1-0.8-rank-1-taught"),
+            Case("250 steps with the teacher", "random-1-0.8"),
         ),
         judged=False,
     ),
@@ -164,7 +171,8 @@ def matching(on: CorpusEvidence, case: Case) -> list[Measurement]:
     named = [one for one in on.measurements if pattern.fullmatch(_name(one) if by_file else one.name)]
     if case.cut_by_ranking:
         return [one for one in named if one.allocation == "uniform"]
-    return [one for one in named if (not one.updated if case.without_update else one.allocation != "bare")]
+    fitting = [one for one in named if (not one.updated if case.without_update else one.allocation != "bare")]
+    return list({(one.name, round(one.test_perplexity, 2)): one for one in fitting}.values())  # one point, two files
 
 
 def _name(one: Measurement) -> str:

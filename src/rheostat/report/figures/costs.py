@@ -38,6 +38,7 @@ from rheostat.report.training_free import (
     reconstructed_lines,
 )
 
+FREE_STYLES: dict[str, Any] = {UNIFORM: RECONSTRUCTED_LINE, FROM_ERROR: BY_ERROR_LINE}  # other widths are single marks
 FRONT = {"color": "#999999", "linewidth": 7, "alpha": 0.45, "zorder": 1}
 LINE = "#0072B2"
 NGRAM = "#555555"
@@ -183,7 +184,8 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
             _bound(axes, largest)
         all_axes[0].set_title(model_and_corpus(on))
         handles, labels = all_axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper center", ncols=2, frameon=False, fontsize=FONT_SIZE - 2)
+        style = {"ncols": 2, "frameon": False, "fontsize": FONT_SIZE - 2, "handlelength": 3}
+        figure.legend(handles, labels, loc="outside upper center", **style)
 
 
 def _draw_training_free(axes: Any, on: CorpusEvidence, free: Sequence[FreeLine]) -> None:
@@ -196,24 +198,41 @@ def _draw_training_free(axes: Any, on: CorpusEvidence, free: Sequence[FreeLine])
         return [100 * one.cost for one in points], above
 
     for line in free:
-        style, colour = {UNIFORM: RECONSTRUCTED_LINE, FROM_ERROR: BY_ERROR_LINE}.get(line.widths, "none"), None
+        style = FREE_STYLES.get(line.widths, "none")
         look = mark(line.criterion, hollow=style == "none")
-        colour = look["color"]
-        axes.plot(
-            *percent([whole, *line.points] if style != "none" else line.points),
-            linestyle=style,
-            **look,
-            label=f"{line.criterion}, {RECONSTRUCTED}, widths {line.widths}",
-        )
+        label = f"{line.criterion}, {RECONSTRUCTED}, widths {line.widths}"
+        points = line.points if style == "none" else (whole, *line.points)
+        axes.plot(*percent(points), linestyle=style, label=label, **look)
         plain = [found for one in line.points if (found := cut_alone(on, one))]
         if line.widths == UNIFORM and plain:
-            axes.plot(*percent([whole, *plain]), color=colour, linewidth=1, label=f"{line.criterion}, cut alone")
+            label = f"{line.criterion}, cut alone"
+            axes.plot(*percent([whole, *plain]), color=look["color"], linewidth=1, label=label)
     axes.set_ylim(-1, MOST_ABOVE)
     axes.invert_xaxis()
     axes.set_xlabel("share of the whole model's cost (%): nothing is trained")
     axes.set_ylabel("test perplexity\nabove the whole model (%)")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=FONT_SIZE - 4, ncols=2, loc="upper left")
+    axes.legend(handles=_free_legend(free), frameon=False, fontsize=FONT_SIZE - 3, ncols=2, loc="upper left")
+
+
+def _free_legend(free: Sequence[FreeLine]) -> list[Any]:
+    """Colours for criteria, line styles for widths: one entry for each instead of one for each pair."""
+    from matplotlib.lines import Line2D
+
+    criteria = sorted({line.criterion for line in free})
+    handles: list[Any] = [Line2D([], [], linestyle="none", label=name, **mark(name)) for name in criteria]
+    handles.append(Line2D([], [], color=NGRAM, linewidth=1, label="cut alone, uniform widths"))
+    names = {UNIFORM: f"{RECONSTRUCTED}, uniform widths", FROM_ERROR: f"{RECONSTRUCTED}, widths by error"}
+    kinds = {line.widths for line in free}
+    handles += [
+        Line2D([], [], color=NGRAM, linewidth=2, linestyle=FREE_STYLES[kind], label=name)
+        for kind, name in names.items()
+        if kind in kinds
+    ]
+    if kinds - set(names):
+        label = f"{RECONSTRUCTED}, other widths"
+        handles.append(Line2D([], [], color=NGRAM, linestyle="none", marker="o", markerfacecolor="none", label=label))
+    return handles
 
 
 def model_and_corpus(on: CorpusEvidence) -> str:
