@@ -24,12 +24,12 @@ from starlette.testclient import TestClient
 
 import rheostat
 from models import make_ranking, make_vocabulary, make_weights, write_file, write_tiny
-from results_files import row, write_sweep
+from results_files import bench_row, full, row, write_bench, write_sweep
 from rheostat.core.binding import CoreModel
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.keyboard import page_tables
 from rheostat.keyboard.browser_model import browser_model
-from rheostat.keyboard.facts import Energy
+from rheostat.keyboard.facts import Energy, device_energy, estimated_energy
 from rheostat.keyboard.positions import HISTORY_BYTES, Positions
 from rheostat.keyboard.protection import CONTENT_SECURITY_POLICY, Hosts
 from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, Service, addresses, make_app, open_service, serve
@@ -37,6 +37,7 @@ from rheostat.keyboard.site import STATIC, page_files, write_page
 from rheostat.model.file import open_model
 from rheostat.model.knob import choose
 from rheostat.model.names import HIDDEN
+from rheostat.model.precision import bytes_read
 from rheostat.model.shape import ModelShape
 from rheostat.model.writer import write_model
 from rheostat.runtime.predictor import Predictor
@@ -325,6 +326,21 @@ def test_the_page_knows_what_each_percentage_costs(client: TestClient, service: 
         for name in ("cost", "flops", "bytes_read", "energy_mj"):
             assert here[name] == answer[name]
         assert answer["bytes_read"] == round(SHAPE.flops * answer["cost"] / 2)
+
+
+def test_energy_comes_from_a_bench_of_the_device(tmp_path: Path, model: Path) -> None:
+    measured = write_bench(tmp_path / "measured.json", [bench_row(1.0, 2.0, 4.0), bench_row(0.5, 1.2, 3.0)])
+    silent = write_bench(tmp_path / "silent.json", [bench_row(1.0, 2.0), bench_row(0.5, 1.2)])
+    with open_model(model) as file:
+        whole = bytes_read(file.shape.flops, "int8")
+        energy = device_energy(measured, file, "int8")
+        assert (energy.kind, energy.query_mj(0, whole)) == ("measured", 4.0) and "measured.json" in energy.note
+        assert energy.query_mj(0, whole // 2) == pytest.approx(3.0, rel=0.01)
+        assert energy.query_mj(0, 0) == pytest.approx(2.0)  # the intercept: no knob makes it cheaper
+        for without in (device_energy(silent, file, "int8"), device_energy(None, file, "int8")):
+            assert without.kind == "estimate" and without.note == estimated_energy().note
+        with pytest.raises(RheostatError, match="has the kind 'sweep'"):
+            device_energy(write_sweep(tmp_path / "sweep.json", [full()]), file, "int8")
 
 
 def test_the_curve_comes_from_a_sweep_of_the_model(tmp_path: Path, model: Path) -> None:

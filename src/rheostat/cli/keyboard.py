@@ -39,6 +39,9 @@ def keyboard(
     results: Annotated[
         Path | None, typer.Option(help="The results file of a sweep of this model: show its curve on the page.")
     ] = None,
+    bench: Annotated[
+        Path | None, typer.Option(help="What queries cost on your device: the file that `rheostat bench -o` wrote.")
+    ] = None,
     precision: Annotated[Precision, typer.Option(help=PRECISION_HELP)] = "int8",
     threads: Annotated[int, typer.Option(min=0, help=THREADS_HELP)] = 1,
     hidden_words: HiddenWordsFile = None,
@@ -72,6 +75,7 @@ def keyboard(
         allowed_hosts=allow_host or (),
         policy=policy,
         results=results,
+        bench=bench,
         precision=precision,
         threads=threads,
         hidden_words=hidden_words,
@@ -87,6 +91,9 @@ def page(
     results: Annotated[
         Path | None, typer.Option(help="The results file of a sweep of this model: show what the knob costs.")
     ] = None,
+    bench: Annotated[
+        Path | None, typer.Option(help="What queries cost on your device: the file that `rheostat bench -o` wrote.")
+    ] = None,
     precision: Annotated[Precision, typer.Option(help=PRECISION_HELP)] = "int8",
     hidden_words: HiddenWordsFile = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
@@ -100,7 +107,9 @@ def page(
     """
     from rheostat.keyboard.site import write_page
 
-    written = write_page(out, model, policy=policy, results=results, precision=precision, hidden_words=hidden_words)
+    written = write_page(
+        out, model, policy=policy, results=results, bench=bench, precision=precision, hidden_words=hidden_words
+    )
     if json:
         print_json(asdict(written) | {"folder": str(written.folder)})
     else:

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import rheostat
+from rheostat.governor.cost import read_costs
 from rheostat.governor.policy import Policy
 from rheostat.keyboard.browser_model import BrowserModel, browser_positions, smallest_percent
 from rheostat.measure.meters.choice import Estimate
-from rheostat.measure.results import read_sweep
+from rheostat.measure.results import BenchResults, read_results, read_sweep
 from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.model.file import ModelFile
 from rheostat.model.knob import PATH, can_serve, choose, turns_bits
@@ -43,6 +44,23 @@ def estimated_energy() -> Energy:
     """The energy of a query by the estimate of `rheostat bench`."""
     estimate = Estimate()
     return Energy("estimate", estimate.covers, lambda flops, size: 1e3 * estimate.energy_j(flops, size))
+
+
+def device_energy(bench: str | Path | None, file: ModelFile, precision: Precision) -> Energy:
+    """The energy of a query as a bench of the device has it, with its intercept; else the estimate.
+
+    A bench without a meter has no energy, so that the estimate stays.
+    """
+    if bench is None:
+        return estimated_energy()
+    table, found = read_costs(bench), read_results(Path(bench))
+    assert isinstance(found, BenchResults)  # `read_costs` has checked its kind
+    if not table.knows("energy_mj"):
+        return estimated_energy()
+    whole = bytes_read(file.shape.flops, precision)  # bytes follow the cost, which the knob counts
+    kind: Literal["estimate", "measured"] = "estimate" if any(row.energy.estimate for row in found.rows) else "measured"
+    note = f"{Path(bench).name}, by the meter {found.subject.meter}"
+    return Energy(kind, note, lambda flops, size: table.at(min(size / whole, 1.0), "energy_mj"))
 
 
 def model_facts(

@@ -51,11 +51,12 @@ except ImportError as error:
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.governor.policy import DEFAULT, Policy, read_policy
 from rheostat.keyboard.browser_model import NAME, browser_model
-from rheostat.keyboard.facts import Energy, Json, curve_of, estimated_energy, model_facts
+from rheostat.keyboard.facts import Energy, Json, curve_of, device_energy, model_facts
 from rheostat.keyboard.governing import govern
 from rheostat.keyboard.positions import Position, Positions, Touches
 from rheostat.keyboard.protection import EVERYWHERE, Hosts, Protection
 from rheostat.keyboard.site import page_files
+from rheostat.model.file import open_model
 from rheostat.model.precision import Precision
 from rheostat.text.vocabulary import END_OF_LINE
 from rheostat.words.hidden_words import HiddenWords
@@ -312,18 +313,22 @@ def serve_keyboard(
     allowed_hosts: Iterable[str] = (),
     policy: str | Path = DEFAULT,
     results: Path | None = None,
+    bench: str | Path | None = None,
     precision: Precision = "int8",
     threads: int = 1,
     hidden_words: HiddenWords = None,
     user_words: UserWords | str | Path | None = None,
     announce: Callable[[str], None] = print,
 ) -> None:
-    """Serve the keyboard page until the process is stopped. Energy is an estimate.
+    """Serve the keyboard page until the process is stopped.
 
     port: 0 = any free one. allowed_hosts: further host names to answer to. results: a sweep of the model, for the
-    curve. user_words: where taught words are kept; without it, they last as long as the server. announce: called with
-    each address.
+    curve. bench: what queries cost on this device, as `rheostat bench -o` wrote it; without one, or without a meter in
+    it, energy is an estimate. user_words: where taught words are kept; without it, they last as long as the server.
+    announce: called with each address.
     """
+    with open_model(model) as file:
+        energy = device_energy(bench, file, precision)
     service = open_service(
         model,
         policy=policy,
@@ -331,7 +336,7 @@ def serve_keyboard(
         threads=threads,
         hidden_words=hidden_words,
         user_words=user_words,
-        energy=estimated_energy(),
+        energy=energy,
         results=results,
     )
     serve(service, host, port, allowed_hosts, announce)

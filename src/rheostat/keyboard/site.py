@@ -18,7 +18,7 @@ from rheostat.durable import replacing
 from rheostat.errors import RheostatError
 from rheostat.governor.policy import DEFAULT, read_policy
 from rheostat.keyboard.browser_model import NAME, browser_model
-from rheostat.keyboard.facts import curve_of, estimated_energy, model_facts
+from rheostat.keyboard.facts import curve_of, device_energy, model_facts
 from rheostat.model.file import open_model
 from rheostat.model.precision import Precision, check_precision
 from rheostat.words.completion import Completion
@@ -50,6 +50,7 @@ def write_page(
     *,
     policy: str | Path = DEFAULT,
     results: Path | None = None,
+    bench: str | Path | None = None,
     precision: Precision = "int8",
     hidden_words: HiddenWords = None,
 ) -> WrittenPage:
@@ -73,7 +74,7 @@ def write_page(
             file,
             precision,
             read_policy(policy),
-            estimated_energy(),
+            device_energy(bench, file, precision),
             curve_of(file, results),
             browser,
             completion,
