@@ -27,6 +27,7 @@ from rheostat.cli.console import (
     results,
 )
 from rheostat.measure.meters import EnergySource, MeterOptions, NoMeter, Plan, explain, find_meter
+from rheostat.model.knob import PATH
 from rheostat.model.precision import Precision
 from rheostat.runtime.engine import EngineName
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from rheostat.measure.results import BenchResults, BenchRow, BenchSubject, Fit
 
 LIST = "list"
-HEADINGS = ("cost", "FLOPs", "MB\nread", "ms/query\nmedian", "95 %\ninterval", "p95", "MB\nheld", "mJ/query")
+HEADINGS = ("cost", "FLOPs", "MB\nread", "ms/query\nmedian", "95 %\ninterval", "p95", "MB\nheld")
 
 
 def bench(
@@ -154,8 +155,10 @@ def _show(found: BenchResults, source: EnergySource) -> None:
     table = Table(title=Text(title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("point", overflow="fold")
     for heading in HEADINGS:
-        table.add_column(heading, justify="right", overflow="fold")
+        table.add_column(heading, justify="right", no_wrap=True)
     rows = [(one.label(row), row) for one in models for row in one.rows]
+    words = (word for _, row in rows for word in str(row.energy).split())
+    table.add_column("mJ/query", justify="right", min_width=max(map(len, words)))
     labels = tell_apart([label for label, _ in rows], [row.served_by for _, row in rows])
     for label, (_, row) in zip(labels, rows, strict=True):
         table.add_row(*_cells(label, row))
@@ -177,7 +180,7 @@ def _say(message: str) -> None:
 def _cells(label: str, row: BenchRow) -> list[str]:
     low, high = row.interval_ms
     return [
-        label if row.ranking is None else f"{label} by {row.ranking}",
+        label if row.ranking is None else f"{label} by {'the path' if row.criterion == PATH else row.ranking}",
         f"{row.cost:.1%}",
         f"{row.flops_fraction:.1%}",
         three_digits(row.megabytes_read),
@@ -190,8 +193,8 @@ def _cells(label: str, row: BenchRow) -> list[str]:
 
 
 def three_digits(value: float) -> str:
-    """Three significant digits, and all digits before the point."""
-    return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}" if value > 0 else f"{value:.2f}"
+    """Three significant digits, all digits before the point, and at most four after it."""
+    return f"{value:.{min(4, max(0, 2 - math.floor(math.log10(value))))}f}" if value > 0 else f"{value:.2f}"
 
 
 def _threads(subject: BenchSubject) -> str:

@@ -14,6 +14,7 @@ from rheostat.measure.machine import Conditions
 from rheostat.measure.meters import EnergyPerQuery
 from rheostat.measure.results.shared import LatencyFigures, Origins, Provenance
 from rheostat.model.flops import CostShare
+from rheostat.model.knob import BITS, PATH
 from rheostat.runtime.engine import EngineName
 from rheostat.tables import not_stored, stored_if_set
 
@@ -117,6 +118,8 @@ class BenchRow(LatencyFigures, CostShare):
         """What the point was cut by, in words."""
         if not self.criterion:
             return "whole model"
+        if self.criterion in (PATH, BITS):
+            return "the path" if self.criterion == PATH else "the whole model in 4 bits"
         return f"stored point {self.point}" if self.ranking is None else f"ranking {self.ranking}"
 
 
