@@ -123,13 +123,13 @@ def check_whole(name: str, value: Any, least: int, most: float = math.inf) -> No
 
 
 def check_list(name: str, value: Any) -> None:
-    """Raise RheostatError unless this is a list of values, or something like one. A str is none."""
+    """Raise RheostatError unless this is a list of values, or something like one. A str is not."""
     if not is_list(value):
         raise RheostatError(f"{name} is {shown(value)}; expected a list: [{value!r:.40}]")
 
 
 def is_list(value: Any) -> bool:
-    """Whether this is a list or can be read like one; a str is none."""
+    """Whether this is a list or can be read like one; a str is not."""
     return isinstance(value, Iterable) and not isinstance(value, str | bytes)
 
 

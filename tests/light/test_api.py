@@ -113,7 +113,7 @@ def test_load_is_a_function_with_the_arguments_of_a_predictor(model: Path) -> No
 def test_a_predictor_can_be_used_with_with(model: Path) -> None:
     with rheostat.load(model, 0.8) as predictor:
         assert predictor.suggest("the")
-        assert "model.safetensors" in repr(predictor) and "0.8" in repr(predictor)
+        assert "model.safetensors" in repr(predictor) and "at 80.0% of the cost" in repr(predictor)
     assert "closed" in repr(predictor)
 
 

@@ -212,7 +212,7 @@ def kernels(library: ctypes.CDLL | None = None) -> list[str]:
 
 class Block:
     """Memory that belongs to the caller and begins at a cache line: a state, an answer, a scratch. `address` is kept,
-    since asking NumPy for it takes longer than many a step.
+    since asking NumPy for it can take longer than a step.
     """
 
     __slots__ = ("_room", "address", "size")

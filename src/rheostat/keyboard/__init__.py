@@ -1,1 +1,1 @@
-"""A local web page with a phone keyboard and the knob: `positions`, `exports` and `facts` behind an HTTP `server`."""
+"""A local web page with a phone keyboard and the knob: positions, the model for browsers, facts, and an HTTP server."""

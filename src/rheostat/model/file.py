@@ -305,6 +305,10 @@ class ModelFile:
     def close(self) -> None:
         self._container.close()
 
+    def __repr__(self) -> str:
+        shape = self.shape
+        return f"<ModelFile {self.path.name}: {shape.cell} {' '.join(map(str, shape.hidden_sizes))}, {self.precision}>"
+
     def __enter__(self) -> Self:
         return self
 

@@ -127,7 +127,8 @@ def _check_scores(scores: object, criterion_name: str, sizes: Sequence[int]) -> 
     expected = f"a list of one tensor per layer, of {', '.join(map(str, sizes))} scores: correct the criterion"
     if not isinstance(scores, list | tuple) or not all(isinstance(layer, Tensor) for layer in scores):
         kinds = sorted({type(layer).__name__ for layer in scores}) if isinstance(scores, list | tuple) else []
-        found = f"a {type(scores).__name__}" + (f" of {', '.join(kinds)}" if kinds else "")
+        name = type(scores).__name__
+        found = f"{'an' if name[0] in 'aeiou' else 'a'} {name}" + (f" of {', '.join(kinds)}" if kinds else "")
         raise RheostatError(f"criterion '{criterion_name}' returned {found}; expected {expected}")
     shapes = [tuple(layer.shape) for layer in scores]
     if shapes != [(size,) for size in sizes]:

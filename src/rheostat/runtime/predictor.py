@@ -238,7 +238,7 @@ class Predictor:
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self._serving is None else f"at {self._knob:g} of the FLOPs"
+        state = "closed" if self._serving is None else f"at {self._knob:.1%} of the cost"
         return f"<Predictor of {self._model.points.file.path.name}, {state}>"
 
     def _open(self) -> Serving:
