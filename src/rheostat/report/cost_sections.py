@@ -247,7 +247,7 @@ def day_section(day: GovernResults) -> Section:
         f"The day `{comparison.trace.name}`{note}, {_duration(comparison.trace)}. Device: {comparison.device}, with a "
         f"battery of {day.body.battery_wh:g} Wh. The governor spends {comparison.energy_saved:.0%} less energy than "
         f"always full, which is {comparison.battery_saved:.2%} of its battery."
-        f"{_targets(day)} {comparison.cost.describe()}. Heat is that of one warm body in air, not measured. "
+        f"{_targets(day)} {comparison.cost.describe()}. Heat is modelled as one warm body in air, not measured. "
         f"From `{day.path.name}`."
     )
     picture = Picture(

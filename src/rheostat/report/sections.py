@@ -179,8 +179,8 @@ def _claims_section(evidence: Evidence) -> Iterator[Section]:
         "slash between them are the test perplexities of the two sides. ✓ holds, ✗ fails, – was not measured, ≠ was "
         "measured but says nothing about the claim: on a machine or with a model that the claim is not about. "
         "Estimates decide nothing, and neither does energy that the meter did not resolve. A difference within the "
-        "range over seeds, where there are several, counts as none. L0 chooses widths too, so it is judged against the "
-        "others at their own widths and at its own. Gates and updates are ours, made as listed under “How models were "
+        "range over seeds, where there are several, counts as no difference. L0 chooses widths too, so it is judged "
+        "against the others at their own widths and at its own. Gates and updates are ours, made as listed under “How models were "
         "made”; unless that is the paper's own schedule, a verdict about them is about ours."
     )
     yield Section("The paper's claims, one by one", (Paragraph(text), claims_table(judgements)))
