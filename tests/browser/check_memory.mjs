@@ -6,7 +6,8 @@ import { openTypist } from "./check_typing.mjs";
 
 const [site, path] = process.argv.slice(2);
 const load = (name) => import(pathToFileURL(`${site}/${name}`));
-const { Memory, Watch } = await load("memory.js");
+const { Memory } = await load("memory.js");
+const { Watch } = await load("watch.js");
 const typist = await openTypist(await load("rheostat.js"), await load("typist.js"), (name) => readFileSync(`${site}/${name}`));
 
 /** A place to keep what a memory writes. */

@@ -10,10 +10,11 @@
 //
 // The model file is fetched once; a position of the knob is a few numbers. Nothing is built when the knob turns.
 
-import { Memory, MemoryStore, Watch } from "./memory.js";
+import { Memory, MemoryStore } from "./memory.js";
 import { loadCore, openModel } from "./rheostat.js";
 import { LEARN_AT } from "./tables.js";
 import { Typist } from "./typist.js";
+import { Watch } from "./watch.js";
 
 const ROUNDS = 31; // over all positions, so that load affects them all equally
 const WARM_UP = 3; // rounds before that: browsers compile WebAssembly again, better, while it runs

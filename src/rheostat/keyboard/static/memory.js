@@ -1,20 +1,16 @@
-// What one user's writing has taught: rheostat/words/memory.py and the `Watch` of rheostat/runtime/remembering.py, for a
-// browser. The Python modules are the definition and explain why; tests compare the counts.
+// What one user's writing has taught: rheostat/words/memory.py, for a browser. The Python module is the definition and explains
+// why; tests compare the counts. `watch.js` decides what was meant.
 //
 // Counts of phrases are kept in this browser's own storage (IndexedDB), in the format of Python's file. Nothing is sent.
 
 import {
-  BYTES_PER_MINUTE, BYTES_PER_PHRASE, CLOSING_SIGNS, END_OF_LINE, FLUSH_WORDS, HALF_LIFE_SECONDS, HALF_TRUSTED, LEAST_COUNT,
-  LONGEST_PHRASE, MEMORY_BYTES, RECENT_MINUTES, SETTLED, SHARES,
+  BYTES_PER_MINUTE, BYTES_PER_PHRASE, END_OF_LINE, FLUSH_WORDS, HALF_LIFE_SECONDS, HALF_TRUSTED, LEAST_COUNT, LONGEST_PHRASE,
+  MEMORY_BYTES, RECENT_MINUTES, SHARES,
 } from "./tables.js";
-import { SPACE } from "./vocabulary.js";
-import { contextWords } from "./writing.js";
 
 const FORMAT = "rheostat-memory";
 const VERSION = 1;
 const utf8 = new TextEncoder();
-const PIECE = new RegExp(`[^${SPACE}]+`, "gu");
-const SPACE_AT_END = new RegExp(`[${SPACE}]$`, "u");
 
 /** One phrase: its count at a time, and what was added in the last hour, by the minute. */
 class Count {
@@ -275,97 +271,6 @@ function asFile(counts) {
 function parse(stored) {
   if (stored?.format !== FORMAT || stored.format_version !== VERSION || !Array.isArray(stored.phrases)) return new Map();
   return new Map(stored.phrases.map(({ words, count, time, recent }) => [words, new Count(count, time, recent)]));
-}
-
-// --- what was meant ---
-
-/** One text field: shows the memory what was meant in it. */
-export class Watch {
-  #memory;
-  #tokenizer;
-  #confirm;
-  #learned = []; // [piece of the text, the words that were learned of it], in order
-  #accepted = new Set();
-  #skipped = 0; // pieces at the start of the text of which nothing is counted, not even as what came before
-
-  /** memory: null in a private field. confirm(text): whether its last word is surely what was meant. */
-  constructor(memory, tokenizer, confirm) {
-    this.#memory = memory;
-    this.#tokenizer = tokenizer;
-    this.#confirm = confirm;
-  }
-
-  /** What stands in the text already is not to be learned: it was written before, or in private. */
-  skip(text) {
-    this.#learned = piecesOf(text).map((piece) => [piece, []]);
-    this.#skipped = this.#learned.length;
-  }
-
-  /** The text now. accepted: its last word was taken from the suggestions. */
-  see(text, accepted = false) {
-    if (!this.#memory) return;
-    const pieces = piecesOf(text);
-    const endsOpen = text !== "" && !SPACE_AT_END.test(text);
-    const whole = pieces.length - (endsOpen && !accepted ? 1 : 0);
-    if (accepted && pieces.length) this.#accepted.add(pieces.length - 1);
-    this.#takeBack(pieces);
-    const settled = pieces.length - SETTLED;
-    this.#learn(pieces, (place) => place < whole && (place < settled || this.#accepted.has(place)));
-  }
-
-  /** The text was sent as it is. Returns what was learned of each piece between spaces. */
-  end(text) {
-    if (this.#memory) {
-      const pieces = piecesOf(text);
-      this.#takeBack(pieces);
-      this.#learn(pieces, () => true);
-    }
-    const learned = this.#learned.map(([, words]) => words);
-    this.#learned = [];
-    this.#skipped = 0;
-    this.#accepted = new Set();
-    return learned;
-  }
-
-  /** Unlearn pieces that were changed or deleted, last first. */
-  #takeBack(pieces) {
-    let same = 0;
-    while (same < Math.min(pieces.length, this.#learned.length) && this.#learned[same][0] === pieces[same]) same += 1;
-    for (let place = this.#learned.length - 1; place >= same; place -= 1) {
-      const [, words] = this.#learned.pop();
-      if (words.length) this.#memory.unlearn(words, this.#before(place)).catch(() => {}); // it stays in memory
-      this.#accepted.delete(place);
-    }
-    this.#skipped = Math.min(this.#skipped, this.#learned.length);
-  }
-
-  /** The two words before a piece, as the model reads them. */
-  #before(place) {
-    const text = this.#learned.slice(this.#skipped, place).map(([piece]) => piece).join(" ");
-    return contextWords(text, this.#tokenizer).slice(this.#skipped ? 1 : 0).slice(-2); // without the `<eos>` of a text's start
-  }
-
-  /** Learn pieces in order, up to the first that is not ready. */
-  #learn(pieces, isReady) {
-    for (let place = this.#learned.length; place < pieces.length && isReady(place); place += 1) {
-      const words = this.#meant(pieces, place);
-      if (words.length) this.#memory.learn(words, this.#before(place)).catch(() => {});
-      this.#learned.push([pieces[place], words]);
-    }
-  }
-
-  /** The words of a piece that are worth learning: none if it looks like a slip. */
-  #meant(pieces, place) {
-    const words = contextWords(pieces[place], this.#tokenizer).slice(1).filter((word) => /\p{L}/u.test(word));
-    if (this.#accepted.has(place) || !words.length) return words;
-    const characters = [...pieces[place]];
-    while (CLOSING_SIGNS.includes(characters.at(-1) ?? " ")) characters.pop();
-    return this.#confirm([...pieces.slice(0, place), characters.join("")].join(" ")) ? words : [];
-  }
-}
-
-function piecesOf(text) {
-  return text.match(PIECE) ?? [];
 }
 
 // --- the browser's storage ---

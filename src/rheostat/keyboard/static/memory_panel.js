@@ -1,5 +1,7 @@
 // The memory on the page: its switches, the list of what was learned, and forgetting. The engine keeps the counts.
 
+import { makeItem } from "./figures.js";
+
 const NOTHING = { words: 0, phrases: [] };
 const OFF = "Off: nothing is learned from what you write.";
 const ON = "Counts of words and of phrases up to three words, kept in this browser. Taken suggestions count, and words that stand unchanged.";
@@ -82,17 +84,8 @@ export class MemoryPanel extends EventTarget {
 
   /** A phrase and how often it was written; a single word can be forgotten, with every phrase that has it. */
   #item(phrase, count) {
-    const item = document.createElement("li");
-    const often = document.createElement("small");
-    often.textContent = count >= 9.95 ? count.toFixed(0) : count.toFixed(1).replace(".0", "");
-    item.append(phrase.replaceAll("<eos>", "¶"), often);
-    if (phrase.includes(" ")) return item;
-    const button = document.createElement("button");
-    button.type = "button";
-    button.textContent = "×";
-    button.setAttribute("aria-label", `Forget ${phrase}`);
-    button.addEventListener("click", () => this.#forget(this.#memory.forget(phrase), `Forgot ${phrase}.`));
-    item.append(button);
-    return item;
+    const often = count >= 9.95 ? count.toFixed(0) : count.toFixed(1).replace(".0", "");
+    const forget = () => this.#forget(this.#memory.forget(phrase), `Forgot ${phrase}.`);
+    return makeItem(phrase.replaceAll("<eos>", "¶"), phrase.includes(" ") ? null : forget, often);
   }
 }

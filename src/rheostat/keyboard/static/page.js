@@ -5,6 +5,7 @@ import { BrowserEngine } from "./browser_engine.js";
 import { Buys, format } from "./buys.js";
 import { DevicePanel } from "./device_panel.js";
 import { makeDial } from "./dial.js";
+import { bytesText, energyText, flopsText, makeItem, showFigure } from "./figures.js";
 import { Keys } from "./keys.js";
 import { MemoryPanel } from "./memory_panel.js";
 import { adviceOf } from "./slips.js";
@@ -188,21 +189,11 @@ function showWords(words) {
   element("words-note").textContent = words.length
     ? `They are kept ${WHERE[engineName]} and suggested from now on.`
     : "Write a word that the model does not know: it can then be learned with one tap.";
-  element("words-list").replaceChildren(...words.map(({ word }) => {
-    const item = document.createElement("li");
-    const button = document.createElement("button");
-    item.textContent = word;
-    button.type = "button";
-    button.textContent = "×";
-    button.setAttribute("aria-label", `Forget ${word}`);
-    button.addEventListener("click", async () => {
-      await changeWords((list) => list.forget(word), `Forgot ${word}.`);
-      element("words").querySelector("summary").focus(); // the button is gone
-      ask();
-    });
-    item.append(button);
-    return item;
-  }));
+  element("words-list").replaceChildren(...words.map(({ word }) => makeItem(word, async () => {
+    await changeWords((list) => list.forget(word), `Forgot ${word}.`);
+    element("words").querySelector("summary").focus(); // the button is gone
+    ask();
+  })));
 }
 
 // --- the memory, which only the engine in this browser has ---
@@ -326,28 +317,6 @@ function obey(decision) {
 }
 
 // --- figures ---
-
-function flopsText(flops) {
-  if (flops >= 1e9) return `${format(flops / 1e9)} GFLOPs`;
-  return flops >= 1e5 ? `${format(flops / 1e6)} MFLOPs` : `${format(flops / 1e3)} kFLOPs`;
-}
-
-function bytesText(bytes) {
-  return bytes >= 1e5 ? `${format(bytes / 1e6)} MB` : `${format(bytes / 1e3)} kB`;
-}
-
-function energyText(millijoules) {
-  return millijoules >= 0.1 ? `${format(millijoules)} mJ` : `${format(millijoules * 1e3)} µJ`;
-}
-
-/** A figure with its unit in small letters, and a note below it. */
-function showFigure(name, figure, note) {
-  const [number, unit = ""] = figure.split(" ");
-  const small = document.createElement("small");
-  small.textContent = unit;
-  element(`figure-${name}`).replaceChildren(number, unit ? "\u202f" : "", small);
-  element(`figure-${name}-note`).textContent = note;
-}
 
 function showPosition() {
   const { knob: at, flops, flops_fraction: share, bytes_read: bytes, cost, energy_mj: energy, point, doubt } = position;

@@ -6,8 +6,8 @@
 const CACHE = "rheostat-5";
 const PAGE = [
   "./", "api.js", "battery.js", "browser_engine.js", "buys.js", "completion.js", "device_panel.js", "dial.js",
-  "engine_worker.js", "governing.js", "icon.svg", "keys.js", "manifest.webmanifest", "memory.js", "memory_panel.js", "model.json", "page.js", "rheostat.js", "rheostat.wasm",
-  "slider.js", "slips.js", "style.css", "tables.js", "text_field.js", "typist.js", "user_words.js", "vocabulary.js", "writing.js",
+  "engine_worker.js", "figures.js", "governing.js", "icon.svg", "keys.js", "manifest.webmanifest", "memory.js", "memory_panel.js", "model.json", "page.js", "rheostat.js", "rheostat.wasm",
+  "slider.js", "slips.js", "style.css", "tables.js", "text_field.js", "typist.js", "user_words.js", "vocabulary.js", "watch.js", "writing.js",
 ];
 const PATIENCE_MS = 4000; // for the network, if the cache has an answer
 
