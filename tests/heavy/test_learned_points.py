@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -234,6 +235,28 @@ def test_an_update_recovers_quality_and_costs_its_bytes(model_path: Path, corpus
     after = perplexity(out, corpus_folder, "--point", point["name"])
     assert after["point"] == point["name"] and after["flops_fraction"] == before["flops_fraction"]
     assert after["perplexity"] < before["perplexity"]
+
+
+def test_reconstruction_combines_with_gates_and_with_an_update_on_top(
+    model_path: Path, corpus_folder: Path, tmp_path: Path
+) -> None:
+    out, data = tmp_path / "out.safetensors", ["--data", corpus_folder]
+    few = ["--set", "train.steps=2", "--set", "train.batch_size=4"]
+    rheostat("prune", model_path, "--criterion", "l0", "--knob", "0.7", *data, "-o", out, *few)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a short text
+        rheostat("reconstruct", out, "--ranking", "filter-norm", "--point", "l0-0.7", *data, "-o", out)
+    rheostat("recover", out, "--point", "l0-0.7-reconstructed", "--name", "gated", *data, "-o", out, *few)
+    rheostat("recover", out, "--knob", "0.5", "--name", "by-error", *data, "-o", out, *few)
+    with open_model(out) as file:
+        gated, cut = file.point("gated"), file.point("by-error")
+        assert gated.gates is not None and gated.updates is not None and gated.reconstruction is file.reconstruction
+        assert cut.updates is not None and cut.reconstruction is file.reconstruction and cut.flops_fraction <= 0.5
+        # Nothing but the update differs from the point that it was trained on.
+        for point, start in ((gated, file.point("l0-0.7-reconstructed")), (cut, choose(file, 0.5))):
+            assert replace(point, updates=None).digest == replace(start, updates=None).digest
+    bare = perplexity(out, corpus_folder, "--point", "l0-0.7-reconstructed")["perplexity"]
+    assert perplexity(out, corpus_folder, "--point", "gated")["perplexity"] == pytest.approx(bare, rel=0.2)
 
 
 @pytest.mark.parametrize("what", ["bias", "gate"])
