@@ -109,8 +109,9 @@ def training_free_sections(on: CorpusEvidence) -> Iterator[Section]:
         f"above the whole model's {full.test_perplexity:.2f}. Widths: {UNIFORM} keeps the same share of every layer; "
         f"{FROM_ERROR} follows from what the output loses with each filter, by the calibration text; {SEARCHED} was "
         f"found layer by layer on validation text, for the plain cut; “{OF_POINT.strip()} …” are those of another "
-        f"method's point. Cut alone: the same filters at the same widths without the guess; a mean over seeds where "
-        f"only that was measured. {_best_sentence(on, full, shares)}"
+        f"method's point. Cut alone: the same criterion at the same widths without the guess, by the very same ranking "
+        "where that was measured; else by the criterion's ranking in another file, or the mean over its seeds. "
+        f"{_best_sentence(on, full, shares)}"
     )
     align = "ll" + "rr" * len(shares) + "l"
     yield Section(f"A knob without training: {on.corpus}", (text, Table(header, align, tuple(rows))))

@@ -212,7 +212,7 @@ def _draw_training_free(axes: Any, on: CorpusEvidence, free: Sequence[FreeLine])
     axes.set_xlabel("share of the whole model's cost (%): nothing is trained")
     axes.set_ylabel("test perplexity\nabove the whole model (%)")
     axes.grid(alpha=0.3)
-    axes.legend(handles=_free_legend(free), frameon=False, fontsize=FONT_SIZE - 3, ncols=2, loc="upper left")
+    axes.legend(handles=_free_legend(free), frameon=False, fontsize=FONT_SIZE - 3, loc="upper right")
 
 
 def _free_legend(free: Sequence[FreeLine]) -> list[Any]:
