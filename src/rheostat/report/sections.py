@@ -55,7 +55,7 @@ from rheostat.report.paper_tables import NEARLY, NOT_TRAINED, paper_table, seeds
 from rheostat.report.published import load_published
 from rheostat.report.summary import summary_lines
 from rheostat.report.sweep_page import points_table
-from rheostat.report.training_free import training_free_sections
+from rheostat.report.training_free import reconstructed_lines, training_free_sections
 
 
 def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Document:
@@ -99,11 +99,20 @@ def _trade_off_sections(evidence: Evidence) -> Iterator[Section]:
             f"Test perplexity of {model_and_corpus(on)} for every criterion, in {precision_of(on)} unless a name says "
             f"otherwise; means over seeds. {aside}The grey band is the Pareto front: points of this set of "
             "weights that no other beats in both cost and valid perplexity. It is chosen on valid and drawn on test. "
-            "Other models (other weights, dense models, n-grams) are not part of it. "
-            f"{_bound_sentence(on)}Perplexity from {used}{_cost_origin(on)}.",
+            "Other models (other weights, dense models, n-grams) are not part of it, nor are points that were measured on "
+            f"test alone. {_free_sentence(on)}{_bound_sentence(on)}Perplexity from {used}{_cost_origin(on)}.",
             partial(draw_costs, on),
         )
         yield Section(f"What a smaller share costs: {on.corpus}", (picture,))
+
+
+def _free_sentence(on: CorpusEvidence) -> str:
+    if not reconstructed_lines(on):
+        return ""
+    return (
+        "The last panel has every criterion without training: cut alone, and reconstructed, as percent above the whole "
+        "model; the other panels show the best of these lines. "
+    )
 
 
 def _bound_sentence(on: CorpusEvidence) -> str:
