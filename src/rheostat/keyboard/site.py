@@ -93,7 +93,9 @@ def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise RheostatError(f"{folder} is a file; expected a folder for the page: choose another with -o")
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    if names and not {FACTS, "rheostat.wasm"} <= names:
+    # A page that a crash left half written has only files of ours.
+    strangers = {name for name in names - {*page_files(), FACTS, NAME} if not name.endswith(".partial")}
+    if strangers and not {FACTS, "rheostat.wasm"} <= names:
         raise RheostatError(
             f"{folder} holds other files; expected a new or empty folder, or an earlier page: choose another with -o"
         )

@@ -1,0 +1,142 @@
+/* A library to preload: it counts the calls that change files in one folder, and lets one of them fail.
+ *
+ * faults_arm(folder, number, kind) starts the count. The call with that number (from 1; 0: none) fails with ENOSPC or EIO,
+ * or the process ends: before the call, after it, or (a write) after half of it. Only calls that could change something
+ * count: opening for writing, writing, truncating, flushing, renaming, deleting, making folders, changing modes. */
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { CRASHED = 86 };
+enum kind { NO_SPACE = 1, INPUT_OUTPUT, BEFORE, AFTER, HALF };
+
+static char watched[PATH_MAX];
+static long calls, failing;
+static int how;
+static char names[1 << 16];
+static size_t used;
+
+void faults_arm(const char *folder, long number, int kind) {
+    snprintf(watched, sizeof watched, "%s", folder);
+    calls = 0, failing = number, how = kind, used = 0;
+}
+
+long faults_count(void) { return calls; }
+
+/* Ends the process without what it would do at its end. */
+void faults_end(int code) { _exit(code); }
+
+/* The names of the calls so far, each followed by a space. */
+const char *faults_names(void) {
+    names[used < sizeof names ? used : sizeof names - 1] = 0;
+    return names;
+}
+
+static int is_inside(const char *path) {
+    size_t length = strlen(watched);
+    if (!length) return 0;
+    if (path[0] == '/') return !strncmp(path, watched, length);
+    char here[PATH_MAX];
+    return getcwd(here, sizeof here) && !strncmp(here, watched, length);
+}
+
+static int is_inside_fd(int descriptor) {
+    char link[64], path[PATH_MAX];
+    if (!watched[0]) return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0) return 0;
+    path[length] = 0;
+    return is_inside(path);
+}
+
+/* Counts a call. Whether this is the one that fails; if it fails with an error, errno is set. */
+static int meets(const char *name) {
+    calls++;
+    size_t length = strlen(name);
+    if (used + length + 2 < sizeof names) memcpy(names + used, name, length), used += length, names[used++] = ' ';
+    if (calls != failing) return 0;
+    if (how == BEFORE) _exit(CRASHED);
+    if (how == NO_SPACE) errno = ENOSPC;
+    if (how == INPUT_OUTPUT) errno = EIO;
+    return how;
+}
+
+static int is_error(int met) { return met == NO_SPACE || met == INPUT_OUTPUT; }
+
+static long ended(int met, long result) {
+    if (met) _exit(CRASHED);
+    return result;
+}
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+static int changes(int flags) { return (flags & O_ACCMODE) != O_RDONLY || flags & (O_CREAT | O_TRUNC); }
+
+#define OPEN(name)                                                                                                     \
+    int name(const char *path, int flags, ...) {                                                                       \
+        va_list rest;                                                                                                  \
+        va_start(rest, flags);                                                                                         \
+        mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;                                      \
+        va_end(rest);                                                                                                  \
+        int met = changes(flags) && is_inside(path) ? meets("open") : 0;                                               \
+        return is_error(met) ? -1 : (int)ended(met, REAL(name)(path, flags, mode));                                    \
+    }
+OPEN(open)
+OPEN(open64)
+
+#define OPENAT(name)                                                                                                   \
+    int name(int at, const char *path, int flags, ...) {                                                               \
+        va_list rest;                                                                                                  \
+        va_start(rest, flags);                                                                                         \
+        mode_t mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(rest, mode_t) : 0;                                      \
+        va_end(rest);                                                                                                  \
+        int met = changes(flags) && (at == AT_FDCWD ? is_inside(path) : is_inside_fd(at)) ? meets("open") : 0;         \
+        return is_error(met) ? -1 : (int)ended(met, REAL(name)(at, path, flags, mode));                                \
+    }
+OPENAT(openat)
+OPENAT(openat64)
+
+ssize_t write(int descriptor, const void *bytes, size_t count) {
+    int met = is_inside_fd(descriptor) ? meets("write") : 0;
+    if (is_error(met)) return -1;
+    return ended(met, REAL(write)(descriptor, bytes, met == HALF ? count / 2 : count));
+}
+
+ssize_t writev(int descriptor, const struct iovec *parts, int count) {
+    int met = is_inside_fd(descriptor) ? meets("write") : 0;
+    return is_error(met) ? -1 : ended(met, REAL(writev)(descriptor, parts, count));
+}
+
+#define ON_DESCRIPTOR(name, what, parameters, arguments)                                                               \
+    int name parameters {                                                                                              \
+        int met = is_inside_fd(descriptor) ? meets(what) : 0;                                                          \
+        return is_error(met) ? -1 : (int)ended(met, REAL(name) arguments);                                             \
+    }
+ON_DESCRIPTOR(fsync, "fsync", (int descriptor), (descriptor))
+ON_DESCRIPTOR(fdatasync, "fsync", (int descriptor), (descriptor))
+ON_DESCRIPTOR(ftruncate, "truncate", (int descriptor, off_t size), (descriptor, size))
+ON_DESCRIPTOR(ftruncate64, "truncate", (int descriptor, off64_t size), (descriptor, size))
+ON_DESCRIPTOR(fchmod, "chmod", (int descriptor, mode_t mode), (descriptor, mode))
+ON_DESCRIPTOR(unlinkat, "unlink", (int descriptor, const char *path, int flags), (descriptor, path, flags))
+
+#define ON_PATH(name, what, parameters, arguments)                                                                     \
+    int name parameters {                                                                                              \
+        int met = is_inside(path) ? meets(what) : 0;                                                                   \
+        return is_error(met) ? -1 : (int)ended(met, REAL(name) arguments);                                             \
+    }
+ON_PATH(rename, "rename", (const char *path, const char *other), (path, other))
+ON_PATH(renameat2, "rename", (int at, const char *path, int to, const char *other, unsigned flags), (at, path, to, other, flags))
+ON_PATH(unlink, "unlink", (const char *path), (path))
+ON_PATH(rmdir, "unlink", (const char *path), (path))
+ON_PATH(mkdir, "mkdir", (const char *path, mode_t mode), (path, mode))
+ON_PATH(chmod, "chmod", (const char *path, mode_t mode), (path, mode))

@@ -1,0 +1,330 @@
+"""Every fault of every writer, in turn: python tests/faults.py LIBRARY [WRITER …] [--whole] prints what happened.
+
+Run it with `tests/core/faults.c`, compiled, as LD_PRELOAD; `run` does both. Each writer is run once to count the calls
+that change files. Then it is run once for each of them and each kind of fault: no space, an input/output error, a crash
+before the call, after it, and in the middle of a write. After each, what is on disk is compared with what was there
+before and with what the whole write makes: every file must be one or the other, complete. Nothing else may be left,
+except `.partial` files after a crash. After a crash the writer is run again, and must succeed.
+
+A process is ended, not the machine: what the system has taken but not yet put on disk is not lost here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rheostat import provenance
+
+KINDS = {1: "no space", 2: "input/output error", 3: "crash before", 4: "crash after", 5: "crash in the middle"}
+CRASHED = 86
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # where flushing takes no time
+REFUSED = 1
+LEFT = re.compile(r"\.partial(/|$)|(^|/)\..*\.(lock|old)(/|$)")  # by a crash, or for other processes
+DATES = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.+]+")
+
+Tree = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """prepare: write what is there before. write: replace it. at_once: all files change together.
+
+    repeatable: writing twice gives the same as once.
+    """
+
+    name: str
+    prepare: Callable[[Path], object]
+    write: Callable[[Path], object]
+    at_once: bool = True
+    repeatable: bool = True
+
+
+def tree(folder: Path, with_leftovers: bool = False) -> Tree:
+    """The contents of all files by their path. Dates are masked."""
+    files = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    kept = {name: path for name, path in files.items() if with_leftovers or not LEFT.search(name)}
+    return {name: DATES.sub(b"DATE", path.read_bytes()) for name, path in kept.items()}
+
+
+class Faults:
+    """Runs a writer in forked processes, with one fault in each."""
+
+    def __init__(self, library: str, writer: Writer, is_new: bool) -> None:
+        self.shim = ctypes.CDLL(library)
+        self.shim.faults_names.restype = ctypes.c_char_p
+        self.writer, self.root = writer, Path(tempfile.mkdtemp(prefix="rheostat-faults-", dir=MEMORY)).resolve()
+        self.before, self.work = self.root / "before", self.root / "work"
+        self.before.mkdir()
+        if not is_new:
+            self._in_child(lambda: writer.prepare(self.before))
+        self.old = tree(self.before)
+        self.names = self._count()
+        self.new = tree(self.work)
+        self.tried: Counter[str] = Counter()
+        self.problems: list[str] = []
+
+    def _start(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+        shutil.copytree(self.before, self.work)
+
+    def _in_child(self, act: Callable[[], object], number: int = 0, kind: int = 0) -> tuple[int, str]:
+        """Fork, act, and say how the child ended, and what it said."""
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            self.shim.faults_arm(str(self.work).encode(), number, kind)
+            code, said = 0, ""
+            try:
+                act()
+            except Exception as error:  # what a user sees is checked by the parent
+                code, said = REFUSED, f"{type(error).__name__}: {error}"
+            said += f"\n{self.shim.faults_names().decode()}"
+            self.shim.faults_arm(b"", 0, 0)
+            os.write(writing, said.encode()[-60_000:])
+            self.shim.faults_end(code)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as said:
+            text = said.read().decode(errors="replace")
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
+
+    def _count(self) -> list[str]:
+        self._start()
+        code, said = self._in_child(lambda: self.writer.write(self.work))
+        assert code == 0, f"{self.writer.name} fails without a fault: {said}"
+        return said.rpartition("\n")[2].split()
+
+    def run(self) -> None:
+        for number, call in enumerate(self.names, 1):
+            for kind, fault in KINDS.items():
+                if fault == "crash in the middle" and call != "write":
+                    continue
+                self._start()
+                code, said = self._in_child(lambda: self.writer.write(self.work), number, kind)
+                self.tried[fault] += 1
+                where = f"{self.writer.name}: {fault} at call {number} of {len(self.names)}, {call}"
+                self.problems += [f"{where}: {problem}" for problem in self._check(code, said, call)]
+        shutil.rmtree(self.root)
+
+    def _check(self, code: int, said: str, call: str) -> list[str]:
+        found, problems = tree(self.work), []
+        message = said.partition("\n")[0]
+        if code not in (0, REFUSED, CRASHED):
+            problems.append(f"ended with {code}")
+        if code == REFUSED and not re.match(r"(\w*Error: )", message):
+            problems.append(f"an unexpected error: {message[:200]}")
+        if code == REFUSED and not re.match(r"(Rheostat|ModelFile|Checkpoint|Export|UserWords|OS|Permission)", message):
+            problems.append(f"not an error of ours: {message[:200]}")
+        if code == 0 and found != self.new:
+            problems.append("no error, and yet not everything was written")
+        problems += self._compare(found)
+        left = sorted(set(tree(self.work, with_leftovers=True)) - set(self.old) - set(self.new))
+        if code != CRASHED and call != "unlink" and (strays := [name for name in left if not name.endswith(".lock")]):
+            problems.append(f"left {strays[0]}")
+        if code != CRASHED:
+            return problems
+        again, said = self._in_child(lambda: self.writer.write(self.work))
+        if again or (self.writer.repeatable and tree(self.work) != self.new):
+            problems.append(f"a second run ended with {again}: {said[:200]}")
+        return problems
+
+    def _compare(self, found: Tree) -> list[str]:
+        if self.writer.at_once:
+            return [] if found in (self.old, self.new) else [f"neither old nor new: {self._difference(found)}"]
+        problems = [f"lost {name}" for name in self.old if name in self.new and name not in found]
+        for name, content in found.items():
+            if content not in (self.old.get(name), self.new.get(name)):
+                problems.append(f"{name} is neither old nor new")
+        return problems
+
+    def _difference(self, found: Tree) -> str:
+        names = {*found, *self.old, *self.new}
+        odd = [name for name in names if found.get(name) not in (self.old.get(name), self.new.get(name))]
+        return f"{odd[0]} is damaged" if odd else f"old and new files are mixed: {', '.join(sorted(found))[:200]}"
+
+
+# The writers
+
+
+def model_writer() -> Writer:
+    from models import write_tiny
+
+    return Writer(
+        "model file",
+        lambda folder: write_tiny(folder / "model", recipe={"a": 1}),
+        lambda folder: write_tiny(folder / "model", recipe={"a": 2, "b": "x" * 100_000}),
+    )
+
+
+def results_writer() -> Writer:
+    from rheostat.measure.results import BenchmarkResults, Provenance, write_results
+
+    def write(folder: Path, value: int) -> None:
+        results = BenchmarkResults(Provenance.of_this_process(), "x", {"a": [value] * 5000})
+        write_results(folder / "results.json", results)
+
+    return Writer("results", lambda folder: write(folder, 1), lambda folder: write(folder, 2))
+
+
+def words_writer() -> Writer:
+    from rheostat.words.user_words import UserWords
+
+    def learn(folder: Path, word: str) -> None:
+        UserWords(folder / "words", clock=lambda: 1.8e9).learn(word)
+
+    return Writer("user words", lambda f: learn(f, "one"), lambda f: learn(f, "two"), repeatable=False)
+
+
+def memory_writer() -> Writer:
+    from rheostat.words.memory import Memory
+
+    def learn(folder: Path, *words: str) -> None:
+        memory = Memory(folder / "memory", clock=lambda: 1.8e9)
+        memory.learn(words)
+        memory.flush()
+
+    return Writer("memory", lambda f: learn(f, "see", "you"), lambda f: learn(f, "at", "noon"), repeatable=False)
+
+
+def export_writer() -> Writer:
+    from models import write_tiny
+    from rheostat.runtime.onnx.export import export
+
+    model = write_tiny(Path(tempfile.mkdtemp(prefix="rheostat-faults-")) / "model")
+    return Writer(
+        "export",
+        lambda folder: export(model, out=folder / "out", knob=0.5),
+        lambda folder: export(model, out=folder / "out", precision="fp32"),
+    )
+
+
+def page_writer(whole: bool) -> Writer:
+    from models import make_ranking, make_vocabulary, make_weights, write_file
+    from rheostat.keyboard import site
+    from rheostat.model.shape import ModelShape
+
+    shape, folder = ModelShape(60, 8, (24, 8), (2, 1)), Path(tempfile.mkdtemp(prefix="rheostat-faults-"))
+    for name in ("one", "two"):
+        ranking = make_ranking(shape, 3, name)
+        everything: dict[str, Any] = {"text": {"tokenizer": "words"}, "rankings": [ranking], "default_ranking": name}
+        write_file(
+            folder / name, shape=shape, vocabulary=make_vocabulary(60), weights=make_weights(shape), **everything
+        )
+    if not whole:  # the files of the page do not differ in how they are written, and their facts take long to compute
+        known: dict[str, Any] = {}
+        facts = site.model_facts
+
+        def facts_once(file: Any, *rest: Any, **options: Any) -> Any:
+            if file.path.name not in known:
+                known[file.path.name] = facts(file, *rest, **options)
+            return known[file.path.name]
+
+        site.model_facts = facts_once
+        for name in ("one", "two"):
+            site.write_page(Path(tempfile.mkdtemp(prefix="rheostat-faults-")) / "site", folder / name)
+        found = site.page_files()
+        few = {name: found[name] for name in ("index.html", "rheostat.wasm")}
+        site.page_files = lambda: few
+    return Writer(
+        "page",
+        lambda out: site.write_page(out / "site", folder / "one"),
+        lambda out: site.write_page(out / "site", folder / "two"),
+        at_once=False,
+    )
+
+
+def report_writer(whole: bool) -> Writer:
+    """Without pictures unless `whole`: each takes a third of a second."""
+    from rheostat.report.writer import write_report
+
+    results = Path(__file__).parents[1] / "results"
+    new = ["benchmark-learning.json", "budgets.json", *(["chat.json"] if whole else [])]
+    return Writer(
+        "report",
+        lambda folder: write_report([results / "benchmark-learning.json"], out=folder / "report"),
+        lambda folder: write_report([results / name for name in new], out=folder / "report"),
+        at_once=False,
+    )
+
+
+def checkpoint_writer() -> Writer:
+    import torch
+
+    from rheostat.training.run_folder import RunFolder
+
+    parts: dict[str, Any] = {"recipe": {}, "progress": {}, "threads": 1, "parameters": {"w": torch.zeros(99, 99)}}
+    parts |= {"optimizer": {}, "average": {}, "log_tokens": 0, "ranks": []}
+
+    def save(folder: Path, value: int) -> None:
+        RunFolder(folder).save({**parts, "log_tokens": value})
+
+    return Writer("checkpoint", lambda folder: save(folder, 1), lambda folder: save(folder, 2))
+
+
+WRITERS: dict[str, Callable[[bool], Writer]] = {
+    "model": lambda whole: model_writer(),
+    "results": lambda whole: results_writer(),
+    "words": lambda whole: words_writer(),
+    "memory": lambda whole: memory_writer(),
+    "export": lambda whole: export_writer(),
+    "page": page_writer,
+    "report": report_writer,
+    "checkpoint": lambda whole: checkpoint_writer(),
+}
+
+
+def compiled(folder: Path) -> Path:
+    """The library to preload. Raises CompilerError without a C compiler."""
+    from rheostat.core.build import find_compiler, run_compiler
+
+    source = Path(__file__).parent / "core" / "faults.c"
+    return run_compiler(find_compiler(), ["-shared", "-fPIC", "-O1", str(source), "-ldl"], folder / "faults.so")
+
+
+def run(folder: Path, names: Sequence[str], *, whole: bool = False) -> list[dict[str, Any]]:
+    """All faults of these writers, in a process with the library preloaded; one entry per writer and start."""
+    library = compiled(folder)
+    command = [sys.executable, __file__, str(library), *names, *(["--whole"] if whole else [])]
+    environment = {**os.environ, "LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the faults could not be tried: {done.stderr[-500:]}")
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Let every call of every writer fail once.")
+    parser.add_argument("library", help="tests/core/faults.c, compiled; also as LD_PRELOAD")
+    parser.add_argument("writers", nargs="*", help=f"default: all of {', '.join(WRITERS)}")
+    parser.add_argument("--whole", action="store_true", help="whole pages and pictures too (minutes)")
+    asked = parser.parse_args()
+    provenance.commit = lambda: None  # asking git takes longer than writing
+    found = []
+    for name in asked.writers or WRITERS:
+        for is_new in (False, True):
+            writer = WRITERS[name](asked.whole)
+            faults = Faults(asked.library, writer, is_new)
+            faults.run()
+            start = "nothing there" if is_new else "replacing"
+            entry: dict[str, Any] = {"writer": writer.name, "start": start, "calls": len(faults.names)}
+            found.append({**entry, "tried": dict(faults.tried), "problems": faults.problems})
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

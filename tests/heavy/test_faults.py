@@ -1,0 +1,30 @@
+"""Every call of every writer fails once, in turn: afterwards the old file is whole, or the new one is."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+import faults
+from rheostat.core.build import CompilerError
+
+NEEDS = {"export": "onnx", "report": "matplotlib", "checkpoint": "torch"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="preloads a library, as Linux does it")
+@pytest.mark.parametrize("writer", faults.WRITERS)
+def test_after_every_fault_the_old_file_is_whole_or_the_new_one_is(writer: str, tmp_path: Path) -> None:
+    if (needed := NEEDS.get(writer)) and not importlib.util.find_spec(needed):
+        pytest.skip(f"needs {needed}")
+    try:
+        replaced, created = faults.run(tmp_path, [writer])
+    except CompilerError as error:
+        pytest.skip(f"no C compiler: {error}"[:200])
+    assert replaced["problems"] + created["problems"] == []
+    for entry in (replaced, created):
+        assert entry["calls"] >= 5, "an open, a write, a flush, a rename and the folder's flush at least"
+        assert all(entry["tried"][kind] == entry["calls"] for kind in list(faults.KINDS.values())[:4])
+        assert entry["tried"]["crash in the middle"] >= 1
