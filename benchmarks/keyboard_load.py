@@ -1,12 +1,17 @@
 """The keyboard server with 200 concurrent typists, compared with its rate on an endpoint that does nothing.
 
     python benchmarks/keyboard_load.py --model FILE --json -o results/benchmark-keyboard.json
+    python benchmarks/keyboard_load.py --model FILE --clients 500 --positions 18 --for 60 -o results/load-clients.json
+    python benchmarks/keyboard_load.py --model FILE --clients 200 --pause 0.2 --for 3600 -o results/load-typists.json
 
 The server is one process, `rheostat keyboard`. The typists run in this process and use real HTTP with one connection
 each. Every typist writes its own texts letter by letter, at one of three knob positions, and sends the next request as
 soon as it has the answer. Three kinds of requests are interleaved, so load affects them all equally: typing; the same
 requests to an endpoint that drops them; and requests without a body. Every answer is compared with that of a local
 predictor that has never seen another typist's text.
+
+With --for, only typing is measured, for that many seconds: how long answers take, what is lost or wrong, and whether
+memory grows. --pause: seconds between a typist's keys, drawn around this; 0 = the next key follows the answer.
 """
 
 from __future__ import annotations
@@ -38,6 +43,8 @@ KNOBS = (1.0, 0.6, 0.3)
 WORDS_OF_A_TEXT = 12
 COMMON = 500  # texts are made of this many words: the first of a vocabulary
 PATIENCE_S = 60
+SMALLEST_KNOB = 0.15
+CHECKED = 40  # answers of each client that are compared, with --for
 TARGETS = {
     "suggest_over_empty": "at least 0.5",
     "suggest_over_get": "for comparison: an empty endpoint, requests without a body",
@@ -90,6 +97,9 @@ class Typist:
     random: random.Random
     answered: list[tuple[str, bytes]] = field(default_factory=list)  # checked after the clock has stopped
     lost: int = 0
+    pause_s: float = 0.0
+    seconds: list[float] = field(default_factory=list)  # that answers took
+    checked: int = 0  # answers to keep for checking; 0 = all
 
     def texts(self, by_words: bool = False) -> Iterator[str]:
         """The text before the cursor, key by key or word by word."""
@@ -104,13 +114,29 @@ class Typist:
         for text in self.texts(by_words):
             if time.perf_counter() > end:
                 break
-            status, body = await connection.post("/api/suggest", {"text": text, "knob": self.knob})
+            if self.pause_s:
+                await asyncio.sleep(self.random.expovariate(1 / self.pause_s))
+            start = time.perf_counter()
+            try:
+                status, body = await connection.post("/api/suggest", {"text": text, "knob": self.knob})
+            except (OSError, asyncio.IncompleteReadError):
+                self.lost += 1
+                break
+            self.seconds.append(time.perf_counter() - start)
             if status == 200:
-                self.answered.append((text, body))
+                self.keep(text, body)
                 count += 1
             else:
                 self.lost += 1
         return count
+
+    def keep(self, text: str, body: bytes) -> None:
+        """Keep an answer for checking: all, or a sample drawn evenly from all of them."""
+        place = len(self.seconds)
+        if not self.checked or len(self.answered) < self.checked:
+            self.answered.append((text, body))
+        elif (chosen := self.random.randrange(place)) < self.checked:
+            self.answered[chosen] = (text, body)
 
     async def write_in_vain(self, connection: Connection, end: float) -> int:
         """Send the same requests to an endpoint that drops them: the server's work without a model."""
@@ -186,7 +212,7 @@ def server(model: Path) -> Iterator[tuple[int, psutil.Process]]:
 def count_wrong(model: Path, typists: list[Typist]) -> int:
     """The number of answers that differ from those of a predictor that handles one position and one text at a time."""
     wrong = 0
-    for knob in KNOBS:
+    for knob in sorted({one.knob for one in typists}):
         predictor = Predictor(model, knob, threads=1)
         for text, body in (answer for one in typists if one.knob == knob for answer in one.answered):
             words = [entry["word"] for entry in json.loads(body)["suggestions"]]
@@ -198,9 +224,65 @@ def median_ratio(values: list[float], others: list[float]) -> float:
     return statistics.median(value / other for value, other in zip(values, others, strict=True))
 
 
-def make_typists(count: int, vocabulary: Vocabulary, seed: int = 1) -> list[Typist]:
+def make_typists(
+    count: int, vocabulary: Vocabulary, knobs: Sequence[float] = KNOBS, seed: int = 1, **settings: Any
+) -> list[Typist]:
     words = tuple(word for word in vocabulary.words[: 2 * COMMON] if word.isalpha())[:COMMON]
-    return [Typist(words, KNOBS[number % len(KNOBS)], random.Random(seed + number)) for number in range(count)]
+    return [
+        Typist(words, knobs[number % len(knobs)], random.Random(seed + number), **settings) for number in range(count)
+    ]
+
+
+async def type_on(port: int, typists: list[Typist], seconds: float, memory: Callable[[], float]) -> list[float]:
+    """Let all type for some seconds; the server's memory, once per tenth of them."""
+    sizes: list[float] = []
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(seconds / 10)
+            sizes.append(memory())
+
+    async with connections(port, len(typists)) as opened:
+        end, watching = time.perf_counter() + seconds, asyncio.create_task(watch())
+        pairs = zip(typists, opened, strict=True)
+        await asyncio.gather(*(typist.write(connection, end) for typist, connection in pairs))
+        watching.cancel()
+    return sizes
+
+
+def measure_load(arguments: argparse.Namespace, predictor: Predictor) -> dict[str, Any]:
+    """Typing alone: how long answers take, what is lost or wrong, and whether memory grows."""
+    step = (1 - SMALLEST_KNOB) / max(1, arguments.positions - 1)
+    knobs = [round(1 - step * number, 2) for number in range(arguments.positions)]
+    settings = {"pause_s": arguments.pause, "checked": CHECKED}
+    typists = make_typists(arguments.clients, predictor.vocabulary, knobs, **settings)
+    with server(arguments.model) as (port, process):
+        before = float(process.memory_info().rss) / 1e6
+        sizes = asyncio.run(
+            type_on(port, typists, arguments.seconds_in_all, lambda: float(process.memory_info().rss) / 1e6)
+        )
+    seconds = sorted(second for one in typists for second in one.seconds)
+    checked = sum(len(one.answered) for one in typists)
+    quantiles = {
+        name: seconds[min(len(seconds) - 1, int(share * len(seconds)))]
+        for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+    }
+    return {
+        "model": arguments.model.name,
+        "engine": predictor.engine,
+        "clients": arguments.clients,
+        "positions": len(knobs),
+        "pause_s": arguments.pause,
+        "seconds": arguments.seconds_in_all,
+        "answers": len(seconds),
+        "answers_per_second": len(seconds) / arguments.seconds_in_all,
+        "answer_s": {**quantiles, "largest": seconds[-1]},
+        "lost": sum(one.lost for one in typists),
+        "checked": checked,
+        "wrong": count_wrong(arguments.model, typists),
+        "memory_mb": {"start": before, "over_time": sizes},
+        "targets": {"lost": "0", "wrong": "0", "answer_s.p99": "below 2 at 200 typists"},
+    }
 
 
 def main() -> None:
@@ -209,8 +291,18 @@ def main() -> None:
     parser.add_argument("--typists", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each turn")
     parser.add_argument("--warm-up", type=float, default=20.0, help="seconds of typing before measuring")
+    parser.add_argument("--for", type=float, dest="seconds_in_all", default=0.0, help="only type, for so many seconds")
+    parser.add_argument("--clients", type=int, default=200, help="with --for: clients at the same time")
+    parser.add_argument("--positions", type=int, default=3, help="with --for: positions of the knob that they use")
+    parser.add_argument("--pause", type=float, default=0.0, help="with --for: mean seconds before each key")
     arguments: argparse.Namespace = parser.parse_args()
     predictor = Predictor(arguments.model, threads=1)  # as the server opens it
+    if arguments.seconds_in_all:
+        figures = measure_load(arguments, predictor)
+        shown = {key: figures[key] for key in ("answers_per_second", "answer_s", "lost", "wrong", "memory_mb")}
+        print(json.dumps(shown, indent=1))
+        hand_over("load", figures, arguments)
+        return
     typists = make_typists(arguments.typists, predictor.vocabulary)
     with server(arguments.model) as (port, process):
 

@@ -106,7 +106,7 @@ INSIDE: dict[str, str] = {
     "report": "document published_claims published origins kept_filters learned evidence training_free figures"
     " figures.day figures.style figures.costs figures.weights govern claims controls paper_tables sweep_page"
     " typing_page summary cost_sections sections writer demo",
-    "keyboard": "page_tables governing browser_model positions protection facts site server",
+    "keyboard": "page_tables governing browser_model positions protection connections facts site server",
     "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan layers language_model machine"
     " evaluation task graded configuration batches optimization trainer session run",
     "pruning": "reconstruction allocation criteria l0 recovery resplit run steps",

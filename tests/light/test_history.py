@@ -188,3 +188,24 @@ def test_several_threads_can_use_one_history() -> None:
         thread.join()
     assert not wrong
     assert 0 < history.size_bytes <= history.limit_bytes
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.lists(st.integers(0, 3), max_size=4)), max_size=40))
+def test_parts_of_a_history_are_histories_of_their_own(texts: list[tuple[int, list[int]]]) -> None:
+    whole: History[str] = History(1 << 30)
+    parts, apart = [whole.part(number) for number in range(3)], [History[str](1 << 30) for _ in range(3)]
+    for number, ids in texts:
+        for history in (parts[number], apart[number]):
+            found = history.longest(ids)
+            history.put(ids[found.length :], f"{number} {ids}", 10, found.node)
+        for one, other in zip(parts, apart, strict=True):
+            assert one.longest(ids)[:2] == other.longest(ids)[:2]
+    assert len(whole) == sum(map(len, apart))
+
+
+def test_parts_of_a_history_share_one_limit() -> None:
+    whole: History[str] = History(20 * (NODE_BYTES + 10))
+    for number in range(50):
+        whole.part(number).put([1], "state", 10)
+    assert 0 < whole.size_bytes <= whole.limit_bytes
+    assert whole.part(49).longest([1]).state == "state" and whole.part(0).longest([1]).state is None

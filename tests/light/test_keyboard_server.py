@@ -28,15 +28,18 @@ from results_files import bench_row, full, row, write_bench, write_sweep
 from rheostat.core.binding import CoreModel
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.keyboard import page_tables
+from rheostat.keyboard import server as server_module
 from rheostat.keyboard.browser_model import browser_model
 from rheostat.keyboard.facts import Energy, device_energy, estimated_energy
 from rheostat.keyboard.positions import HISTORY_BYTES, Positions
 from rheostat.keyboard.protection import CONTENT_SECURITY_POLICY, Hosts
 from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, Service, addresses, make_app, open_service, serve
 from rheostat.keyboard.site import STATIC, page_files, write_page
+from rheostat.model.contents import add_rankings, new_contents
 from rheostat.model.file import open_model
 from rheostat.model.knob import choose
 from rheostat.model.names import HIDDEN
+from rheostat.model.ordered import order_filters
 from rheostat.model.precision import bytes_read
 from rheostat.model.shape import ModelShape
 from rheostat.model.writer import write_model
@@ -149,15 +152,46 @@ def test_a_limited_number_of_positions_is_kept_and_answers_stay_the_same(model: 
     assert positions.open(80).complete(TEXT, 3) == before
 
 
+def test_positions_of_an_ordered_file_share_one_history_and_all_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "ordered"
+    ranked = new_contents(SHAPE, make_vocabulary(SHAPE.vocabulary_size), make_weights(SHAPE), {"tokenizer": "words"})
+    write_model(path, order_filters(add_rankings(ranked, [make_ranking(SHAPE, 3, "random-3")]), "random-3"))
+    positions = Positions(path, limit_bytes=1)  # too little for two of them, if each took memory of its own
+    percents = range(100, 28, -4)
+    answers = {percent: positions.open(percent).complete(TEXT, 3) for percent in percents}
+    assert len(percents) == 18 and all(positions.ready(percent) for percent in percents)
+    alone = {percent: Predictor(path, percent / 100, threads=1).complete(TEXT, 3) for percent in percents}
+    assert answers == alone
+    assert {percent: positions.open(percent).complete(TEXT, 3) for percent in percents} == alone
+
+
+def test_a_request_too_many_is_refused_at_once(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MOST_WAITING", 0)
+    answer = client.post("/api/suggest", json={"text": "a text that nobody has written " * 200, "knob": 0.9})
+    assert (answer.status_code, answer.json()) == (
+        503,
+        {"error": "0 requests are waiting already; try again later"},
+    )
+
+
 def test_one_more_word_of_a_text_that_was_read_is_quick(model: Path) -> None:
-    position = Positions(model).open(100)
-    assert not position.is_quick("word3 word7 ")
-    position.remember("word3 word7 ")
-    assert position.is_quick("word3 word7 wo") and position.is_quick("word3 word7 word9 ")
-    assert not position.is_quick("word3 word7 word9 word11 ") and not position.is_quick("word4 word7 wo")
+    position, begun = Positions(model).open(100), "word3 " * 8
+    position.query_ms = 1.5  # so that the whole text takes longer than a moment
+    assert not position.is_quick(f"{begun}word7 ")
+    position.remember(f"{begun}word7 ")
+    assert position.is_quick(f"{begun}word7 wo") and position.is_quick(f"{begun}word7 word9 ")
+    assert not position.is_quick(f"{begun}word7 word9 word11 ") and not position.is_quick(f"{begun}word4 wo")
     long = "word3 " * 300
     position.remember(long)
     assert not position.is_quick(long + "wo")
+
+
+def test_a_text_that_is_read_in_a_moment_needs_no_thread(model: Path) -> None:
+    """Threads wait for their turn: new clients would starve beside those that are answered directly."""
+    position = Positions(model).open(100)
+    position.query_ms = 0.2
+    assert position.is_quick("see you at the gate tomorrow morn")
+    assert not position.is_quick("word " * 60)
 
 
 def test_a_model_that_cannot_be_cut_has_a_knob_at_one_end(tmp_path: Path) -> None:

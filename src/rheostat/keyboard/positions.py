@@ -18,10 +18,10 @@ from typing import NamedTuple
 from rheostat.errors import OperatingPointError
 from rheostat.keyboard.browser_model import smallest_percent
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.knob import doubt_about
+from rheostat.model.knob import doubt_about, has_plain_path
 from rheostat.model.precision import Precision, bytes_read
 from rheostat.runtime.explaining import Taps
-from rheostat.runtime.predictor import Predictor
+from rheostat.runtime.predictor import TIMED_QUERIES, Predictor
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords
 from rheostat.words.slips import DEFAULT_LAYOUT
@@ -30,7 +30,9 @@ from rheostat.words.writing import Suggestion
 
 POSITIONS_BYTES = 256 << 20  # for all positions together
 HISTORY_BYTES = 16 << 20  # for the states of texts, per position
+SHARED_HISTORY_BYTES = 128 << 20  # for those of all positions together, if they are on the path of an ordered file
 REMEMBERED = 4096  # texts per position that are known to have been read
+MOMENT_MS = 10.0  # reading a text may block the others for so long
 SHORT_MS = 2.0  # a query shorter than this may block the others
 LONG = 1000  # characters
 ROUNDS, QUERIES = 7, 3  # of interleaved times: rounds over all positions, queries in a row
@@ -78,9 +80,13 @@ class Position:
     def is_quick(self, text: str) -> bool:
         """Whether answering directly is probably faster than using a thread.
 
-        True while the same word is being typed, and for one more word if a query is short. A long text is never quick,
-        because its state may have been dropped and it would have to be read again.
+        True if the whole text can be read in a moment, while the same word is being typed, and for one more word if a
+        query is short. Another long text is never quick, because its state may have been dropped and it would have to
+        be read again. A thread waits for its turn whenever it comes back from the core: among hundreds of clients that
+        are answered directly, it would take seconds.
         """
+        if (1 + text.count(" ") + text.count("\n")) * self.query_ms <= MOMENT_MS:
+            return not self.is_stale or TIMED_QUERIES * self.query_ms <= MOMENT_MS
         if len(text) > LONG:
             return False
         stem = _stem(text)
@@ -126,6 +132,7 @@ class Positions:
             hidden_words = tuple(hidden_words)  # an iterator could be read only once
         self.hidden_words: HiddenWords = hidden_words
         # Positions are kept here, under one limit; the predictor itself keeps only its last point.
+        self._on_path = has_plain_path(self.file) and not self.file.description.points
         self._predictor = Predictor(
             model,
             precision=precision,
@@ -133,7 +140,7 @@ class Positions:
             hidden_words=self.hidden_words,
             user_words=user_words,
             cache_bytes=1,
-            history_bytes=HISTORY_BYTES,
+            history_bytes=SHARED_HISTORY_BYTES if self._on_path else HISTORY_BYTES,
             slips=slips,
         )
         self._kept: OrderedDict[int, Position] = OrderedDict()
@@ -173,6 +180,11 @@ class Positions:
             return position
 
     @property
+    def opens_quickly(self) -> bool:
+        """Whether opening a position builds nothing: it is only looked up on the path, and timed."""
+        return self._on_path and TIMED_QUERIES * self.open(100).query_ms <= MOMENT_MS
+
+    @property
     def completion(self) -> Completion:
         """Which words may be suggested."""
         return self._predictor.completion
@@ -192,7 +204,8 @@ class Positions:
         return {percent: statistics.median(times) for percent, times in seen.items()}
 
     def _size_bytes(self) -> int:
-        return sum(position.size_bytes for position in self._kept.values())
+        """On the path, positions share the mapped weights and one history: any number of them fits."""
+        return 0 if self._on_path else sum(position.size_bytes for position in self._kept.values())
 
 
 def _stem(text: str) -> str:

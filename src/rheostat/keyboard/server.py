@@ -31,7 +31,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rheostat.arguments import checked
 from rheostat.errors import MissingExtraError, RheostatError
@@ -51,6 +51,7 @@ except ImportError as error:
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.governor.policy import DEFAULT, Policy, read_policy
 from rheostat.keyboard.browser_model import NAME, browser_model
+from rheostat.keyboard.connections import IDLE_S, LimitedProtocol, bound_logs, room_for_connections
 from rheostat.keyboard.facts import Energy, Json, curve_of, device_energy, model_facts
 from rheostat.keyboard.governing import govern
 from rheostat.keyboard.positions import Position, Positions, Touches
@@ -64,6 +65,8 @@ from rheostat.words.slips import DEFAULT_LAYOUT
 from rheostat.words.user_words import UserWords
 from rheostat.words.writing import split_typed
 
+T = TypeVar("T")
+
 LOCAL = "127.0.0.1"
 DEFAULT_PORT = 8017
 ELSEWHERE = "192.0.2.1"  # an address that is reserved for documentation
@@ -72,6 +75,7 @@ LONGEST_TEXT = 20_000  # characters: more than the model reads of any text
 LARGEST_K = 10
 MOST_TIMES = 12  # positions that are timed together
 DIGITS = 4  # of milliseconds
+MOST_WAITING = 600  # requests that wait for a thread; beyond it they are refused at once
 ANSWERING = 2  # threads for texts that take longer than one more word
 OPENING = 1  # threads that build positions and exports, so a dragged knob does not block other clients
 
@@ -107,6 +111,18 @@ class Service:
         self.curve = curve
         self._descriptions: dict[int, Json] = {}  # for at most a hundred positions
         self._answering, self._opening = anyio.CapacityLimiter(ANSWERING), anyio.CapacityLimiter(OPENING)
+        self._writing = anyio.CapacityLimiter(OPENING)
+        self._waiting = 0
+
+    async def _in_thread(self, limiter: anyio.CapacityLimiter, act: Callable[..., T], *arguments: Any) -> T:
+        """The result of slow work, which waits for its turn; refused if too many requests wait already."""
+        if self._waiting >= MOST_WAITING:
+            raise BadRequestError(503, f"{self._waiting} requests are waiting already; try again later")
+        self._waiting += 1
+        try:
+            return await run_sync(act, *arguments, limiter=limiter)
+        finally:
+            self._waiting -= 1
 
     async def health(self, request: Request) -> Response:
         if request.method == "POST":
@@ -140,7 +156,7 @@ class Service:
 
     async def times(self, request: Request) -> Response:
         percents = _percents(await _read_object(request), self.positions)
-        times = await run_sync(self.positions.times_ms, percents, limiter=self._opening)
+        times = await self._in_thread(self._opening, self.positions.times_ms, percents)
         return JSONResponse({"times_ms": {str(percent): round(ms, DIGITS) for percent, ms in times.items()}})
 
     async def words(self, request: Request) -> Response:
@@ -148,12 +164,12 @@ class Service:
 
     async def learn(self, request: Request) -> Response:
         word: Any = (await _read_object(request)).get("word")
-        await run_sync(self.positions.user_words.learn, word)
+        await self._in_thread(self._writing, self.positions.user_words.learn, word)
         return await self.words(request)
 
     async def forget(self, request: Request) -> Response:
         word: Any = (await _read_object(request)).get("word")
-        await run_sync(self.positions.user_words.forget, word)
+        await self._in_thread(self._writing, self.positions.user_words.forget, word)
         return await self.words(request)
 
     async def suggest(self, request: Request) -> Response:
@@ -168,12 +184,14 @@ class Service:
         text, k, touches = _text(asked), _suggestion_count(asked), _touches(asked)
         percent = self.positions.percent_of(_knob(asked))
         position = self.positions.ready(percent)
-        if position is None:
-            position = await run_sync(self.positions.open, percent, limiter=self._opening)
+        if position is None and self.positions.opens_quickly:
+            position = self.positions.open(percent)
+        elif position is None:
+            position = await self._in_thread(self._opening, self.positions.open, percent)
         if position.is_quick(text):
             content = answer(position, text, k, touches)
         else:
-            content = await run_sync(answer, position, text, k, touches, limiter=self._answering)
+            content = await self._in_thread(self._answering, answer, position, text, k, touches)
         position.remember(text)
         return Response(content, media_type="application/json")
 
@@ -296,7 +314,17 @@ def serve(
     """Serve until the process is stopped. announce: called with the address. port: 0 = any free one."""
     listener = _listen(host, port)
     app = make_app(service, host, allowed_hosts)
-    config = uvicorn.Config(app, access_log=False, log_level="warning", server_header=False, timeout_keep_alive=30)
+    LimitedProtocol.most_connections = room_for_connections()
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_keep_alive=IDLE_S,
+        http=LimitedProtocol,
+        ws="none",
+    )
+    bound_logs()
     gc.freeze()  # everything loaded so far stays, so the garbage collector can skip it
     for shown in addresses(host):
         announce(f"http://{shown}:{listener.getsockname()[1]}/")

@@ -1,7 +1,7 @@
 """The states of texts already read: one more word costs one step, and deleting words costs none.
 
 Knows sequences of ids and how many bytes a state takes; does not know what a state is. States of different operating
-points must not mix, so each point has its own history.
+points must not mix, so each point has its own history, or its own part of one that several share.
 
 Texts are a tree: each word is a `Node` below the word before it. A text that grew is found from the node where it was
 before, without looking at the words that led there; any other text is found from the root, word by word.
@@ -124,6 +124,10 @@ class History(Generic[State]):
                 self._remove(self._least_needed())
             return node
 
+    def part(self, number: int) -> HistoryPart[State]:
+        """A part of this history, with texts of its own. All parts share one limit. number: from 0."""
+        return HistoryPart(self, number)
+
     def clear(self) -> None:
         """Forget all texts."""
         with self._lock:
@@ -186,6 +190,29 @@ class History(Generic[State]):
             self._spare.pop(node, None)
             self._size_bytes -= node.state_bytes
             node.state = None
+
+
+class HistoryPart(Generic[State]):
+    """One of several histories that share a limit: their texts begin with different words that no text has."""
+
+    __slots__ = ("_first", "_whole")
+
+    def __init__(self, whole: History[State], number: int) -> None:
+        self._whole, self._first = whole, -2 - number  # the root of the whole has -1
+
+    def longest(self, ids: TokenIds, after: Node[State] | None = None) -> Found[State]:
+        """As `History.longest`."""
+        if after is not None:
+            return self._whole.longest(ids, after)
+        found = self._whole.longest([self._first, *_as_list(ids)])
+        return NOTHING if found.node is None else found._replace(length=found.length - 1)
+
+    def put(self, ids: TokenIds, state: State, size_bytes: int, after: Node[State] | None = None) -> Node[State] | None:
+        """As `History.put`."""
+        tokens = _as_list(ids)
+        if after is not None or not tokens:
+            return self._whole.put(tokens, state, size_bytes, after)
+        return self._whole.put([self._first, *tokens], state, size_bytes)
 
 
 def _with_state(node: Node[State] | None) -> Node[State] | None:

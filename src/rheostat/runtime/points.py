@@ -21,7 +21,7 @@ from rheostat.model.precision import Precision, bytes_read, check_precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import core_thread_count, thread_count
 from rheostat.runtime.engine import Cache, CachedEngine, CoreWeights, Engine, EngineName, Reading, choose_engine
-from rheostat.runtime.history import History, Node
+from rheostat.runtime.history import History, HistoryPart, Node
 from rheostat.words.passage import Passage
 
 DEFAULT_CACHE_BYTES = 256 << 20
@@ -79,18 +79,25 @@ class Place(NamedTuple):
 
 class Serving:
     """A point that answers: its engine and the texts it has read, both made by the first query. Points cannot share
-    states.
+    states, but several may share the memory for them.
 
-    place: of the last text; replaced as a whole, so that another thread sees the old or the new one.
+    history: a part of a shared one; by default one of its own, of `history_bytes`. place: of the last text; replaced as
+    a whole, so that another thread sees the old or the new one.
     """
 
     __slots__ = ("_history", "_history_bytes", "_make", "_parts", "cost", "place")
 
-    def __init__(self, cost: float, make: Callable[[], tuple[OperatingPoint, Engine]], history_bytes: int) -> None:
+    def __init__(
+        self,
+        cost: float,
+        make: Callable[[], tuple[OperatingPoint, Engine]],
+        history_bytes: int,
+        history: HistoryPart[Reading] | None = None,
+    ) -> None:
         self.cost, self._make = cost, make
         self._parts: tuple[OperatingPoint, Engine] | None = None
-        self._history: History[Reading] | None = None
-        self._history_bytes = history_bytes
+        self._history: History[Reading] | HistoryPart[Reading] | None = history
+        self._history_bytes = history_bytes if history is None else 0
         self.place: Place | None = None
 
     def _made(self) -> tuple[OperatingPoint, Engine]:
@@ -107,7 +114,7 @@ class Serving:
         return (self._parts or self._made())[1]
 
     @property
-    def history(self) -> History[Reading]:
+    def history(self) -> History[Reading] | HistoryPart[Reading]:
         if (history := self._history) is None:
             history = self._history = History(self._history_bytes)  # if two threads do this, one starts over
         return history
@@ -121,7 +128,8 @@ class Serving:
 class Points:
     """Points of a model file by knob position; the most recently used are kept. Safe to use from several threads.
 
-    A position on the path of an ordered file is only looked up: nothing is built for it.
+    A position on the path of an ordered file is only looked up: nothing is built for it, and all of them share one
+    memory for the states of texts.
     """
 
     def __init__(
@@ -141,8 +149,8 @@ class Points:
         self.settings = self.file.identity, precision, self.engine, threads  # what latencies depend on
         self._cache_bytes, self._history_bytes = cache_bytes, history_bytes
         self._kept: OrderedDict[Position, Serving] = OrderedDict()
-        self._on_path: OrderedDict[int, Serving] = OrderedDict()
-        self._most_on_path = max(1, cache_bytes // max(1, history_bytes))
+        self._on_path: dict[int, Serving] = {}  # at most as many as the path has
+        self._states_on_path: History[Reading] = History(history_bytes)
         plain = knob_positions.has_plain_path(self.file) and not self.file.description.points
         has_path = self.engine == "core" and plain
         self._costs = self.file.path_costs if has_path else []
@@ -171,13 +179,11 @@ class Points:
             return None
         with self._lock:
             if (serving := self._on_path.get(behind)) is not None:
-                self._on_path.move_to_end(behind)
                 return serving
             cost = self._costs[behind - 1]
-            serving = Serving(cost, partial(self._point_on_path, behind, knob), self._history_bytes)
+            texts = self._states_on_path.part(behind)
+            serving = Serving(cost, partial(self._point_on_path, behind, knob), self._history_bytes, texts)
             self._on_path[behind] = serving
-            if len(self._on_path) > self._most_on_path:
-                self._on_path.popitem(last=False)
             return serving
 
     def _point_on_path(self, behind: int, knob: float) -> tuple[OperatingPoint, Engine]:
@@ -233,7 +239,8 @@ class Points:
 
     def _size_bytes(self) -> int:
         kept = (*self._kept.values(), *self._on_path.values())
-        return sum(serving.size_bytes for serving in {id(each): each for each in kept}.values())
+        shared = self._history_bytes if self._on_path else 0
+        return shared + sum(serving.size_bytes for serving in {id(each): each for each in kept}.values())
 
 
 def _closed_engine(point: OperatingPoint) -> Engine:

@@ -95,7 +95,7 @@ def load(
     slips: whether `complete` allows for letters typed wrong; False takes every letter as it was typed.
     context: how many words back a text is read.
     cache_bytes: memory for visited operating points.
-    history_bytes: memory for the states of texts, per point.
+    history_bytes: memory for the states of texts, per point; all positions of a path share it.
     engine: "core", or "onnx" for ONNX Runtime (the `onnx` extra); None takes the core for everything it can run.
     counts: use the counts of the file, if it has them; the engine "onnx" never does.
     cache: `Cache()` makes words of the text so far more probable; it lives in memory and needs the core.
