@@ -254,7 +254,7 @@ def requests() -> list[bytes]:
     decision = {"knob": 0.5, "reason": "x", "turned_s": 3.0, "step": 1, "limit": {"ceiling": 0.5, "failures": 1}}
     asked: dict[str, Any] = {
         "suggest": {"text": "word3 word", "knob": 0.5, "k": 3},
-        "correct": {"text": "word3 wird4 ", "knob": 0.5, "k": 3, "layout": "qwerty", "taps": [[1, 2]]},
+        "correct": {"text": "word3 wird4 ", "knob": 0.5, "k": 3},
         "govern": {"level": 0.4, "charging": False, "heat": "light", "time_s": 9.0, "previous": decision},
         "times": {"percents": [100, 50]},
         "learn": {"word": "Rheostat"},
