@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, str] = {
     "runtime": "arguments core errors metrics model text words",
     "governor": "errors tables",
     "measure": "arguments errors metrics model runtime sysfs tables text words",
-    "report": "arguments errors measure model",
+    "report": "arguments durable errors measure model",
     "keyboard": "arguments errors governor model runtime words",
     "training": "arguments errors metrics model tables text",
     "pruning": "arguments errors metrics model provenance text training",
@@ -54,7 +54,7 @@ ONE_MODULE: dict[str, str] = {
     "model.origin": "tables",
     "words.hidden_words": "bundled",
     "words.user_words": "durable",
-    "runtime.onnx.export": "provenance",
+    "runtime.onnx.export": "durable provenance",
     "runtime.predictor": "bundled",
     "governor.governor": "arguments",
     "governor.readers": "sysfs",
@@ -104,7 +104,7 @@ INSIDE: dict[str, str] = {
     " results.typing results.files results packing evaluation sweep path_search latency bench ngram_baseline counting"
     " typing",
     "report": "document published_claims published origins kept_filters learned evidence training_free figures"
-    " figures.day figures.style figures.costs figures.weights govern claims controls paper_tables sweep_page"
+    " figures.style figures.day figures.costs figures.weights govern claims controls paper_tables sweep_page"
     " typing_page summary cost_sections sections writer demo",
     "keyboard": "page_tables governing browser_model positions protection connections facts site server",
     "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan layers language_model machine"

@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from pathlib import Path
+import time
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from models import write_tiny
-from rheostat.durable import obstacle, replacing
+from results_files import full, write_sweep
+from rheostat.durable import STALE_SECONDS, exchange, file_name, obstacle, replacing
 from rheostat.errors import ModelFileError, RheostatError
-from rheostat.measure.results import write_results
+from rheostat.measure.ngram import estimate, write_arpa
+from rheostat.measure.results import read_sweep, write_results
 from rheostat.model.file import open_model
 from rheostat.model.writer import check_target, write_model
+from rheostat.words.memory import Memory
+from rheostat.words.user_words import UserWords
 
 
 @pytest.mark.parametrize("alone", [False, True])
@@ -102,3 +111,115 @@ def test_a_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     with replacing(path) as file:
         file.write(b"after")
     assert path.read_bytes() == b"after" and stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(not hasattr(os, "chown") or os.geteuid() != 0, reason="only the administrator gives files away")
+def test_a_replaced_file_keeps_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    os.chown(path, 4321, 8765)
+    path.chmod(0o640)
+    with replacing(path) as file:
+        file.write(b"after")
+    found = path.stat()
+    assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (4321, 8765, 0o640)
+
+
+def writers(folder: Path) -> dict[str, Callable[[Path], object]]:
+    """Everything in the package that writes one file, each as a function of its path."""
+    model = write_tiny(folder / "tiny.safetensors")
+    sweep = read_sweep(write_sweep(folder / "sweep.json", [full()]))
+    words, memory = UserWords(folder / "w.json"), Memory(folder / "m.json")
+    words.learn("word")
+
+    def write_copy(path: Path) -> None:
+        with open_model(model) as source:
+            write_model(path, source.contents())
+
+    def teach(path: Path) -> None:
+        UserWords(path).learn("another")
+
+    return {
+        "model": write_copy,
+        "results": lambda path: write_results(path, sweep),
+        "user words": lambda path: words.export(path),
+        "taught words": teach,
+        "memory": lambda path: memory.export(path),
+        "n-grams": lambda path: write_arpa(estimate(np.array([2, 3, 2, 3, 1], np.int32), 4, 2), make_words(), path),
+    }
+
+
+def make_words() -> list[str]:
+    return ["<unk>", "<eos>", "a", "b"]
+
+
+@pytest.mark.parametrize("writer", ["model", "results", "user words", "taught words", "memory", "n-grams"])
+def test_no_writer_replaces_a_read_only_file_or_what_is_no_file(tmp_path: Path, writer: str) -> None:
+    write = writers(tmp_path)[writer]
+    target = tmp_path / "there"
+    for make in (None, *OBSTACLES.values()):
+        if make is None:
+            words = UserWords()
+            words.learn("word")
+            words.export(target)
+            target.chmod(0o444)
+        else:
+            make(target)
+        before = target.stat()
+        with pytest.raises(RheostatError) as error:
+            write(target)
+        assert "\n" not in str(error.value) and target.name in str(error.value)
+        if make is None:
+            assert "read-only" in str(error.value)
+        after = target.stat()
+        assert (after.st_ino, after.st_mode, after.st_size) == (before.st_ino, before.st_mode, before.st_size)
+        if target.is_dir():
+            (target / "file").unlink()
+            target.rmdir()
+        else:
+            target.unlink()
+
+
+def test_half_written_files_are_swept_only_if_they_are_ours_and_old(tmp_path: Path) -> None:
+    long_ago = time.time() - 2 * STALE_SECONDS
+    ours = tmp_path / f".rheostat-{'0f' * 8}.partial"
+    kept = [tmp_path / name for name in (".mine.partial", "x.partial", ".rheostat-0.partial", f".{'0f' * 8}.partial")]
+    fresh = tmp_path / f".rheostat-{'1e' * 8}.partial"
+    folder = tmp_path / f".rheostat-{'2d' * 8}.partial"
+    folder.mkdir()
+    for path in (ours, fresh, *kept):
+        path.write_bytes(b"half")
+    for path in (ours, folder, *kept):
+        os.utime(path, (long_ago, long_ago))
+    with replacing(tmp_path / "file") as file:
+        file.write(b"whole")
+    assert sorted(tmp_path.iterdir()) == sorted([tmp_path / "file", fresh, folder, *kept])
+
+
+@given(text=st.text(max_size=300))
+def test_a_file_name_made_from_data_stays_in_its_folder(text: str) -> None:
+    name = file_name(text)
+    path = PurePosixPath("/folder") / name
+    assert path.parent == PurePosixPath("/folder") and path.name == name and not name.startswith(".")
+    assert PureWindowsPath("c:/folder", name).parent == PureWindowsPath("c:/folder")
+    assert len(name.encode()) < 200 and "\0" not in name
+
+
+def test_usual_names_stay_and_different_ones_stay_different() -> None:
+    for name in ("ptb", "wikitext-103-part", "my corpus", "a.b"):
+        assert file_name(name) == name
+    hostile = ["../x", "..-x", "/x", "-x", "a/b", "a\\b", "a-b", "", ".", "..", "x" * 300, "x" * 301]
+    assert len({file_name(name) for name in hostile}) == len(hostile)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no call that swaps two names")
+def test_two_folders_are_swapped_in_one_step(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        (folder / folder.name).touch()
+    if exchange(one, other):
+        assert (one / "other").exists() and (other / "one").exists()
+    else:
+        assert (one / "one").exists() and (other / "other").exists()
+    assert not exchange(one, tmp_path / "none")

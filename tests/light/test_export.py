@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,6 +27,7 @@ from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
 from rheostat.model.precision import Precision
 from rheostat.model.shape import Cell, ModelShape
+from rheostat.model.writer import write_model
 from rheostat.runtime.onnx.export import ExportError, write_export
 from rheostat.runtime.onnx.session import GraphEngine, onnxruntime
 from rheostat.runtime.onnx.weights import prepare
@@ -204,6 +210,104 @@ def test_a_folder_with_another_manifest_is_not_overwritten(tmp_path: Path, manif
     (tmp_path / "out" / "manifest.json").write_text(manifest, encoding="latin-1")
     with pytest.raises(ExportError, match="not an earlier export"):
         export_tiny(tmp_path)
+
+
+def test_a_kill_at_any_moment_leaves_a_folder_that_is_whole(tmp_path: Path) -> None:
+    """The process ends by itself at every call that renames or deletes, one call later each time."""
+    model = write_tiny(tmp_path / "model.safetensors", casing={"word3": "Word3"})
+    script = """
+import os, sys
+from pathlib import Path
+import rheostat.runtime.onnx.export as export
+left = int(sys.argv[3])
+def dying(call):
+    def one(*given, **options):
+        global left
+        left -= 1
+        if left < 0:
+            os._exit(9)
+        return call(*given, **options)
+    return one
+Path.rename, Path.unlink, Path.rmdir = map(dying, (Path.rename, Path.unlink, Path.rmdir))
+export.exchange = dying(export.exchange) if sys.argv[4] == "swap" else lambda one, other: False
+export.export(sys.argv[1], sys.argv[2])
+"""
+    for way in ("swap", "rename"):
+        out = tmp_path / way / "out"
+        write_export(open_model(model), full_point(open_model(model).shape), out)
+        for calls in range(40):
+            command = [sys.executable, "-c", script, str(model), str(out), str(calls), way]
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            assert ended.returncode in (0, 9), ended.stderr
+            aside = [path for path in out.parent.iterdir() if path.suffix == ".old"]
+            assert is_whole(out) or (way == "rename" and any(map(is_whole, aside)))
+            if not ended.returncode:
+                break
+        assert not ended.returncode and is_whole(out)
+        assert {path.suffix for path in out.parent.iterdir()} <= {"", ".partial", ".old"}
+        for path in out.parent.iterdir():  # a day later, the next export tidies up
+            os.utime(path, (0, 0))
+        write_export(open_model(model), full_point(open_model(model).shape), out)
+        assert list(out.parent.iterdir()) == [out]
+
+
+def is_whole(folder: Path) -> bool:
+    try:
+        sizes = json.loads((folder / "manifest.json").read_text())["bytes"]
+    except OSError:
+        return False
+    return sizes == {path.name: path.stat().st_size for path in folder.iterdir() if path.name != "manifest.json"}
+
+
+def test_an_export_that_a_kill_left_aside_is_put_back(tmp_path: Path) -> None:
+    export_tiny(tmp_path)
+    (tmp_path / "out").rename(tmp_path / f".out.{'0f' * 8}.old")
+    with open_model(tmp_path / "model.safetensors") as file, pytest.raises(PrecisionError):
+        write_export(file, full_point(file.shape), tmp_path / "out", "int3")  # type: ignore[arg-type]
+    export_tiny(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"model.safetensors", "out"} and is_whole(tmp_path / "out")
+
+
+def test_nothing_but_old_exports_is_tidied_up(tmp_path: Path) -> None:
+    export_tiny(tmp_path)
+    mine = tmp_path / f".out.{'0f' * 8}.partial"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("precious")
+    os.utime(mine, (0, 0))
+    export_tiny(tmp_path)
+    assert (mine / "thesis.tex").read_text() == "precious"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no permissions")
+def test_a_read_only_export_is_respected_and_permissions_are_kept(tmp_path: Path) -> None:
+    export_tiny(tmp_path)
+    out = tmp_path / "out"
+    out.chmod(0o750)
+    (out / "step.onnx").chmod(0o640)
+    export_tiny(tmp_path)
+    assert stat.S_IMODE(out.stat().st_mode) == 0o750 and stat.S_IMODE((out / "step.onnx").stat().st_mode) == 0o640
+    (out / "step.onnx").chmod(0o444)
+    with pytest.raises(ExportError, match=r"contains step\.onnx, which is a read-only file"):
+        export_tiny(tmp_path)
+    (out / "step.onnx").chmod(0o644)
+    out.chmod(0o555)
+    with pytest.raises(ExportError, match="is read-only"):
+        export_tiny(tmp_path)
+    out.chmod(0o755)
+
+
+def test_words_that_a_file_hides_are_not_suggestible(tmp_path: Path) -> None:
+    model = write_tiny(tmp_path / "model.safetensors")
+    with open_model(model) as file:
+        contents = file.contents()
+        hidden = np.frombuffer(b"word3\n", np.uint8)
+        write_model(model, replace(contents, words={**contents.words, "hidden": hidden}))
+    rheostat.export(model, tmp_path / "out")
+    kinds, words = (
+        (tmp_path / "out" / "suggestible.bin").read_bytes(),
+        (tmp_path / "out" / "vocabulary.txt").read_text(),
+    )
+    assert [kinds[at] for at, word in enumerate(words.splitlines()) if word in ("word3", "word4")] == [0, kinds[-1]]
 
 
 def test_a_file_is_not_overwritten(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -591,6 +592,17 @@ def test_the_site_replaces_nothing_of_others(tmp_path: Path, model: Path) -> Non
         with pytest.raises(RheostatError, match=message):
             write_page(tmp_path / name, model)
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no permissions")
+def test_the_site_respects_a_read_only_file(tmp_path: Path, model: Path) -> None:
+    write_page(tmp_path / "site", model)
+    facts = tmp_path / "site" / "model.json"
+    facts.chmod(0o444)
+    before = facts.stat()
+    with pytest.raises(RheostatError, match=r"model\.json is a read-only file"):
+        write_page(tmp_path / "site", model)
+    assert facts.stat() == before
 
 
 def test_the_page_forbids_what_the_server_forbids() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,6 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from typer.testing import CliRunner
 
 from models import make_ranking, make_vocabulary, make_weights, write_tiny
@@ -48,7 +52,17 @@ from rheostat.measure.texts import read_text
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import select
 from rheostat.report.cost_sections import bits_sections
-from rheostat.report.document import NOT_MEASURED, Paragraph, Picture, Table, TableRow, line, markdown, table_markdown
+from rheostat.report.document import (
+    NOT_MEASURED,
+    Paragraph,
+    Picture,
+    Table,
+    TableRow,
+    line,
+    markdown,
+    prose,
+    table_markdown,
+)
 from rheostat.report.evidence import Evidence, gather
 from rheostat.report.figures.costs import draw_costs, draw_fit, families, fit_line, front_points, panels, pareto_front
 from rheostat.report.figures.day import draw_replay
@@ -58,6 +72,7 @@ from rheostat.report.learned import learned_page
 from rheostat.report.paper_tables import paper_table
 from rheostat.report.published import WeightPicture, load_published
 from rheostat.report.sections import build_report, learned_comparisons
+from rheostat.report.writer import write_report
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOREIGN = SOURCE | {"machine": MACHINE | {"processor": "q", "cores": 4}}
@@ -756,3 +771,48 @@ def test_quantisation_is_compared_with_pruning_at_equal_bytes(tmp_path: Path) ->
     )
     line = next(family for family in families(on) if family.criterion == "path")
     assert line.joined and [one.cost for one in line.points][-2:] == [0.495, 0.2]
+
+
+HOSTILE = [
+    "../../outside",
+    "..",
+    "<img src=x onerror=alert(1)> ![x](http://example.com/x.png) [y](javascript:alert(2))",
+]
+
+
+@pytest.mark.parametrize("corpus", HOSTILE)
+def test_a_hostile_corpus_name_stays_in_the_folder_and_is_only_text(tmp_path: Path, corpus: str) -> None:
+    learned = [*recovered("l0", 0.6, 81.0, 77.0, widths=[61])]
+    results = [
+        write_sweep(tmp_path / "one.json", [full(widths=[100]), ranked("random", 0.8, 80.0)], corpus=corpus),
+        write_sweep(tmp_path / "two.json", [full(widths=[100]), *learned], corpus=corpus, model=corpus),
+    ]
+    out = tmp_path / "deep" / "down" / "out"
+    before = set(tmp_path.rglob("*"))
+    written = write_report(results, out=out)
+    assert any("learned-points" in path.name for path in written.files)
+    assert all(path.parent == out for path in written.files)
+    assert set(tmp_path.rglob("*")) - before <= {out.parent.parent, out.parent, out, *out.iterdir()}
+    for path in written.files:
+        if path.suffix in (".md", ".html"):
+            text = path.read_text(encoding="utf-8")
+            page = MarkdownIt("commonmark").enable("table").render(text) if path.suffix == ".md" else text
+            assert "<img src=x" not in page and not re.search(r'(href|src)="(http|javascript)', page)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no permissions")
+@pytest.mark.parametrize("name", ["report.md", "report.html", "ptb.md", "ptb-trade-off.svg"])
+def test_a_report_respects_read_only_files(files: list[Path], tmp_path: Path, name: str) -> None:
+    write_report(files, out=tmp_path)
+    (tmp_path / name).write_text("mine")
+    (tmp_path / name).chmod(0o444)
+    with pytest.raises(RheostatError, match=f"{name}: it is read-only"):
+        write_report(files, out=tmp_path)
+    assert (tmp_path / name).read_text() == "mine"
+
+
+@given(name=st.text(alphabet="<a>`\\[]()!/ \n", max_size=30))
+def test_no_name_becomes_html_outside_code(name: str) -> None:
+    html = MarkdownIt("commonmark").render(f"From {prose(f'x {name} y')}.")
+    allowed = r"</?(p|code|ul|ol|li|pre|h\d|hr|blockquote|em|strong|br)( ?/)?>"
+    assert "<" not in re.sub(allowed, "", html)

@@ -14,7 +14,7 @@ from pathlib import Path
 from rheostat.arguments import checked
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.core.build import FOLDER, WEB_MODULE
-from rheostat.durable import replacing
+from rheostat.durable import obstacle, replacing
 from rheostat.errors import RheostatError
 from rheostat.governor.policy import DEFAULT, read_policy
 from rheostat.keyboard.browser_model import NAME, browser_model
@@ -82,10 +82,14 @@ def write_page(
         )
         contents = {name: path.read_bytes() for name, path in page_files().items()}
         contents |= {FACTS: json.dumps(facts, ensure_ascii=False).encode(), NAME: browser.contents.tobytes()}
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in contents.items():
-        with replacing(folder / name) as stream:
-            stream.write(data)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in contents.items():
+            with replacing(folder / name) as stream:
+                stream.write(data)
+    except OSError as error:
+        found = f"{error.filename or folder}: {error.strerror}"
+        raise RheostatError(f"cannot write {found}; expected a folder that can be written: choose another -o") from None
     return WrittenPage(folder, len(contents), sum(map(len, contents.values())))
 
 
@@ -93,8 +97,11 @@ def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise RheostatError(f"{folder} is a file; expected a folder for the page: choose another with -o")
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    ours = {*page_files(), FACTS, NAME}
+    if blocked := next((path for path in map(folder.joinpath, sorted(names & ours)) if obstacle(path)), None):
+        raise RheostatError(f"{blocked} is {obstacle(blocked)}; expected a file of an earlier page: choose another -o")
     # A page that a crash left half written has only files of ours.
-    strangers = {name for name in names - {*page_files(), FACTS, NAME} if not name.endswith(".partial")}
+    strangers = {name for name in names - ours if not name.endswith(".partial")}
     if strangers and not {FACTS, "rheostat.wasm"} <= names:
         raise RheostatError(
             f"{folder} holds other files; expected a new or empty folder, or an earlier page: choose another with -o"

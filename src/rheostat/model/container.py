@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.durable import obstacle, replacing
+from rheostat.durable import READ_ONLY, obstacle, replacing
 from rheostat.errors import ModelFileError, show
 
 LINE_BYTES = 64  # of a cache line: planes begin with one
@@ -324,8 +324,9 @@ def check_target(path: Path) -> Path:
     with _writing():
         target = Path(os.path.realpath(path))
         if found := obstacle(target):
-            remedy = "add a file name" if found == "a folder" else "choose another name"
-            raise problem(found, "a regular file or an unused name", remedy)
+            remedies = {"a folder": "add a file name", READ_ONLY: "choose another name, or make it writable"}
+            expected = "one that may be written" if found == READ_ONLY else "a regular file or an unused name"
+            raise problem(found, expected, remedies.get(found, "choose another name"))
         if not target.parent.is_dir():
             raise problem(f"no folder {target.parent}", "an existing folder", "create it first")
         return target

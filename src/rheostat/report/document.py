@@ -16,11 +16,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from rheostat.durable import file_name
 from rheostat.errors import MissingExtraError
 
 NOT_MEASURED = "not measured"
 TEMPLATE = "report.html.jinja"
 CODE = re.compile(r"`([^`\n]+)`")
+_CODE_SPAN = re.compile(r"(?<![`\\])(`+)(?!`)[^\n]*?[^`\n]\1(?!`)")
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,9 @@ class Picture:
     caption: str
     draw: Callable[[Path], None]
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stem", file_name(self.stem))  # names from results files are parts of it
+
 
 Block: TypeAlias = Paragraph | Table | Picture
 
@@ -92,9 +97,22 @@ class Document:
         return [block for section in self.sections for block in section.blocks if isinstance(block, Picture)]
 
 
+def prose(text: str) -> str:
+    """Text for a Markdown page. Names from results files may be in it, so HTML and links are not taken as such."""
+    parts, end = [], 0
+    for code in _CODE_SPAN.finditer(text):  # in which Markdown itself takes nothing as markup
+        parts += [_without_markup(text[end : code.start()]), code[0]]
+        end = code.end()
+    return "".join([*parts, _without_markup(text[end:])])
+
+
+def _without_markup(text: str) -> str:
+    return text.replace("<", "&lt;").replace("](", "]\\(")
+
+
 def line(cells: Iterable[str]) -> str:
     """A line of a Markdown table, with characters escaped that would end a cell or the line."""
-    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", "<br>") for cell in cells) + " |"
+    return "| " + " | ".join(prose(cell).replace("|", "\\|").replace("\n", "<br>") for cell in cells) + " |"
 
 
 def table_markdown(table: Table) -> str:
@@ -103,9 +121,13 @@ def table_markdown(table: Table) -> str:
 
 
 def markdown(document: Document) -> str:
-    parts = [f"# {document.title}", *([_list(document.summary)] if document.summary else []), document.lead]
+    parts = [
+        f"# {prose(document.title)}",
+        *([_list(document.summary)] if document.summary else []),
+        prose(document.lead),
+    ]
     for section in document.sections:
-        parts.append(f"{'#' * section.level} {section.title}")
+        parts.append(f"{'#' * section.level} {prose(section.title)}")
         parts += [_block_markdown(block) for block in section.blocks]
     if document.notes:
         parts.append(_list(document.notes))
@@ -113,17 +135,17 @@ def markdown(document: Document) -> str:
 
 
 def _list(lines: Iterable[str]) -> str:
-    return "\n".join(f"* {one}" for one in lines)
+    return "\n".join(f"* {prose(one)}" for one in lines)
 
 
 def _block_markdown(block: Block) -> str:
     match block:
         case Paragraph(text):
-            return text
+            return prose(text)
         case Table():
             return table_markdown(block)
         case Picture(stem, alt, caption):
-            return f"![{alt}]({stem}.png)\n\n{caption}"
+            return f"![{prose(alt)}]({stem}.png)\n\n{prose(caption)}"
 
 
 def tell_apart(labels: Sequence[str], details: Sequence[str]) -> list[str]:

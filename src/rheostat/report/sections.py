@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from rheostat.durable import file_name
 from rheostat.measure.results import (
     BenchmarkResults,
     GovernResults,
@@ -218,7 +219,7 @@ def _learned_sections(evidence: Evidence) -> Iterator[Section]:
 
 
 def learned_stem(comparison: CorpusComparison) -> str:
-    return f"{comparison.reference.subject.corpus}-learned-points"
+    return file_name(f"{comparison.reference.subject.corpus}-learned-points")
 
 
 def _fold(table: Table, title: str) -> Table:

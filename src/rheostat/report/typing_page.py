@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from rheostat.durable import replacing
 from rheostat.errors import RheostatError
 from rheostat.measure.results import TypingPredictor, TypingResults, TypingRow, TypingText
-from rheostat.report.document import NOT_MEASURED, Table, rows, table_markdown
+from rheostat.report.document import NOT_MEASURED, Table, prose, rows, table_markdown
 
 _PROTOCOLS = {
     "plain": (
@@ -29,7 +30,8 @@ def typing_page(found: TypingResults) -> str:
 
 def write_typing_page(found: TypingResults, path: Path) -> None:
     try:
-        path.write_text(typing_page(found), encoding="utf-8")
+        with replacing(path) as file:
+            file.write(typing_page(found).encode())
     except OSError as error:
         raise RheostatError(f"cannot write {path}: {error.strerror}; expected a file that can be written") from None
 
@@ -44,9 +46,9 @@ def _blocks(found: TypingResults) -> Iterator[str]:
         "same resamples."
     )
     for text in found.texts:
-        yield f"## {text.name}, {text.slots} slots"
+        yield f"## {prose(text.name)}, {text.slots} slots"
         units = "lines" if text.protocol == "plain" else "conversations"
-        about = f"{text.words:,} words in {text.units:,} {units}: {text.sample}. {_PROTOCOLS[text.protocol]}"
+        about = f"{text.words:,} words in {text.units:,} {units}: {prose(text.sample)}. {_PROTOCOLS[text.protocol]}"
         yield f"{about}{_limit(found, text)}"
         yield table_markdown(_table(found, text))
     yield from _slips(found)

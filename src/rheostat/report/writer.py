@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from rheostat.arguments import checked
+from rheostat.durable import replacing
 from rheostat.errors import RheostatError
 from rheostat.measure.results import SweepResults, read_all
 from rheostat.report.cost_sections import REPORT
@@ -55,9 +56,11 @@ def write_evidence(evidence: Evidence, kept: KeptFilters | None, out: Path) -> W
         vectors = {path.stem: path for path in pictures if path.suffix == ".svg"}
         documents[f"{REPORT}.html"] = html(document, vectors)
         for name, text in documents.items():
-            (out / name).write_text(text, encoding="utf-8")
+            with replacing(out / name) as file:
+                file.write(text.encode())
     except OSError as error:
-        raise RheostatError(f"cannot write to {out}: {error.strerror}; expected a writable folder") from None
+        found = f"{error.filename or out}: {error.strerror}"
+        raise RheostatError(f"cannot write {found}; expected a writable folder") from None
     files = (*(out / name for name in sorted(documents)), *dict.fromkeys(pictures))
     return WrittenReport(files, document.notes, document.summary)
 

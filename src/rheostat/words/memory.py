@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rheostat.errors import UserWordsError
 from rheostat.text.vocabulary import END_OF_LINE
-from rheostat.words.user_words import check_word, locked_file, write_private
+from rheostat.words.user_words import check_word, locked_file, read_private, write_private
 
 FORMAT = "rheostat-memory"
 FORMAT_VERSION = 1
@@ -314,8 +314,7 @@ def _to_json(counts: Mapping[Phrase, _Count]) -> str:
 
 def _read(path: Path) -> dict[Phrase, _Count]:
     try:
-        with path.open("rb") as file:
-            data = file.read(64 * LIMIT_BYTES + 1)
+        data = read_private(path, 64 * LIMIT_BYTES + 1)
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -12,6 +12,7 @@ either the old file or the new one. A file that cannot be parsed is an error and
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import math
 import os
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rheostat.arguments import check_text, check_whole, checked
-from rheostat.durable import replacing
+from rheostat.durable import READ_ONLY, obstacle, replacing
 from rheostat.errors import UserWordsError
 from rheostat.words.completion import PrefixIndex
 from rheostat.words.writing import matching_form
@@ -229,8 +230,7 @@ def _to_json(words: Iterable[UserWord]) -> str:
 
 def _read(path: Path, *, must_exist: bool = False) -> dict[str, UserWord]:
     try:
-        with path.open("rb") as file:
-            data = file.read(_LARGEST_FILE_BYTES + 1)
+        data = read_private(path, _LARGEST_FILE_BYTES + 1)
     except FileNotFoundError as error:
         if must_exist:
             raise _unusable(path, "no such file", "an exported file of words", "check the path") from error
@@ -279,6 +279,14 @@ def _unusable(
     path: Path, found: str, expected: str, remedy: str = "repair it, or move it away to start over; it was not changed"
 ) -> UserWordsError:
     return UserWordsError(f"{path}: found {found}; expected {expected}; {remedy}")
+
+
+def read_private(path: Path, limit: int) -> bytes:
+    """The first bytes of a file. What is no file is an OSError: a named pipe would keep the reader waiting for ever."""
+    if (found := obstacle(path)) and found != READ_ONLY:
+        raise FileExistsError(errno.EEXIST, f"it is {found}, not a regular file", str(path))
+    with path.open("rb") as file:
+        return file.read(limit)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rheostat.durable import obstacle, replacing
+from rheostat.durable import READ_ONLY, obstacle, replacing
 from rheostat.errors import RheostatError
 from rheostat.measure.results.bench import BenchResults, ModelBench
 from rheostat.measure.results.benchmark import BenchmarkResults, TrainingResults
@@ -62,7 +62,7 @@ def results_json(results: Results) -> dict[str, Any]:
 
 
 def check_results_target(path: str | Path) -> Path:
-    """This path; a RheostatError if something is there that is no file. Call it before measuring.
+    """This path; a RheostatError if something is there that cannot be replaced. Call it before measuring.
 
     A sweep reads what it resumes, so a pipe or a device would keep it waiting for ever.
     """
@@ -71,7 +71,8 @@ def check_results_target(path: str | Path) -> Path:
     target = Path(path)
     with contextlib.suppress(OSError):  # writing it says what is wrong
         if found := obstacle(target):
-            raise RheostatError(f"cannot write {path}: it is {found}, not a regular file; choose another name")
+            why = "read-only" if found == READ_ONLY else f"{found}, not a regular file"
+            raise RheostatError(f"cannot write {path}: it is {why}; choose another name")
     return target
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from rheostat.errors import MissingExtraError
 from rheostat.governor.body import read_body
 from rheostat.governor.replay import Comparison, Moment, Replay
+from rheostat.report.figures.style import save_figure
 
 # Okabe and Ito's palette, in the order of a comparison's replays.
 STYLES: tuple[dict[str, Any], ...] = (
@@ -50,7 +51,7 @@ def draw_replay(comparison: Comparison, path: Path) -> None:
             panel.grid(alpha=0.3)
             panel.margins(x=0.01)
         _draw_legend(figure, panels)
-        figure.savefig(path, dpi=110, metadata={"Date": None} if path.suffix == ".svg" else None)
+        save_figure(figure, path, dpi=110)
 
 
 def _drawings(comparison: Comparison) -> list[Callable[[Any, Comparison], None]]:

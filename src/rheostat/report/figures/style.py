@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from rheostat.durable import replacing
 from rheostat.errors import MissingExtraError
 from rheostat.measure.results import SweepResults, SweptPoint
 from rheostat.measure.results.sweep import RECONSTRUCTED
@@ -55,7 +56,14 @@ def figure_at(path: Path, width: float = 8.0, height: float = 5.4, font_size: in
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
         yield figure
-        figure.savefig(path, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else None)
+        save_figure(figure, path, dpi=150)
+
+
+def save_figure(figure: Any, path: Path, dpi: int) -> None:
+    """Write a figure, with the same bytes every time, in the place of an earlier one."""
+    metadata = {"Date": None} if path.suffix == ".svg" else None
+    with replacing(path) as file:
+        figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi, metadata=metadata)
 
 
 def log_perplexity(axes: Any) -> None:

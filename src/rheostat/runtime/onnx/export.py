@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
+import re
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rheostat.arguments import checked
+from rheostat.durable import STALE_SECONDS, exchange, obstacle, take_over
 from rheostat.errors import ExportError, MissingExtraError
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
@@ -138,8 +140,11 @@ def _type_name(kind: int) -> str:
 
 def _write_words(file: ModelFile, folder: Path, hidden_words: HiddenWords) -> None:
     for name, array in file.text_tensors().items():
-        (folder / {"vocabulary": VOCABULARY, "casing": CASING}[name]).write_bytes(array.tobytes())
-    completion = Completion(file.vocabulary, file.tokenizer, hidden_places(file.vocabulary, hidden_words))
+        if name in (names := {"vocabulary": VOCABULARY, "casing": CASING}):  # hidden words are in `suggestible`
+            (folder / names[name]).write_bytes(array.tobytes())
+    words = file.vocabulary
+    hidden = {*hidden_places(words, hidden_words), *hidden_places(words, file.hidden_words)}
+    completion = Completion(words, file.tokenizer, hidden)
     (folder / SUGGESTIBLE).write_bytes(completion.kinds().tobytes())
     rules = describe_text(file.tokenizer, file.casing)
     (folder / TEXT).write_text(json.dumps(rules, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -200,6 +205,11 @@ def _check_replaceable(folder: Path) -> None:
         raise _refuse(folder, "contains files that are not an earlier export")
     if strangers := sorted(names - FILES):
         raise _refuse(folder, f"contains {strangers[0]!r:.60}, which is not part of an export")
+    if not folder.stat().st_mode & 0o222 or not os.access(folder, os.W_OK):
+        raise _refuse(folder, "is read-only")
+    for name in sorted(names):
+        if found := obstacle(folder / name):
+            raise _refuse(folder, f"contains {name}, which is {found}")
 
 
 def _is_export(manifest: Path) -> bool:
@@ -220,6 +230,7 @@ def _written(folder: Path) -> Iterator[Path]:
     partial = folder.with_name(f".{folder.name}.{os.urandom(8).hex()}.partial")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
+        _tidy(folder)
         partial.mkdir()
         yield partial
         _put_in_place(partial, folder)
@@ -229,7 +240,7 @@ def _written(folder: Path) -> Iterator[Path]:
             f"{folder} could not be written ({found}); expected a writable place: choose another folder"
         ) from error
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        _delete(partial)
 
 
 def _put_in_place(partial: Path, folder: Path) -> None:
@@ -237,7 +248,12 @@ def _put_in_place(partial: Path, folder: Path) -> None:
         partial.rename(folder)
         return
     _check_replaceable(folder)  # again, because it may have changed since
-    # Not every system can rename a folder onto an existing one, so the old one is moved aside first.
+    for path in partial.iterdir():
+        take_over(folder / path.name, path)
+    take_over(folder, partial)
+    if exchange(partial, folder):
+        return  # `partial` is the old folder now, and is deleted
+    # Not every system can swap two folders. A kill between these two leaves the old one beside it, for `_tidy`.
     aside = partial.with_suffix(".old")
     folder.rename(aside)
     try:
@@ -245,4 +261,24 @@ def _put_in_place(partial: Path, folder: Path) -> None:
     except OSError:
         aside.rename(folder)
         raise
-    shutil.rmtree(aside)
+    _delete(aside)
+
+
+def _tidy(folder: Path) -> None:
+    """Put back an export that a kill left moved aside, and delete old half-written ones; only those of this folder."""
+    for path in sorted(folder.parent.glob(".*.*")):
+        found = re.fullmatch(re.escape(f".{folder.name}.") + r"[0-9a-f]{16}\.(partial|old)", path.name)
+        if not found or path.is_symlink() or not path.is_dir() or not {one.name for one in path.iterdir()} <= FILES:
+            continue
+        if found[1] == "old" and not os.path.lexists(folder):
+            path.rename(folder)
+        elif time.time() - path.stat().st_mtime > STALE_SECONDS:
+            _delete(path)
+
+
+def _delete(folder: Path) -> None:
+    """Delete a folder that an export made. Anything that is no part of an export stays, and its folder with it."""
+    with contextlib.suppress(OSError):
+        for name in FILES:
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
