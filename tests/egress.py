@@ -18,6 +18,7 @@ from pathlib import Path
 WATCH = Path(__file__).parent / "watch"
 # ONNX Runtime reports nothing on a build server, so a watched process must look like one of a user's machine.
 BUILD_SERVER = {"CI", "GITHUB_ACTIONS", "TF_BUILD", "ORT_DISABLE_TELEMETRY"}
+OURS = {"RHEOSTAT_CACHE", "TORCHINDUCTOR_CACHE_DIR"}  # folders that this process has set for itself
 HOMES = {
     "HOME": "home",
     "USERPROFILE": "home",
@@ -90,9 +91,8 @@ def watched(folder: Path, *arguments: object, alone: bool = True) -> Watched:
     """A Python with these arguments, watched. alone: without a network, where the system allows that."""
     for name in ("home", "tmp", "work"):
         (folder / name).mkdir(parents=True)
-    environment = {name: value for name, value in os.environ.items() if name not in BUILD_SERVER}
+    environment = {name: value for name, value in os.environ.items() if name not in BUILD_SERVER | OURS}
     environment |= {name: str(folder / place) for name, place in HOMES.items()}
-    environment.pop("RHEOSTAT_CACHE", None)
     paths = [str(WATCH), environment.get("PYTHONPATH", "")]
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, paths)), "EGRESS_LOG": str(folder / "notes")}
     command = [sys.executable, *map(str, arguments)]

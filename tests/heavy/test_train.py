@@ -22,7 +22,7 @@ pytest.importorskip("torch")
 from commands import rheostat, stop_at
 from models import TINY, make_weights, write_tiny
 from rheostat.cli import app, main
-from rheostat.errors import CheckpointError, RecipeError, RheostatError, RheostatWarning
+from rheostat.errors import CheckpointError, CorpusError, RecipeError, RheostatError, RheostatWarning
 from rheostat.measure.evaluation import evaluate
 from rheostat.model.file import open_model
 from rheostat.recipe import read_recipe
@@ -32,6 +32,7 @@ from rheostat.text.mixture import mix
 from rheostat.text.token_cache import hash_text, open_cache
 from rheostat.training import trainer
 from rheostat.training.run import resume, train
+from rheostat.training.run_folder import RunFolder
 from rheostat.training.trainer import SILENT
 
 TRAIN = [sys.executable, "-m", "rheostat", "train"]
@@ -276,14 +277,87 @@ def test_a_resumed_run_needs_its_original_weights(corpus_folder: Path, recipe_fi
         ["train.checkpoint_minutes=0.0", "train.clip=0.0", "regularization.activation=1e9"],  # a checkpoint does
     ],
 )
-def test_a_run_that_diverges_is_an_error_and_leaves_neither_checkpoint_nor_model(
+def test_a_run_that_diverges_is_an_error_and_can_be_started_again(
     corpus_folder: Path, recipe_file: Path, tmp_path: Path, changes: list[str]
 ) -> None:
     always = ["train.steps=5", "train.optimizer=sgd", "train.schedule=constant", "train.learning_rate=1e38"]
     options = [part for change in always + changes for part in ("--set", change)]
     with pytest.raises(RheostatError, match=r"became .*; start again with a lower train\.learning_rate"):
         rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *options)
-    assert {path.name for path in (tmp_path / "run").iterdir()} <= {"log.jsonl", "tensorboard"}
+    assert {path.name for path in (tmp_path / "run").iterdir()} <= {"checkpoint.pt", "log.jsonl", "tensorboard"}
+    rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=2")
+    assert [entry["step"] for entry in log(tmp_path / "run", "valid")] == [2]
+
+
+KILLED = """
+import os, signal, sys
+from rheostat.training.run_folder import RunFolder
+save, saved = RunFolder.save, []
+def dying(self, contents):
+    saved.append(contents)
+    if self.model.exists():
+        os.kill(os.getpid(), signal.SIGKILL)
+    save(self, contents)
+RunFolder.save = dying
+from rheostat.cli import main
+main()
+"""
+
+
+def test_a_run_killed_between_its_first_model_and_checkpoint_resumes_to_the_same_weights(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path, whole_and_resumed: tuple[Path, Path]
+) -> None:
+    out, minutes = tmp_path / "run", ("--set", "train.checkpoint_minutes=60")
+    command = [sys.executable, "-c", KILLED, "train", recipe_file, "--data", corpus_folder, "-o", out, *minutes]
+    ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=ENVIRONMENT, timeout=120)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    assert (out / "model.safetensors").exists()
+    rheostat("train", "--resume", "-o", out)
+    assert_same_weights(whole_and_resumed[0], out)
+
+
+FULL_DISK = """
+import resource, sys
+from rheostat.training import trainer
+draw_length, limit = trainer.draw_length, int(sys.argv.pop(1))
+def filling(config, steps_done):
+    if steps_done == 12:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # of every file: errors as on a full disk
+    return draw_length(config, steps_done)
+trainer.draw_length = filling
+from rheostat.cli import main
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limits")
+@pytest.mark.parametrize(("limit", "minutes"), [(0, "0.0"), (3000, "0.0"), (300, "60"), (12_000, "60")])
+def test_a_full_disk_is_one_line_and_keeps_the_last_checkpoint(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path, limit: int, minutes: str
+) -> None:
+    out = tmp_path / "run"
+    options = ("--data", corpus_folder, "-o", out, "--set", f"train.checkpoint_minutes={minutes}")
+    command = [sys.executable, "-c", FULL_DISK, limit, "train", recipe_file, *options, "--set", "train.epochs=1"]
+    ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=ENVIRONMENT, timeout=120)
+    assert ended.returncode == 1 and "Traceback" not in ended.stderr, ended.stderr
+    assert "error: " in ended.stderr and "File too large" in ended.stderr
+    assert not list(out.glob(".*.partial"))
+    saved = RunFolder(out).load()
+    assert saved["progress"]["step"] == (12 if minutes == "0.0" else 0)
+    rheostat("train", "--resume", "-o", out)
+    assert log(out, "valid")
+
+
+@pytest.mark.parametrize("text", ["", None])
+def test_a_corpus_that_cannot_be_used_leaves_no_folder(recipe_file: Path, tmp_path: Path, text: str | None) -> None:
+    corpus = tmp_path / "text"
+    if text is not None:
+        corpus.mkdir()
+        for split in ("train", "valid", "test"):
+            (corpus / f"{split}.txt").write_text(text)
+    with pytest.raises(CorpusError):
+        rheostat("train", recipe_file, "--data", corpus, "-o", tmp_path / "deep" / "run")
+    assert not (tmp_path / "deep").exists()
 
 
 def test_ctrl_c_saves_and_says_how_to_resume(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 IMPORTED_AS = {"chitchat-dataset": "chitchat_dataset", "lightning-fabric": "lightning_fabric", "pyserial": "serial"}
-# Used through another library: torch writes its event files for tensorboard.
-USED_BY_OTHERS = {"tensorboard"}
 
 
 def packages(requirements: list[str]) -> list[str]:
@@ -49,7 +47,7 @@ DEPENDENCIES = [
 
 @pytest.mark.parametrize("package", packages(DEPENDENCIES))
 def test_the_package_imports_what_it_depends_on(package: str) -> None:
-    assert package in USED_BY_OTHERS or IMPORTED_AS.get(package, package) in IMPORTED
+    assert IMPORTED_AS.get(package, package) in IMPORTED
 
 
 def test_the_light_environment_has_what_its_tests_import() -> None:

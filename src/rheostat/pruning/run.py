@@ -133,9 +133,7 @@ def _begin(
         raise CheckpointError(
             f"{folder} holds a different run, with another {' and '.join(changed)}; remove it to start again"
         )
-    if not saved:
-        run_folder.remove()  # left behind by a run that was killed before its first checkpoint
-    run_folder.create(resume=bool(saved))
+    run_folder.check(resume=bool(saved))
     session = open_session(run_folder, saved)
     session.settle_threads(0, 2 * file.shape.flops * config.batch_size * config.sequence_length)
     precision = session.settle_precision(config.precision)

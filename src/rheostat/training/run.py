@@ -102,7 +102,7 @@ def train(
 def resume(out: str | Path, *, reporter: Reporter = SILENT) -> TrainingResult:
     """Resume the run in this folder, with the recipe, corpus, threads and precision that it started with."""
     folder = RunFolder(Path(out))
-    folder.create(resume=True)
+    folder.check(resume=True)
     saved = folder.load()
     with folder.restoring():
         request = from_json(TrainingRequest, saved["recipe"], "recipe", error=CheckpointError)
@@ -133,6 +133,7 @@ def write_untrained(
     torch.manual_seed(filled.train.seed)
     model, _ = _make_model(request, filled, corpus)
     if fabric.is_global_zero:
+        folder.make()
         run = {"epochs": 0, "steps": 0}
         _write(model, folder.model, request, filled, corpus, run, (), after_run(_origin(request, filled, corpus), run))
     return folder.model
@@ -166,7 +167,7 @@ def _begin(request: TrainingRequest, folder: Path) -> tuple[TrainingRecipe, RunF
             "no corpus: the recipe names none, so --data must; a folder, one or three files, 'chat' or 'talk'"
         )
     run_folder = RunFolder(folder)
-    run_folder.create(resume=False)
+    run_folder.check(resume=False)
     return recipe, run_folder
 
 

@@ -1,20 +1,28 @@
 """The folder of a run: checkpoint, log and model. Killing the run at any moment does not damage them.
 
-A checkpoint is written to a temporary file, flushed to disk and renamed, so there is always a complete one. When a run
-is resumed, the log is truncated to the checkpoint, so no step is logged twice.
+A checkpoint is written to a temporary file, flushed to disk and renamed, so there is always a complete one. A run
+writes its first before its first step, so that whatever a kill leaves behind can be resumed. When a run is resumed, the
+log is truncated to the checkpoint, so no step is logged twice.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import torch
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.record_writer import RecordWriter
 
-from rheostat.durable import replacing
+from rheostat.durable import obstacle, replacing
 from rheostat.errors import CheckpointError, RheostatError, show
 
 CHECKPOINT_VERSION = 1
@@ -40,10 +48,15 @@ class RunFolder:
 
     def create(self, resume: bool) -> None:
         """Create the folder; refuse to overwrite another run unless it is being resumed."""
+        self.check(resume)
+        self.make()
+
+    def check(self, resume: bool) -> None:
+        """Raise CheckpointError if a run cannot start here, or cannot be resumed. Writes nothing."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file; expected a folder for the run (choose another -o)")
         if self.checkpoint.exists():
-            if not resume:
+            if not resume and not self._is_unused():
                 raise CheckpointError(
                     f"{self.path} already holds a run; add --resume to resume it, or choose another -o"
                 )
@@ -51,10 +64,23 @@ class RunFolder:
             raise CheckpointError(f"{self.path} holds a model and no checkpoint; remove it, or choose another -o")
         elif resume:
             raise CheckpointError(f"{self.path} holds no checkpoint to resume from; start without --resume")
+        for file in (self.checkpoint, self.log, self.model):
+            if found := obstacle(file):
+                raise CheckpointError(f"{file} is {found}; expected a file of a run: choose another -o")
+
+    def make(self) -> None:
+        """Create the folder. Done when there is something to put into it, so that an error leaves no empty one."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise CheckpointError(f"cannot create {self.path}: {error.strerror}") from None
+
+    def _is_unused(self) -> bool:
+        """Whether the run that is here ended before its first step was saved: nothing is lost by starting again."""
+        try:
+            return not self.model.exists() and self.load()["progress"]["step"] == 0
+        except (CheckpointError, KeyError, TypeError):
+            return False
 
     def remove(self) -> None:
         """Delete what a run writes here, and the folder if that leaves it empty. Nothing else is deleted."""
@@ -72,9 +98,13 @@ class RunFolder:
         try:
             with replacing(self.checkpoint, alone=True) as file:
                 torch.save({"checkpoint_version": CHECKPOINT_VERSION, **contents}, file)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # torch reports a failed write as a RuntimeError
+            cause: BaseException | None = error
+            while cause is not None and not isinstance(cause, OSError):
+                cause = cause.__cause__ or cause.__context__
+            why = (cause.strerror if isinstance(cause, OSError) else None) or "it could not be written"
             raise CheckpointError(
-                f"cannot write {self.checkpoint}: {error.strerror}; the previous one is intact"
+                f"cannot write {self.checkpoint}: {why}; the previous one is intact: free some space, and add --resume"
             ) from None
 
     def load(self) -> dict[str, Any]:
@@ -118,17 +148,53 @@ class RunFolder:
         if not self.log.exists():
             return
         kept = [line for line in self.log.read_text().splitlines() if _step_of(line) <= step]
-        with replacing(self.log, alone=True) as file:
+        with _logging(self.log), replacing(self.log, alone=True) as file:
             file.write("".join(f"{line}\n" for line in kept).encode())
 
     def append_log(self, entry: dict[str, Any]) -> None:
-        try:
-            with self.log.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
-        except OSError as error:  # a full disk: the checkpoint is complete, so the run can be resumed
-            raise CheckpointError(
-                f"cannot write {self.log}: {error.strerror}; free some space and resume with --resume"
-            ) from None
+        with _logging(self.log), self.log.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def curves(self, first_step: int) -> Curves:
+        """What TensorBoard shows of this run. What was logged from `first_step` on is shown no more."""
+        return Curves(self.path / "tensorboard", first_step)
+
+
+class Curves:
+    """An event file for TensorBoard. torch's own writer writes in a thread, where a full disk is a traceback."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        name = (
+            f"events.out.tfevents.{time.time_ns() // 10**9:010d}.{platform.node()}.{os.getpid()}.{os.urandom(2).hex()}"
+        )
+        self._path = folder / name
+        with _logging(self._path):
+            folder.mkdir(exist_ok=True)
+        start = SessionLog(status=SessionLog.START)
+        self._append(Event(wall_time=time.time(), step=first_step, file_version="brain.Event:2"))
+        self._append(Event(wall_time=time.time(), step=first_step, session_log=start))
+
+    def add(self, values: Mapping[str, float], step: int) -> None:
+        """One value of each of these curves."""
+        points = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._append(Event(wall_time=time.time(), step=step, summary=Summary(value=points)))
+
+    def _append(self, event: Any) -> None:
+        record = BytesIO()
+        RecordWriter(record).write(event.SerializeToString())
+        with _logging(self._path), self._path.open("ab") as file:
+            file.write(record.getvalue())
+
+
+@contextlib.contextmanager
+def _logging(path: Path) -> Iterator[None]:
+    """A full disk, as one line: the checkpoint is complete, so the run can be resumed."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"cannot write {path}: {error.strerror}; free some space and resume with --resume"
+        ) from None
 
 
 def _step_of(line: str) -> float:

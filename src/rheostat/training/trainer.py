@@ -28,7 +28,7 @@ from rheostat.training.batches import Batches, draw_length
 from rheostat.training.configuration import TrainConfig
 from rheostat.training.language_model import detach
 from rheostat.training.optimization import WeightAverage, has_stalled, make_optimizer, rate_at
-from rheostat.training.run_folder import RunFolder
+from rheostat.training.run_folder import Curves, RunFolder
 from rheostat.training.task import Task
 
 LOG_STEPS = 10
@@ -136,12 +136,14 @@ class Trainer:
         self._share = share
         self._log_loss: Tensor = torch.zeros((), device=fabric.device)
         self._log_tokens, self._log_started = 0, time.monotonic()
-        self._tensorboard: Any = None
+        self._curves: Curves | None = None
         # Each process draws its own dropout; batches depend only on the seed and are shared.
         torch.manual_seed(config.seed + 7919 * (fabric.global_rank + 1))
 
     def run(self, resume: bool = False) -> RunProgress:
         """Train to the end. If a signal asks to stop, save and raise InterruptedRunError."""
+        if self.fabric.is_global_zero:
+            self.folder.make()
         if resume:
             saved = self.folder.load()
             if (processes := len(saved["ranks"])) != self.fabric.world_size:
@@ -151,6 +153,8 @@ class Trainer:
                 )
             with self.folder.restoring():
                 self._restore(saved)
+        else:
+            self._save()  # before any model, so that a kill at any moment leaves a run that can be resumed
         self._open_logs()
         started, before = time.monotonic(), self.progress.seconds
         last_save = time.monotonic()
@@ -262,9 +266,7 @@ class Trainer:
         if not self.fabric.is_global_zero:
             return
         self.folder.cut_log(self.progress.step)
-        from torch.utils.tensorboard import SummaryWriter
-
-        self._tensorboard = SummaryWriter(self.folder.path / "tensorboard", purge_step=self.progress.step + 1)
+        self._curves = self.folder.curves(self.progress.step + 1)
 
     def _log_step(self, loss: Tensor, tokens: int, rate: float) -> None:
         self._log_loss += loss * tokens
@@ -295,8 +297,8 @@ class Trainer:
         progress = self.progress
         clock = {"step": progress.step, "epoch": progress.epoch, "seconds": round(progress.seconds, 1)}
         self.folder.append_log({"event": event, **clock, **values})
-        for name, value in values.items():
-            self._tensorboard.add_scalar(f"{event}/{name}", value, progress.step)
+        assert self._curves is not None
+        self._curves.add({f"{event}/{name}": value for name, value in values.items()}, progress.step)
 
     # Checkpoints
 
