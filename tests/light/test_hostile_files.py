@@ -47,7 +47,7 @@ def use_all(file: ModelFile) -> None:
 def read(path: Path) -> bool:
     """Whether the file was read completely; a ModelFileError is fine too, anything else is not."""
     try:
-        with open_model(path) as file:
+        with open_model(path, verify=False) as file:  # who damages a file on purpose also knows its checksums
             use_all(file)
     except ModelFileError as error:
         message = str(error)

@@ -128,6 +128,7 @@ def _counted(count: int, noun: str) -> str:
 def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
     facts = {
         "file": f"{summary['path']} ({summary['file_bytes']:,} bytes)",
+        "checksums": summary["checksums"],
         "cell": summary["cell"],
         "precision": summary["precision"],
         **{name.replace("_", " "): _plain(value) for name, value in summary["shape"].items()},

@@ -5,8 +5,9 @@
     the rest    the bytes of the tensors, one after another
 
 Knows nothing of models: `description` says which tensors a model needs. Opening reads the header only; no byte of a
-tensor is read before `Container.array` maps the file. The safetensors library is not used, because its NumPy reader
-copies, gives no offsets, and accepts duplicate names.
+tensor is read before `Container.array` maps the file. A file may hold a checksum of its header and of every tensor:
+that of the header is compared when the file is opened, that of a tensor when it is first used. The safetensors library
+is not used, because its NumPy reader copies, gives no offsets, and accepts duplicate names.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import json
 import math
 import mmap
 import os
+import re
 import stat
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -37,6 +40,9 @@ MAXIMUM_OFFSET = 2**63 - 1
 # Without O_NONBLOCK, opening a named pipe would wait for a writer. Windows has neither.
 _OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 METADATA = "__metadata__"
+CHECKSUMS = "crc32"  # in the metadata: of the header with this one as zeros, then of every tensor in file order
+_UNSEALED = "0" * 8
+_MARK = f'"{CHECKSUMS}":"'.encode()
 _ENTRY_KEYS = ("dtype", "shape", "data_offsets")
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
@@ -58,35 +64,88 @@ Stored: TypeAlias = tuple[str, tuple[int, ...], int, int]
 class Container:
     """An open safetensors file. Arrays taken from it outlive `close` and the replacement of the file."""
 
-    __slots__ = ("_data", "_descriptor", "data_offset", "identity", "metadata", "path", "size", "tensors")
+    __slots__ = (
+        "_data",
+        "_descriptor",
+        "_seen",
+        "_unchecked",
+        "checksums",
+        "data_offset",
+        "identity",
+        "metadata",
+        "path",
+        "size",
+        "tensors",
+    )
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, verify: bool = True) -> None:
+        """verify: compare checksums, if the file holds them."""
         self._descriptor = -1
         self._data: mmap.mmap | None = None
         self.path = path
+        self.checksums: dict[str, int] = {}  # of the tensors; empty if the file holds none, or they are not compared
         try:
-            self._open()
+            self._open(verify)
         except ModelFileError as error:
             self.close()
             raise ModelFileError(f"{path}: {error}") from error.__cause__
 
-    def _open(self) -> None:
+    def _open(self, verify: bool) -> None:
         self._descriptor, status = _open_file(self.path)
         self.size = status.st_size
-        self.identity = status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+        self.identity = _identity(status)
+        self._seen = status.st_ctime_ns
         header = _read_header(self._descriptor, self.size)
         self.data_offset = LENGTH_BYTES + len(header)
         self.metadata, self.tensors, data_bytes = parse_header(header)
         _check_data(data_bytes, self.size - self.data_offset)
+        if verify:
+            self.checksums = _read_checksums(header, self.metadata, self.tensors)
+        self._unchecked = set(self.checksums)
 
     def array(self, name: str) -> NDArray[Any]:
-        """The tensor as stored: a read-only view of the mapped file."""
+        """The tensor as stored: a read-only view of the mapped file. Its checksum is compared the first time."""
+        if name in self._unchecked:
+            self._verify(name)
         dtype, shape, begin, _ = self.tensors[name]
         return np.ndarray(shape, DTYPES[dtype], self._mapping(), self.data_offset + begin)
 
     def mapped_bytes(self) -> NDArray[np.uint8]:
-        """The whole file: a read-only view of it, mapped."""
+        """The whole file: a read-only view of it, mapped. The checksums of all tensors are compared the first time."""
+        self.verify()
         return np.frombuffer(self._mapping(), np.uint8)
+
+    def verify(self) -> None:
+        """Compare the checksums of all tensors that were not used yet."""
+        for name in sorted(self._unchecked):
+            self._verify(name)
+
+    def _verify(self, name: str) -> None:
+        _, _, begin, end = self.tensors[name]
+        with memoryview(self._mapping()) as view:
+            found = zlib.crc32(view[self.data_offset + begin : self.data_offset + end])
+        if found != self.checksums[name]:
+            expected = f"{self.checksums[name]:08x} as when it was written"
+            raise ModelFileError(f"{self.path}: {problem(f'the checksum {found:08x} of {name}', expected)}")
+        self._unchecked.discard(name)
+
+    def check_unchanged(self) -> None:
+        """Raise ModelFileError if the file was written to, or cut short, since it was opened.
+
+        A file that another one replaced under its name is not changed: what was opened is the old one, and it is whole.
+        """
+        if self._descriptor < 0:
+            return
+        status = os.fstat(self._descriptor)
+        if _identity(status) != self.identity:
+            raise ModelFileError(
+                f"{self.path}: found that the file was written to while it was in use; expected it to stay as it was: "
+                "load it again, and replace files by renaming"
+            )
+        if status.st_ctime_ns != self._seen:  # renamed, or written to and its time put back
+            self._unchecked = set(self.checksums)
+            self.verify()
+            self._seen = status.st_ctime_ns
 
     def _mapping(self) -> mmap.mmap:
         data = self._data  # a name of its own: another thread may release it
@@ -97,6 +156,8 @@ class Container:
     def _map(self) -> mmap.mmap:
         if self._descriptor < 0:
             raise ModelFileError(f"{self.path}: the model file is closed; open it again")
+        if _identity(os.fstat(self._descriptor)) != self.identity:
+            self.check_unchanged()
         try:
             return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
@@ -163,6 +224,16 @@ def header_bytes(metadata: Mapping[str, str], tensors: Mapping[str, NDArray[Any]
     return header
 
 
+def sealed_header(metadata: Mapping[str, str], tensors: Mapping[str, NDArray[Any]]) -> bytes:
+    """The header with checksums: of every tensor, and of itself."""
+    sums = {name: zlib.crc32(array.data if array.size else b"") for name, array in tensors.items()}
+    plain = parse_header(header_bytes(metadata, tensors))[1]
+    listed = " ".join([_UNSEALED, *(f"{sums[name]:08x}" for name in _in_file_order(plain))])
+    header = header_bytes({CHECKSUMS: listed, **metadata}, tensors)
+    place = header.index(_MARK) + len(_MARK)
+    return header[:place] + f"{zlib.crc32(header):08x}".encode() + header[place + len(_UNSEALED) :]
+
+
 def _is_plane(array: NDArray[Any]) -> bool:
     return array.ndim == 3
 
@@ -181,6 +252,33 @@ def _open_file(path: str) -> tuple[int, os.stat_result]:
         os.close(descriptor)
         raise problem("a folder or a device", "a model file", "name the file itself")
     return descriptor, status
+
+
+def _identity(status: os.stat_result) -> tuple[int, ...]:
+    """The same only for one file with one content, as far as the system notes changes."""
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _in_file_order(tensors: Mapping[str, Stored]) -> list[str]:
+    return [name for _, _, name in sorted((begin, end, name) for name, (_, _, begin, end) in tensors.items())]
+
+
+def _read_checksums(header: bytes, metadata: Mapping[str, str], tensors: Mapping[str, Stored]) -> dict[str, int]:
+    """The checksums of all tensors; none if the file holds none. That of the header is compared here."""
+    listed = metadata.get(CHECKSUMS)
+    pattern = re.compile(f"[0-9a-f]{{8}}( [0-9a-f]{{8}}){{{len(tensors)}}}")
+    if listed is None:
+        if damaged := next((key for key, value in metadata.items() if pattern.fullmatch(value)), None):
+            raise problem(f"checksums under the name {show(damaged)}", CHECKSUMS)
+        return {}
+    if not pattern.fullmatch(listed):
+        raise problem(f"{show(listed)} for {CHECKSUMS}", f"{len(tensors) + 1} numbers of eight hexadecimal digits")
+    own, *sums = listed.split()
+    place = header.index(_MARK) + len(_MARK) if _MARK in header else 0
+    found = f"{zlib.crc32(header[:place] + _UNSEALED.encode() + header[place + len(own) :]):08x}"
+    if found != own:
+        raise problem(f"the checksum {found} of the header", f"{own} as when it was written")
+    return {name: int(one, 16) for name, one in zip(_in_file_order(tensors), sums, strict=True)}
 
 
 def _read_header(descriptor: int, size: int) -> bytes:

@@ -56,13 +56,14 @@ Entry = TypeVar("Entry", RankingEntry, PointEntry)
 
 
 @checked
-def open_model(name_or_path: str | Path = DEFAULT_MODEL) -> ModelFile:
+def open_model(name_or_path: str | Path = DEFAULT_MODEL, *, verify: bool = True) -> ModelFile:
     """Open a model file: its structure is checked, its weights are mapped but not read.
 
     A bundled model can be opened by name; without a name, the default model is opened.
+    verify: compare the checksum of a tensor with its bytes when it is first used, if the file holds checksums.
     """
     path = model_path(name_or_path)
-    container = Container(os.fspath(path))
+    container = Container(os.fspath(path), verify)
     try:
         return ModelFile(container, describe(container.metadata, container.tensors))
     except ModelFileError as error:
@@ -180,6 +181,19 @@ class ModelFile:
     def mapped_bytes(self) -> NDArray[np.uint8]:
         """All bytes of the file, mapped and not read: the core opens an ordered file on them."""
         return self._container.mapped_bytes()
+
+    @property
+    def has_checksums(self) -> bool:
+        """Whether the file holds checksums, and they are compared."""
+        return bool(self._container.checksums)
+
+    def verify(self) -> None:
+        """Compare all checksums now. A file without any passes; one that does not match is a ModelFileError."""
+        self._container.verify()
+
+    def check_unchanged(self) -> None:
+        """Raise ModelFileError if the file was written to, or cut short, since it was opened."""
+        self._container.check_unchanged()
 
     @property
     def identity(self) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ def summarize(file: ModelFile) -> dict[str, Any]:
         "path": str(file.path),
         "format_version": description.format_version,
         "file_bytes": file.file_bytes,
+        "checksums": _compared_checksums(file),
         "cell": shape.cell,
         "precision": file.precision,
         "shape": shape.as_json(),
@@ -48,6 +49,12 @@ def summarize(file: ModelFile) -> dict[str, Any]:
         "recipe": dict(description.recipe),
         "provenance": dict(description.provenance),
     }
+
+
+def _compared_checksums(file: ModelFile) -> str:
+    """What comparing the checksums shows; a file that does not match is an error. Reads the whole file."""
+    file.verify()
+    return "all match" if file.has_checksums else "none stored"
 
 
 def _reconstruction(file: ModelFile) -> dict[str, Any] | None:

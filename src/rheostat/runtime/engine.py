@@ -68,13 +68,15 @@ def open_mapped(file: ModelFile, precision: Precision, threads: int = 1) -> Core
     file.check_scales()
     file.ranking()  # checks that the filters are in its order
     with _lock:
-        model = _opened.get((*file.identity, threads))
+        key = (*file.identity, threads, file.has_checksums)
+        model = _opened.get(key)
         if model is None:
+            contents = file.mapped_bytes()  # compares the checksums
             try:
-                model = CoreModel(file.mapped_bytes(), threads=threads)
+                model = CoreModel(contents, threads=threads)
             except ModelFileError:
                 return None
-            _opened[*file.identity, threads] = model
+            _opened[key] = model
     file.release()  # the model keeps the mapping
     return model
 

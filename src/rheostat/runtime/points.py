@@ -6,6 +6,7 @@ Knows the file, the knob and bytes; texts and words are handled by `predictor`.
 from __future__ import annotations
 
 import threading
+import time
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from rheostat.words.passage import Passage
 
 DEFAULT_CACHE_BYTES = 256 << 20
 MOST_POSITIONS = 256  # knob positions to remember, however small their points are
+
+LOOK_SECONDS = 0.05  # between two looks at the mapped file: asking the system takes a few percent of a query
 
 # The knob's share, or a stored point's name; and the criterion to cut by, None for the file's own choice.
 Position: TypeAlias = tuple[float | None, str | None, str | None]
@@ -142,8 +145,9 @@ class Points:
         engine: EngineName | None = None,
         counts: bool = True,
         cache: Cache | None = None,
+        verify: bool = True,
     ) -> None:
-        self.file: ModelFile = open_model(path)
+        self.file: ModelFile = open_model(path, verify=verify)
         self._engines = engines_of(self.file, precision, threads, engine, counts=counts, cache=cache)
         self.engine: EngineName = choose_engine(self.file.shape, precision, engine)
         self.settings = self.file.identity, precision, self.engine, threads  # what latencies depend on
@@ -154,6 +158,9 @@ class Points:
         plain = knob_positions.has_plain_path(self.file) and not self.file.description.points
         has_path = self.engine == "core" and plain
         self._costs = self.file.path_costs if has_path else []
+        # The core reads an ordered file where it is mapped, so the file must stay as it is. Others are read once.
+        self._is_mapped = self.engine == "core" and self.file.ordered is not None and self.file.precision == precision
+        self._looked = 0.0
         self._lock = threading.Lock()  # guards _kept and _on_path
         self._building = threading.Lock()  # one build at a time: two would compete for all cores and all memory
 
@@ -200,6 +207,12 @@ class Points:
             serving = self._same(point) or self._build(point)
             self._keep((knob, name, criterion), serving)
             return serving
+
+    def check_file(self) -> None:
+        """Raise ModelFileError if the mapped file was changed or cut short. Looks at most every LOOK_SECONDS."""
+        if self._is_mapped and (now := time.monotonic()) - self._looked > LOOK_SECONDS:
+            self.file.check_unchanged()
+            self._looked = now
 
     def close(self) -> None:
         """Drop all points and close the file."""

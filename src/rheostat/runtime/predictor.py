@@ -80,6 +80,7 @@ def load(
     engine: EngineName | None = None,
     counts: bool = True,
     cache: Cache | None = None,
+    verify: bool = True,
 ) -> Predictor:
     """Load a model for prediction.
 
@@ -99,6 +100,7 @@ def load(
     engine: "core", or "onnx" for ONNX Runtime (the `onnx` extra); None takes the core for everything it can run.
     counts: use the counts of the file, if it has them; the engine "onnx" never does.
     cache: `Cache()` makes words of the text so far more probable; it lives in memory and needs the core.
+    verify: compare the file with its checksums, if it holds them: a damaged one is an error, and gives no bad guesses.
     """
     return Predictor(
         model,
@@ -116,6 +118,7 @@ def load(
         engine=engine,
         counts=counts,
         cache=cache,
+        verify=verify,
     )
 
 
@@ -187,6 +190,7 @@ class Predictor:
         engine: EngineName | None = None,
         counts: bool = True,
         cache: Cache | None = None,
+        verify: bool = True,
     ) -> None:
         """The arguments are those of `load`."""
         check_position(knob, point)
@@ -197,7 +201,7 @@ class Predictor:
         check_whole("history_bytes", history_bytes, 0)
         words = user_words if isinstance(user_words, UserWords) else UserWords(user_words)
         remembered = memory if memory is None or isinstance(memory, Memory) else Memory(memory)
-        points = Points(model, precision, threads, cache_bytes, history_bytes, engine, counts, cache)
+        points = Points(model, precision, threads, cache_bytes, history_bytes, engine, counts, cache, verify)
         try:
             self._begin(
                 _Model(points, words, hidden_words, context, bool(slips), remembered), None if point else knob, point
@@ -245,6 +249,7 @@ class Predictor:
         """The point that is serving, for one query: it stays the same for that query even if the knob is turned."""
         if (serving := self._serving) is None:
             raise RheostatError("this predictor is closed; expected an open one: load the model again")
+        self._model.points.check_file()
         return serving
 
     # What it is
