@@ -8,9 +8,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
+from random import Random
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -19,12 +22,13 @@ from hypothesis import strategies as st
 
 from corpora import data_folder
 from rheostat.errors import CorpusError, MissingExtraError
+from rheostat.text import corpus as corpus_module
 from rheostat.text import sources
 from rheostat.text.chat import clean_message, split_conversations
 from rheostat.text.corpus import CorpusConfig, encode_split, load_corpus, load_split, load_training_split
 from rheostat.text.reading import read_tokens
 from rheostat.text.sources import find_split, find_splits
-from rheostat.text.token_cache import default_cache_directory
+from rheostat.text.token_cache import default_cache_directory, store_json, write_ids
 from rheostat.text.tokenizers import tokenize
 from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from rheostat.text.word_counts import count_words, read_vocabulary_with_counts, select_words
@@ -503,16 +507,23 @@ def test_ids_are_a_read_only_memory_map(tmp_path: Path, cache: Path) -> None:
     assert isinstance(ids, np.memmap) and ids.dtype == np.int32 and not ids.flags.writeable
 
 
-def test_a_second_start_reads_no_text(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_start_reads_only_the_ends_of_texts(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = three_texts(tmp_path / "text", "Yes, I see\n")
     first = load_corpus(folder, CorpusConfig(), cache_directory=cache)
     open_file = Path.open
 
-    def open_no_text(path: Path, *arguments: Any, **options: Any) -> Any:
-        assert folder not in path.parents, f"{path} was opened again"
-        return open_file(path, *arguments, **options)
+    def open_ends(path: Path, *arguments: Any, **options: Any) -> Any:
+        opened = open_file(path, *arguments, **options)
+        if folder in path.parents:  # the ends are a few kilobytes; all of it would be asked for in megabytes
+            read = opened.read
+            opened = MagicMock(wraps=opened)
+            opened.__enter__.return_value = opened
+            opened.read = lambda count: read(count) if count <= 4096 else pytest.fail(f"{path} was read again")
+        return opened
 
-    monkeypatch.setattr(Path, "open", open_no_text)
+    monkeypatch.setattr(Path, "open", open_ends)
     second = load_corpus(folder, CorpusConfig(), cache_directory=cache)
     assert second.vocabulary == first.vocabulary and second.summary() == first.summary()
     assert second.splits["train"].ids.tolist() == first.splits["train"].ids.tolist()
@@ -554,11 +565,73 @@ def test_a_damaged_cache_is_rebuilt(tmp_path: Path, cache: Path, damage: object,
     assert again.casing == {"i": "I"}
 
 
+@pytest.mark.parametrize("pattern", ["*.ids", "*.counts.json", "*.casing.json", "hashes.json"])
+def test_a_flipped_bit_in_the_cache_changes_nothing(tmp_path: Path, cache: Path, pattern: str) -> None:
+    folder, chance = three_texts(tmp_path / "text", "Yes, I see\nno Paris no\n" * 9), Random(0)
+
+    def load() -> tuple[Any, ...]:
+        corpus = load_corpus(folder, CorpusConfig(), cache_directory=cache)
+        ids = {name: split.ids.tolist() for name, split in corpus.splits.items()}
+        return corpus.vocabulary, corpus.counts, corpus.casing, ids, corpus.summary()
+
+    whole = load()
+    for file in cache.glob(pattern):
+        content = file.read_bytes()
+        for _ in range(30):
+            damaged = bytearray(content)
+            damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+            file.write_bytes(damaged)
+            assert load() == whole
+
+
+def test_ids_of_no_word_are_made_again(tmp_path: Path, cache: Path) -> None:
+    """A cache that another program wrote, or one of another vocabulary under this name."""
+    path = write(tmp_path / "text", "a b\n")
+    for wrong in (-1, 4, 2**31 - 1):
+        split = encode_split(path, Vocabulary((UNKNOWN, END_OF_LINE, "a", "b")), "ptb", cache_directory=cache)
+        assert split.ids.tolist() == [2, 3, 1]
+        (file,) = cache.glob("*.ids")
+        write_ids(file, [np.array([2, wrong, 1], np.int32)], end_id=1, unknown_id=0)
+
+
+@pytest.mark.parametrize("how", ["in place", "by renaming"])
+def test_a_text_replaced_by_one_of_the_same_size_and_time_is_noticed(tmp_path: Path, cache: Path, how: str) -> None:
+    padding = "x\n" * 9000  # so that the beginning and the end stay the same
+    folder = three_texts(tmp_path / "text", f"{padding}a b\n{padding}", age_s=60)
+    train = folder / "train.txt"
+    assert "a" in load_corpus(folder, CorpusConfig("ptb"), cache_directory=cache).vocabulary.index
+    before = train.stat()
+    new = train if how == "in place" else tmp_path / "new"
+    write(new, f"{padding}c b\n{padding}")
+    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
+    new.replace(train)
+    after = train.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert "a" not in load_corpus(folder, CorpusConfig("ptb"), cache_directory=cache).vocabulary.index
+
+
+def test_a_text_that_changes_while_it_is_read_is_an_error_and_not_stored(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, vocabulary = write(tmp_path / "text", "a b\n"), Vocabulary((UNKNOWN, END_OF_LINE, "a", "b"))
+    read = corpus_module.read_tokens
+
+    def changing(*given: Any) -> Iterator[list[str]]:
+        write(path, "b a\n")
+        return read(*given)
+
+    monkeypatch.setattr(corpus_module, "read_tokens", changing)
+    with pytest.raises(CorpusError, match="was changed while it was read"):
+        encode_split(path, vocabulary, "ptb", cache_directory=cache)
+    assert not list(cache.glob("*.ids"))
+
+
 def test_a_corrupt_hash_file_does_no_harm(tmp_path: Path, cache: Path) -> None:
     folder = three_texts(tmp_path / "text", "a b\n")
+    cache.mkdir()
     for nonsense in (5, [], [4, 5], [4, 5, 6], "x", None):
         entries = {str((folder / name).resolve()): nonsense for name in ("train.txt", "valid.txt")}
-        write(cache / "hashes.json", json.dumps(entries))
+        store_json(cache / "hashes.json", entries)
         assert load_corpus(folder, CorpusConfig("ptb"), cache_directory=cache).splits["train"].tokens == 3
 
 

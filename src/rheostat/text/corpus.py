@@ -40,12 +40,14 @@ from rheostat.text.token_cache import (
     Ids,
     Progress,
     hash_text,
+    identify_text,
     key,
     load_json,
     open_cache,
     open_ids,
     reporter,
     store_json,
+    while_unchanged,
     write_ids,
 )
 from rheostat.text.tokenizers import Tokenizer, as_tokenizer
@@ -309,13 +311,15 @@ def encode_split(
     progress: Progress | None = None,
 ) -> Split:
     """A text as ids, read from the cache if complete there."""
-    cache = open_cache(cache_directory)
+    cache, identity = open_cache(cache_directory), identify_text(path)
     digest = hash_text(path, cache, progress)
     file = cache / f"{key(digest, tokenizer, vocabulary.to_bytes())}.ids"
-    if (stored := open_ids(file)) is None:
-        tokens = read_tokens(path, tokenizer, reporter(progress, f"encoding {path.name}"))
+    if (stored := open_ids(file, len(vocabulary))) is None:
+        tokens = while_unchanged(
+            path, identity, read_tokens(path, tokenizer, reporter(progress, f"encoding {path.name}"))
+        )
         write_ids(file, _encode(tokens, vocabulary), end_id=vocabulary.end_id, unknown_id=vocabulary.unknown_id)
-        stored = open_ids(file)
+        stored = open_ids(file, len(vocabulary))
     assert stored is not None, f"{file} was just written"
     return Split(name or path.name, *stored, digest=digest)
 
