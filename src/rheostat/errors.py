@@ -90,6 +90,19 @@ class MissingExtraError(RheostatError, ImportError):
         self.extra = extra
 
 
+class NotCopyable:
+    """Something open. A copy of it would use, and close, what belongs to the original: it is refused instead."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: object) -> str:
+        """Called by copy, deepcopy and pickle."""
+        raise RheostatError(
+            f"a {type(self).__name__} cannot be copied or pickled: it holds memory, locks or a file that a copy would "
+            "take away; expected one to be made where it is needed: load or open it again"
+        )
+
+
 class RheostatWarning(UserWarning):
     """Something was done differently from what was asked."""
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.core.build import FOLDER, REMEDY, library_name
-from rheostat.errors import ModelFileError, RheostatError
+from rheostat.errors import ModelFileError, NotCopyable, RheostatError
 
 MAX_LAYERS = 16  # RHEO_MAX_LAYERS
 MAX_CLUSTERS = 64  # RHEO_MAX_CLUSTERS
@@ -210,7 +210,7 @@ def kernels(library: ctypes.CDLL | None = None) -> list[str]:
     return found
 
 
-class Block:
+class Block(NotCopyable):
     """Memory that belongs to the caller and begins at a cache line: a state, an answer, a scratch. `address` is kept,
     since asking NumPy for it can take longer than a step.
     """
@@ -258,7 +258,7 @@ class Answer(Block):
             self._spare.append((self._room, self.address))
 
 
-class Choice:
+class Choice(NotCopyable):
     """Which words may be chosen: those a mask [V] allows, those with a prefix, those of a list. Can be reused."""
 
     def __init__(
@@ -316,7 +316,7 @@ class Query(NamedTuple):
     log_probabilities: list[float]
 
 
-class CoreModel:
+class CoreModel(NotCopyable):
     """A model that C has opened on `file`, the bytes of an ordered model file, which are kept and never copied.
 
     threads: that compute a query together; the answers do not depend on it. The first call starts them, and they end

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.core.binding import Block, CoreModel, ErrorText, check, load_library
+from rheostat.errors import NotCopyable
 
 MAX_TYPED = 64  # RHEO_MAX_TYPED
 MAX_KEYS = 64  # RHEO_MAX_KEYS
@@ -80,7 +81,7 @@ class Explained(NamedTuple):
     cost: float
 
 
-class Channel:
+class Channel(NotCopyable):
     """Keys and what each kind of slip costs."""
 
     def __init__(self, keys: Sequence[tuple[str, float, float]], prices: dict[str, float]) -> None:
@@ -94,7 +95,7 @@ class Channel:
         self.address = ctypes.addressof(self._channel)
 
 
-class WordTree:
+class WordTree(NotCopyable):
     """The words that may be suggested, as C walks them. It never changes; safe to use from several threads."""
 
     def __init__(self, forms: Sequence[str], ids: NDArray[np.integer[Any]], vocabulary_size: int) -> None:
@@ -144,7 +145,7 @@ class _Recent(threading.local):
         self.words: list[tuple[object, TypedWord]] = []
 
 
-class TypedWord:
+class TypedWord(NotCopyable):
     """A word that is being typed after one text. With every further letter, C works on that letter alone."""
 
     def __init__(

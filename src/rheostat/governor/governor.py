@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Protocol
 
 from rheostat.arguments import is_number, shown
-from rheostat.errors import RheostatError, RheostatWarning
+from rheostat.errors import NotCopyable, RheostatError, RheostatWarning
 from rheostat.governor.cost import CostTable, read_costs
 from rheostat.governor.decision import Decision, Situation, check_budget, decide
 from rheostat.governor.device import DeviceState, ReadBattery, ReadDevice
@@ -43,7 +43,7 @@ class HasKnob(Protocol):
     def turn(self, knob: float, *, wait: bool) -> object: ...
 
 
-class Governor:
+class Governor(NotCopyable):
     """Keeps the knob of a predictor where the policy wants it. Safe to use from several threads."""
 
     def __init__(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from rheostat.errors import OperatingPointError
+from rheostat.errors import NotCopyable, OperatingPointError
 from rheostat.keyboard.browser_model import smallest_percent
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import doubt_about, has_plain_path
@@ -111,7 +111,7 @@ class Position:
         self.query_ms = self.predictor.query_ms()
 
 
-class Positions:
+class Positions(NotCopyable):
     """The positions of one model file. Thread-safe; `ready` never waits, `open` may build a point."""
 
     def __init__(

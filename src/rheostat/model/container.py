@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.durable import READ_ONLY, obstacle, replacing
-from rheostat.errors import ModelFileError, show
+from rheostat.errors import ModelFileError, NotCopyable, show
 
 LINE_BYTES = 64  # of a cache line: planes begin with one
 LENGTH_BYTES = 8
@@ -61,7 +61,7 @@ FETCH_AGAIN = "the file is damaged: fetch or write it again"
 Stored: TypeAlias = tuple[str, tuple[int, ...], int, int]
 
 
-class Container:
+class Container(NotCopyable):
     """An open safetensors file. Arrays taken from it outlive `close` and the replacement of the file."""
 
     __slots__ = (

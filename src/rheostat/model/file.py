@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from rheostat.arguments import checked
 from rheostat.bundled import DEFAULT_MODEL, model_path
-from rheostat.errors import ModelFileError, OperatingPointError, show
+from rheostat.errors import ModelFileError, NotCopyable, OperatingPointError, show
 from rheostat.model.container import DTYPES, Container, problem
 from rheostat.model.contents import Contents
 from rheostat.model.counts import Counts, counts_of_tensors
@@ -71,7 +71,7 @@ def open_model(name_or_path: str | Path = DEFAULT_MODEL, *, verify: bool = True)
         raise ModelFileError(f"{path}: {error}") from error.__cause__
 
 
-class ModelFile:
+class ModelFile(NotCopyable):
     """An open model file. Arrays taken from it are read-only and outlive it.
 
     If `write_model` replaces the file, an open one still shows the old contents.

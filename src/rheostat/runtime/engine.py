@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from rheostat.arguments import check_whole
 from rheostat.core.binding import EVERYTHING, MAX_CACHE, Answer, Block, Choice, CoreModel, Widths
-from rheostat.errors import ModelFileError, RheostatError
+from rheostat.errors import ModelFileError, NotCopyable, RheostatError
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.precision import Precision, check_precision
@@ -357,7 +357,7 @@ def _stored_bytes(size: tuple[int, ...], precision: Precision) -> int:
     return 4 * math.prod(size)
 
 
-class CoreWeights:
+class CoreWeights(NotCopyable):
     """The weights of a model file as the core reads them, for all of its points. Safe to use from several threads."""
 
     def __init__(self, file: ModelFile, precision: Precision, counts: bool = True, threads: int = 1) -> None:

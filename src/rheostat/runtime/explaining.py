@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rheostat.arguments import is_number, shown
 from rheostat.core.word_tree import MAX_EXPLAINED, MAX_TYPED, Channel, TypedWord, WordTree
-from rheostat.errors import RheostatError
+from rheostat.errors import NotCopyable, RheostatError
 from rheostat.runtime.engine import CoreEngine, CoreReading, Engine, Reading
 from rheostat.runtime.remembering import Mixed
 from rheostat.text.vocabulary import Vocabulary
@@ -43,7 +43,7 @@ class Keys(NamedTuple):
     taps: NDArray[np.float32] | None
 
 
-class Explainer:
+class Explainer(NotCopyable):
     """The words that explain what was typed after a text. Safe to use from several threads."""
 
     def __init__(self, completion: Completion, vocabulary: Vocabulary) -> None:

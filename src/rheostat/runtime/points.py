@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from rheostat.errors import RheostatError
+from rheostat.errors import NotCopyable, RheostatError
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, full_point
@@ -80,7 +80,7 @@ class Place(NamedTuple):
     node: Node[Reading]
 
 
-class Serving:
+class Serving(NotCopyable):
     """A point that answers: its engine and the texts it has read, both made by the first query. Points cannot share
     states, but several may share the memory for them.
 
@@ -128,7 +128,7 @@ class Serving:
         return (self._parts[1].held_bytes if self._parts else 0) + self._history_bytes
 
 
-class Points:
+class Points(NotCopyable):
     """Points of a model file by knob position; the most recently used are kept. Safe to use from several threads.
 
     A position on the path of an ordered file is only looked up: nothing is built for it, and all of them share one

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from rheostat.arguments import check_text, check_whole, checked, is_list, shown
 from rheostat.bundled import DEFAULT_MODEL
-from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
+from rheostat.errors import NotCopyable, OperatingPointError, RheostatError, RheostatWarning
 from rheostat.model.knob import doubt_about, doubtful_below
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.precision import Precision, check_precision
@@ -122,7 +122,7 @@ def load(
     )
 
 
-class _Model:
+class _Model(NotCopyable):
     """What all predictors of one loaded model share; closed when the last of them is closed."""
 
     def __init__(
@@ -166,7 +166,7 @@ class _Model:
                 self.points.close()
 
 
-class Predictor:
+class Predictor(NotCopyable):
     """Suggestions from one model at one position of the knob; made by `rheostat.load`.
 
     A predictor can be closed, or used with `with`, to free its memory and the file before the program ends.

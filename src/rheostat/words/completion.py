@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.errors import NotCopyable
 from rheostat.text.tokenizers import PTB_NUMBER, as_tokenizer, attaches
 from rheostat.text.vocabulary import SPECIAL_TOKENS, Vocabulary
 from rheostat.words.writing import matching_form
@@ -106,7 +107,7 @@ class Best(NamedTuple):
         return list(zip(self.ids.tolist(), self.probabilities.tolist(), strict=True))
 
 
-class Completion:
+class Completion(NotCopyable):
     """The suggestible words of a vocabulary by prefix. The arrays it returns are shared and read-only; thread-safe."""
 
     def __init__(self, vocabulary: Vocabulary, tokenizer: str, excluded: Iterable[int] = ()) -> None:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from rheostat.errors import UserWordsError
+from rheostat.errors import NotCopyable, UserWordsError
 from rheostat.text.vocabulary import END_OF_LINE
 from rheostat.words.user_words import check_word, locked_file, read_private, write_private
 
@@ -77,7 +77,7 @@ class _Count:
         self.recent = {minute: count for minute, count in self.recent.items() if minute >= oldest}
 
 
-class Memory:
+class Memory(NotCopyable):
     """The phrases of one user; safe to use from several threads and processes.
 
     Without a path, they last as long as the object. Beyond `limit_bytes`, the rarest phrases are dropped.

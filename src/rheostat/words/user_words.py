@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 
 from rheostat.arguments import check_text, check_whole, checked
 from rheostat.durable import READ_ONLY, obstacle, replacing
-from rheostat.errors import UserWordsError
+from rheostat.errors import NotCopyable, UserWordsError
 from rheostat.words.completion import PrefixIndex
 from rheostat.words.writing import matching_form
 
@@ -57,7 +57,7 @@ class UserWord:
         return math.log2(1 + self.count) + self.last_used / DOUBLING_SECONDS
 
 
-class UserWords:
+class UserWords(NotCopyable):
     """The user's words; safe to use from several threads and processes.
 
     Without a path, they last as long as the object. Beyond `limit` words, the least recently used are dropped.

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.errors import MissingExtraError
+from rheostat.errors import MissingExtraError, NotCopyable
 from rheostat.model.flops import executed_flops
 from rheostat.model.precision import Precision, check_precision
 from rheostat.model.shape import ModelShape
@@ -63,7 +63,7 @@ class GraphReading:
         return sum(array.nbytes for array in (*self.state, self.hidden, self.log_probabilities))
 
 
-class GraphEngine:
+class GraphEngine(NotCopyable):
     """One cut model: `state, token → state, words`. `GraphEngine.build` makes one from weights in memory.
 
     A plain softmax is one session. An adaptive softmax is two, layers and output layer: the layers need not run again
@@ -234,7 +234,7 @@ def _choice(k: int, allowed: NDArray[np.bool_]) -> Feeds:
     return {"k": np.array([k], np.int64), "allowed": allowed.view(np.uint8)}
 
 
-class Session:
+class Session(NotCopyable):
     """An ONNX Runtime session for one graph.
 
     It shares the constants that are weights themselves, so they are kept alive here. It copies the others into the

@@ -20,6 +20,7 @@ from typing import Any, NewType, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.errors import NotCopyable
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint
@@ -32,7 +33,7 @@ LARGEST = 64  # absolute value of an 8-bit weight
 _ROWS_AT_ONCE = 64  # so that converting a matrix takes little extra memory
 
 
-class RuntimeWeights:
+class RuntimeWeights(NotCopyable):
     """The weights of a file in one precision, cut to any point. Safe to use from several threads.
 
     The prepared model is kept from its second use on. So a device that never turns the knob holds only its one point,
