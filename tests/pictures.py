@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ import pytest
 def drawn(monkeypatch: pytest.MonkeyPatch, draw: Callable[..., None], *subject: object) -> Any:
     matplotlib = pytest.importorskip("matplotlib.figure")
     found: list[Any] = []
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(matplotlib.Figure, "savefig", lambda self, *path, **how: found.append(self))
-        draw(*subject, Path("unused.png"))
+        draw(*subject, Path(folder, "unused.png"))
     return found[0]
 
 

@@ -100,8 +100,8 @@ def _trade_off_sections(evidence: Evidence) -> Iterator[Section]:
             f"Test perplexity of {model_and_corpus(on)} for every criterion, in {precision_of(on)} unless a name says "
             f"otherwise; means over seeds. {aside}The grey band is the Pareto front: points of this set of "
             "weights that no other beats in both cost and valid perplexity. It is chosen on valid and drawn on test. "
-            "Other models (other weights, dense models, n-grams) are not part of it, nor are points that were measured on "
-            f"test alone. {_free_sentence(on)}{_bound_sentence(on)}Perplexity from {used}{_cost_origin(on)}.",
+            "Other models (other weights, dense models, n-grams) are not part of it, nor are points that were measured "
+            f"on test alone. {_free_sentence(on)}{_bound_sentence(on)}Perplexity from {used}{_cost_origin(on)}.",
             partial(draw_costs, on),
         )
         yield Section(f"What a smaller share costs: {on.corpus}", (picture,))
@@ -190,8 +190,8 @@ def _claims_section(evidence: Evidence) -> Iterator[Section]:
         "measured but says nothing about the claim: on a machine or with a model that the claim is not about. "
         "Estimates decide nothing, and neither does energy that the meter did not resolve. A difference within the "
         "range over seeds, where there are several, counts as no difference. L0 chooses widths too, so it is judged "
-        "against the others at their own widths and at its own. Gates and updates are ours, made as listed under “How models were "
-        "made”; unless that is the paper's own schedule, a verdict about them is about ours."
+        "against the others at their own widths and at its own. Gates and updates are ours, made as listed under “How "
+        "models were made”; unless that is the paper's own schedule, a verdict about them is about ours."
     )
     yield Section("The paper's claims, one by one", (Paragraph(text), claims_table(judgements)))
 
