@@ -38,6 +38,7 @@ def facts(file: ModelFile) -> Table:
     description, shape = file.description, file.shape
     recipe, provenance = description.recipe, description.provenance
     texts, smallest = provenance["corpus"]["splits"], recipe["train"]["graded"]
+    share = "cost" if recipe.get("graded", {}).get("bits") else "FLOPs"
     cells = [
         ["file", f"{file.file_bytes / 1e6:.2f} MB, weights in {file.precision}"],
         ["shape", f"{shape.cell}, layers {', '.join(map(str, shape.hidden_sizes))}, embedding {shape.embedding_size}"],
@@ -46,7 +47,7 @@ def facts(file: ModelFile) -> Table:
         ["text", ", ".join(f"{name} {split['tokens']:,} tokens" for name, split in texts.items())],
         ["unknown words in the test text", f"{texts['test']['unknown_rate']:.1%}"],
         ["seeds", f"text {recipe['corpus']['seed']}, training {recipe['train']['seed']}"],
-        ["graded down to", f"{smallest:.0%} of the FLOPs" if smallest else "not graded: only whole, no knob"],
+        ["graded down to", f"{smallest:.0%} of the {share}" if smallest else "not graded: only whole, no knob"],
         ["last command", f"`{provenance['command']}`"],
         ["commit, date", f"{provenance['commit']}, {provenance['date']}"],
     ]

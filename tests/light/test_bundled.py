@@ -97,19 +97,15 @@ def test_it_is_small_int8_and_turns_from_100_to_15_percent(default_model: Path) 
     assert len(curve) > 5 and all(point["keystrokes_saved_share"] > 0 for point in curve)
 
 
-def test_its_origin_has_what_was_recorded_and_nothing_else(default_model: Path) -> None:
+def test_its_origin_says_how_it_was_made(default_model: Path) -> None:
     with open_model(default_model) as file:
-        shape, origin = file.shape, file.origin
-        assert file.weights_digest() == "7b537388acb872c3", "those that results/chat.json was measured with"
-        assert not file.ranking().origin.is_recorded
-    stated = (origin.recipe or {})["model"]
-    assert (stated["cell"], stated["embedding_size"]) == (shape.cell, shape.embedding_size)
-    assert (stated["layers"], stated["hidden_size"]) == (len(shape.hidden_sizes), shape.hidden_sizes[0])
-    assert (origin.corpus, origin.steps) == ("chat", 1400)
-    assert {name for name, value in origin.shown().items() if value == NOT_RECORDED} == {
-        "corpus digest",
-        "made from weights",
-    }
+        origin = file.origin
+        measured = (ROOT / "results" / "chat-path.json").read_text(encoding="utf-8")
+        assert file.weights_digest() in measured, "those that results/chat-path.json was measured with"
+        assert file.ranking().origin.is_recorded
+    assert origin.recipe and "model" not in origin.recipe, "it has the shape of the model it started from"
+    assert (origin.corpus, origin.steps) == ("chat", 600)
+    assert NOT_RECORDED not in origin.shown().values()
 
 
 def test_it_suggests_words_but_no_hidden_ones(default_model: Path) -> None:
