@@ -291,7 +291,7 @@ def main() -> None:
     parser.add_argument("--typists", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of each turn")
     parser.add_argument("--warm-up", type=float, default=20.0, help="seconds of typing before measuring")
-    parser.add_argument("--for", type=float, dest="seconds_in_all", default=0.0, help="only type, for so many seconds")
+    parser.add_argument("--for", type=float, dest="seconds_in_all", default=0.0, help="type for this many seconds")
     parser.add_argument("--clients", type=int, default=200, help="with --for: clients at the same time")
     parser.add_argument("--positions", type=int, default=3, help="with --for: positions of the knob that they use")
     parser.add_argument("--pause", type=float, default=0.0, help="with --for: mean seconds before each key")

@@ -259,3 +259,12 @@ def test_models_that_cannot_have_counts_are_refused(counted: tuple[Path, Path], 
         rheostat.add_counts(write_tiny(tmp_path / "tails.safetensors"), tmp_path / "out", data=corpus)
     with pytest.raises(RheostatError, match="megabytes"):
         rheostat.add_counts(counted[0], tmp_path / "out", data=corpus, megabytes=0)
+
+
+def test_one_file_is_divided_before_it_is_counted(counted: tuple[Path, Path], tmp_path: Path) -> None:
+    """Weights that were tuned on the counted text itself would trust the counts far too much."""
+    model, corpus = counted
+    text = tmp_path / "text.txt"
+    text.write_text((corpus / "train.txt").read_text())
+    found = rheostat.add_counts(model, tmp_path / "out.safetensors", data=text, megabytes=0.01, knobs=[1.0])
+    assert found.tokens < 60 * 12 and 0 < found.sample < 60 * 12 / 10

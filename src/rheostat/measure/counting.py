@@ -27,7 +27,7 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.writer import check_target, write_model
 from rheostat.runtime.engine import CoreEngine, CoreWeights
-from rheostat.text.corpus import CorpusConfig, load_split
+from rheostat.text.corpus import CorpusConfig, load_training_split
 
 ORDER = 4
 MEGABYTES = 1.7
@@ -95,7 +95,7 @@ def add_counts(
     with open_model(model) as file:
         _check_model(file)
         config = CorpusConfig(tokenizer=file.tokenizer)
-        train, valid = (load_split(data, split, config, file.vocabulary) for split in ("train", "valid"))
+        train, valid = (load_training_split(data, split, config, file.vocabulary) for split in ("train", "valid"))
         points = _points(file, knobs)
         weights = CoreWeights(file, "int8", counts=False)
         tables = _choose(train.ids, file, order, megabytes * 1e6, [weights.engine(p) for p in _ends(points)], progress)

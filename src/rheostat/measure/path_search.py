@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 from rheostat.arguments import checked
 from rheostat.durable import replacing
 from rheostat.errors import CheckpointError, OperatingPointError, RheostatError
-from rheostat.measure.evaluation import read_splits
 from rheostat.measure.results import BenchResults, read_results
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.flops import cost_by_part, flops_by_part
@@ -37,6 +36,7 @@ from rheostat.model.widths import check_knob
 from rheostat.model.writer import check_target, write_model
 from rheostat.provenance import new_origin
 from rheostat.runtime.evaluation import RuntimeEvaluator
+from rheostat.text.corpus import CorpusConfig, load_training_split
 
 LARGEST_STEP = 0.02  # of the whole model's cost, between neighbouring positions
 LARGEST_PART = 0.05  # of the position's own cost: near the small end, steps are finer
@@ -105,7 +105,8 @@ def search_path(
         _check_file(file)
         end = _end(file) if smallest is None else smallest
         check_knob(end)
-        split = next(iter(read_splits(file, data, None, [VALID], progress).values()))
+        config = CorpusConfig(tokenizer=file.tokenizer)
+        split = load_training_split(data, VALID, config, file.vocabulary, progress=progress)
         ids = sample(split.ids, tokens)
         spends = spending(file.shape, by, None if bench is None else Path(bench))
         evaluator, ranking = RuntimeEvaluator(file, "int8"), file.ranking()
