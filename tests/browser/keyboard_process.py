@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from models import make_ranking, make_weights, write_file
 from rheostat.model.shape import ModelShape
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN, Vocabulary
+from rheostat.words.writing import Suggestion
 
 TEXT = """
     <num> , . ? ! i you he she we they the a an and or but not no yes is are am was were be been have has had do does
@@ -27,6 +29,11 @@ WORDS = (UNKNOWN, END_OF_LINE, *TEXT.split())
 CASING = {"monday": "Monday", "paris": "Paris"}
 SHAPE = ModelShape(len(WORDS), 16, (48, 16), (2, 1))
 PATIENCE_S = 60
+
+
+def shown_words(suggestions: Iterable[Suggestion]) -> list[str]:
+    """The words that the page shows: all but those that an app should leave out, and always what was typed."""
+    return [one.word for one in suggestions if not one.confidence or one.kind == "typed" or one.advice != "silent"]
 
 
 def write_small(path: Path, criterion: str = "random", **more: Any) -> Path:

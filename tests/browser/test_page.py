@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from keyboard_process import Server
+from keyboard_process import Server, shown_words
 from make_writing_cases import PATH as WRITING_CASES
 
 from rheostat.runtime.predictor import Predictor
@@ -41,7 +41,7 @@ def predictor(model: Path) -> Predictor:
 
 
 def words(predictor: Predictor, text: str) -> list[str]:
-    return [suggestion.word for suggestion in predictor.complete(text)]
+    return shown_words(predictor.complete(text))
 
 
 def expect_suggestions(page: Page, wanted: list[str]) -> None:

