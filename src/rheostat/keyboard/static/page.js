@@ -461,7 +461,7 @@ async function start() {
   element("model-name").textContent = `${model.name} · ${words} words · ${(model.file_bytes / 1e6).toFixed(1)} MB`;
   element("engines").hidden = !(model.server && model.browser);
   element("privacy").textContent = model.server
-    ? "What you write is not logged or stored, and goes no further than the server that sent this page."
+    ? "The server that sent this page does not log or store what you write, and it goes no further."
     : "What you write stays in this browser.";
   knob.value = Number(remembered("knob")) || 100;
   element("autocorrect").checked = remembered("autocorrect") !== "off";
