@@ -114,7 +114,7 @@ class Runner:
         unrecorded = step.name not in self.state.started and step.name not in self.state.done
         self.state.begin(step.name, asked)
         if not resume:
-            self._clear(step)
+            self._clear(step, is_ours=not unrecorded)
         for path in step.outputs:
             self.workflow.path(path).parent.mkdir(parents=True, exist_ok=True)
         begun = time.monotonic()
@@ -140,11 +140,19 @@ class Runner:
     def _can_resume(self, step: Step) -> bool:
         return step.resumable and (step.checkpoint is None or self.workflow.path(step.checkpoint).exists())
 
-    def _clear(self, step: Step) -> None:
-        """Remove what an earlier run left unfinished, or finished from other inputs."""
+    def _clear(self, step: Step, is_ours: bool) -> None:
+        """Remove what an earlier run left unfinished, or finished from other inputs.
+
+        is_ours: a run of this step is recorded. Otherwise somebody else made the files, and they are moved aside.
+        """
         for partial in step.partial:
             path = self.workflow.path(partial)
-            if path.is_dir() and not path.is_symlink():
+            if not is_ours and os.path.lexists(path):
+                aside = self.folder / "set-aside" / f"{step.name}-{time.time_ns()}"
+                aside.mkdir(parents=True)
+                shutil.move(path, aside / path.name)
+                self.screen.running(0.0, f"moved {partial}, which no recorded run made, to {aside}")
+            elif path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)

@@ -316,6 +316,14 @@ def test_a_name_that_is_a_path_is_refused_and_deletes_nothing(model_path: Path, 
     assert (precious / "file").read_text() == "kept" and not list(work.iterdir())
 
 
+@pytest.mark.parametrize("option", [["--search", "--knob", "0.5"], ["--widths-of", "l0-0.7"]])
+def test_names_of_points_are_checked_before_any_work(model_path: Path, tmp_path: Path, option: list[str]) -> None:
+    """A ranking's name can be valid and too long for the points that are named after it."""
+    options = ["--data", tmp_path / "no-corpus", "-o", tmp_path / "out.safetensors", "--name", "n" * 80, *option]
+    with pytest.raises(ModelFileError, match=r"the name .* in the points to store; expected up to 80 letters"):
+        rheostat("prune", model_path, "--criterion", "filter-norm", *options)
+
+
 def test_recovery_names_the_point_or_ranking_that_it_used(
     model_path: Path, corpus_folder: Path, tmp_path: Path
 ) -> None:

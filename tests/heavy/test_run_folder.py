@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -17,9 +19,22 @@ FULL = Path("/dev/full")
 @pytest.mark.parametrize("resume", [False, True])
 def test_a_model_without_a_checkpoint_is_neither_resumed_nor_overwritten(tmp_path: Path, resume: bool) -> None:
     folder = RunFolder(tmp_path)
-    folder.model.touch()
-    with pytest.raises(CheckpointError, match="holds a model and no checkpoint; remove it, or choose another -o"):
-        folder.create(resume)
+    for file, name in ((folder.log, "log"), (folder.model, "model")):
+        file.write_bytes(b"mine")
+        with pytest.raises(CheckpointError, match=f"holds a {name} and no checkpoint; remove it, or choose another -o"):
+            folder.create(resume)
+        assert file.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("name", ["checkpoint.pt", "log.jsonl", "model.safetensors"])
+def test_what_is_no_file_is_not_written_to(tmp_path: Path, name: str) -> None:
+    """A pipe would keep the run waiting for ever."""
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("no named pipes")
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(CheckpointError):
+        RunFolder(tmp_path).create(resume=False)
+    assert stat.S_ISFIFO((tmp_path / name).stat().st_mode)
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")

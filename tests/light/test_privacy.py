@@ -16,6 +16,7 @@ import pytest
 
 from egress import can_trace, run, watched
 from models import write_tiny
+from results_files import full, ranked, write_sweep
 
 TYPING = """
 import sys, rheostat
@@ -90,6 +91,27 @@ def test_a_command_sends_and_writes_nothing(model: Path, tmp_path: Path, command
     egress, process = run(tmp_path / "watched", "-m", "rheostat", *command, *place)
     assert not egress.sockets and not egress.processes and not process.home()
     assert egress.written_outside() == []
+
+
+def test_measuring_and_reporting_send_nothing_and_write_to_the_documented_caches(model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    texts, out = tmp_path / "texts", tmp_path / "out"
+    for folder in (texts, out):
+        folder.mkdir()
+    for split in ("train", "valid", "test"):
+        (texts / f"{split}.txt").write_text("word3 word4 word5\nword4 word3\n" * 20)
+    sweep = write_sweep(tmp_path / "sweep.json", [full(), ranked("random", 0.8, 80.0)])
+    commands = {
+        "rheostat": ("evaluate", model, "--data", texts),
+        "": ("bench", model, "--queries", "20", "-o", out / "bench.json"),
+        "matplotlib": ("report", sweep, "-o", out),
+    }
+    for cache, command in commands.items():
+        egress, process = run(tmp_path / command[0], "-m", "rheostat", *command)
+        assert not egress.sockets, command
+        kept = {Path(name).parts[2] for name in process.home() if len(Path(name).parts) > 2}
+        assert kept == ({cache} - {""}), command  # the folder in ~/.cache or ~/.config
+        assert not [path for path in egress.written_outside(out, process.folder / "home") if path != tmp_path], command
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")

@@ -291,6 +291,13 @@ def test_a_killed_training_resumes_from_its_checkpoint(resumable: Project) -> No
     assert resumable.text("run/model.txt") == "WORDS"
 
 
+def test_what_no_recorded_run_made_is_moved_aside_and_not_deleted(resumable: Project) -> None:
+    resumable.touch("run/thesis.tex", "precious")
+    assert resumable.run("train") == ["train"]
+    (kept,) = resumable.folder.glob("runs/reproduce/set-aside/train-*/run/thesis.tex")
+    assert kept.read_text() == "precious" and not (resumable.folder / "run" / "thesis.tex").exists()
+
+
 def test_a_run_with_other_inputs_is_not_resumed(resumable: Project) -> None:
     resumable.touch("kill-train")
     resumable.run("train", expect=1)

@@ -22,6 +22,11 @@ Widths = tuple[int, ...]
 Loss = Callable[[OperatingPoint], float]
 
 
+def searched_name(ranking: str, target: float) -> str:
+    """The name of the point of a ranking whose widths were searched for."""
+    return f"{ranking}-searched-{target:g}"
+
+
 def search_allocation(
     ranking: Ranking,
     shape: ModelShape,
@@ -51,7 +56,7 @@ def search_allocation(
         searched = search.down_to(target, progress or (lambda share: None))
         uniform = select(ranking, shape, target)
         best = min((searched, uniform), key=measure)
-        points.append(replace(best, name=f"{ranking.name}-searched-{target:g}", origin=origin.after(ranking.origin)))
+        points.append(replace(best, name=searched_name(ranking.name, target), origin=origin.after(ranking.origin)))
     read = None if tokens is None else tokens * len(measured)
     return [replace(point, origin=replace(point.origin, tokens_read=read)) for point in points]
 

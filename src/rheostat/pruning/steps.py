@@ -28,7 +28,7 @@ from rheostat.model.origin import Origin
 from rheostat.model.widths import best_of, check_knob
 from rheostat.model.writer import check_target, write_model
 from rheostat.provenance import new_origin
-from rheostat.pruning.allocation import search_allocation
+from rheostat.pruning.allocation import search_allocation, searched_name
 from rheostat.pruning.criteria import L0, Subject, check_criterion, score
 from rheostat.pruning.recovery import What
 from rheostat.pruning.run import Learned, Texts, learn_gates, learn_update, read_texts
@@ -85,6 +85,9 @@ def rank(
     """
     criteria = [criterion] if isinstance(criterion, str) else list(criterion)
     names = _ranking_names(criteria, name)
+    for one in names:
+        for made in (*(_name_at(one, other) for other in widths_of), *(searched_name(one, knob) for knob in search)):
+            check_name(made, "the points to store")
     if search and data is None:
         raise OperatingPointError("searching for widths needs text to measure on; give a corpus with --data")
     if out is not None:
@@ -262,7 +265,12 @@ def _named_widths(
 def _at_widths_of(file: ModelFile, ranking: Ranking, name: str, widths: Sequence[int]) -> OperatingPoint:
     """The best filters of a ranking at these widths; name: whose widths they are."""
     point = best_of(ranking, file.shape, widths)
-    return replace(point, name=f"{ranking.name}-at-{name}", ranking=None)
+    return replace(point, name=_name_at(ranking.name, name), ranking=None)
+
+
+def _name_at(ranking: str, point: str) -> str:
+    """The name of the point of a ranking that has the widths of another point."""
+    return f"{ranking}-at-{point}"
 
 
 def _learn_and_store(

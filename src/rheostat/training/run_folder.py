@@ -55,18 +55,18 @@ class RunFolder:
         """Raise CheckpointError if a run cannot start here, or cannot be resumed. Writes nothing."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"{self.path} is a file; expected a folder for the run (choose another -o)")
+        for file in (self.checkpoint, self.log, self.model):
+            if found := obstacle(file):
+                raise CheckpointError(f"{file} is {found}; expected a file of a run: choose another -o")
         if self.checkpoint.exists():
             if not resume and not self._is_unused():
                 raise CheckpointError(
                     f"{self.path} already holds a run; add --resume to resume it, or choose another -o"
                 )
-        elif self.model.exists():
-            raise CheckpointError(f"{self.path} holds a model and no checkpoint; remove it, or choose another -o")
+        elif left := [name for name, file in (("model", self.model), ("log", self.log)) if file.exists()]:
+            raise CheckpointError(f"{self.path} holds a {left[0]} and no checkpoint; remove it, or choose another -o")
         elif resume:
             raise CheckpointError(f"{self.path} holds no checkpoint to resume from; start without --resume")
-        for file in (self.checkpoint, self.log, self.model):
-            if found := obstacle(file):
-                raise CheckpointError(f"{file} is {found}; expected a file of a run: choose another -o")
 
     def make(self) -> None:
         """Create the folder. Done when there is something to put into it, so that an error leaves no empty one."""
