@@ -21,9 +21,11 @@ from rheostat.errors import ModelFileError
 from rheostat.model.container import CHECKSUMS
 from rheostat.model.contents import convert
 from rheostat.model.file import open_model
+from rheostat.model.operating_point import full_point
 from rheostat.model.ordered import order_filters
 from rheostat.model.summary import summarize
 from rheostat.model.writer import write_model
+from rheostat.runtime.evaluation import RuntimeEvaluator
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +192,28 @@ def test_a_file_changed_under_a_predictor_is_an_error_and_no_crash(ordered: Path
     assert ended.returncode == 0, ended.stderr
     found = "checksum" if change.endswith("back") else "was written to while it was in use"
     assert [found in line for line in ended.stdout.splitlines()] == [True, True]
+
+
+def test_a_figure_is_never_of_two_files(ordered: Path, tmp_path: Path) -> None:
+    path, ids = tmp_path / "model.safetensors", np.full(3000, 3, np.int64)
+    shutil.copy(ordered, path)
+    with open_model(path) as file:
+        evaluator = RuntimeEvaluator(file, "int8", engine="core")
+        point = full_point(file.shape)
+        before = evaluator.quality(point, ids)
+        assert evaluator.quality(point, ids) == before
+
+        def change(share: float) -> None:
+            with path.open("r+b") as stream:
+                stream.seek(-1, os.SEEK_END)
+                stream.write(b"x")
+            os.utime(path, (1e9, 1e9 + share))
+
+        with pytest.raises(ModelFileError, match="was written to while it was in use"):
+            evaluator.quality(point, ids, change)
+
+
+def test_closing_in_another_thread_is_no_change(ordered: Path) -> None:
+    file = open_model(ordered)
+    file.close()
+    file.check_unchanged()

@@ -134,18 +134,23 @@ class Container(NotCopyable):
 
         A file that another one replaced under its name is not changed: what was opened is the old one, and it is whole.
         """
-        if self._descriptor < 0:
+        try:
+            status = os.fstat(self._descriptor)
+        except OSError:  # closed, maybe by another thread
             return
-        status = os.fstat(self._descriptor)
         if _identity(status) != self.identity:
+            if self._descriptor < 0:
+                return
             raise ModelFileError(
                 f"{self.path}: found that the file was written to while it was in use; expected it to stay as it was: "
                 "load it again, and replace files by renaming"
             )
         if status.st_ctime_ns != self._seen:  # renamed, or written to and its time put back
-            self._unchecked = set(self.checksums)
+            was_mapped, self._unchecked = self._data is not None, set(self.checksums)
             self.verify()
             self._seen = status.st_ctime_ns
+            if not was_mapped:
+                self.release()
 
     def _mapping(self) -> mmap.mmap:
         data = self._data  # a name of its own: another thread may release it

@@ -58,12 +58,17 @@ def choose_engine(shape: ModelShape, precision: Precision, wanted: EngineName | 
     return wanted
 
 
+def reads_mapped(file: ModelFile, precision: Precision, engine: EngineName) -> bool:
+    """Whether an engine reads the file where it is mapped, so that the file must stay as it is."""
+    return engine == "core" and file.ordered is not None and file.precision == precision
+
+
 def open_mapped(file: ModelFile, precision: Precision, threads: int = 1) -> CoreModel | None:
     """The core on the mapped file; None for a file that it does not open as it is in this precision.
 
     What the core refuses gives None too: the caller then makes bytes for it, and Python's checks say what is wrong.
     """
-    if file.ordered is None or file.precision != precision:
+    if not reads_mapped(file, precision, "core"):
         return None
     file.check_scales()
     file.ranking()  # checks that the filters are in its order

@@ -16,7 +16,15 @@ from rheostat.metrics import MOST_TOKENS, Quality, QualityCount, read_stream
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.precision import Precision
-from rheostat.runtime.engine import Cache, CachedEngine, CachedState, CoreEngine, EngineName, choose_engine
+from rheostat.runtime.engine import (
+    Cache,
+    CachedEngine,
+    CachedState,
+    CoreEngine,
+    EngineName,
+    choose_engine,
+    reads_mapped,
+)
 from rheostat.runtime.points import engines_of
 
 
@@ -71,16 +79,24 @@ class RuntimeEvaluator:
         """threads, engine, counts, cache: as for `rheostat.load`."""
         self._engines = engines_of(file, precision, threads, engine, serves=False, counts=counts, cache=cache)
         self.engine: EngineName = choose_engine(file.shape, precision, engine)
+        self._mapped = file if reads_mapped(file, precision, self.engine) else None
 
     def quality(
         self, point: OperatingPoint, ids: NDArray[np.integer], progress: Callable[[float], None] | None = None
     ) -> Quality:
         """Perplexity and recall of a point on a stream of token ids."""
         engine = self._engines(point)
+
+        def watched(share: float) -> None:
+            if self._mapped is not None:
+                self._mapped.check_unchanged()  # no figure is of two files
+            if progress:
+                progress(share)
+
         if isinstance(engine, CoreEngine):
-            return core_quality(engine, ids, progress)
+            return core_quality(engine, ids, watched)
         if isinstance(engine, CachedEngine):
-            return cached_quality(engine, ids, progress)
+            return cached_quality(engine, ids, watched)
         from rheostat.runtime.onnx.engine import (
             OnnxEngine,  # here, since the core does without it
             graph_quality,

@@ -21,7 +21,16 @@ from rheostat.model.operating_point import OperatingPoint, full_point
 from rheostat.model.precision import Precision, bytes_read, check_precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import core_thread_count, thread_count
-from rheostat.runtime.engine import Cache, CachedEngine, CoreWeights, Engine, EngineName, Reading, choose_engine
+from rheostat.runtime.engine import (
+    Cache,
+    CachedEngine,
+    CoreWeights,
+    Engine,
+    EngineName,
+    Reading,
+    choose_engine,
+    reads_mapped,
+)
 from rheostat.runtime.history import History, HistoryPart, Node
 from rheostat.words.passage import Passage
 
@@ -159,7 +168,7 @@ class Points(NotCopyable):
         has_path = self.engine == "core" and plain
         self._costs = self.file.path_costs if has_path else []
         # The core reads an ordered file where it is mapped, so the file must stay as it is. Others are read once.
-        self._is_mapped = self.engine == "core" and self.file.ordered is not None and self.file.precision == precision
+        self._is_mapped = reads_mapped(self.file, precision, self.engine)
         self._looked = 0.0
         self._lock = threading.Lock()  # guards _kept and _on_path
         self._building = threading.Lock()  # one build at a time: two would compete for all cores and all memory
