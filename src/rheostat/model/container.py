@@ -94,7 +94,7 @@ class Container(NotCopyable):
         self._descriptor, status = _open_file(self.path)
         self.size = status.st_size
         self.identity = _identity(status)
-        self._seen = status.st_ctime_ns
+        self._seen = status.st_mtime_ns, status.st_ctime_ns
         header = _read_header(self._descriptor, self.size)
         self.data_offset = LENGTH_BYTES + len(header)
         self.metadata, self.tensors, data_bytes = parse_header(header)
@@ -133,24 +133,36 @@ class Container(NotCopyable):
         """Raise ModelFileError if the file was written to, or cut short, since it was opened.
 
         A file that another one replaced under its name is not changed: what was opened is the old one, and it is whole.
+        Nor is one that was only touched, if it holds checksums.
         """
         try:
             status = os.fstat(self._descriptor)
         except OSError:  # closed, maybe by another thread
             return
-        if _identity(status) != self.identity:
-            if self._descriptor < 0:
-                return
-            raise ModelFileError(
-                f"{self.path}: found that the file was written to while it was in use; expected it to stay as it was: "
-                "load it again, and replace files by renaming"
-            )
-        if status.st_ctime_ns != self._seen:  # renamed, or written to and its time put back
-            was_mapped, self._unchecked = self._data is not None, set(self.checksums)
+        if (status.st_size == self.size and self._is_as_seen(status)) or self._descriptor < 0:
+            return
+        raise ModelFileError(
+            f"{self.path}: found that the file was written to while it was in use; expected it to stay as it was: "
+            "load it again, and replace files by renaming"
+        )
+
+    def _is_as_seen(self, status: os.stat_result) -> bool:
+        """Whether the file has its old content, by its times or else by its checksums."""
+        times = status.st_mtime_ns, status.st_ctime_ns
+        if times == self._seen:
+            return True
+        if not self.checksums:  # renaming a file changes the second time, too
+            return times[0] == self._seen[0]
+        was_mapped, self._unchecked = self._data is not None, set(self.checksums)
+        try:
             self.verify()
-            self._seen = status.st_ctime_ns
+        except ModelFileError:
+            return False
+        finally:
             if not was_mapped:
                 self.release()
+        self._seen = times
+        return True
 
     def _mapping(self) -> mmap.mmap:
         data = self._data  # a name of its own: another thread may release it
@@ -161,8 +173,8 @@ class Container(NotCopyable):
     def _map(self) -> mmap.mmap:
         if self._descriptor < 0:
             raise ModelFileError(f"{self.path}: the model file is closed; open it again")
-        if _identity(os.fstat(self._descriptor)) != self.identity:
-            self.check_unchanged()
+        if not self.checksums or os.fstat(self._descriptor).st_size != self.size:
+            self.check_unchanged()  # checksums show the rest at first use
         try:
             return mmap.mmap(self._descriptor, self.size, access=mmap.ACCESS_READ)
         except (OSError, ValueError) as error:
