@@ -357,11 +357,11 @@ class Trainer:
         fresh: dict[str, Any] = self._optimizer.state_dict()
         order = [index for group in fresh["param_groups"] for index in group["params"]]
         parameters = [one for group in self._optimizer.param_groups for one in group["params"]]
-        if state:
-            for index, parameter in zip(order, parameters, strict=True):
-                for name in ADAM_MOMENTS:
-                    _require_shape(f"the optimizer's {name}", state[index][name], parameter)
-                _require_shape("the optimizer's step", state[index]["step"], torch.zeros(()))
+        known = dict(zip(order, parameters, strict=True))
+        for index in state:  # a parameter that had no gradient yet has no moments
+            for name in ADAM_MOMENTS:
+                _require_shape(f"the optimizer's {name}", state[index][name], known[index])
+            _require_shape("the optimizer's step", state[index]["step"], torch.zeros(()))
         moments = {index: {name: state[index][name] for name in ("step", *ADAM_MOMENTS)} for index in state}
         fresh["state"] = moments
         self._optimizer.load_state_dict(fresh)
