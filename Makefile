@@ -6,6 +6,8 @@
 # make test-arm   the tests of the core and the light half on an emulated Cortex-A53 (docs/arm.md)
 # make fuzz       an hour of damaged inputs of every kind (MINUTES=…), and 100,000 mutated model files through the core's
 #                 opener, under sanitizers (COUNT=…)
+# make test-lowest the light tests with the lowest versions of every dependency (requirements-lowest.txt)
+# make release    sdist and wheels in dist/, built twice, checked in fresh environments, with checksums
 # make wheels     wheels for Linux x86-64 and aarch64 in dist/, each built twice and run (docs/embedding.md)
 # make benchmark  the measurements behind the figures in docs/ (long)
 # make reproduce  regenerate what is missing or stale in results/ and docs/results (very long; can be resumed)
@@ -21,12 +23,13 @@ DATA ?= ../shared/data
 MODELS ?= ../shared/models
 VENV := .venv
 LIGHT := .venv-light
+LOWEST := .venv-lowest
 ARM := .arm
 BIN := $(VENV)/bin
 PIP_INSTALL := install --quiet --disable-pip-version-check
 SIDE_BY_SIDE := -n 2 --dist loadfile
 
-.PHONY: help demo model test test-browser test-light test-arm fuzz wheels check lint benchmark reproduce clean
+.PHONY: help demo model test test-browser test-light test-arm test-lowest fuzz release wheels check lint benchmark reproduce clean
 
 help:
 	@sed '/^$$/q; s/^# \{0,1\}//' Makefile
@@ -73,6 +76,13 @@ fuzz: $(VENV)/fuzz.done
 	RHEOSTAT_MUTATIONS=$(or $(COUNT),100000) nice $(BIN)/python -m pytest -q -rP tests/light/test_core_builds.py -k mutated
 	nice $(BIN)/python scripts/fuzz.py --minutes $(or $(MINUTES),60)
 
+# The newest versions are those of `make test`.
+test-lowest: $(LOWEST)/test.done
+	RHEOSTAT_DATA=$(LOWEST)/no-corpora $(LOWEST)/bin/python -m pytest -q $(SIDE_BY_SIDE) tests/light
+
+release: $(VENV)/wheels.done
+	PYTHONPATH=$(CURDIR)/scripts $(BIN)/python scripts/release.py -o dist --arm $(ARM)
+
 wheels: $(VENV)/wheels.done
 	$(BIN)/python scripts/wheels.py -o dist --arm $(ARM)
 
@@ -88,6 +98,7 @@ benchmark: $(VENV)/test.done
 	$(BIN)/python benchmarks/corpus_scale.py --json -o results/benchmark-corpus-scale.json
 	! command -v chromium >/dev/null || $(BIN)/python benchmarks/keyboard_picture.py -o docs/keyboard.png
 	$(BIN)/python benchmarks/page.py results -o docs/results/benchmarks.md
+	$(BIN)/python benchmarks/reliability.py
 
 # -f: the runner expands patterns such as STEP='ptb-*', not the shell.
 RUN_STEPS = set -f; RHEOSTAT_DATA=$(DATA) PYTHONPATH=$(CURDIR)/scripts $(BIN)/python -m reproduce --set data=$(DATA) --set models=$(MODELS) \
@@ -99,7 +110,7 @@ model: $(VENV)/test.done
 	@$(RUN_STEPS) model
 
 clean:
-	rm -rf $(VENV) $(LIGHT) $(ARM) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
+	rm -rf $(VENV) $(LIGHT) $(LOWEST) $(ARM) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage .coverage.*
 
 # Changed C sources compile the core again.
 CORE := $(wildcard src/rheostat/core/*.[ch]) src/rheostat/core/build.py hatch_build.py
@@ -129,6 +140,11 @@ $(VENV)/fuzz.done: $(VENV)/test.done
 # kenlm is built from source. Without it, the steps that compare with it are skipped, and the next call tries again.
 $(VENV)/ngram.done: $(VENV)/test.done
 	$(BIN)/pip $(PIP_INSTALL) -e '.[ngram]' && touch $@ || echo "kenlm could not be built (it needs a C++ compiler)"
+
+$(LOWEST)/test.done: pyproject.toml requirements-lowest.txt $(CORE)
+	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/pip $(PIP_INSTALL) -e '.[onnx,report,keyboard]' -r requirements-lowest.txt pytest-xdist
+	touch $@
 
 # The base install and what its tests need.
 $(LIGHT)/test.done: pyproject.toml $(CORE)

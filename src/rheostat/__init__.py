@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from rheostat.words.user_words import UserWords
     from rheostat.words.writing import Suggestion
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "Battery",

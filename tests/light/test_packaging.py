@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rheostat.core.build import WHEELS, ZIG
+from rheostat.model.file import open_model
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -105,3 +106,49 @@ def test_an_unknown_platform_of_a_wheel_is_refused_in_one_line(hook: Any, monkey
         SystemExit, match=r"^rheostat: RHEOSTAT_WHEEL is 'vax'; expected one of manylinux_2_17_x86_64, .*$"
     ):
         hook.initialize("standard", {"artifacts": [], "force_include": {}})
+
+
+LOWEST = dict(
+    line.split("==")
+    for line in (ROOT / "requirements-lowest.txt").read_text(encoding="utf-8").splitlines()
+    if "==" in line and not line.startswith("#")
+)
+
+
+@pytest.mark.parametrize("extra", ["", "onnx", "report", "keyboard"])
+def test_the_lowest_versions_are_those_that_are_promised(extra: str) -> None:
+    wanted = PROJECT["optional-dependencies"][extra] if extra else PROJECT["dependencies"]
+    for requirement in wanted:
+        name, _, version = requirement.partition(">=")
+        assert LOWEST[name] == version or LOWEST[name].startswith(f"{version}."), requirement
+
+
+def test_the_lock_has_a_hash_for_every_package_and_no_place() -> None:
+    lines = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8").splitlines()
+    packages_locked = [line for line in lines if not line.startswith("#")]
+    assert len(packages_locked) > 50
+    for line in packages_locked:
+        assert re.fullmatch(r"[a-z0-9.-]+==[\w.+!]+ --hash=sha256:[0-9a-f]{64}", line), line
+    locked = {line.partition("==")[0] for line in packages_locked}
+    every = packages([*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]])
+    assert {name.lower() for name in every} <= locked
+
+
+def test_starlette_is_not_one_with_the_range_denial_of_service() -> None:
+    (wanted,) = (one for one in PROJECT["optional-dependencies"]["keyboard"] if one.startswith("starlette"))
+    assert tuple(map(int, wanted.partition(">=")[2].split("."))) >= (0, 49, 1)
+
+
+def test_the_notices_name_the_data_of_the_bundled_model() -> None:
+    """Of every part that its weights, or the weights they were made from, were trained on."""
+    assert "THIRD-PARTY.md" in PROJECT["license-files"]
+    notices = (ROOT / "THIRD-PARTY.md").read_text(encoding="utf-8")
+    with open_model() as file:
+        recipes, origin = [file.description.recipe], file.origin
+        while origin is not None and origin.is_recorded:
+            recipes.append(origin.recipe or {})
+            origin = origin.before
+    parts = [part for recipe in recipes for part in recipe.get("corpus", {}).get("parts", ())]
+    for part in parts:
+        assert part["attribution"] in notices, part["name"]
+    assert "Copyright (c) 2019 Perception, Control and Cognition Lab" in notices

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.arguments import check_whole, checked
-from rheostat.errors import OperatingPointError, RheostatError
+from rheostat.errors import CorpusError, OperatingPointError, RheostatError
 from rheostat.measure.ngram import Grams, count_grams, discounts
 from rheostat.metrics import perplexity
 from rheostat.model import knob as knob_positions
@@ -218,6 +218,11 @@ def _cheapest(candidates: Sequence[_Candidates], size_bytes: float) -> list[_Can
 
 def _gains(engine: CoreEngine, of: _Candidates, progress: Callable[[float], None]) -> Floats:
     """Nats that each n-gram adds to what the network says behind its context alone."""
+    if not len(of.rows):
+        raise CorpusError(
+            f"no {of.rows.shape[1]} words in a row occur {MINIMUM_COUNT} times in this text; expected more text: "
+            "choose a larger corpus with --data"
+        )
     own = np.empty(len(of.rows))
     contexts = row_keys(of.rows[:, :-1])
     starts = np.unique(contexts, return_index=True)[1].tolist()
