@@ -157,7 +157,7 @@ def _rival_facts(
         theirs = on.at(other, share, with_update=with_update)
         if mine and theirs and _is_shown(on, mine, theirs):
             found += 1
-            yield _rival(check, mine, theirs, f"{what}, each at its own widths" if own else what)
+            yield _rival(check, on, mine, theirs, f"{what}, each at its own widths" if own else what)
     if not found:
         yield Fact(None, f"{what}: {NOT_MEASURED}")
     elif own:
@@ -173,7 +173,7 @@ def _at_equal_widths(
         theirs = on.at_widths(other, mine.widths, with_update=with_update) if mine else None
         if mine and theirs and _is_shown(on, mine, theirs):
             found = True
-            yield _rival(check, mine, theirs, topic)
+            yield _rival(check, on, mine, theirs, topic)
     if not found:
         yield Fact(None, f"{topic}: {NOT_MEASURED}")
 
@@ -182,10 +182,10 @@ def _is_shown(on: CorpusEvidence, mine: Measurement, theirs: Measurement) -> boo
     return min(mine.test_perplexity, theirs.test_perplexity) <= (math.inf if on.cut_off is None else on.cut_off)
 
 
-def _rival(check: checks.Better, mine: Measurement, theirs: Measurement, topic: str) -> Fact:
+def _rival(check: checks.Better, on: CorpusEvidence, mine: Measurement, theirs: Measurement, topic: str) -> Fact:
     """Holds or fails only by more than the spread between seeds."""
     text = f"{mine.test_perplexity:.2f} / {theirs.test_perplexity:.2f} at {mine.flops_fraction:.0%}"
-    paths, spread = (mine.path, theirs.path), max(mine.spread, theirs.spread)
+    paths, spread = (mine.path, theirs.path), on.spread_at(mine.flops_fraction)
     limit = theirs.test_perplexity * (1 + check.tolerance)
     if not check.tolerance and abs(mine.test_perplexity - limit) <= spread:
         return Fact(None, f"{text} ({NO_DIFFERENCE}: seeds differ by {spread:.2f})", paths, topic, comparable=False)

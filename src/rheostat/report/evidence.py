@@ -128,6 +128,11 @@ class CorpusEvidence:
             default=None,
         )
 
+    def spread_at(self, share: float) -> float:
+        """The largest range over seeds that was measured at a share: what chance alone does there; 0 if none was."""
+        near = (one.spread for one in self.comparable if abs(one.flops_fraction - share) < SAME_SHARE)
+        return max(near, default=0.0)
+
     def at_widths(self, criterion: str, widths: tuple[int, ...], *, with_update: bool = False) -> Measurement | None:
         """The point of a criterion with exactly these widths."""
         return next((one for one in self._of(criterion, with_update) if one.widths == widths), None)
