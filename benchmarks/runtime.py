@@ -50,6 +50,8 @@ PTB = ROOT / "models" / "ptb-graded-int8.safetensors"
 SMALL = 0.15  # the position that is compared with the full model
 KNOBS = [round(0.15 + 0.85 * step / 9, 3) for step in range(10)]
 QUERIES = 10  # per interleaved turn
+LONG_TURN = 50  # where the sides are processes: each has the caches to fill again
+TURNING_ROUNDS = 5
 CONTEXTS = 2000  # of the comparison of best words
 LOG_CONTEXTS = 200
 TOKENS = 20_000  # of Penn Treebank's test text
@@ -176,8 +178,8 @@ def over_before(options: argparse.Namespace) -> Figures:
     }
     seconds: dict[str, list[float]] = {name: [] for name in children}
     try:
-        for _ in range(options.turns):
-            line = " ".join(words.next_word() for _ in range(QUERIES))
+        for _ in range(options.turns // 2):
+            line = " ".join(words.next_word() for _ in range(LONG_TURN))
             for name, child in children.items():
                 assert child.stdin and child.stdout
                 child.stdin.write(line + "\n")
@@ -186,7 +188,7 @@ def over_before(options: argparse.Namespace) -> Figures:
     finally:
         for child in children.values():
             child.communicate()
-    us = {name: 1e6 * statistics.median(values) / QUERIES for name, values in seconds.items()}
+    us = {name: 1e6 * statistics.median(values) / LONG_TURN for name, values in seconds.items()}
     return {"suggest_over_before": us["now"] / us["before"], "us_suggest_before": us["before"]}
 
 
@@ -274,14 +276,13 @@ def measure_chat(options: argparse.Namespace) -> Figures:
             "core_15": steps(small, mask),
             "onnx_100": steps(onnx_engine(file, 1.0), mask),
             "onnx_15": steps(onnx_engine(file, SMALL), mask),
-            "c_100": steps_in_c(full, mask),
-            "c_15": steps_in_c(small, mask),
-            "read": reads(file, 1.0),
             "suggest_100": suggestions(predictor),
             "suggest_15": suggestions(predictor.at(SMALL)),
             "suggest_onnx": suggestions(Predictor(CHAT, engine="onnx", threads=1)),
         }
         us = medians(sides, options.turns)
+        in_c = {"c_100": steps_in_c(full, mask), "c_15": steps_in_c(small, mask), "read": reads(file, 1.0)}
+        us |= medians(in_c, options.turns)
         letters = interleaved({"step": sides["core_100"], "words": lambda: None}, options.turns, quiet=True)
         step = 1e6 * statistics.median(letters["step"]) / QUERIES
         letter = 1e6 * statistics.median(letter_seconds(literal, 2 * options.turns))
@@ -362,8 +363,8 @@ def measure_turning(options: argparse.Namespace) -> Figures:
     """
     seconds: dict[str, list[float]] = {"row": [], "between": []}
     queries, held = list[float](), list[int]()
-    for kind, times in seconds.items():
-        predictor = Predictor(CHAT)
+    for kind in [*seconds] * TURNING_ROUNDS:
+        predictor, times = Predictor(CHAT), seconds[kind]
         predictor.suggest("see you at the")
         for percent in range(99, 14, -1):
             start = time.perf_counter()
@@ -412,7 +413,8 @@ def measure_processes(options: argparse.Namespace) -> Figures:
             {"numpy": start("import numpy"), "first": start(FIRST)}, max(5, options.turns // 10), quiet=True
         )
         seconds = {name: statistics.median(values) for name, values in found.items()}
-        memory = int(start(MEMORY)()) if Path("/proc/self/statm").exists() else None
+        has_memory = Path("/proc/self/statm").exists()
+        memory = statistics.median(int(start(MEMORY)()) for _ in range(9)) if has_memory else None
     figures = {"start_over_numpy": seconds["first"] / seconds["numpy"], "start_ms": 1000 * seconds["first"]}
     if memory is not None:
         figures |= {"memory_over_file": memory / Path(path).stat().st_size, "memory_mb": memory / 1e6}
@@ -577,7 +579,7 @@ def main() -> None:
     parser = make_parser(__doc__)
     parser.add_argument("--only", nargs="+", choices=list(GROUPS), default=list(GROUPS), help="groups of rows")
     parser.add_argument("--quick", action="store_true", help="a tenth of the turns: to see that all works")
-    parser.add_argument("--turns", type=int, default=150, help="interleaved turns of each side")
+    parser.add_argument("--turns", type=int, default=500, help="interleaved turns of each side")
     before = "the folder of a checkout of an earlier version, whose `suggest` is compared with today's"
     parser.add_argument("--before", type=Path, help=before)
     parser.add_argument("--ptb", type=Path, default=PTB, help="an ordered int8 model of Penn Treebank")

@@ -59,7 +59,12 @@ class ModelFileError(RheostatError):
 
 
 class OperatingPointError(RheostatError):
-    """A knob position, a ranking or a point that this model does not have."""
+    """A knob position, a ranking or a point that this model does not have.
+
+    smallest: the smallest position that it has, if the one asked for is below it.
+    """
+
+    smallest: float | None = None
 
 
 class CheckpointError(RheostatError):

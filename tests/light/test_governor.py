@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rheostat.errors import RecipeError, RheostatError, RheostatWarning
+import rheostat
+from rheostat.errors import OperatingPointError, RecipeError, RheostatError, RheostatWarning
 from rheostat.governor.decision import MOST_DOUBLINGS, Decision, Situation, decide
 from rheostat.governor.device import PLUGGED_IN, Battery
 from rheostat.governor.governor import Governor, LatencyWindow, percentile_95
@@ -219,6 +220,18 @@ def test_the_wait_before_a_raise_is_bounded() -> None:
     turns = [second for second, _ in run_device(LATENCY, cliff_ms, 6 * 3600)]
     longest = max(later - earlier for earlier, later in itertools.pairwise(turns))
     assert longest <= LATENCY.latency_recovery_s * 2**MOST_DOUBLINGS + 60
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_below_the_smallest_position_of_a_model_the_governor_goes_as_far_as_it_can(wait: bool) -> None:
+    predictor = rheostat.load()
+    with pytest.raises(OperatingPointError) as refused:
+        predictor.turn(0.01)
+    policy = Policy(when=(Step(below=0.9, knob=0.01),), smallest_knob=0.01)
+    governor = Governor(predictor, policy, battery=lambda: Battery(0.5, False))
+    assert governor.update(wait=wait).knob == 0.01
+    assert predictor.point.cost == pytest.approx(refused.value.smallest, abs=1e-5)
+    assert predictor.suggest("see you at the")
 
 
 def test_latency_and_battery_take_the_smaller_knob() -> None:

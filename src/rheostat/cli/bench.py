@@ -159,9 +159,9 @@ def _show(found: BenchResults, source: EnergySource) -> None:
     rows = [(one.label(row), row) for one in models for row in one.rows]
     words = (word for _, row in rows for word in str(row.energy).split())
     table.add_column("mJ/query", justify="right", min_width=max(map(len, words)))
-    labels = tell_apart([label for label, _ in rows], [row.served_by for _, row in rows])
-    for label, (_, row) in zip(labels, rows, strict=True):
-        table.add_row(*_cells(label, row))
+    labels = tell_apart([label for label, _ in rows], [row.criterion or row.served_by for _, row in rows])
+    for label, (short, row) in zip(labels, rows, strict=True):
+        table.add_row(*_cells(label, row, says_by_what=label != short))
     results.print(table)
     for line in (*_paced_lines(found), *_fit_lines(found.fit), _machine_line(found)):
         print_line(line)
@@ -177,10 +177,11 @@ def _say(message: str) -> None:
     messages.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
-def _cells(label: str, row: BenchRow) -> list[str]:
+def _cells(label: str, row: BenchRow, says_by_what: bool) -> list[str]:
     low, high = row.interval_ms
+    by = "the path" if row.criterion == PATH else row.ranking
     return [
-        label if row.ranking is None else f"{label} by {'the path' if row.criterion == PATH else row.ranking}",
+        label if by is None or says_by_what else f"{label} by {by}",
         f"{row.cost:.1%}",
         f"{row.flops_fraction:.1%}",
         three_digits(row.megabytes_read),

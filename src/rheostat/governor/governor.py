@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Protocol
 
 from rheostat.arguments import is_number, shown
-from rheostat.errors import NotCopyable, RheostatError, RheostatWarning
+from rheostat.errors import NotCopyable, OperatingPointError, RheostatError, RheostatWarning
 from rheostat.governor.cost import CostTable, read_costs
 from rheostat.governor.decision import Decision, Situation, check_budget, decide
 from rheostat.governor.device import DeviceState, ReadBattery, ReadDevice
@@ -84,11 +84,20 @@ class Governor(NotCopyable):
         with self._updating:
             decision = decide(self.policy, self._situation(self._clock()), self._decision, self.table)
             if decision.knob != self._decision.knob:
-                self._predictor.turn(decision.knob, wait=wait)
+                self._turn(decision.knob, wait)
                 self._latencies.clear()  # they were observed at the old position
                 self._energies.clear()
             self._decision = decision
         return decision
+
+    def _turn(self, knob: float, wait: bool) -> None:
+        """Turn the knob; as far down as the model goes, if the policy asks for less."""
+        try:
+            self._predictor.turn(knob, wait=wait)
+        except OperatingPointError as error:
+            if error.smallest is None:
+                raise
+            self._predictor.turn(error.smallest, wait=wait)
 
     def _situation(self, now: float) -> Situation:
         if self._reading is None or not 0 <= now - self._reading[0] < READ_S:

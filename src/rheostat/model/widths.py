@@ -110,7 +110,10 @@ def check_knob(knob: object) -> None:
 
 
 def below_smallest(target: float, smallest: float, widths: Sequence[int]) -> OperatingPointError:
-    return OperatingPointError(
+    rounded = math.ceil(smallest * 1e6) / 1e6
+    error = OperatingPointError(
         f"the knob is set to {target}; the smallest position of this model is "
-        f"{math.ceil(smallest * 1e6) / 1e6} (filters {list(widths)}): use that or more"
+        f"{rounded} (filters {list(widths)}): use that or more"
     )
+    error.smallest = rounded
+    return error
