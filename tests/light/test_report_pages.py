@@ -782,6 +782,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("corpus", HOSTILE)
 def test_a_hostile_corpus_name_stays_in_the_folder_and_is_only_text(tmp_path: Path, corpus: str) -> None:
+    pytest.importorskip("matplotlib")
     learned = [*recovered("l0", 0.6, 81.0, 77.0, widths=[61])]
     results = [
         write_sweep(tmp_path / "one.json", [full(widths=[100]), ranked("random", 0.8, 80.0)], corpus=corpus),
@@ -803,6 +804,7 @@ def test_a_hostile_corpus_name_stays_in_the_folder_and_is_only_text(tmp_path: Pa
 @pytest.mark.skipif(os.name != "posix", reason="no permissions")
 @pytest.mark.parametrize("name", ["report.md", "report.html", "ptb.md", "ptb-trade-off.svg"])
 def test_a_report_respects_read_only_files(files: list[Path], tmp_path: Path, name: str) -> None:
+    pytest.importorskip("matplotlib")
     write_report(files, out=tmp_path)
     (tmp_path / name).write_text("mine")
     (tmp_path / name).chmod(0o444)
