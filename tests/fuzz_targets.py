@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -224,7 +225,9 @@ def keyboard_app() -> Any:
 
 def use_request(path: Path) -> None:
     place, _, body = path.read_bytes().partition(b"\n")
-    status, answer = asyncio.run(_ask(place.decode("ascii", "replace").strip() or "/", body))
+    asked = _ask(place.decode("ascii", "replace").strip() or "/", body)
+    with ThreadPoolExecutor(1) as thread:  # this one may have an event loop already: that of the browser's tests
+        status, answer = thread.submit(asyncio.run, asked).result()
     assert status < 500, f"{place!r} gave {status}: {answer!r:.200}"
     if status >= 400 and status not in (404, 405):
         raise RheostatError(json.loads(answer)["error"])
