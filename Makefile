@@ -39,7 +39,7 @@ demo: $(VENV)/demo.done
 
 # Cheapest first, so that simple mistakes are found early.
 test: $(VENV)/test.done lint test-light test-browser
-	RHEOSTAT_DATA=$${RHEOSTAT_DATA:-$(DATA)} $(BIN)/python -m pytest -q -n 3 --dist loadfile  # the browser's tests mostly wait
+	RHEOSTAT_DATA=$${RHEOSTAT_DATA:-$(DATA)} $(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
 
 check: test
 

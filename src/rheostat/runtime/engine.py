@@ -318,12 +318,18 @@ class CachedEngine:
         return reading, self.core.best(reading.core, k, mask=mask)
 
     def replay(self, state: CachedState, ids: Ids) -> CachedState:
-        """The cache needs the state before each of its words, so the last ones are read one by one."""
+        """The cache needs the state before each of its words, so the last ones are read one by one.
+
+        The first one too, which is not kept if nothing was read before it. Whole rounds of the cache are skipped, so
+        that each word has the place it would have otherwise: places decide the order of additions, and so the bits.
+        """
         model, position, cache = self.core.model, self.core.position, state.cache.copy()
-        known, now = max(0, len(ids) - self.cache.words), state.state
-        if known:
-            now = model.steps(position, now, ids[:known])
-        for token in ids[known:]:
+        skipped, now = max(0, len(ids) - 1 - self.cache.words) // self.cache.words * self.cache.words, state.state
+        for number, token in enumerate(ids):
+            if skipped and number == 1:
+                now = model.steps(position, now, ids[1 : 1 + skipped])
+            if 1 <= number <= skipped:
+                continue
             model.add_to_cache(position, cache, now, int(token))
             now = model.step(position, now, int(token))
         return CachedState(now, cache)
