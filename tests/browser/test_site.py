@@ -147,6 +147,8 @@ def test_no_figure_is_shown_where_none_was_measured(site: FileServer, open_page:
     turn_to(page, 40)  # the path has no position at 40 % exactly: what is served there was measured
     expect(label).to_have_text(re.compile(r"perplexity \d+\.\d$"))
     expect(lost).to_contain_text("%")
+    turn_to(page, 39)  # a smaller position, which was not
+    expect(label).to_contain_text("between those of 30")
     turn_to(page, 85)
     expect(lost).to_have_text("–")
     expect(label).to_contain_text("between those of 80")

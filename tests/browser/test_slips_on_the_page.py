@@ -55,6 +55,14 @@ def text_of(page: Page) -> Locator:
     return page.locator("#text")
 
 
+def on_the_server(open_page: OpenPage, server: Server) -> Page:
+    """The page, ready to type, with the server's engine and no worker between them."""
+    page = open_page(server.address, service_workers="block")
+    page.get_by_text("On the server").click()
+    text_of(page).focus()
+    return page
+
+
 def settle(page: Page) -> None:
     """Wait until the suggestions belong to the text."""
     expect(page.locator("#suggestions button:enabled").first).to_be_visible()
@@ -112,9 +120,7 @@ def test_what_was_typed_can_be_tapped_while_the_next_word_is_written(site: FileS
 def test_two_slips_in_a_row_are_both_corrected_when_the_answers_come_late(
     bundled_server: Server, open_page: OpenPage
 ) -> None:
-    page = open_page(bundled_server.address, service_workers="block")
-    page.get_by_text("On the server").click()
-    text_of(page).focus()
+    page = on_the_server(open_page, bundled_server)
     late: list[Route] = []
     page.route("**/api/correct", lambda route: late.append(route))
     page.keyboard.type("what aer you dping ")
@@ -183,9 +189,7 @@ def test_a_taught_word_is_never_corrected(site: FileServer, open_page: OpenPage)
 def test_a_correction_that_comes_late_does_not_disturb_what_was_typed_since(
     bundled_server: Server, open_page: OpenPage
 ) -> None:
-    page = open_page(bundled_server.address, service_workers="block")
-    page.get_by_text("On the server").click()
-    text_of(page).focus()
+    page = on_the_server(open_page, bundled_server)
     late: list[Route] = []
 
     def delay(route: Route) -> None:
@@ -272,6 +276,9 @@ def test_the_page_passes_where_the_finger_came_down(
     # Taps on the page are whole pixels, so a word that is only just probable enough may be shown here and not there.
     for place, word in enumerate(shown_words(predictor.complete("see you at tje", taps=[*taps[:2], None]))[:2]):
         expect(page.locator("#suggestions button:enabled").nth(place)).to_have_text(word)
+    if engine == "server":
+        assert seen[-1]["text"] == "see you at tje"
+        expect_suggestions(page, shown_words(predictor.complete("see you at tje", taps=seen[-1]["taps"])))
 
 
 # The memory
