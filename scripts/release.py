@@ -7,7 +7,6 @@ committed, and the version must have its section in CHANGELOG.md. Nothing is upl
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import re
@@ -27,7 +26,10 @@ SUMS = "SHA256SUMS"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    asked = _parser().parse_args(arguments)
+    what = "Build a release twice, compare the bytes, run it in fresh environments, and write checksums."
+    parser = wheels.make_parser("release.py", what)
+    parser.add_argument("--try-out", action="store_true", help="also with changes that are not committed")
+    asked = parser.parse_args(arguments)
     version = _version()
     if not asked.try_out:
         _check_tree(version)
@@ -44,18 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (asked.out / SUMS).write_text("\n".join(sums) + "\n")
     print(json.dumps({"version": version, "files": files, "wheels": made, "sums": str(asked.out / SUMS)}, indent=2))
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description="Build a release twice, compare the bytes, run it in fresh environments, and write checksums.",
-        epilog="example: python scripts/release.py -o dist --only x86_64",
-    )
-    parser.add_argument("-o", "--out", type=Path, default=ROOT / "dist", help="where the files go (default: dist)")
-    parser.add_argument("--arm", type=Path, default=ROOT / ".arm", help="where QEMU and an arm64 Python are kept")
-    parser.add_argument("--only", action="append", choices=wheels.PLATFORMS, help="only this processor's wheel")
-    parser.add_argument("--try-out", action="store_true", help="also with changes that are not committed")
-    return parser
 
 
 def _version() -> str:

@@ -33,7 +33,8 @@ OUR_SETTINGS = ("PYTHONPATH", "RHEOSTAT_CORE", "RHEOSTAT_WHEEL", "VIRTUAL_ENV", 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    asked = _parser().parse_args(arguments)
+    what = "Build wheels for Linux twice, compare their bytes and run them in fresh environments."
+    asked = make_parser("wheels.py", what).parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="rheostat-wheels-") as folder:
         sdist = build_sdist(Path(folder))
         made = [make(name, sdist, asked.out, asked.arm) for name in asked.only or PLATFORMS]
@@ -44,12 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description="Build wheels for Linux twice, compare their bytes and run them in fresh environments.",
-        epilog="example: python scripts/wheels.py -o dist --only x86_64",
-    )
-    parser.add_argument("-o", "--out", type=Path, default=ROOT / "dist", help="where the wheels go (default: dist)")
+def make_parser(script: str, description: str) -> argparse.ArgumentParser:
+    """What every script that builds wheels is asked."""
+    example = f"example: python scripts/{script} -o dist --only x86_64"
+    parser = argparse.ArgumentParser(description=description, epilog=example)
+    parser.add_argument("-o", "--out", type=Path, default=ROOT / "dist", help="where the files go (default: dist)")
     parser.add_argument(
         "--arm", type=Path, default=ROOT / ".arm", help="where QEMU and an arm64 Python are kept (default: .arm)"
     )
