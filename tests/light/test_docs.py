@@ -14,6 +14,7 @@ import rheostat
 from models import write_tiny
 from rheostat import bundled
 from rheostat.cli import app
+from rheostat.measure.results import read_sweep
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -165,3 +166,11 @@ def test_the_tree_of_modules_is_that_of_the_package() -> None:
         name = path.relative_to(package).as_posix()
         as_one_line = {f"{folder.as_posix()}/" for folder in Path(name).parents if folder.as_posix() not in listed}
         assert name in shown or as_one_line & shown, f"docs/pipeline.md does not show {name}"
+
+
+def test_the_readme_says_what_reconstruction_measured() -> None:
+    sweep = read_sweep(ROOT / "results" / "ptb-reconstruction.json")
+    whole = next(row for row in sweep.rows if row.knob == 1)
+    best = min(row.perplexity for row in sweep.rows if row.knob == 0.6)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"+{best / whole.perplexity - 1:.1%}".replace("%", " %") + " perplexity at 60 % of the FLOPs" in readme

@@ -184,17 +184,17 @@ def _cells(label: str, row: BenchRow, says_by_what: bool) -> list[str]:
         label if by is None or says_by_what else f"{label} by {by}",
         f"{row.cost:.1%}",
         f"{row.flops_fraction:.1%}",
-        three_digits(row.megabytes_read),
-        three_digits(row.latency_ms),
-        f"{three_digits(low)}–{three_digits(high)}",
-        three_digits(row.p95_ms),
+        aligned(row.megabytes_read),
+        aligned(row.latency_ms),
+        f"{aligned(low)}–{aligned(high)}",
+        aligned(row.p95_ms),
         "–" if row.megabytes_held is None else f"{row.megabytes_held:.0f}",
         str(row.energy),
     ]
 
 
-def three_digits(value: float) -> str:
-    """Three significant digits, all digits before the point, and at most four after it."""
+def aligned(value: float) -> str:
+    """A number for a column: three significant digits, all digits before the point, and at most four after it."""
     return f"{value:.{min(4, max(0, 2 - math.floor(math.log10(value))))}f}" if value > 0 else f"{value:.2f}"
 
 
@@ -205,7 +205,7 @@ def _threads(subject: BenchSubject) -> str:
 
 def _paced_lines(found: BenchResults) -> list[str]:
     return [
-        f"{row.label}: {three_digits(one.latency_ms)} ms per query after a pause of {one.pause_s:g} s, caches cold"
+        f"{row.label}: {aligned(one.latency_ms)} ms per query after a pause of {one.pause_s:g} s, caches cold"
         for row in found.rows
         if (one := row.paced)
     ]

@@ -14,7 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rheostat.cli.bench import three_digits
+from rheostat.cli.bench import aligned
 from rheostat.cli.console import (
     BUNDLED,
     JSON_HELP,
@@ -125,7 +125,7 @@ def _figures(run: Demo) -> Table:
             f"{quality.recall_at_3:.1%}",
         )
     if one := run.ngram:
-        size, latency = three_digits(one.subject.megabytes), three_digits(one.latency.latency_ms)
+        size, latency = aligned(one.subject.megabytes), aligned(one.latency.latency_ms)
         lost = f"{one.test_perplexity / run.steps[0].quality.perplexity - 1:.1%}" if run.steps else NOT_YET
         figures = (f"{one.test_perplexity:.1f}", lost, f"{one.test_recall:.1%}")
         table.add_row(one.subject.model, f"{size} *", f"{latency} *", "–", "–", *figures, end_section=True)
@@ -136,7 +136,7 @@ def _costs(run: Demo, step: DemoStep) -> list[str]:
     if (cost := step.cost) is None:
         return [NOT_YET] * 4
     saved = run.time_saved(step)
-    figures = [*map(three_digits, (cost.megabytes_read, cost.latency_ms))]
+    figures = [*map(aligned, (cost.megabytes_read, cost.latency_ms))]
     return [*figures, NOT_YET if saved is None else f"{saved:.0%}", str(cost.energy)]
 
 
