@@ -28,6 +28,7 @@ ARM := .arm
 BIN := $(VENV)/bin
 PIP_INSTALL := install --quiet --disable-pip-version-check
 SIDE_BY_SIDE := -n 2 --dist loadfile
+PASSED := $(LIGHT)/passed.txt
 
 .PHONY: help demo model test test-browser test-light test-arm test-lowest fuzz release wheels check lint benchmark reproduce clean
 
@@ -37,9 +38,9 @@ help:
 demo: $(VENV)/demo.done
 	$(BIN)/rheostat demo
 
-# Cheapest first, so that simple mistakes are found early.
+# Cheapest first, so that simple mistakes are found early. What passed in test-light is not run again.
 test: $(VENV)/test.done lint test-light test-browser
-	RHEOSTAT_DATA=$${RHEOSTAT_DATA:-$(DATA)} $(BIN)/python -m pytest -q $(SIDE_BY_SIDE)
+	RHEOSTAT_DATA=$${RHEOSTAT_DATA:-$(DATA)} $(BIN)/python -m pytest -q $(SIDE_BY_SIDE) --leave-out $(PASSED)
 
 check: test
 
@@ -64,7 +65,8 @@ test-browser:
 # coverage at almost no cost.
 COVERAGE_CORE = $$($(LIGHT)/bin/python -c 'import sys; print("sysmon" if sys.version_info >= (3, 12) else "ctrace")')
 test-light: $(LIGHT)/test.done
-	COVERAGE_CORE=$(COVERAGE_CORE) $(LIGHT)/bin/python -m pytest -q $(SIDE_BY_SIDE) --cov --cov-report= tests/light
+	COVERAGE_CORE=$(COVERAGE_CORE) $(LIGHT)/bin/python -m pytest -q $(SIDE_BY_SIDE) --cov --cov-report= \
+	    --list-passed $(PASSED) tests/light
 
 # Without corpora: they belong to the heavy half, and reading them under emulation takes too long.
 test-arm: $(LIGHT)/test.done
