@@ -1,4 +1,4 @@
-"""Run each test once in `make test`.
+"""What all tests share: no test fails for being slow, and `make test` runs each test once.
 
 The light half is run first, in an environment without torch, which lists what passed: --list-passed FILE. The run in
 the environment with everything leaves those tests out: --leave-out FILE. Tests that were skipped for want of a package
@@ -10,6 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine must not fail a test.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -66,7 +66,7 @@ def read(of: CachedEngine, text: list[int]):  # type: ignore[no-untyped-def]
     return reading
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.lists(st.integers(0, 59), min_size=1, max_size=30),
     st.integers(1, 12),
@@ -83,7 +83,7 @@ def test_the_core_mixes_the_cache_as_defined(
     assert np.exp(found.astype(float)).sum() == pytest.approx(1, abs=1e-4)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.integers(0, 59), min_size=2, max_size=30), st.integers(1, 9), st.data())
 def test_a_text_read_in_one_pass_has_the_same_bits(text: list[int], words: int, data: st.DataObject) -> None:
     of, place = engine(Cache(words)), data.draw(st.integers(0, len(text) - 1))

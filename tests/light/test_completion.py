@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models import shared_model
@@ -16,7 +16,6 @@ from rheostat.text.vocabulary import END_OF_LINE, NUMBER, UNKNOWN, Vocabulary
 from rheostat.words.completion import Completion
 from rheostat.words.writing import matching_form
 
-unhurried = settings(deadline=None)
 WORDS = st.text(st.sampled_from("abAB'’éÉßσςİ1-.@\\"), min_size=1, max_size=4)
 
 
@@ -80,7 +79,6 @@ def test_parts_of_words_come_only_after_words(tokenizer: str, parts: set[str], a
     assert found(own, "'", attach=True) == {part for part in parts if part.startswith("'")}
 
 
-@unhurried
 @given(st.lists(WORDS, unique=True), WORDS, st.sampled_from(["words", "ptb", "wikitext"]), st.booleans())
 def test_prefixes_find_the_same_words_as_a_full_search(
     words: list[str], prefix: str, tokenizer: str, attach: bool
@@ -94,7 +92,6 @@ def test_prefixes_find_the_same_words_as_a_full_search(
         assert found(own, prefix, attach) == expected
 
 
-@unhurried
 @given(
     st.lists(WORDS, unique=True, min_size=1),
     st.sampled_from([None, "a", "A", "ab"]),

@@ -73,7 +73,7 @@ def models(draw: st.DrawFn) -> Case:
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"])
 @given(case=models())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_all_kernels_give_the_same_bits(precision: str, case: Case) -> None:
     shape, position, text, seed = case
     found = [read(open_core(shape, precision, kernel, seed), position, text) for kernel in kernels()]
@@ -83,7 +83,7 @@ def test_all_kernels_give_the_same_bits(precision: str, case: Case) -> None:
 
 
 @given(case=models())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_block_of_words_gives_the_bits_of_single_steps(
     case: Case,
 ) -> None:
@@ -97,7 +97,7 @@ def test_a_block_of_words_gives_the_bits_of_single_steps(
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"])
 @given(case=models())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_position_gives_the_bits_of_the_cut_model(precision: Any, case: Case) -> None:
     """The other side is NumPy: rows and columns selected, and rows behind the bit bounds rounded to 4 bits."""
     shape, position, text, seed = case
@@ -112,7 +112,7 @@ def test_a_position_gives_the_bits_of_the_cut_model(precision: Any, case: Case) 
 
 
 @given(case=models())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_file_of_4_bits_gives_the_bits_of_the_knob_at_4_bits(case: Case) -> None:
     shape, position, text, seed = case
     arguments = (small_weights(shape, seed), shape, make_vocabulary(shape.vocabulary_size))
@@ -123,7 +123,7 @@ def test_a_file_of_4_bits_gives_the_bits_of_the_knob_at_4_bits(case: Case) -> No
 
 
 @given(case=models())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_evaluation_gives_the_bits_of_single_answers(case: Case) -> None:
     shape, position, text, seed = case
     model = open_core(shape, seed=seed)
@@ -203,7 +203,7 @@ def expected_best(scores: Floats, allowed: list[int], k: int) -> list[int]:
 
 
 @given(case=models(), k=st.integers(1, 60), data=st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_best_words_are_exact(case: Case, k: int, data: st.DataObject) -> None:
     shape, position, text, seed = case
     model = open_core(shape, seed=seed)
@@ -221,7 +221,7 @@ def test_the_best_words_are_exact(case: Case, k: int, data: st.DataObject) -> No
 
 
 @given(case=models(), k=st.integers(0, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_query_in_one_call_gives_the_bits_of_three(case: Case, k: int) -> None:
     shape, position, text, seed = case
     model = open_core(shape, seed=seed)
@@ -247,7 +247,7 @@ def test_the_memory_of_an_answer_is_used_again_only_when_nobody_has_it() -> None
 
 
 @given(case=models(), k=st.integers(1, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_lazy_clusters_give_what_all_clusters_give(case: Case, k: int) -> None:
     shape, position, text, seed = case
     model = open_core(shape, seed=seed)

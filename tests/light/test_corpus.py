@@ -274,7 +274,7 @@ TEXTS = st.text(st.sampled_from("ab é\u3000\u2028\x1c\n\n  \r'\ufeff")) | st.te
 @given(text=TEXTS, block=st.integers(1, 9))
 @example(text="aé \nb", block=2)
 @example(text="\ufeffa b", block=1)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_blocks_make_no_difference(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tokenizer: str, text: str, block: int
 ) -> None:
@@ -338,7 +338,6 @@ def test_words_cut_off_count_as_unknown() -> None:
     assert tuple(select_words(counts, minimum_count=5)) == ("a", UNKNOWN, END_OF_LINE, "b", NUMBER)
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text("abcdef", min_size=1), st.integers(1, 50)), st.integers(4, 40), st.integers(1, 20))
 def test_the_cap_holds_and_nothing_more_frequent_is_cut(counts: dict[str, int], size: int, least: int) -> None:
     kept = tuple(select_words({**counts, END_OF_LINE: 3}, size, least))

@@ -63,7 +63,7 @@ def scores_after(core: CoreModel, position: Widths, text: list[int]) -> np.ndarr
 TEXTS = st.lists(st.integers(0, 13), min_size=1, max_size=20)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(TEXTS, st.floats(0.05, 1.0), st.integers(0, 5), st.integers(1, 3), st.sampled_from(["int8", "fp32"]))
 def test_the_core_mixes_as_defined(text: list[int], cost: float, seed: int, orders: int, precision: str) -> None:
     counts = some_counts(seed=seed, orders=orders, costs=1 + seed % 3)
@@ -78,7 +78,7 @@ def test_the_core_mixes_as_defined(text: list[int], cost: float, seed: int, orde
     assert best.ids.tolist() == order.tolist() and np.array_equal(best.log_probabilities, ours[order])
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(TEXTS.filter(lambda text: len(text) > 1), st.integers(0, 3))
 def test_evaluation_has_the_same_bits_as_queries(text: list[int], seed: int) -> None:
     core = opened(some_counts(seed=seed))

@@ -84,7 +84,6 @@ def test_damaged_inputs_are_accepted_or_refused(name: str, tmp_path: Path) -> No
 
     @settings(
         max_examples=EXAMPLES.get(name, OTHERS),
-        deadline=None,
         derandomize=True,  # the same inputs in every run; `make fuzz` draws others
         database=None,
         phases=[Phase.generate],

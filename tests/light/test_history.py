@@ -6,12 +6,11 @@ import threading
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rheostat.runtime.history import NODE_BYTES, Found, History
 
-unhurried = settings(deadline=None)
 TEXTS = st.lists(st.integers(0, 2), max_size=6)  # few tokens, so texts share beginnings
 
 
@@ -34,7 +33,6 @@ def test_the_longest_text_that_was_read_is_found() -> None:
     assert known(history.longest([2, 1])) == (0, None)
 
 
-@unhurried
 @given(st.lists(st.tuples(st.booleans(), TEXTS)))
 def test_it_agrees_with_a_dictionary_of_tuples(steps: list[tuple[bool, list[int]]]) -> None:
     history, naive = History[int](), dict[tuple[int, ...], int]()
@@ -51,7 +49,6 @@ def test_it_agrees_with_a_dictionary_of_tuples(steps: list[tuple[bool, list[int]
     assert history.size_bytes == 10 * len(naive) + NODE_BYTES * len(nodes)
 
 
-@unhurried
 @given(st.lists(TEXTS), st.integers(0, 6 * (NODE_BYTES + 30)))
 def test_it_never_holds_more_than_its_limit(texts: list[list[int]], limit_bytes: int) -> None:
     history = History[int](limit_bytes)
@@ -131,7 +128,6 @@ def test_deleting_words_finds_the_states_before() -> None:
         assert history.longest([1, *range(count)])[0] == count + 1
 
 
-@unhurried
 @given(st.lists(st.tuples(TEXTS, TEXTS)))
 def test_what_follows_a_node_is_found_as_from_the_start(texts: list[tuple[list[int], list[int]]]) -> None:
     one, other = History[int](), History[int]()

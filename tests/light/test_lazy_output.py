@@ -53,7 +53,7 @@ def feeds(hidden: NDArray[np.float32], k: int, allowed: NDArray[np.bool_]) -> di
     return {"hidden": hidden, "k": np.array([k]), "allowed": allowed.astype(np.uint8)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     tails=st.sampled_from(sorted(TAILS)),
     precision=st.sampled_from(PRECISIONS),

@@ -46,7 +46,7 @@ def test_the_shares_of_all_words_add_up_to_one() -> None:
 
 
 @given(words=st.lists(st.sampled_from("abcd"), max_size=12), cut=st.integers(0, 12))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_what_is_taken_back_was_never_there(words: list[str], cut: int) -> None:
     memory, expected = Memory(), Memory()
     memory.learn(words)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rheostat.metrics import Quality, QualityCount, Scores, perplexity
@@ -33,7 +33,6 @@ def test_a_hopeless_loss_is_an_infinite_perplexity() -> None:
     assert Quality(1e6, {}, 1).perplexity == math.inf
 
 
-@settings(deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from([(5,), (1, 2), (3, 9, 20), (12, 13, 14, 25)]), st.floats(0.1, 20))
 def test_clusters_are_opened_only_if_they_matter(seed: int, splits: tuple[int, ...], spread: float) -> None:
     random, words, rows = np.random.default_rng(seed), 30, 12

@@ -92,14 +92,14 @@ def test_discounts_follow_from_the_counts_of_counts() -> None:
 streams = st.lists(st.integers(0, 5), min_size=6, max_size=60)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(streams, st.integers(2, 5), st.lists(st.integers(0, 7), max_size=6))
 def test_probabilities_add_up_to_one_after_any_context(ids: list[int], order: int, context: list[int]) -> None:
     found = np.exp(estimate(np.array(ids), 8, order).log_probabilities(context).astype(np.float64))
     assert found.sum() == pytest.approx(1, abs=1e-5) and (found > 0).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(streams, st.lists(st.integers(0, 7), max_size=6), st.integers(1, 4), st.sets(st.integers(0, 7), min_size=1))
 def test_the_best_words_are_those_of_the_whole_vocabulary(
     ids: list[int], context: list[int], k: int, allowed: set[int]
@@ -143,7 +143,7 @@ def test_n_grams_cross_line_ends_and_every_token_but_the_first_is_predicted(corp
     assert found.loss == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 11), min_size=6, max_size=200),
     st.lists(st.integers(0, 11), min_size=2, max_size=40),

@@ -68,7 +68,7 @@ def test_a_path_is_nested_ends_where_asked_and_its_steps_are_small() -> None:
     assert all(width % 8 == 0 or width == size for p in path for width, size in zip(p.widths, sizes, strict=True))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.floats(0, 3), min_size=7, max_size=7), st.floats(0.1, 0.9), st.booleans())
 def test_any_loss_gives_a_valid_path(weights: list[float], smallest: float, together: bool) -> None:
     search = searched(SHAPE, tuple(weights), smallest, together)

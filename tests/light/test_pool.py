@@ -48,7 +48,7 @@ def living() -> int:
 
 @pytest.mark.parametrize("precision", ["int8", "fp32"])
 @given(case=models())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_number_of_threads_gives_the_same_bits(precision: str, case: Case) -> None:
     shape, position, text, seed = case
     alone, *together = open_all(shape, precision, seed)

@@ -72,7 +72,7 @@ def layer_outputs(network: Network, ids: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 @given(st.integers(2, 12), st.integers(0, 1000), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_guess_from_the_stored_triangle_solves_the_normal_equations(size: int, seed: int, data: Any) -> None:
     random = np.random.default_rng(seed)
     h = random.normal(size=(5 * size, size)) @ random.normal(size=(size, size))
@@ -95,7 +95,7 @@ def test_guess_from_the_stored_triangle_solves_the_normal_equations(size: int, s
 
 
 @given(st.integers(1, 9), st.integers(1, 8), st.integers(0, 100), st.floats(0, 1e6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_rank_deficient_moments_never_give_nan(size: int, rows: int, seed: int, loudness: float) -> None:
     h = np.random.default_rng(seed).normal(size=(rows, size)) * loudness
     h[:, 0] = 0  # a filter that never moves

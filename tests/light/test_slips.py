@@ -80,7 +80,7 @@ words_ = st.text("abcnst'", min_size=1, max_size=6)
     whole=st.booleans(),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_walk_finds_what_a_search_over_all_words_finds(words: set[str], typed: str, whole: bool, seed: int) -> None:
     forms = sorted(words)
     scores = np.random.default_rng(seed).uniform(-9, 0, len(forms)).astype(np.float32)
@@ -98,7 +98,7 @@ def test_the_walk_finds_what_a_search_over_all_words_finds(words: set[str], type
 
 
 @given(letters=st.text("abcnst'", min_size=1, max_size=9), seed=st.integers(0, 99))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_one_more_letter_gives_what_a_fresh_walk_gives(letters: str, seed: int) -> None:
     chance = random.Random(seed)
     forms = sorted({"".join(chance.choices("abcnst'", k=chance.randrange(1, 7))) for _ in range(200)})

@@ -160,7 +160,7 @@ def test_nothing_that_suggests_is_an_error(aac: Path) -> None:
 # Intervals
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(10, 20)), min_size=1, max_size=9))
 def test_resampled_shares_lie_between_the_units_own(pairs: list[tuple[int, int]]) -> None:
     counts = [KeystrokeCount(typed, needed) for typed, needed in pairs]

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rheostat.errors import RheostatError
 from rheostat.words.user_words import DOUBLING_SECONDS, FORMAT, LONGEST_WORD, UserWord, UserWords, UserWordsError
 from rheostat.words.writing import matching_form
 
-unhurried = settings(deadline=None)
 needs_posix = pytest.mark.skipif(os.name != "posix", reason="Windows has other permissions")
 
 
@@ -96,7 +95,6 @@ def test_a_forgotten_word_is_gone(path: Path) -> None:
     assert "secret" not in path.read_text(encoding="utf-8")
 
 
-@unhurried
 @given(
     st.lists(st.text(st.sampled_from("abAB'’"), min_size=1, max_size=3)), st.text(st.sampled_from("abA’"), max_size=2)
 )

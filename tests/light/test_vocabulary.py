@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from corpora import data_folder
@@ -13,7 +13,6 @@ from rheostat.text.casing import casing_from_bytes, casing_to_bytes, collect_cas
 from rheostat.text.tokenizers import TOKENIZERS, spellings, split_at_ascii_white_space, tokenize
 from rheostat.text.vocabulary import END_OF_LINE, NUMBER, SPECIAL_TOKENS, UNKNOWN, Vocabulary
 
-unhurried = settings(deadline=None)  # a busy machine must not fail the test
 WORDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), min_size=1)
 
 
@@ -35,7 +34,6 @@ def test_stored_vocabulary_has_one_word_per_line() -> None:
     assert Vocabulary(("é", UNKNOWN, END_OF_LINE)).to_bytes() == "é\n<unk>\n<eos>".encode()
 
 
-@unhurried
 @given(st.lists(WORDS, unique=True).map(lambda some: [*dict.fromkeys([UNKNOWN, *some, END_OF_LINE])]))
 @example(["\u2028", UNKNOWN, "a\x1cb", "\x85", END_OF_LINE, "\r"])
 def test_vocabulary_survives_storing(some: list[str]) -> None:
@@ -104,7 +102,6 @@ def test_raw_text_as_words(text: str, expected: str) -> None:
     assert words(text) == expected
 
 
-@unhurried
 @given(st.text(st.characters()))
 def test_tokens_have_no_white_space_and_are_never_empty(text: str) -> None:
     for tokenizer in TOKENIZERS:
@@ -112,7 +109,6 @@ def test_tokens_have_no_white_space_and_are_never_empty(text: str) -> None:
             assert token.split() == [token]
 
 
-@unhurried
 @given(st.text(st.characters()))
 @example("ΑΣ'Α ΣΣ İI ǅ")
 def test_words_stay_the_same_when_tokenised_again(text: str) -> None:
@@ -120,7 +116,6 @@ def test_words_stay_the_same_when_tokenised_again(text: str) -> None:
     assert [token for word in tokens for token in tokenize(word, "words")] == tokens
 
 
-@unhurried
 @given(st.text(st.characters()))
 def test_typed_text_cannot_contain_special_tokens(text: str) -> None:
     numbers = sum(piece[0].isdecimal() for piece in spellings(text))
@@ -235,7 +230,6 @@ def test_prepared_lines_are_split_at_ascii_white_space_only() -> None:
     assert split_at_ascii_white_space(line) == expected
 
 
-@unhurried
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_prepared_lines_are_split_like_bytes(line: str) -> None:
     assert split_at_ascii_white_space(line) == [word.decode() for word in line.encode().split()]
@@ -281,7 +275,6 @@ def test_stored_casing_has_one_spelling_per_line() -> None:
     assert casing_from_bytes(b"") == {}
 
 
-@unhurried
 @given(st.lists(WORDS))
 @example(["ΑΣ", "İ", "ǅ", "ẞ", "straße"])
 def test_casing_survives_storing(some: list[str]) -> None:

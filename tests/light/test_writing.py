@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rheostat.text.tokenizers import TOKENIZERS, tokenize
@@ -21,7 +21,6 @@ from rheostat.words.writing import (
     split_typed,
 )
 
-unhurried = settings(deadline=None)
 PIECES = [
     "a",
     "Mr.",
@@ -81,7 +80,6 @@ def test_line_ends_are_read_and_blank_lines_as_in_the_corpora() -> None:
     assert context_words("hi\n\nyou\n", "wikitext") == [END_OF_LINE, "hi", END_OF_LINE, END_OF_LINE, "you", END_OF_LINE]
 
 
-@unhurried
 @given(st.one_of(TEXTS, ANYTHING), st.sampled_from(TOKENIZERS))
 @example("x " * 127 + "No. 5", "ptb")  # a block would end after "No."
 @example("x " * 126 + "y No. 5", "wikitext")
@@ -89,7 +87,6 @@ def test_a_text_within_the_limit_is_read_as_a_whole(text: str, tokenizer: str) -
     assert context_words(text, tokenizer) == everything(text, tokenizer)
 
 
-@unhurried
 @given(TEXTS, st.sampled_from(TOKENIZERS), st.integers(1, 40))
 def test_a_long_text_is_read_from_its_last_words(text: str, tokenizer: str, limit: int) -> None:
     words = context_words(text, tokenizer, limit)
@@ -130,7 +127,6 @@ def test_any_text_is_read_in_bounded_time(text: str, tokenizer: str) -> None:
     at_sentence_start(text)
 
 
-@unhurried
 @given(st.one_of(TEXTS, ANYTHING), st.sampled_from(TOKENIZERS))
 def test_words_and_prefix_are_all_of_the_text(text: str, tokenizer: str) -> None:
     typed = split_typed(text, tokenizer)
@@ -143,7 +139,6 @@ def test_words_and_prefix_are_all_of_the_text(text: str, tokenizer: str) -> None
 GROWING = st.lists(st.tuples(st.integers(0, 3), st.sampled_from([*PIECES, "", "No.", "t", "\t", "it's"])), max_size=60)
 
 
-@unhurried
 @given(GROWING, st.sampled_from(TOKENIZERS), st.integers(1, 40), st.booleans())
 @example([(0, "No."), (0, " "), (0, "5")], "ptb", 20, False)
 @example([(0, "hi"), (0, "\n"), (0, "\n"), (0, "you")], "words", 20, False)
@@ -297,7 +292,6 @@ def test_a_model_that_keeps_case_is_shown_as_it_is() -> None:
     assert present("game", {}, tokenizer="wikitext", prefix="GA") == "GAME"
 
 
-@unhurried
 @given(ANYTHING, ANYTHING.filter(bool), st.booleans())
 def test_anything_can_be_shown(prefix: str, word: str, start: bool) -> None:
     shown = present(word, {}, tokenizer="words", at_sentence_start=start, prefix=prefix)
@@ -372,7 +366,6 @@ WORDS = ("i", "i'm", "game", "gary", "n't", "'s", "the", "Game", "été", "iphon
     tokenizer=st.sampled_from(TOKENIZERS),
     k=st.integers(1, 8),
 )
-@unhurried
 def test_the_best_words_are_composed_as_single_ones_are(
     words: list[tuple[str, float]], prefix: str, attaches: bool, starts_sentence: bool, tokenizer: str, k: int
 ) -> None:

@@ -163,7 +163,7 @@ def assert_same(found: list[Matrix], expected: list[Matrix], tolerance: float = 
 # Cutting
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(cases())
 def test_cut_model_equals_masked_model(case: Case) -> None:
     small, small_shape = cut(case.weights, case.shape, case.point)
@@ -171,7 +171,7 @@ def test_cut_model_equals_masked_model(case: Case) -> None:
     assert_same(outputs(small, small_shape, case.ids), masked_outputs(case.weights, case.shape, case.point, case.ids))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases())
 def test_torch_and_numpy_are_cut_the_same_way(case: Case) -> None:
     torch = pytest.importorskip("torch")
@@ -197,7 +197,7 @@ def test_gradients_flow_through_cutting() -> None:
     assert rows == {block * 6 + int(kept) for block in range(3) for kept in point.keep[1]}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cases())
 def test_the_full_point_is_the_unpruned_model_bit_for_bit(case: Case) -> None:
     same, shape = cut(case.weights, case.shape, full_point(case.shape))
@@ -206,7 +206,7 @@ def test_the_full_point_is_the_unpruned_model_bit_for_bit(case: Case) -> None:
     assert all(same[name] is array for name, array in case.weights.items())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cases())
 def test_cutting_does_not_change_the_weights(case: Case) -> None:
     before = {name: array.copy() for name, array in case.weights.items()}
@@ -215,7 +215,7 @@ def test_cutting_does_not_change_the_weights(case: Case) -> None:
         np.testing.assert_array_equal(case.weights[name], array)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cases(updates=False), st.data())
 def test_cutting_a_cut_model_equals_cutting_once(case: Case, data: st.DataObject) -> None:
     small, small_shape = cut(case.weights, case.shape, case.point)
@@ -245,7 +245,7 @@ def test_uncut_layers_keep_their_arrays() -> None:
     assert changed == {"layers.0.weight", "layers.0.bias", "layers.1.weight"}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases())
 def test_int8_is_cut_as_it_is_stored(case: Case) -> None:
     stored: Weights = {}
@@ -272,7 +272,7 @@ def test_int8_is_cut_as_it_is_stored(case: Case) -> None:
 # Reordering
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cases(), st.integers(0, 100))
 def test_reordered_model_gives_the_same_outputs(case: Case, seed: int) -> None:
     ranking = make_ranking(case.shape, seed)
@@ -281,7 +281,7 @@ def test_reordered_model_gives_the_same_outputs(case: Case, seed: int) -> None:
     assert_same(outputs(reordered, case.shape, case.ids), outputs(case.weights, case.shape, case.ids))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(cases(), st.integers(0, 100))
 def test_a_prefix_of_the_reordered_model_is_the_point_of_the_ranking(case: Case, seed: int) -> None:
     shape, ranking = case.shape, make_ranking(case.shape, seed)
@@ -298,7 +298,7 @@ def test_a_prefix_of_the_reordered_model_is_the_point_of_the_ranking(case: Case,
     assert_same(outputs(reordered, reordered_shape, case.ids), outputs(small, small_shape, case.ids))
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(cases(), st.integers(0, 100))
 def test_a_cut_model_can_be_reordered(case: Case, seed: int) -> None:
     small, small_shape = cut(case.weights, case.shape, case.point)
