@@ -319,7 +319,9 @@ def measure_ptb(options: argparse.Namespace) -> Figures:
     one, two = (Predictor(options.ptb, threads=threads) for threads in (1, 2))
     onnx = Predictor(options.ptb, threads=2, engine="onnx")
     sides = {"core": two, "onnx": onnx, "core_one": one}
-    us = medians({name: steps(each._open().engine, mask, 3) for name, each in sides.items()}, options.turns // 2, 3)
+    us = medians(
+        {name: steps(each._turner.serving().engine, mask, 3) for name, each in sides.items()}, options.turns // 2, 3
+    )
     return {
         **found,
         "ptb_core_over_onnx_two_threads": us["core"] / us["onnx"],
@@ -371,7 +373,7 @@ def measure_turning(options: argparse.Namespace) -> Figures:
             predictor.turn(percent / 100)
             times.append(time.perf_counter() - start)
             if kind == "between":
-                held.append(predictor._open().engine.held_bytes)
+                held.append(predictor._turner.serving().engine.held_bytes)
                 predictor.turn(1.0)
                 queries.append(predictor.query_ms(3) / 1000)
     query = statistics.median(queries)

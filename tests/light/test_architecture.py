@@ -96,7 +96,8 @@ INSIDE: dict[str, str] = {
     "core": "build binding word_tree",
     "words": "hidden_words passage writing completion text_rules slips user_words memory",
     "runtime": "arguments history engine latencies remembering explaining onnx onnx.format onnx.weights"
-    " onnx.operators onnx.graph onnx.export onnx.session onnx.engine points evaluation predictor",
+    " onnx.operators onnx.graph onnx.export onnx.session onnx.engine points evaluation reading"
+    " suggesting turning predictor",
     "governor": "device cost policy decision readers body trace governor replay",
     "measure": "machine memory ngram texts keystrokes slips personal meters.series meters.meter meters.power_trace"
     " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"

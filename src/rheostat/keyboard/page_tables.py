@@ -15,7 +15,7 @@ from typing import Any
 
 from rheostat.core import word_tree
 from rheostat.governor import decision, device
-from rheostat.runtime import engine, explaining, predictor, remembering
+from rheostat.runtime import engine, explaining, reading, remembering
 from rheostat.text import casing, tokenizers, vocabulary
 from rheostat.words import completion, memory, passage, slips, user_words, writing
 
@@ -52,8 +52,8 @@ def tables() -> dict[str, Any]:
         "NO_SPACE_BEHIND": writing.NO_SPACE_BEHIND,
         "WHOLE": completion.WHOLE,
         "PART": completion.PART,
-        "SPARE": predictor.SPARE,
-        "REMEMBERED": predictor.REMEMBERED,
+        "SPARE": writing.SPARE,
+        "REMEMBERED": reading.REMEMBERED,
         "RIVALS": explaining.RIVALS,
         "SHORTEST_PAIR": explaining.SHORTEST_PAIR,
         "BEST_PAIR": explaining.BEST_PAIR,

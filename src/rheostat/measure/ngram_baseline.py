@@ -33,12 +33,11 @@ from rheostat.measure.results import (
 from rheostat.measure.texts import Text, read_text
 from rheostat.metrics import MOST_TOKENS, RECALL_AT, Quality, QualityCount, perplexity, read_stream
 from rheostat.recipe import read_recipe
-from rheostat.runtime.predictor import SPARE
 from rheostat.tables import fill
 from rheostat.text.corpus import Corpus, CorpusConfig, Split, load_corpus, load_split
 from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import Completion
-from rheostat.words.writing import Suggestion, Typed, as_context, compose, distinct, split_typed
+from rheostat.words.writing import SPARE, Suggestion, Typed, as_context, compose, distinct, split_typed
 
 SPLITS = ("valid", "test")
 SAME_PERPLEXITY = 1e-4  # relative: kenlm reads seven digits and rounds to 32 bits

@@ -1,6 +1,6 @@
 """Which words explain what was typed: the core's word tree on the words that a model may suggest, for any engine.
 
-Knows engines, readings and keys; `words.slips` owns the prices, `core.word_tree` the search, `predictor` the text.
+Knows engines, readings and keys; `words.slips` owns the prices, `core.word_tree` the search, `suggesting` the text.
 """
 
 from __future__ import annotations

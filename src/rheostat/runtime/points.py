@@ -1,6 +1,6 @@
 """The operating points of one model file, built when first requested and kept while there is room.
 
-Knows the file, the knob and bytes; texts and words are handled by `predictor`.
+Knows the file, the knob and bytes; texts are handled by `reading`, words by `suggesting`.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ Advice = Literal["correct", "offer", "silent"]
 # When to act on a suggestion, by its confidence; docs/slips.md shows this table.
 CORRECT_AT = 0.8  # a finished word is replaced by itself from here on
 OFFER_AT = 0.02  # a suggestion is worth a place on the screen from here on
+SPARE = 4  # words to ask a model for beyond k, because some look the same once they are capitalised
 
 
 class Suggestion(NamedTuple):

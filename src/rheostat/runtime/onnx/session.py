@@ -1,7 +1,7 @@
 """One cut model, ready to run: ONNX Runtime's sessions, and the state as a value.
 
 An engine never changes and can be called from several threads. Knows ids and states; knows nothing about words,
-texts or knobs (see `predictor` and `points`).
+texts or knobs (see `reading` and `points`).
 """
 
 from __future__ import annotations
