@@ -31,8 +31,10 @@ import numpy as np
 
 from measuring import hand_over, interleaved, make_parser
 from rheostat.bundled import HELD_OUT_TEXT, model_path
-from rheostat.core.binding import Block, Choice, CoreModel, load_library
+from rheostat.core.binding import CoreModel
 from rheostat.core.build import FOLDER, find_compiler
+from rheostat.core.library import load_library
+from rheostat.core.values import Block, Choice
 from rheostat.measure.evaluation import read_splits
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import choose

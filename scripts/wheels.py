@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 BUILD = runpy.run_path(str(ROOT / "src" / "rheostat" / "core" / "build.py"))
 PLATFORMS: Mapping[str, str] = {name.partition("manylinux_2_17_")[2]: name for name in BUILD["WHEELS"]}
 QUERY = ("-m", "rheostat", "suggest", "see you at the", "--knob", "0.5", "--json")
-KERNELS = ("-c", "import json; from rheostat.core.binding import kernels; print(json.dumps(kernels()))")
+KERNELS = ("-c", "import json; from rheostat.core.library import kernels; print(json.dumps(kernels()))")
 # Of the caller's settings, none that leads to this source tree or to another core.
 OUR_SETTINGS = ("PYTHONPATH", "RHEOSTAT_CORE", "RHEOSTAT_WHEEL", "VIRTUAL_ENV", "CC")
 

@@ -17,9 +17,10 @@ import pytest
 from keyboard_process import FileServer
 
 from rheostat.bundled import model_path
-from rheostat.core import binding
-from rheostat.core.binding import Choice, CoreModel
+from rheostat.core import library
+from rheostat.core.binding import CoreModel
 from rheostat.core.build import FOLDER, WEB_MODULE, CompilerError, compile_web_module, web_digest, web_stamp
+from rheostat.core.values import Choice
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -133,10 +134,10 @@ def test_a_broken_file_gets_the_message_of_the_core(tmp_path: Path) -> None:
 def test_the_sizes_in_javascript_cover_those_of_the_header() -> None:
     script = (FOLDER / "rheostat.js").read_text(encoding="utf-8")
     sizes = {name: int(value) for name, value in re.findall(r"const ([A-Z_]+) = (\d+);", script)}
-    assert sizes["POSITION_BYTES"] >= binding.POSITION_BYTES
-    assert sizes["ERROR_BYTES"] == ctypes.sizeof(binding.ErrorText)
-    assert sizes["COST_AT"] == 4 * (2 * binding.MAX_LAYERS + 1)
-    assert sizes["MOST_WORDS"] == binding.MAX_BEST
+    assert sizes["POSITION_BYTES"] >= library.POSITION_BYTES
+    assert sizes["ERROR_BYTES"] == ctypes.sizeof(library.ErrorText)
+    assert sizes["COST_AT"] == 4 * (2 * library.MAX_LAYERS + 1)
+    assert sizes["MOST_WORDS"] == library.MAX_BEST
 
 
 def test_the_example_suggests_words_and_turns_its_knob(open_page: Callable[..., Page], tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ INSIDE: dict[str, str] = {
     "text": "token_cache vocabulary chat sources mixture tokenizers casing reading word_counts corpus",
     "model": "clusters container flops names counts origin precision shape planes reconstruction description"
     " operating_point cut widths path contents file summary writer knob ordered",
-    "core": "build binding word_tree",
+    "core": "build library values pool binding word_tree",
     "words": "hidden_words passage writing completion text_rules slips user_words memory",
     "runtime": "arguments history engine latencies remembering explaining onnx onnx.format onnx.weights"
     " onnx.operators onnx.graph onnx.export onnx.session onnx.engine points evaluation reading"

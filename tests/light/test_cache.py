@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 import rheostat
 from models import make_vocabulary, make_weights, write_words
-from rheostat.core.binding import CoreModel, Widths, kernels
+from rheostat.core.binding import CoreModel
+from rheostat.core.library import kernels
+from rheostat.core.values import Widths
 from rheostat.errors import RheostatError
 from rheostat.model.file import open_model
 from rheostat.model.knob import choose

@@ -14,7 +14,8 @@ import pytest
 
 import rheostat
 from models import GOLDEN, write_tiny
-from rheostat.core.binding import Block, CoreModel
+from rheostat.core.binding import CoreModel
+from rheostat.core.values import Block
 from rheostat.errors import RheostatError
 from rheostat.model.container import Container
 from rheostat.model.file import ModelFile, open_model

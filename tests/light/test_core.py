@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from models import make_vocabulary, make_weights
-from rheostat.core.binding import Choice, CoreModel, Widths, kernels
+from rheostat.core.binding import CoreModel
 from rheostat.core.build import FLAGS, find_compiler, run_compiler, sources
+from rheostat.core.library import kernels
+from rheostat.core.values import Choice, Widths
 from rheostat.errors import ModelFileError, RheostatError
 from rheostat.model.cut import cut, reorder
 from rheostat.model.flops import executed_flops

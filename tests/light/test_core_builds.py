@@ -15,7 +15,7 @@ import pytest
 
 from models import make_vocabulary, make_weights
 from rheostat.bundled import model_path
-from rheostat.core.binding import Choice, CoreModel
+from rheostat.core.binding import CoreModel
 from rheostat.core.build import (
     COMPILED_ONLY,
     FLAGS,
@@ -28,6 +28,7 @@ from rheostat.core.build import (
     run_compiler,
     sources,
 )
+from rheostat.core.values import Choice
 from rheostat.model.counts import Counts, level_of
 from rheostat.model.ordered import ordered_bytes
 from rheostat.model.shape import ModelShape

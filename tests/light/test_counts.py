@@ -15,7 +15,9 @@ from typer.testing import CliRunner
 import rheostat
 from models import make_vocabulary, make_weights, write_tiny, write_words
 from rheostat.cli import app
-from rheostat.core.binding import CoreModel, Widths, kernels
+from rheostat.core.binding import CoreModel
+from rheostat.core.library import kernels
+from rheostat.core.values import Widths
 from rheostat.errors import ModelFileError, RheostatError
 from rheostat.model.counts import Counts, level_of, share_of
 from rheostat.model.file import open_model

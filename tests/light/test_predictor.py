@@ -18,7 +18,8 @@ import pytest
 
 import rheostat
 from models import make_weights, write_tiny, write_words
-from rheostat.core.binding import CoreModel, Query
+from rheostat.core.binding import CoreModel
+from rheostat.core.values import Query
 from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model import knob as knob_positions
 from rheostat.model.contents import add_points

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.core.binding import Block, CoreModel, ErrorText, check, load_library
+from rheostat.core.binding import CoreModel
+from rheostat.core.library import ErrorText, check, load_library
+from rheostat.core.values import Block
 from rheostat.errors import NotCopyable
 
 MAX_TYPED = 64  # RHEO_MAX_TYPED

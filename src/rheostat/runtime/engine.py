@@ -23,7 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.arguments import check_whole
-from rheostat.core.binding import EVERYTHING, MAX_CACHE, Answer, Block, Choice, CoreModel, Widths
+from rheostat.core.binding import CoreModel
+from rheostat.core.library import MAX_CACHE
+from rheostat.core.values import EVERYTHING, Answer, Block, Choice, Widths
 from rheostat.errors import ModelFileError, NotCopyable, RheostatError
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Ranking

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.core.binding import Block
+from rheostat.core.values import Block
 from rheostat.metrics import MOST_TOKENS, Quality, QualityCount, read_stream
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint
