@@ -13,6 +13,8 @@ from typing import Any
 
 from rheostat.measure.results import BenchmarkResults, Provenance, results_json, write_results
 
+Figures = dict[str, float]  # by their names in a results file
+
 
 def interleaved_seconds(
     functions: Mapping[str, Callable[[], object]], repeats: int, quiet: bool = False

@@ -26,7 +26,9 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from footprint import TEXT, run_processes
 from measuring import hand_over, make_parser
+from rheostat.measure.memory import resident_memory
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.flops import executed_flops
@@ -39,7 +41,6 @@ from rheostat.runtime.onnx.session import GraphEngine, Session, onnxruntime
 from rheostat.runtime.onnx.weights import prepare
 from rheostat.text.corpus import CorpusConfig, load_split
 from rheostat.words.completion import Completion
-from runtime import ENGINE, measure_processes
 
 K = 3
 ANSWER = ["top_words", "top_probabilities", "opened"]
@@ -200,6 +201,14 @@ def compare(layers: OutputLayers, rows: NDArray[np.float32], precision: Precisio
     }
 
 
+def measure_process(model: Path, threads: int, turns: int) -> dict[str, Any]:
+    """A process that loads the model and makes its first suggestion: its seconds and its memory."""
+    memory = resident_memory(model, 1.0, None, "int8", threads, [TEXT])
+    seconds, _ = run_processes(model, turns)
+    loaded = None if memory is None else memory.resident_bytes / 1e6
+    return {"first_suggestion_s": seconds["first"], "memory_mb": {"loaded": loaded}}
+
+
 def suggestible_words(file: ModelFile) -> NDArray[np.bool_]:
     return Completion(file.vocabulary, file.tokenizer).allowed_mask()
 
@@ -223,7 +232,7 @@ def main() -> None:
             parser.error(f"{len(ids)} queries; expected more than {WARM_UP * TIMED}, of which one in {TIMED} is timed")
         figures: dict[str, Any] = {
             "model": arguments.model.name,
-            "engine": ENGINE,
+            "engine": "onnx",
             "corpus": arguments.data.resolve().name,
             "split": arguments.split,
             "softmax_splits": list(file.shape.softmax_splits),
@@ -233,7 +242,7 @@ def main() -> None:
                 precision: measure(file, ids, suggestible_words(file), precision, arguments.threads)
                 for precision in PRECISIONS
             },
-            **measure_processes(arguments.packed or arguments.model, arguments.threads, min(arguments.repeats, 7)),
+            **measure_process(arguments.packed or arguments.model, arguments.threads, min(arguments.repeats, 7)),
         }
     for precision, found in figures["precisions"].items():
         ratio = found["output_layer_whole_over_lazy"]

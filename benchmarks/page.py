@@ -157,7 +157,8 @@ def output_layer_rows(figures: Mapping[str, Any]) -> Iterator[Row]:
         yield f"{what}: a whole query over a lazy one", f"{found['query_whole_over_lazy']:.2f}", ""
         yield from opened_rows(f"{what}, best of all words", found["all_words"], found["static_flops"])
         yield from opened_rows(f"{what}, best that may be suggested", found["suggestible_words"], found["static_flops"])
-    yield "its resident memory in int8 after the first suggestion", f"{figures['memory_mb']['loaded']:.0f} MB", ""
+    if loaded := figures["memory_mb"]["loaded"]:
+        yield "its resident memory in int8 after the first suggestion", f"{loaded:.0f} MB", ""
     yield "its first suggestion, from process start", f"{figures['first_suggestion_s']:.1f} s", ""
 
 

@@ -12,50 +12,49 @@ One thread, unless a row says otherwise. --only names groups of rows (see GROUPS
 from __future__ import annotations
 
 import argparse
-import ctypes
 import os
-import random
-import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from importlib import metadata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from measuring import hand_over, interleaved, make_parser
-from rheostat.bundled import HELD_OUT_TEXT, model_path
-from rheostat.core.binding import CoreModel
-from rheostat.core.build import FOLDER, find_compiler
-from rheostat.core.library import load_library
-from rheostat.core.values import Block, Choice
+from agreement import measure_quality, measure_words
+from footprint import measure_processes, measure_sizes
+from measuring import Figures, hand_over, interleaved, make_parser
+from queries import (
+    QUERIES,
+    Writer,
+    core_engine,
+    letter_seconds,
+    medians,
+    onnx_engine,
+    reads,
+    steps,
+    steps_in_c,
+    suggestions,
+)
+from rheostat.bundled import DEFAULT_MODEL, HELD_OUT_TEXT, model_path
 from rheostat.measure.evaluation import read_splits
-from rheostat.model.file import ModelFile, open_model
+from rheostat.model.file import open_model
 from rheostat.model.knob import choose
-from rheostat.model.precision import PRECISIONS, Precision
-from rheostat.runtime.engine import ENGINES, CoreEngine, CoreWeights, Engine
+from rheostat.model.precision import PRECISIONS
+from rheostat.runtime.engine import ENGINES, CoreWeights
 from rheostat.runtime.evaluation import RuntimeEvaluator
-from rheostat.runtime.onnx.engine import OnnxEngine
-from rheostat.runtime.onnx.weights import RuntimeWeights
 from rheostat.runtime.predictor import Predictor
 from rheostat.words.completion import Completion
 
 ROOT = Path(__file__).parents[1]
-CHAT = "chat"
 PTB = ROOT / "models" / "ptb-graded-int8.safetensors"
 SMALL = 0.15  # the position that is compared with the full model
 KNOBS = [round(0.15 + 0.85 * step / 9, 3) for step in range(10)]
-QUERIES = 10  # per interleaved turn
 LONG_TURN = 50  # where the sides are processes: each has the caches to fill again
 TURNING_ROUNDS = 5
 CONTEXTS = 2000  # of the comparison of best words
-LOG_CONTEXTS = 200
 TOKENS = 20_000  # of Penn Treebank's test text
 SPEED_TOKENS = 3000  # of the comparison of evaluation
 
@@ -91,62 +90,6 @@ TARGETS = {
     "evaluate_fp32_over_onnx": "at most 1",
 }
 
-Figures = dict[str, float]
-
-
-# --- what is timed -----------------------------------------------------------------------------------------
-
-
-def core_engine(file: ModelFile, knob: float, precision: Precision = "int8") -> Engine:
-    return CoreWeights(file, precision).engine(choose(file, knob))
-
-
-def onnx_engine(file: ModelFile, knob: float, precision: Precision = "int8", threads: int = 1) -> Engine:
-    weights = RuntimeWeights(file, precision)
-    return OnnxEngine(weights, choose(file, knob), file.shape, precision, threads, ready=True)
-
-
-def steps(engine: Engine, mask: Any, queries: int = QUERIES) -> Callable[[], None]:
-    """Steps of one text that goes on from turn to turn."""
-    chance, state = random.Random(2), engine.start()
-
-    def run() -> None:
-        nonlocal state
-        for token in chance.choices(range(engine.shape.vocabulary_size), k=queries):
-            reading, _ = engine.query(state, token, 3, mask)
-            state = engine.after(reading)
-
-    return run
-
-
-class Writer:
-    """A text that grows by words of the vocabulary, and starts again now and then: a long message, not a book."""
-
-    def __init__(self, predictor: Predictor) -> None:
-        self._chance = random.Random(3)
-        self._words = [word for word in predictor.vocabulary.words[:3000] if word.isalpha() and len(word) > 3]
-        self.text, self._left = "", 0
-
-    def next_word(self) -> str:
-        if not self._left:
-            self.text, self._left = " ".join(self._chance.choices(self._words, k=2)), 100
-        self._left -= 1
-        return self._chance.choice(self._words)
-
-
-def suggestions(predictor: Predictor, queries: int = QUERIES) -> Callable[[], None]:
-    """`suggest` of one more word."""
-    writer = Writer(predictor)
-
-    def run() -> None:
-        for _ in range(queries):
-            word = writer.next_word()
-            writer.text += f" {word}"
-            predictor.suggest(writer.text)
-
-    return run
-
-
 EARLIER = """
 import sys, time
 from rheostat import Predictor
@@ -166,7 +109,7 @@ def over_before(options: argparse.Namespace) -> Figures:
     """`suggest` of one more word, now and in an earlier version, each in a process of its own, interleaved."""
     if options.before is None:
         return {}
-    words = Writer(Predictor(CHAT))
+    words = Writer(Predictor(DEFAULT_MODEL))
     pipe = subprocess.PIPE
     children = {
         name: subprocess.Popen(
@@ -194,85 +137,11 @@ def over_before(options: argparse.Namespace) -> Figures:
     return {"suggest_over_before": us["now"] / us["before"], "us_suggest_before": us["before"]}
 
 
-def letter_seconds(predictor: Predictor, words: int) -> list[float]:
-    """Seconds of `complete` with one more letter, beyond the first of a word."""
-    writer, times = Writer(predictor), list[float]()
-    for _ in range(words):
-        word = writer.next_word()
-        writer.text += " "
-        for number, letter in enumerate(word):
-            writer.text += letter
-            start = time.perf_counter()
-            predictor.complete(writer.text)
-            if number:
-                times.append(time.perf_counter() - start)
-    return times
-
-
-@cache
-def compiled(name: str) -> ctypes.CDLL:
-    """A C file of this folder, as a library."""
-    library = Path(tempfile.mkdtemp()) / f"{name}.so"
-    flags = ["-O3", "-march=native", "-shared", "-fPIC", "-I", str(FOLDER)]
-    source = Path(__file__).with_name(f"{name}.c")
-    subprocess.run([*find_compiler(), *flags, str(source), "-o", str(library)], check=True)
-    return ctypes.CDLL(str(library))
-
-
-def steps_in_c(engine: Engine, mask: Any, queries: int = QUERIES) -> Callable[[], None]:
-    """The same as `steps`, without the Python around each."""
-    assert isinstance(engine, CoreEngine)
-    model, (state, answer, scratch) = engine.model, room_for(engine.model)
-    run_steps, pointer = compiled("core_steps").run_steps, ctypes.c_void_p
-    run_steps.argtypes = [*[pointer] * 8, ctypes.c_int32]
-    query = ctypes.cast(load_library().rheo_query, pointer)
-    chance, choice = random.Random(2), Choice(mask)
-    vocabulary = engine.shape.vocabulary_size
-
-    def run() -> None:
-        words = np.array(chance.choices(range(vocabulary), k=queries), np.int32)
-        room = (state.address, answer.address, scratch.address)
-        status = run_steps(query, model.handle, engine.position, *room, choice, words.ctypes.data, queries)
-        assert status == 0, status
-
-    return run
-
-
-def room_for(model: CoreModel) -> tuple[Block, Block, Block]:
-    """A state at the start of a text, and room for an answer and for a call."""
-    scratch = int(load_library().rheo_scratch_bytes(model.handle))
-    return model.start(), Block(model.answer_bytes), Block(scratch)
-
-
-def reads(file: ModelFile, knob: float, queries: int = QUERIES) -> Callable[[], None]:
-    """Read as many bytes of the mapped file as the products of a query do: half as many as its FLOPs."""
-    data, function = file.mapped_bytes(), compiled("read_bytes").read_bytes
-    function.restype, function.argtypes = ctypes.c_uint64, [ctypes.c_void_p, ctypes.c_size_t]
-    count = min(len(data), choose(file, knob).cut_shape(file.shape).flops // 2) // 8
-    address = data.ctypes.data + -data.ctypes.data % 64
-
-    def run() -> None:
-        assert len(data)  # stays mapped
-        for _ in range(queries):
-            function(address, count - 8)
-
-    return run
-
-
-def medians(sides: Mapping[str, Callable[[], object]], turns: int, queries: int = QUERIES) -> Figures:
-    """Microseconds per query of each side."""
-    found = interleaved(sides, turns, quiet=True)
-    return {name: 1e6 * statistics.median(values) / queries for name, values in found.items()}
-
-
-# --- groups of rows ----------------------------------------------------------------------------------------
-
-
 def measure_chat(options: argparse.Namespace) -> Figures:
-    with open_model(model_path(CHAT)) as file:
+    with open_model(model_path()) as file:
         full, small = core_engine(file, 1.0), core_engine(file, SMALL)
         mask = Completion(file.vocabulary, file.tokenizer).allowed_mask(attach=True)
-        predictor, literal = Predictor(CHAT), Predictor(CHAT, slips=False)
+        predictor, literal = Predictor(DEFAULT_MODEL), Predictor(DEFAULT_MODEL, slips=False)
         sides = {
             "core_100": steps(full, mask),
             "core_15": steps(small, mask),
@@ -280,7 +149,7 @@ def measure_chat(options: argparse.Namespace) -> Figures:
             "onnx_15": steps(onnx_engine(file, SMALL), mask),
             "suggest_100": suggestions(predictor),
             "suggest_15": suggestions(predictor.at(SMALL)),
-            "suggest_onnx": suggestions(Predictor(CHAT, engine="onnx", threads=1)),
+            "suggest_onnx": suggestions(Predictor(DEFAULT_MODEL, engine="onnx", threads=1)),
         }
         us = medians(sides, options.turns)
         in_c = {"c_100": steps_in_c(full, mask), "c_15": steps_in_c(small, mask), "read": reads(file, 1.0)}
@@ -337,7 +206,7 @@ def measure_line(options: argparse.Namespace) -> Figures:
 
     A line through the origin would be ideal.
     """
-    with open_model(model_path(CHAT)) as file:
+    with open_model(model_path()) as file:
         mask = Completion(file.vocabulary, file.tokenizer).allowed_mask(attach=True)
         weights = CoreWeights(file, "int8")
         points = {
@@ -368,7 +237,7 @@ def measure_turning(options: argparse.Namespace) -> Figures:
     seconds: dict[str, list[float]] = {"row": [], "between": []}
     queries, held = list[float](), list[int]()
     for kind in [*seconds] * TURNING_ROUNDS:
-        predictor, times = Predictor(CHAT), seconds[kind]
+        predictor, times = Predictor(DEFAULT_MODEL), seconds[kind]
         predictor.suggest("see you at the")
         for percent in range(99, 14, -1):
             start = time.perf_counter()
@@ -387,169 +256,8 @@ def measure_turning(options: argparse.Namespace) -> Figures:
     }
 
 
-FIRST = "import rheostat, sys; rheostat.load(sys.argv[1]).suggest(sys.argv[2])"
-MEMORY = """
-import sys
-def resident():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * 4096
-import numpy
-before = resident()
-import rheostat
-predictor = rheostat.load(sys.argv[1])
-predictor.suggest(sys.argv[2])
-print(resident() - before)
-"""
-
-
-def measure_processes(options: argparse.Namespace) -> Figures:
-    """Whole processes: from nothing to the first suggestion, and what stays in memory."""
-    path, text = str(model_path(CHAT)), "see you at the"
-    with tempfile.TemporaryDirectory() as folder:
-        # Modules must be compiled, as those of installed packages are: the first turn does this.
-        environment = {**os.environ, "PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
-
-        def start(script: str) -> Callable[[], str]:
-            command = [sys.executable, "-c", script, path, text]
-            return lambda: subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
-
-        found = interleaved(
-            {"numpy": start("import numpy"), "first": start(FIRST)}, max(5, options.turns // 10), quiet=True
-        )
-        seconds = {name: statistics.median(values) for name, values in found.items()}
-        has_memory = Path("/proc/self/statm").exists()
-        memory = statistics.median(int(start(MEMORY)()) for _ in range(9)) if has_memory else None
-    figures = {"start_over_numpy": seconds["first"] / seconds["numpy"], "start_ms": 1000 * seconds["first"]}
-    if memory is not None:
-        figures |= {"memory_over_file": memory / Path(path).stat().st_size, "memory_mb": memory / 1e6}
-    return figures
-
-
-def measure_sizes(options: argparse.Namespace) -> Figures:
-    """The base package with all that it needs, as installed here; the library, and the module for browsers."""
-    package = sum(path.stat().st_size for path in FOLDER.parent.rglob("*") if is_shipped(path))
-    others = sum(distribution_bytes(name) for name in requirements("rheostat"))
-    library = next(path for path in FOLDER.iterdir() if path.suffix in (".so", ".dylib", ".dll"))
-    figures = {"installed_mb": (package + others) / 1e6, "library_kb": library.stat().st_size / 1e3}
-    if (module := FOLDER / "rheostat.wasm").exists():
-        figures["wasm_kb"] = module.stat().st_size / 1e3
-    return figures
-
-
-def is_shipped(path: Path) -> bool:
-    return path.is_file() and "__pycache__" not in path.parts
-
-
-def requirements(name: str, seen: set[str] | None = None) -> Iterator[str]:
-    """The names of the distributions that one needs without extras, and what those need."""
-    seen = seen if seen is not None else set()
-    for wish in metadata.requires(name) or []:
-        needed = re.split(r"[^A-Za-z0-9._-]", wish)[0].lower()
-        if "extra ==" in wish or needed in seen:
-            continue
-        try:
-            metadata.distribution(needed)
-        except metadata.PackageNotFoundError:
-            continue  # for another system
-        seen.add(needed)
-        yield needed
-        yield from requirements(needed, seen)
-
-
-def distribution_bytes(name: str) -> int:
-    files = metadata.distribution(name).files or []
-    found = (Path(str(file.locate())) for file in files)
-    return sum(path.stat().st_size for path in found if path.is_file() and "__pycache__" not in path.parts)
-
-
-def measure_quality(options: argparse.Namespace) -> Figures:
-    """int8 against fp32 on test text: all of chat's bundled text, the beginning of Penn Treebank's."""
-    figures: Figures = {}
-    models = {"chat": (model_path(CHAT), str(HELD_OUT_TEXT)), "ptb": (options.ptb, options.data)}
-    for name, (path, data) in models.items():
-        if data is None:
-            print("Penn Treebank is not here: name its folder with --data", file=sys.stderr)
-            continue
-        with open_model(path) as file:
-            ((_, split),) = read_splits(file, data, None, ["test"]).items()
-            ids = np.asarray(split.ids[: options.tokens])
-            point = choose(file, 1.0)
-            ppl = {
-                precision: RuntimeEvaluator(file, precision, 1).quality(point, ids).perplexity
-                for precision in ("int8", "fp32")
-            }
-        figures |= {f"{name}_int8_over_fp32": ppl["int8"] / ppl["fp32"], f"{name}_tokens": float(len(ids))}
-    return figures
-
-
-def measure_words(options: argparse.Namespace) -> Figures:
-    """How often int8's three best words are fp32's, by the core and by ONNX Runtime; and both in fp32, in log p."""
-    figures: Figures = {}
-    with open_model(model_path(CHAT)) as file:
-        ((_, split),) = read_splits(file, str(HELD_OUT_TEXT), None, ["test"]).items()
-        ids = np.asarray(split.ids[: options.contexts]).tolist()
-        mask = np.ones(len(file.vocabulary), np.bool_)
-        for knob in (1.0, 0.5, 0.2):
-            engines = {
-                "exact": core_engine(file, knob, "fp32"),
-                "core": core_engine(file, knob),
-                "onnx": onnx_engine(file, knob),
-            }
-            words = {name: best_words(engine, ids, mask) for name, engine in engines.items()}
-            for name, key in (("core", "same_words"), ("onnx", "same_words_onnx")):
-                same = sum(a == b for a, b in zip(words[name], words["exact"], strict=True))
-                figures[f"{key}_{100 * knob:.0f}"] = same / len(ids)
-        exact, other = core_engine(file, 1.0, "fp32"), onnx_engine(file, 1.0, "fp32")
-        core, onnx = (log_probabilities(engine, ids[:LOG_CONTEXTS]) for engine in (exact, other))
-        wide = log_probabilities_in_float64(file, ids[:LOG_CONTEXTS])
-    return figures | {
-        "log_p_difference": float(np.abs(core - onnx).max()),
-        "log_p_core_error": float(np.abs(core - wide).max()),
-        "log_p_onnx_error": float(np.abs(onnx - wide).max()),
-    }
-
-
-def best_words(engine: Engine, ids: list[int], mask: Any) -> list[set[int]]:
-    state, found = engine.start(), list[set[int]]()
-    for token in ids:
-        reading, best = engine.query(state, token, 3, mask)
-        state = engine.after(reading)
-        found.append({word for word, _ in best})
-    return found
-
-
-def log_probabilities(engine: Engine, ids: list[int]) -> Any:
-    state, found = engine.start(), []
-    for token in ids:
-        reading = engine.read(state, token)
-        state = engine.after(reading)
-        found.append(engine.log_probabilities(reading))
-    return np.array(found, np.float64)
-
-
-def log_probabilities_in_float64(file: ModelFile, ids: list[int]) -> Any:
-    """What both engines approximate: the equations of a model with one softmax and tied words, in twice their bits."""
-    weights = {name: np.asarray(tensor, np.float64) for name, tensor in file.weights().items()}
-    shape, words = file.shape, weights["embedding.weight"]
-    cells = [np.zeros(size) for size in shape.hidden_sizes]
-    before = [np.zeros((window - 1) * shape.input_size(layer)) for layer, window in enumerate(shape.windows)]
-    found = []
-    for token in ids:
-        hidden = words[token]
-        for layer, size in enumerate(shape.hidden_sizes):
-            inputs = np.concatenate([before[layer], hidden])
-            before[layer] = inputs[shape.input_size(layer) :]
-            gates = weights[f"layers.{layer}.weight"] @ inputs + weights[f"layers.{layer}.bias"]
-            new, (forget, output) = np.tanh(gates[:size]), 1 / (1 + np.exp(-gates[size:].reshape(2, size)))
-            cells[layer] = forget * cells[layer] + (1 - forget) * new
-            hidden = output * cells[layer]
-        scores = words @ hidden + weights["output.bias"]
-        found.append(scores - scores.max() - np.log(np.exp(scores - scores.max()).sum()))
-    return np.array(found)
-
-
 def measure_evaluation(options: argparse.Namespace) -> Figures:
-    with open_model(model_path(CHAT)) as file:
+    with open_model(model_path()) as file:
         ((_, split),) = read_splits(file, str(HELD_OUT_TEXT), None, ["test"]).items()
         ids, point = np.asarray(split.ids[:SPEED_TOKENS]), choose(file, 1.0)
         evaluators = {

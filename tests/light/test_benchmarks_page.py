@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import runpy
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+BENCHMARKS = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "benchmarks").glob("*.py")}
 
 
 def page_of(results: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> str:
@@ -53,3 +55,18 @@ def test_every_target_of_the_runtime_has_a_row(monkeypatch: pytest.MonkeyPatch) 
     runtime, page = (runpy.run_path(str(ROOT / "benchmarks" / name)) for name in ("runtime.py", "page.py"))
     words = {f"same_words_{percent}" for percent in (100, 50, 20)}
     assert set(runtime["TARGETS"]) <= set(page["RUNTIME_ROWS"]) | words
+
+
+def defined_names(module: ast.Module) -> set[str]:
+    """What a module defines at its top level."""
+    found = {node.name for node in module.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    assigned = [node for node in ast.walk(module) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+    return found | {node.id for node in assigned}
+
+
+@pytest.mark.parametrize("name", sorted(BENCHMARKS))
+def test_what_a_benchmark_takes_from_another_is_there(name: str) -> None:
+    """Not by importing: some need torch or ONNX Runtime."""
+    for node in ast.walk(BENCHMARKS[name]):
+        if isinstance(node, ast.ImportFrom) and node.module in BENCHMARKS:
+            assert {alias.name for alias in node.names} <= defined_names(BENCHMARKS[node.module])
