@@ -79,7 +79,7 @@ def drop(values: Tensor, dropped: Tensor, probability: float, seed: int) -> None
 @_compile
 def _drop(values: Any, dropped: Any, threshold: Any, scale: Any, seed: Any) -> None:
     for i in numba.prange(values.size):
-        # A 32-bit finaliser (two multiplications, three shifts): every input bit moves about half of the output bits.
+        # A 32-bit finaliser (two multiplications, three shifts): every input bit flips about half of the output bits.
         x = np.uint32(np.uint32(i) * np.uint32(0x9E3779B9)) ^ seed
         x = np.uint32((x ^ (x >> np.uint32(16))) * np.uint32(0x21F0AAAD))
         x = np.uint32((x ^ (x >> np.uint32(15))) * np.uint32(0x735A2D97))

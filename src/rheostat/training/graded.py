@@ -40,8 +40,8 @@ from rheostat.training.task import LanguageModelLoss, Loss, WeightTask
 
 GRADED = "graded"
 
-# With `bits`: the share of prefixes that read only some of their rows in 4 bits. The others read all rows so, as every
-# position of a path below half of the cost does, where training matters most.
+# With `bits`: the share of prefixes that read only some of their rows in 4 bits. The others read all rows in 4 bits, as
+# every path position below half of the cost does; training matters most there.
 MIXED = 0.25
 HALF = 0.5  # the cost of a weight in 4 bits
 CACHED = 2**17  # weights that are rounded at once, so that they stay in the cache
@@ -50,11 +50,11 @@ Item = TypeVar("Item")
 
 
 class Drawn(NamedTuple):
-    """What one part of a batch is read with: a prefix of the filters, and how many rows of each matrix have 8 bits."""
+    """How one part of a batch is read: a prefix of the filters, and how many rows of each matrix have 8 bits."""
 
     flops_fraction: float
-    # Rows from the first one on, as a share, for each layer (of its filters) and for the output layer (of its words);
-    # the rest is read in 4 bits. Empty = all rows in 8 bits.
+    # The share of rows, counted from the first, that is read in 8 bits: one per layer (of its filters), then one for
+    # the output layer (of its words). The rest is read in 4 bits. Empty = all rows in 8 bits.
     eight_bits: tuple[float, ...] = ()
 
 
@@ -80,7 +80,7 @@ class GradedConfig:
     dropout: float = 0.5  # of a prefix, relative to the full width's: small models need less
     weight: float = 1.0  # of the prefixes' loss relative to that of the full width, which reads all texts
     ranking: str = ""  # sorts the filters of the --from model before training; empty = its default ranking
-    bits: bool = False  # draw the bits of each prefix too: a share of the cost c is then 2c of the FLOPs in 4 bits
+    bits: bool = False  # also draw each prefix's bits: a cost share c is then a share 2c of the FLOPs, in 4 bits
     # With teacher = "start", as a control: train a single width, the whole model or the smallest prefix. It reads all
     # texts. The smallest alone is the upper bound of what grading could reach there.
     only: Literal["", "whole", "smallest"] = ""
@@ -176,7 +176,7 @@ class GradedLoss(LanguageModelLoss):
         return Loss(objective / targets.numel(), full / targets[:, dealt[0][0]].numel(), theirs.state)
 
     def _taught_widths(self) -> list[Drawn]:
-        """What the teacher's texts are dealt to."""
+        """The widths among which the teacher's texts are divided."""
         if self._config.only == "whole":
             return [WHOLE]
         if self._config.only == "smallest":
@@ -233,7 +233,7 @@ class GradedLoss(LanguageModelLoss):
 
 
 def at_cost(cost: float, shape: ModelShape, bits: bool) -> Drawn:
-    """The prefix that stands for a share of the cost: bits are spent less before filters are left out."""
+    """The prefix for a share of the cost: bits are reduced before filters are left out."""
     if not bits or cost > HALF:
         return Drawn(cost)
     return Drawn(min(cost / HALF, 1.0), (0.0,) * (len(shape.hidden_sizes) + 1))
@@ -252,7 +252,7 @@ def draw_bits(smallest: float, shape: ModelShape) -> Drawn:
 def bounded_matrices(shape: ModelShape) -> dict[str, int]:
     """The matrices that bits are drawn for, in the order of `Drawn.eight_bits`: name, and number of row blocks.
 
-    A tied output layer is the embedding: its row is read in the same bits where a word comes in.
+    A tied output layer is the embedding: a word's input row is read in the same bits as its output row.
     """
     layers = {f"layers.{layer}.weight": QRNN_GATES for layer in range(len(shape.hidden_sizes))}
     return {**layers, shape.output_name: 1}
@@ -271,13 +271,13 @@ def _upper_bits(matrix: Tensor) -> Tensor:
     scale = (matrix.abs().amax(1, keepdim=True) / LARGEST_INTEGER).clamp_(max=LARGEST_SCALE)
     divisor = torch.where(scale == 0, 1, scale)  # a row of zeros stays one: its scale is 0
     integers = (matrix / divisor).round_().clamp_(-LARGEST_INTEGER, LARGEST_INTEGER)
-    return integers.div_(16).floor_().mul_(16).add_(8).mul_(scale)  # the middle of what the lower four bits may add
+    return integers.div_(16).floor_().mul_(16).add_(8).mul_(scale)  # the midpoint of what the lower four bits can add
 
 
 def read_bits(
     weights: Mapping[str, Tensor], shape: ModelShape, eight_bits: Sequence[float], rounded: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The same weights with the rows behind these shares of each matrix in 4 bits; gradients reach `weights`."""
+    """The same weights, with the rows after these shares of each matrix in 4 bits; gradients reach `weights`."""
     read = dict(weights)
     for (name, blocks), share in zip(bounded_matrices(shape).items(), eight_bits, strict=True):
         own, coarse = weights[name], rounded[name]

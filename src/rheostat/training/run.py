@@ -164,7 +164,7 @@ def _begin(request: TrainingRequest, folder: Path) -> tuple[TrainingRecipe, RunF
         _check_teacher(request, recipe)
     if not (request.data or recipe.data):
         raise RecipeError(
-            "no corpus: the recipe names none, so --data must; a folder, one or three files, 'chat' or 'talk'"
+            "no corpus: the recipe names none; give --data a folder, one or three files, 'chat' or 'talk'"
         )
     run_folder = RunFolder(folder)
     run_folder.check(resume=False)
@@ -353,7 +353,7 @@ def _origin(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) ->
 
 
 def _resolved(request: TrainingRequest, recipe: TrainingRecipe, corpus: Corpus) -> dict[str, Any]:
-    """The recipe as it was followed."""
+    """The recipe as it was used, with every value filled in."""
     used = replace(recipe.corpus, parts=corpus.parts)  # "talk" names parts, and some of their files may be missing
     tables = asdict(replace(recipe, corpus=used, data=corpus.name))
     if request.from_model:
@@ -383,5 +383,5 @@ def _write(
         provenance={**provenance(), "asked": given, "corpus": corpus.summary(), "run": dict(run)},
         origin=origin,
     )
-    # A graded model stands in the order of its ranking already, so this only adds the path.
+    # A graded model's filters are already in the order of its ranking, so this only adds the path.
     write_model(path, order_filters(contents) if rankings else contents, alone=True)

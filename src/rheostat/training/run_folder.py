@@ -156,12 +156,12 @@ class RunFolder:
             file.write(json.dumps(entry) + "\n")
 
     def curves(self, first_step: int) -> Curves:
-        """What TensorBoard shows of this run. What was logged from `first_step` on is shown no more."""
+        """The curves of this run for TensorBoard, which hides values logged earlier from `first_step` on."""
         return Curves(self.path / "tensorboard", first_step)
 
 
 class Curves:
-    """An event file for TensorBoard. torch's own writer writes in a thread, where a full disk is a traceback."""
+    """An event file for TensorBoard. torch's own writer runs in a thread, where a full disk prints a traceback."""
 
     def __init__(self, folder: Path, first_step: int) -> None:
         name = (
@@ -175,7 +175,7 @@ class Curves:
         self._append(Event(wall_time=time.time(), step=first_step, session_log=start))
 
     def add(self, values: Mapping[str, float], step: int) -> None:
-        """One value of each of these curves."""
+        """Add one value to each of these curves."""
         points = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._append(Event(wall_time=time.time(), step=step, summary=Summary(value=points)))
 
@@ -188,7 +188,7 @@ class Curves:
 
 @contextlib.contextmanager
 def _logging(path: Path) -> Iterator[None]:
-    """A full disk, as one line: the checkpoint is complete, so the run can be resumed."""
+    """Report a full disk in one line: the checkpoint is complete, so the run can be resumed."""
     try:
         yield
     except OSError as error:

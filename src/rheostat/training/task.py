@@ -74,7 +74,7 @@ class LanguageModelLoss(nn.Module):
         return None
 
     def taught(self, inputs: Tensor, state: State) -> tuple[Taught | None, State]:
-        """A second target for this step from a teacher, whose state follows the model's own."""
+        """A second target for this step, from a teacher; the teacher's state comes after the model's own."""
         return None, state
 
     def extra_loss(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:

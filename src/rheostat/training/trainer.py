@@ -63,7 +63,7 @@ class RunProgress:
 
 
 class Reporter(Protocol):
-    """Receives news about a run while it runs, for instance a progress bar. `SILENT` ignores everything."""
+    """Receives the progress of a run, for instance to draw a bar. `SILENT` ignores everything."""
 
     def reading(self, label: str, share: float) -> None:
         """The corpus is being read into the token cache."""
@@ -162,7 +162,7 @@ class Trainer:
             while not self.progress.finished:
                 self._step()
                 self.progress.seconds = before + time.monotonic() - started
-                if self.config.minutes:  # it decides the rate and the end: one clock for all processes
+                if self.config.minutes:  # time decides the rate and the end, so all processes use one clock
                     self.progress.seconds = self.fabric.broadcast(self.progress.seconds)
                 if self._at_end_of_text() or self._is_over():
                     self._finish_epoch()
@@ -337,7 +337,7 @@ class Trainer:
         self._average.load_state_dict(saved["average"])
         self.progress = RunProgress.restored(saved["progress"])
         if not self.progress.finished and self._at_end_of_text():
-            raise CheckpointError(f"it stopped at {self.progress.position}, which is behind the end of the text")
+            raise CheckpointError(f"it stopped at {self.progress.position}, which is beyond the end of the text")
         mine = saved["ranks"][self.fabric.global_rank]
         self._log_loss.fill_(mine["log_loss"])
         self._log_tokens = saved["log_tokens"]
@@ -351,7 +351,7 @@ class Trainer:
         _set_random_state(self.fabric.device, mine["random"])
 
     def _restore_optimizer(self, state: Mapping[int, Mapping[str, Any]]) -> None:
-        """Its moments; its settings come from the recipe. SGD has no moments."""
+        """Restore the optimizer's moments; its settings come from the recipe. SGD has no moments."""
         if not self.config.optimizer.startswith("adam"):
             return
         fresh: dict[str, Any] = self._optimizer.state_dict()
@@ -387,7 +387,7 @@ class Trainer:
 
 
 def _require_shape(name: str, stored: object, like: Tensor) -> None:
-    """Words, weights and recipe have already been compared with the checkpoint's, so only damage differs."""
+    """Words, weights and recipe already match the checkpoint's, so a wrong shape means damage."""
     if isinstance(stored, Tensor) and stored.shape == like.shape and stored.dtype == like.dtype:
         if not stored.is_floating_point() or torch.isfinite(stored).all():
             return
