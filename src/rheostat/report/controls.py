@@ -1,4 +1,4 @@
-"""What makes the difference: controls that separate what a method does from what it happens to come with.
+"""What makes the difference: controls that separate the effect of a method from what happens to come with it.
 
 A control is a list of measurements that differ in one thing. They are recognised by the names that reproduce.toml gives
 their points and files. What is not measured yet says so, and a difference counts only if it is larger than the spread
@@ -21,7 +21,7 @@ CORPUS = "ptb"
 
 @dataclass(frozen=True)
 class Case:
-    """One side of a control. names: a pattern of the names of its points, of its files' stems if it has a slash."""
+    """One side of a control. names: a pattern for the names of its points or, with a slash, of its files' stems."""
 
     what: str
     names: str
@@ -142,7 +142,7 @@ CONTROLS = (
 
 
 def controls_section(evidence: Evidence) -> Iterator[Section]:
-    """Every control, with what is measured of it."""
+    """Every control, with what has been measured of it."""
     on = evidence.on(CORPUS)
     if on.full is None:
         return

@@ -98,9 +98,9 @@ class Document:
 
 
 def prose(text: str) -> str:
-    """Text for a Markdown page. Names from results files may be in it, so HTML and links are not taken as such."""
+    """Text for a Markdown page. Names from results files may be in it, so HTML and links are escaped."""
     parts, end = [], 0
-    for code in _CODE_SPAN.finditer(text):  # in which Markdown itself takes nothing as markup
+    for code in _CODE_SPAN.finditer(text):  # Markdown interprets nothing inside them
         parts += [_without_markup(text[end : code.start()]), code[0]]
         end = code.end()
     return "".join([*parts, _without_markup(text[end:])])

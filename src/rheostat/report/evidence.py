@@ -129,7 +129,7 @@ class CorpusEvidence:
         )
 
     def spread_at(self, share: float) -> float:
-        """The largest range over seeds that was measured at a share: what chance alone does there; 0 if none was."""
+        """The largest range over seeds that was measured at a share, the effect of chance there; 0 if none was."""
         near = (one.spread for one in self.comparable if abs(one.flops_fraction - share) < SAME_SHARE)
         return max(near, default=0.0)
 

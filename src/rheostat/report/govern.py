@@ -112,9 +112,9 @@ def full_cost(
 ) -> FullCost:
     """The cost of a query of the whole model: as given, else as a bench measured it on the device.
 
-    With a bench, the cost at other positions is its own too. Energy that nobody measured is the estimate of
+    With a bench, the cost at other positions comes from it too. Energy that was not measured is the estimate of
     `rheostat bench --meter estimate`, which the keyboard page shows too. The paper's figures are those of its own
-    model and board, so they stand only for a day without a model and without a bench.
+    model and board, so they are used only for a day without a model and without a bench.
     """
     if bench is not None:
         if latency_ms is not None:

@@ -1,4 +1,4 @@
-"""A knob without training: what reconstruction makes of every criterion, at every kind of widths.
+"""A knob without training: the results of reconstruction for every criterion and every kind of widths.
 
 Knows which measurements belong to one line: the same criterion, and widths chosen in the same way. Numbers come from
 `evidence`; `figures.costs` draws the lines.
@@ -54,7 +54,7 @@ def widths_of(one: Measurement) -> str:
 
 
 def reconstructed_lines(on: CorpusEvidence) -> list[FreeLine]:
-    """Points of the reference's own weights that were cut with the guess; without updates."""
+    """Reconstructed points of the reference's own weights, without updates."""
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for one in on.comparable:
         if one.reconstructed and not one.updated:
@@ -64,7 +64,7 @@ def reconstructed_lines(on: CorpusEvidence) -> list[FreeLine]:
 
 
 def cut_alone(on: CorpusEvidence, one: Measurement) -> Measurement | None:
-    """The same criterion at the same widths without the guess; of the very same ranking if that was measured."""
+    """The same criterion at the same widths, not reconstructed; from the same ranking if that was measured."""
     alike = [
         other
         for other in on.comparable
@@ -79,7 +79,7 @@ def cut_alone(on: CorpusEvidence, one: Measurement) -> Measurement | None:
 
 
 def best_line(on: CorpusEvidence) -> FreeLine | None:
-    """The line without training that loses least, on the mean over the shares that all lines of its kind have."""
+    """The line without training that loses least, on average over the shares that all lines of its kind have."""
     found = [line for line in reconstructed_lines(on) if len(line.points) > 1]
     most = max((len(line.points) for line in found), default=0)
     whole = [line for line in found if len(line.points) == most]

@@ -141,7 +141,7 @@ def _slips(found: TypingResults) -> Iterator[str]:
 def _memory(found: TypingResults) -> Iterator[str]:
     if not found.memory:
         return
-    yield "## A memory of one's own"
+    yield "## A personal memory"
     yield (
         f"{found.memory[0].senders} chitchat senders whose messages no training text contains, three slots, each "
         "message typed from its start and learned when it was sent. Intervals are 95 %, over the senders."

@@ -44,7 +44,7 @@ LINE = "#0072B2"
 NGRAM = "#555555"
 ABOVE_NGRAMS = 1.03
 FEWEST_TO_FIT = 3
-MOST_ABOVE = 50.0  # percent above the whole model; what is worse leaves the panel
+MOST_ABOVE = 50.0  # percent above the whole model; worse points are not shown
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class Line:
 def families(on: CorpusEvidence) -> list[Family]:
     """Measurements by criterion and precision; seeds and bare points are already part of their criterion.
 
-    Of the points without training only the best line; all of them have a panel of their own (`_draw_training_free`).
+    Of the points without training, only the best line is included; all of them are in a separate panel
+    (`_draw_training_free`).
     """
     best = best_line(on)
     groups: dict[tuple[str, str, bool, bool], list[Measurement]] = {}
@@ -122,7 +123,7 @@ def pareto_front(points: Sequence[tuple[float, float, float]], largest: float | 
 
 def front_points(on: CorpusEvidence, panel: Panel) -> list[tuple[float, float, float]]:
     """What the front is chosen from: points of the reference model's own weights, since other weights are another
-    model; those that were measured on both texts.
+    model, and only those that were measured on both texts.
     """
     return [
         (cost, one.valid_perplexity, one.test_perplexity)
@@ -189,9 +190,9 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
 
 
 def _draw_training_free(axes: Any, on: CorpusEvidence, free: Sequence[FreeLine]) -> None:
-    """Every criterion without training, as percent above the whole model: cut alone, and with the guess."""
+    """Every criterion without training, as percent above the whole model: cut alone, and reconstructed."""
     whole = on.full
-    assert whole is not None  # a guess is of the reference's own weights
+    assert whole is not None  # only the reference's own weights are reconstructed
 
     def percent(points: Sequence[Measurement]) -> tuple[list[float], list[float]]:
         above = [100 * (one.test_perplexity / whole.test_perplexity - 1) for one in points]

@@ -28,7 +28,7 @@ STYLES = {
     "l0": ("#D55E00", "P"),
     "graded": ("#CC79A7", "X"),
     "dense": ("#0072B2", "p"),
-    # Not of the palette, whose colours are all taken.
+    # Not from the palette, whose colours are all taken.
     "path": ("#B00020", "h"),
     "bits": ("#5B3A8C", "<"),
 }
