@@ -12,7 +12,7 @@ from rheostat.governor.cost import CostPoint, CostTable
 from rheostat.governor.decision import Decision, Situation, decide
 from rheostat.governor.device import HEATS, Battery
 from rheostat.governor.policy import Policy, Step, read_policy
-from rheostat.governor.replay import Living
+from rheostat.governor.replay import SimulatedDevice
 from rheostat.governor.trace import read_trace
 from rheostat.keyboard.governing import decision_json
 from rheostat.tables import to_json
@@ -122,10 +122,10 @@ def recorded_days() -> list[dict[str, Any]]:
     runs = []
     for path in sorted(TRACES.glob("*.csv")):
         rows = read_trace(path).rows
-        device = Living(read_body(path.stem if path.stem in DEVICES else DEVICES[0]), rows[0], 0.296)
+        device = SimulatedDevice(read_body(path.stem if path.stem in DEVICES else DEVICES[0]), rows[0], 0.296)
         situations = []
         for row in rows:
-            device.live(row, 0.296 * row.queries)
+            device.advance(row, 0.296 * row.queries)
             state = device.state(row)
             told = {one.name: getattr(state, one.name) for one in fields(state)}
             observed = 200.0 * row.busy if row.queries else None

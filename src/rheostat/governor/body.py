@@ -1,13 +1,13 @@
 """The body of a device in a replayed day: how warm it gets, and how long its battery lasts.
 
-Heat is the simplest model that can be defended, one warm body in air (Newton's law of cooling):
+Heat follows the simplest defensible model, one warm body in air (Newton's law of cooling):
 
     C dT/dt = P - (T - T_air) / R        T settles at T_air + R · P, with the time constant R · C
 
 C: heat capacity, J/K. R: thermal resistance to the air, K/W. P: everything that the device draws, the model's queries
 included. One body has one temperature: a chip that is hotter than its case for seconds is not modelled, nor is the
 heat of charging.
-Knows physics and the typical figures in `devices.toml`; `replay` lets a behaviour live in such a body.
+Knows physics and the typical figures in `devices.toml`; `replay` gives each behaviour such a body.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class Budget:
-    """The largest knob that a budget allows. factor: how much dearer queries are than the table says."""
+    """The largest knob that a budget allows. factor: how many times as much queries cost as the table says."""
 
     ceiling: float = 1.0
     changed_s: float = -math.inf
@@ -102,7 +102,7 @@ class Decision:
 def decide(policy: Policy, situation: Situation, previous: Decision, table: CostTable | None = None) -> Decision:
     """The decision for a situation, given the previous decision; the first one follows `Decision(knob)`.
 
-    table: what queries cost on this device, for a policy with budgets; without one, budgets have no say.
+    table: what queries cost on this device, for a policy with budgets; without one, budgets have no effect.
     """
     now = situation.time_s
     seen = _seen(policy, situation, previous)
@@ -190,7 +190,7 @@ def _battery_knob(policy: Policy, situation: Situation, seen: Decision) -> tuple
 
 
 def _reason(policy: Policy, step: Step, seen: Decision, now: float) -> str | None:
-    """Why a step applies that is not of the battery; None if it does not."""
+    """Why a step that does not depend on the battery applies; None if it does not."""
     if step.power_saver and _lasts(seen.power_saver_seen_s, now, policy.dwell_s):
         return "power saver"
     if step.foreground is False and _lasts(seen.background_seen_s, now, policy.dwell_s):
@@ -295,7 +295,7 @@ def _budget(
 
 
 def check_budget(policy: Policy, table: CostTable | None) -> None:
-    """A RheostatError if a policy has a budget that the table says nothing about."""
+    """Raise a RheostatError if a policy has a budget for something that the table does not have."""
     for quantity, unit in (("latency_ms", "time"), ("energy_mj", "energy")):
         if getattr(policy, quantity) is None:
             continue

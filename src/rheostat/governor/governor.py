@@ -31,7 +31,7 @@ from rheostat.governor.policy import DEFAULT, Policy, read_policy
 from rheostat.governor.readers import read_device
 
 STALE_S = 300.0  # an older latency says nothing about how busy the device is now
-READ_S = 1.0  # between two readings of the device: Android answers NaN if its headroom is asked more often
+READ_S = 1.0  # between two readings of the device: Android returns NaN if its headroom is read more often
 
 
 class HasKnob(Protocol):

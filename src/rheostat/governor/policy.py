@@ -201,7 +201,7 @@ def _policy_text(name_or_path: str) -> str:
 
 
 def _check_numbers(table: Step | Policy) -> None:
-    """Tables of a file are checked when they are read; this is for those who write `Policy(…)` in Python."""
+    """Tables of a file are checked when they are read; this checks a `Policy(…)` written in Python."""
     for one in fields(table):
         value = getattr(table, one.name)
         if one.name == "when":

@@ -67,7 +67,7 @@ def read_linux(system_root: Path = SYSTEM_ROOT) -> DeviceState:
 
 
 def _linux_battery(system_root: Path) -> Battery:
-    """psutil's battery, unless that may be a mouse's: psutil takes the first folder, whatever it feeds."""
+    """psutil's battery, unless that may be a mouse's: psutil takes the first folder, whatever device it powers."""
     own = own_batteries(system_root)
     others = [one for one in (system_root / "class" / "power_supply").glob("*") if one not in own]
     if not any(read_word(one / "type") == "Battery" for one in others):
@@ -81,7 +81,7 @@ def _linux_battery(system_root: Path) -> Battery:
 
 
 def linux_power_saver(system_root: Path = SYSTEM_ROOT) -> bool | None:
-    """The platform profile, which desktops set by their power mode; None on machines without one."""
+    """The platform profile, which desktops set through their power mode; None on machines without one."""
     profile = read_word(system_root / "firmware" / "acpi" / "platform_profile")
     return profile == LOW_POWER_PROFILE if profile else None
 

@@ -1,7 +1,7 @@
 """Replaying a day: with the real governor, always at full knob, and with prediction off at a low battery.
 
 Latency and energy are estimates: from a table of what queries cost at measured positions, or linear in FLOPs from one
-query of the whole model, as the paper found. Each behaviour lives in a body of its own (`body`): its queries warm it
+query of the whole model, as the paper found. Each behaviour has its own body (`body`): its queries warm it
 and drain its battery, so energy that the governor saves lengthens its day and cools it.
 The level of a trace is that of a device that predicts at full cost. Once that battery is empty, the levels of the
 others fall by the trace's power.
@@ -25,7 +25,7 @@ from rheostat.governor.policy import Policy
 from rheostat.governor.trace import Row, Trace
 
 SWITCH_OFF_LEVEL = 0.2
-OFF = 0.0  # a knob that serves nothing
+OFF = 0.0  # the knob position for no prediction
 
 FlopsShare = Callable[[float], float]
 
@@ -136,7 +136,7 @@ class Comparison:
 
     @property
     def battery_saved(self) -> float:
-        """The same as a share of a full battery: what the user sees of it."""
+        """The same as a share of a full battery: the part that the user notices."""
         governed, full = (replay.totals.battery_share for replay in self.replays[:2])
         return full - governed
 
@@ -202,7 +202,7 @@ def replay(
     trace: Trace, behaviour: Behaviour, cost: FullCost, share: FlopsShare = lambda knob: knob, body: Body | None = None
 ) -> Replay:
     """Run one behaviour through a day. The queries of a row are served before its reading is seen."""
-    table, device = cost.table, Living(body or read_body(), trace.rows[0], cost.energy_mj / 1000)
+    table, device = cost.table, SimulatedDevice(body or read_body(), trace.rows[0], cost.energy_mj / 1000)
     behaviour.see(trace.rows[0].time_s, device.state(trace.rows[0]))
     moments: list[Moment] = []
     served: list[Served] = []
@@ -219,7 +219,7 @@ def replay(
             served.append(Served(row.queries, behaviour.knob, latency_ms, energy_mj))
             behaviour.serve(row, latency_ms, energy_mj)
         energy_j += spent_j
-        device.live(row, spent_j)
+        device.advance(row, spent_j)
         behaviour.see(row.time_s, device.state(row))
         is_on = behaviour.knob and not device.is_empty
         expected_ms = table.at(share(behaviour.knob), "latency_ms") * row.busy if is_on else None
@@ -229,8 +229,8 @@ def replay(
     return Replay(behaviour.name, tuple(moments), _totals(trace, served, lost, energy_j, moments, device))
 
 
-class Living:
-    """One behaviour's device through a day: the level of its battery, its temperature, and how long it was how hot."""
+class SimulatedDevice:
+    """One behaviour's device through a day: its battery level, its temperature, and the time it spent in each heat."""
 
     def __init__(self, body: Body, first: Row, full_j: float) -> None:
         """full_j: the energy of one query of the whole model, which the recorded level includes."""
@@ -252,8 +252,8 @@ class Living:
     def is_empty(self) -> bool:
         return self.emptied_s is not None and self.level == 0
 
-    def live(self, row: Row, spent_j: float) -> None:
-        """Let a row pass, in which the model's queries took this energy."""
+    def advance(self, row: Row, spent_j: float) -> None:
+        """Advance by one row, in which the model's queries took this energy."""
         seconds = row.time_s - self._time_s
         self._drain(row, spent_j, seconds)
         if row.power_w is not None and self.temperature_c is not None and seconds:
@@ -263,10 +263,10 @@ class Living:
             self.hottest_c = max(self.hottest_c or before, self.temperature_c)
             self._rising_k_s = (self.temperature_c - before) / seconds
         self._time_s = row.time_s
-        self._feel(self._heat_of(row), seconds)
+        self._count_heat(self._heat_of(row), seconds)
 
     def state(self, row: Row) -> DeviceState:
-        """What the device tells an app at the end of a row."""
+        """What the device reports to an app at the end of a row."""
         told = self.temperature_c is None or self.body.thermometer == "state"
         headroom = forecast = None
         if self.temperature_c is not None and self.body.thermometer == "headroom":
@@ -300,7 +300,7 @@ class Living:
     def _heat_of(self, row: Row) -> Heat | None:
         return row.heat if self.temperature_c is None else self.body.heat(self.temperature_c)
 
-    def _feel(self, heat: Heat | None, seconds: float) -> None:
+    def _count_heat(self, heat: Heat | None, seconds: float) -> None:
         """Count the time that just passed in the heat that was read at its beginning."""
         for state in HEATS[1:]:
             if self._heat is not None and HEATS.index(self._heat) >= HEATS.index(state):
@@ -325,7 +325,12 @@ class Served:
 
 
 def _totals(
-    trace: Trace, served: Sequence[Served], lost: int, energy_j: float, moments: Sequence[Moment], device: Living
+    trace: Trace,
+    served: Sequence[Served],
+    lost: int,
+    energy_j: float,
+    moments: Sequence[Moment],
+    device: SimulatedDevice,
 ) -> Totals:
     queries = sum(group.queries for group in served)
     turns = count_turns(m.knob for m in moments)

@@ -6,10 +6,9 @@
 
 queries: typed since the previous row. The other columns are optional. busy: how many times slower than idle the device
 was in that time. power_w: what it drew without the model. ambient_c: the air around it. heat: the thermal state it
-reported, where no power says how warm it was. power_saver, foreground: 0 or 1. An empty cell of the last three is
-unknown.
-Lines that begin with # are notes: where the day comes from, such as the script that generated it.
-Knows only the file; `replay` runs a recorded day under a behaviour.
+reported, for a day without power_w. power_saver, foreground: 0 or 1. An empty cell of the last three is unknown. Lines
+that begin with # are notes: where the day comes from, such as the script that generated it. Knows only the file;
+`replay` runs a recorded day under a behaviour.
 """
 
 from __future__ import annotations
