@@ -254,7 +254,7 @@ def test_criteria_at_the_widths_of_a_swept_point_of_another_file(tmp_path: Path)
             for layer, kept in enumerate(point.keep):
                 np.testing.assert_array_equal(kept, np.sort(ranking.order(layer)[: widths[layer]]))
     for options, message in (
-        (("--widths-from", swept), "--widths-from without --widths-of"),
+        (("--widths-from", swept), "--widths-from works only with --widths-of"),
         (("--widths-from", swept, "--widths-of", "l0-0.7"), r"has no point 'l0-0.7'; expected one of .*l0-0.6"),
     ):
         with pytest.raises(OperatingPointError, match=message):

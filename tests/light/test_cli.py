@@ -68,7 +68,7 @@ def test_every_command_has_a_summary_that_fits_on_one_line(
         (["inspect", LONG_NAME], "too long"),
         (["bench", "--data", LONG_NAME], "too long"),
         (["suggest", "hi", "--threads", "99999"], "on a machine with"),
-        (["prune", "m", "--knob", "0.8", "-o", "x"], "--knob without --search or --criterion l0"),
+        (["prune", "m", "--knob", "0.8", "-o", "x"], "--knob works only with --search or --criterion l0"),
         (["prune", "m", "--set", "train.steps=1", "--strength", "1", "-o", "x"], "--strength, --set without"),
         (["prune", "m", "-o", "absent/x"], "absent"),
         (

@@ -62,7 +62,7 @@ def bench(
     idle_seconds: Annotated[
         float | None,
         typer.Option(
-            min=0.01, help="Seconds per idle block, one per turn; by default 2, or more if the meter is slow."
+            min=0.01, help="Seconds per idle block, one per round; by default 2, or more if the meter is slow."
         ),
     ] = None,
     block_seconds: Annotated[

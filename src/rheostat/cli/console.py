@@ -40,7 +40,7 @@ HiddenWordsFile: TypeAlias = Annotated[
 
 
 class _Neutral:
-    """What rich renders, with control characters in the texts shown as escapes; rich's own, for colours, stay."""
+    """Anything rich renders, with control characters in its texts shown as escapes; rich's own colour codes stay."""
 
     def __init__(self, shown: ConsoleRenderable) -> None:
         self._shown = shown

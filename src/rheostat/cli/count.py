@@ -24,9 +24,9 @@ def count(
 ) -> None:
     """Add counts of the training text to a model file.
 
-    Counts are a small n-gram model that is mixed into what the network says, more at the low end of the knob. Chooses
-    the n-grams that add most beside this network, and tunes their weights on validation text. `pack --drop-counts`
-    removes them.
+    Counts are a small n-gram model whose predictions are mixed with the network's, with more weight at the low end of
+    the knob. Chooses the n-grams that help this network most, and tunes their weights on validation text. `pack
+    --drop-counts` removes them.
 
     Example: rheostat count model.safetensors --data talk --megabytes 1.7 -o with-counts.safetensors
     """

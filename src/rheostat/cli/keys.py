@@ -34,7 +34,7 @@ _NAMED = {
     "\x17": DELETE_WORD,  # Ctrl-W
     "\x1a": UNDO,  # Ctrl-Z
 }
-# What terminals send behind the escape character.
+# What terminals send after the escape character.
 _SEQUENCES = {
     "[A": UP,
     "[B": DOWN,

@@ -14,7 +14,7 @@ from rheostat.errors import RheostatError
 def memory(
     file: Annotated[Path, typer.Argument(help="A memory file, as given to suggest and complete by --memory.")],
     forget: Annotated[
-        list[str] | None, typer.Option(help="Forget a word and every phrase that has it. May be repeated.")
+        list[str] | None, typer.Option(help="Forget a word and every phrase that contains it. May be repeated.")
     ] = None,
     last_hour: Annotated[bool, typer.Option("--last-hour", help="Forget what was learned in the last hour.")] = False,
     everything: Annotated[bool, typer.Option("--everything", help="Forget everything.")] = False,

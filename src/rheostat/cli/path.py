@@ -1,4 +1,4 @@
-"""`rheostat path`: search the order in which the knob spends less, in filters and in bits."""
+"""`rheostat path`: search for the order in which the knob gives up filters and bits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(
     tokens: Annotated[int, typer.Option(min=2, help="Tokens of validation text per measurement.")] = 4000,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Search which filters and bits the knob gives up first.
+    """Find out which filters and bits the knob gives up first.
 
     Each step narrows one layer, or reads a block of rows in 4 bits instead of 8: whichever loses least on validation
     text per unit saved. The path is stored in the model file, and the knob follows it from then on. Takes minutes; run

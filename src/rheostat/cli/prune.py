@@ -138,6 +138,6 @@ def prune(
 
 
 def _refuse_unused(options: Mapping[str, object], owner: str) -> None:
-    """An option that would be ignored was meant for something else."""
+    """Raise an error for options that would be ignored."""
     if given := [name for name, value in options.items() if value]:
-        raise OperatingPointError(f"{', '.join(given)} without {owner}, where it belongs: add that, or leave it out")
+        raise OperatingPointError(f"{', '.join(given)} works only with {owner}: add that, or leave the option out")

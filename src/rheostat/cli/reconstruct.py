@@ -41,8 +41,8 @@ def reconstruct(
     """Give a ranked model a better knob, without training.
 
     What a knob position drops is guessed from what it keeps, and the guess is folded into the next matrix: better
-    answers for the same FLOPs. Reads some of the training text, stores the mean and covariance of what every layer
-    gives, and from then on cuts every position of the file that way. Needs no torch.
+    answers for the same FLOPs. Reads some of the training text, stores the mean and covariance of every layer's output,
+    and from then on cuts every position of the file that way. Needs no torch.
 
     Example: rheostat reconstruct model.safetensors --data DIR -o model.safetensors
     """

@@ -140,7 +140,7 @@ class Screen:
             self._watch.see(before, accepted=accepted)
 
     def _correct(self) -> None:
-        """Replace the word that ends here, if it is surely a mistake."""
+        """Replace the word that ends here, if it is almost certainly a mistake."""
         found = self.predictor.correct(self.before, 1)
         if not found or found[0].advice != "correct":
             return
