@@ -15,7 +15,7 @@ from keyboard_process import FileServer, write_clustered
 
 from rheostat.bundled import model_path
 from rheostat.keyboard.site import write_page
-from rheostat.measure.slips import TAP_SPREAD, slip_anyhow, slip_to_neighbour, tap_word
+from rheostat.measure.slips import TAP_SPREAD, slip_at_random, slip_to_neighbour, tap_word
 from rheostat.runtime.engine import Cache
 from rheostat.runtime.predictor import Predictor
 from rheostat.words.slips import find_key_layout, read_key_layouts
@@ -56,7 +56,7 @@ def make_cases(count: int, seed: int = 7) -> list[Case]:
         elif how == 1:
             typed = slip_to_neighbour(words[place], layout, chance)
         else:
-            typed, _ = slip_anyhow(words[place], layout, chance)
+            typed, _ = slip_at_random(words[place], layout, chance)
         method = chance.choice(("complete", "complete", "correct"))
         length = chance.randint(0, len(typed)) if method == "complete" else len(typed)
         case = {"method": method, "text": f"{before} {typed[:length]}", "percent": chance.choice(PERCENTS)}

@@ -153,12 +153,12 @@ def bench(
     cut by at these positions, if not by the file's own choice: criteria of its rankings, "path", or "bits" for the
     whole model in 4 bits. beside: other models, measured whole in the same run, interleaved with these points. data: a
     folder with a test text, a text file, "chat" or "talk"; None for a text that comes with the package. queries: timed
-    ones at every point. threads: as for `load`. cpus: to stay on; None for all. meter: its name, or one that is open.
+    queries per point. threads: as for `load`. cpus: the CPUs to use; None for all. meter: a name, or an open meter.
     energy: how long to measure it. memory: whether to measure it too. engine: None for the core, or for ONNX Runtime if
     the core cannot run one of the models: all models of a bench run on the same engine. paced: how many queries per
     point also come one at a time, each after a pause and with cold caches, as a keyboard asks. out: the results file to
-    write. progress: label, share done. notice: told what the user should know before the run starts. on_results: called
-    before anything is written: what was measured is not lost with a file that cannot be written.
+    write. progress: label, share done. notice: called with what the user should know before the run starts. on_results:
+    called before anything is written, so that results are not lost if the file cannot be written.
     """
     config = BenchConfig(queries, warm_up, precision, threads, cpus, energy or Plan(), memory, engine, paced)
     target = None if out is None else check_results_target(out)
@@ -187,7 +187,7 @@ def bench(
 def bench_positions(
     file: ModelFile, knobs: Sequence[float] = (), points: Sequence[str] = (), criteria: Sequence[str] = ()
 ) -> list[BenchPosition]:
-    """What was asked for, or what a model has to show."""
+    """The positions asked for, or the default ones of a model."""
     check_list("knobs", knobs)
     check_list("points", points)
     check_list("criteria", criteria)
@@ -267,7 +267,7 @@ def bench_engine(models: Sequence[str | Path], precision: Precision, wanted: Eng
 
 
 def _engine_notice(models: Sequence[str | Path], config: BenchConfig) -> str | None:
-    """Which models decided the engine of the others."""
+    """A notice that names the models that decided the engine."""
     if config.engine == "core":
         return None
     needing = [Path(path).name for path in models if bench_engine([path], config.precision) == "onnx"]
@@ -277,7 +277,7 @@ def _engine_notice(models: Sequence[str | Path], config: BenchConfig) -> str | N
 
 
 def _threads_notice(config: BenchConfig) -> str | None:
-    """Threads that would only wait for each other."""
+    """A notice if there are more threads than pinned CPUs."""
     if config.cpus is None or config.threads <= len(config.cpus):
         return None
     return (
@@ -287,7 +287,7 @@ def _threads_notice(config: BenchConfig) -> str | None:
 
 
 def busy_notice(load_average: float | None) -> str | None:
-    """Whether other programs will be measured too."""
+    """A notice if other programs would disturb the measurement."""
     if load_average is None or load_average < BUSY_LOAD:
         return None
     return f"the machine is busy (load average {load_average:.1f}): times will be too long; stop other programs first"
@@ -304,7 +304,7 @@ def _check_same_words(other: str | Path, file: ModelFile) -> None:
 
 
 def _energy_notice(source: EnergySource, plan: Plan, points: int) -> str | None:
-    """What a slow meter means for the run."""
+    """A notice if the meter is too slow, or makes the run long."""
     if not isinstance(source, Meter):
         return None
     needed_s = round(plan.needed_s(source.period_s), 2)

@@ -47,7 +47,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True)
 class TunedCost:
-    """What counts do at one position of the knob, on the validation sample."""
+    """The effect of counts at one position of the knob, on the validation sample."""
 
     cost: float
     weights: tuple[float, ...]
@@ -217,7 +217,7 @@ def _cheapest(candidates: Sequence[_Candidates], size_bytes: float) -> list[_Can
 
 
 def _gains(engine: CoreEngine, of: _Candidates, progress: Callable[[float], None]) -> Floats:
-    """Nats that each n-gram adds to what the network says behind its context alone."""
+    """Nats that each n-gram adds to the network's prediction from its context alone."""
     if not len(of.rows):
         raise CorpusError(
             f"no {of.rows.shape[1]} words in a row occur {MINIMUM_COUNT} times in this text; expected more text: "

@@ -58,7 +58,7 @@ class Evaluation:
 
     @property
     def is_on_path(self) -> bool:
-        """Whether bits were turned too."""
+        """Whether the knob changed bits as well as widths."""
         return self.cost != self.flops_fraction
 
     def as_json(self) -> dict[str, Any]:

@@ -34,7 +34,7 @@ MOST_TURNS = 100
 MOST_QUERIES = 10_000_000  # whose times are kept
 RESAMPLES = 1000
 CONFIDENCE = 0.95
-PAUSE_S = 0.3  # between paced queries: about a word's letter on a phone
+PAUSE_S = 0.3  # between paced queries: about the time between two letters typed on a phone
 OTHER_MEMORY_BYTES = 64 << 20  # more than the last cache of most processors
 OPENINGS = 1000  # distinct words that messages begin with
 

@@ -110,17 +110,17 @@ def measure_ngram(
 
     recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, "chat" or
     "talk"; the recipe's own corpus if left out. text: a text file to measure on in place of the test split. order:
-    length of the longest n-grams. queries: timed ones. words: of the test text that are typed. check: compare the test
-    perplexity with kenlm's. out: the results file to write; arpa: the model, in the ARPA format. vocabulary: a file
-    with one word and its count per line, if the model to compare with has its words from one. on_results: called
-    before anything is written, so that what was measured is not lost with a file that cannot be written.
+    length of the longest n-grams. queries: number of timed queries. words: number of words of the test text to type.
+    check: compare the test perplexity with kenlm's. out: the results file to write; arpa: the model, in the ARPA
+    format. vocabulary: a file with one word and its count per line, if the model to compare with was trained with one.
+    on_results: called before anything is written, so that results are not lost if the file cannot be written.
     """
     config = NGramConfig(order, queries, warm_up, words, check)
     target = None if out is None else check_results_target(out)
     tables = read_recipe(recipe)
     source = data or tables.get("data")
     if not source:
-        raise RecipeError("no corpus: the recipe names none, so --data must; a folder, 'chat' or 'talk'")
+        raise RecipeError("no corpus: the recipe names none; give --data a folder, 'chat' or 'talk'")
     words_as = fill(CorpusConfig, tables.get("corpus", {}), "corpus")
     words_from = None if vocabulary is None else Path(vocabulary)
     corpus = load_corpus(source, words_as, vocabulary_file=words_from, progress=progress)

@@ -1,4 +1,4 @@
-"""Searching the path of a knob: the order in which to spend less, in filters and in bits.
+"""Searching for the path of a knob: the order in which it gives up filters and bits.
 
 A greedy search on validation text. From the whole model on, each step narrows one layer, narrows all layers along the
 default ranking (as graded training did), or reads a block of rows of one matrix in 4 bits instead of 8: whichever loses
@@ -153,7 +153,7 @@ def _check_file(file: ModelFile) -> None:
 
 
 def _end(file: ModelFile) -> float:
-    """Where the path ends by default: the smallest width that the ranking is known for, in 4 bits."""
+    """Where the path ends by default: the smallest width that the model was trained or measured for, in 4 bits."""
     about = file.description
     criterion = next(entry.criterion for entry in about.rankings if entry.name == about.default_ranking)
     known = known_down_to(criterion, about.recipe, about.provenance)
@@ -394,7 +394,7 @@ class SavedSearch:
         self._path, self._subject = path, dict(subject)
 
     def load(self) -> SearchState | None:
-        """What an earlier call has found; None if there was none. It must have searched for the same."""
+        """The state that an earlier call saved, or None; an error if that was another search."""
         try:
             saved = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -405,7 +405,7 @@ class SavedSearch:
             ) from None
         if not isinstance(saved, dict) or saved.get("subject") != self._subject:
             raise CheckpointError(
-                f"{self._path} is of another search; expected one of this model, text and settings: use those, or "
+                f"{self._path} belongs to another search; expected one of this model, text and settings: use those, or "
                 "delete it to start again"
             )
         try:

@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 
 from rheostat.measure.keystrokes import KeystrokeCount, as_plain, offered, signs_and_word, simulate
-from rheostat.measure.slips import first_correction, slip_anyhow
+from rheostat.measure.slips import first_correction, slip_at_random
 from rheostat.runtime.predictor import Predictor
 from rheostat.words.slips import KeyLayout
 
@@ -52,7 +52,7 @@ def count_typos_learned(
         text, wanted_pieces = "", []
         for piece in message.split():
             before, wanted, after = signs_and_word(piece)
-            keys = slip_anyhow(wanted, layout, chance)[0] if wanted else ""
+            keys = slip_at_random(wanted, layout, chance)[0] if wanted else ""
             typed = text + before + keys
             best = first_correction(predictor, typed, keys, None) if keys else None
             shown = best.insert_into(typed)[len(text + before) :] if best else keys

@@ -2,7 +2,7 @@
 
 Knows fingers, keys and words; `keystrokes` defines what counts as a keystroke. Everything random has a seed.
 Slips are drawn from rates and spreads that are stated here, not from people: the figures compare settings, and say
-little about any one hand.
+little about any one typist.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class Corrects(Protocol):
 
 
 def slip_to_neighbour(word: str, layout: KeyLayout, chance: random.Random) -> str:
-    """The word with a key next to the right one hit for its second letter; short words and others stay."""
+    """The word with a neighbouring key hit for its second letter; short words, and those with other signs, stay."""
     near = layout.neighbours(word[SLIPPED_LETTER].lower()) if len(word) >= LEAST_LETTERS else []
     if not near or not word.replace("'", "").replace("’", "").isalpha():
         return word
     return word[:SLIPPED_LETTER] + chance.choice(near) + word[SLIPPED_LETTER + 1 :]
 
 
-def slip_anyhow(word: str, layout: KeyLayout, chance: random.Random) -> tuple[str, SlipKind | None]:
+def slip_at_random(word: str, layout: KeyLayout, chance: random.Random) -> tuple[str, SlipKind | None]:
     """A word with at most one slip of any kind but a missed space, at the rates above."""
     for kind, rate in RATES.items():
         if chance.randrange(1000) < rate and (slipped := _slip(word, kind, layout, chance)) not in (None, word):
@@ -87,7 +87,7 @@ def _slip(word: str, kind: SlipKind, layout: KeyLayout, chance: random.Random) -
 def tap_word(
     word: str, layout: KeyLayout, spread: float, chance: random.Random
 ) -> tuple[str, list[tuple[float, float] | None]]:
-    """A word by taps around the centre of each key: the letters that were hit, and where. Signs are hit as they are."""
+    """A word by taps around the centre of each key: the letters that were hit, and where. Other signs never slip."""
     hit, taps = "", list[tuple[float, float] | None]()
     for letter in word:
         centre = layout.centre(letter.lower())
@@ -151,9 +151,9 @@ def _last_piece(text: str) -> str:
 
 @dataclass(frozen=True)
 class CorrectionCount:
-    """What became of the words. slipped: typed wrong; right: as they were meant after automatic correction.
+    """The outcome of automatic correction. slipped: typed wrong; right: as they were meant after automatic correction.
 
-    changed: typed right, and changed by the keyboard all the same; changes: which ones, as "typed → shown".
+    changed: typed right, and changed by the keyboard anyway; changes: which ones, as "typed → shown".
     """
 
     words: int = 0
@@ -176,7 +176,7 @@ Hit = Callable[[str], tuple[str, Any]]  # what is typed for a word, and its taps
 
 
 def count_corrections(predictor: Corrects, words: Iterable[str], hit: Hit) -> CorrectionCount:
-    """Type words one after another; where the keyboard is sure enough, it corrects the finished word by itself.
+    """Type words one after another; the keyboard corrects a finished word by itself if it is sure enough.
 
     The text before a word is what stands on the screen, mistakes included. Pieces without a letter are left out.
     """
@@ -205,7 +205,7 @@ def count_corrections(predictor: Corrects, words: Iterable[str], hit: Hit) -> Co
 
 def first_correction(predictor: Corrects, typed: str, keys: str, taps: Any) -> Suggestion | None:
     """The correction that the keyboard makes by itself, if any."""
-    if taps is not None:  # of "role-playing", only the letters behind the dash are the word being typed
+    if taps is not None:  # of "role-playing", only the letters after the dash are the word being typed
         taps = taps[len(taps) - _typed_length(keys) :]
     best = predictor.correct(typed, 1, taps=taps)
     return best[0] if best and best[0].advice == "correct" else None
@@ -224,7 +224,7 @@ def _typed_length(keys: str) -> int:
 
 
 def time_ratios(with_slips: Corrects, without: Corrects, texts: Sequence[str], rounds: int = 3) -> dict[str, float]:
-    """p50 and p95 of `complete` with slips over the same without, in turn, in one run; of each text the fastest."""
+    """Ratios of the p50 and p95 times of `complete`, with slips over without. Interleaved; each text's fastest time."""
     fastest = np.full((2, len(texts)), np.inf)
     for _ in range(rounds):
         for number, text in enumerate(texts):
@@ -249,7 +249,7 @@ def time_ratios(with_slips: Corrects, without: Corrects, texts: Sequence[str], r
 
 @dataclass(frozen=True)
 class SlipFigures:
-    """Everything that is measured of one predictor on one text; see `results.SlipRow`."""
+    """All figures of one predictor on one text; see `results.SlipRow`."""
 
     clean: KeystrokeCount
     slipped: KeystrokeCount
@@ -287,11 +287,11 @@ def measure_slips(
         as_typed=save(without, slipping()),
         taps=correct(lambda word: tap_word(word, layout, TAP_SPREAD, fingers)),
         untouched=correct(lambda word: (word, None)),
-        ratios=time_ratios(predictor, without, _texts_on_the_way(units)),
+        ratios=time_ratios(predictor, without, _texts_while_typing(units)),
     )
 
 
-def _texts_on_the_way(units: Sequence[Sequence[str]]) -> list[str]:
+def _texts_while_typing(units: Sequence[Sequence[str]]) -> list[str]:
     """Every text that is asked about while the first units are typed, letter by letter."""
     lines = (" ".join(unit) + " " for unit in units[:TIMED_UNITS])
     return [line[:end] for line in lines for end in range(len(line))]

@@ -133,7 +133,7 @@ class SweepFile:
         """An earlier row for the same filters on the same text under another name; for bare points only.
 
         Without its update, a point is often identical to one already measured for a ranking or another point.
-        Keystrokes are not copied, because nobody types at a bare point.
+        Keystrokes are not copied, because typing is not simulated at bare points.
         """
         if cell.allocation != "bare" or not cell.digest:
             return None

@@ -1,4 +1,4 @@
-"""Energy per query: blocks of queries with idle blocks among them; the idle power beside a block is subtracted.
+"""Energy per query: blocks of queries with idle blocks among them; the idle power of the same round is subtracted.
 
 Knows how a run is laid out and what can be concluded from it; knows nothing of devices or models. A figure that the
 meter could not resolve is marked as such, and a missing one is None, never zero.
@@ -39,7 +39,7 @@ class Work:
 class Plan:
     """The duration of a run. Seconds that are None are chosen to suit the meter."""
 
-    idle_seconds: float | None = None  # of each idle block; there is one per turn, rotating among the work blocks
+    idle_seconds: float | None = None  # of each idle block; one per round, at a rotating place among the blocks
     blocks: int = 10  # per work; their spread gives the interval
     block_seconds: float | None = None
     minimum_samples: int = 10  # meter readings needed in every block and while idle
@@ -66,7 +66,7 @@ class EnergyPerQuery:
     meter: str
     covers: str
     energy_mj: float | None  # None: not measured
-    interval_mj: tuple[float, float] | None = None  # of the differences between a block and its turn's idle block
+    interval_mj: tuple[float, float] | None = None  # of the differences between a block and the idle block of its round
     gross_mj: float | None = None  # before idle power is subtracted
     idle_power_w: float | None = None  # mean of the idle blocks
     idle_drift_w: float | None = None  # last idle block minus the first
@@ -103,7 +103,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Windows:
-    """All windows of a run, one of each per turn. works: the blocks of each work."""
+    """All windows of a run, one of each per round. works: the blocks of each work."""
 
     idle: list[Window] = field(default_factory=list)
     works: list[list[Window]] = field(default_factory=list)
@@ -150,7 +150,7 @@ def estimate(source: Estimate, work: Work) -> EnergyPerQuery:
 
 
 def run(meter: Meter, recording: Recording, works: Sequence[Work], plan: Plan) -> Windows:
-    """Run the interleaved blocks, in every turn with an idle block among them."""
+    """Run the interleaved blocks, with an idle block among them in every round."""
     period_s, guard_s = meter.period_s, meter.guard_s  # read now: the sensor can disappear later
     idle_s, block_s = plan.idle_s(period_s), plan.block_s(period_s)
     for work in works:
@@ -210,7 +210,7 @@ def energy_per_query(
         1e3 * (reading.energy_j - idle_w * reading.duration_s) / block.queries
         for reading, block, idle_w in zip(readings, blocks, idle_powers_w, strict=True)
     ]
-    # Paired: what changes idle power from turn to turn shows in the spread of the differences.
+    # Paired: what changes idle power from round to round shows in the spread of the differences.
     interval_mj = confidence_interval(net_mj)
     low_w, high_w = confidence_interval(idle_powers_w)
     idle_uncertainty_mj = 1e3 * (high_w - low_w) / 2 * seconds / queries
@@ -252,13 +252,14 @@ def shortcomings(
     if interval_mj[0] <= 0:
         reasons.append(
             f"the interval {interval_mj[0]:.3g} … {interval_mj[1]:.3g} mJ is not above zero: "
-            f"the work cannot be told from idle, {idle[0].power_w:.3g} W at first and {idle[-1].power_w:.3g} W at last"
+            f"the work cannot be told from idle, {idle[0].power_w:.3g} W in the first block "
+            f"and {idle[-1].power_w:.3g} W in the last"
         )
     return reasons
 
 
 def interleaved_order(count: int, turn: int) -> list[int]:
-    """0 … count - 1, rotated by one each turn, so that no point always follows the largest one."""
+    """0 … count - 1, rotated by one each round, so that no point always follows the largest one."""
     return [(turn + number) % count for number in range(count)]
 
 

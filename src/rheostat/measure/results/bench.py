@@ -56,7 +56,7 @@ class ExecutedFlops:
 
 @dataclass(frozen=True)
 class PacedFigures:
-    """Latency of queries that come one at a time, each after a pause and with cold caches. None was asked back to back.
+    """Latency of queries that come one at a time, each after a pause and with cold caches, never back to back.
 
     interval_ms: 95 % of the median, by bootstrap over queries.
     """

@@ -64,7 +64,7 @@ def results_json(results: Results) -> dict[str, Any]:
 def check_results_target(path: str | Path) -> Path:
     """This path; a RheostatError if something is there that cannot be replaced. Call it before measuring.
 
-    A sweep reads what it resumes, so a pipe or a device would keep it waiting for ever.
+    A sweep reads what it resumes, so a pipe or a device would keep it waiting forever.
     """
     if not isinstance(path, str | Path):
         raise RheostatError(f"the results file is {path!r:.80}; expected a path")

@@ -85,7 +85,7 @@ class SweepRow(QualityFigures, CostShare):
 
 
 def family_of(criterion: str, reconstructed: bool) -> str:
-    """A criterion with reconstruction is another curve than the criterion alone."""
+    """A criterion with reconstruction has its own curve, separate from the criterion alone."""
     return f"{criterion}, {RECONSTRUCTED}" if reconstructed and criterion else criterion
 
 

@@ -72,9 +72,9 @@ class SlipRow:
 
     clean, slipped: share of keystrokes saved with every letter right, and with a neighbouring key for the second letter
     of words of four letters or more; as_typed: the same slips without allowing for them. Then the words after automatic
-    correction, typed by taps: how many came out wrong on the keys, how many were right at last, and how many were typed
-    right and changed. changed_clean: the same when every letter is right. Ratios: time of `complete` with slips over
-    without.
+    correction, typed by taps: how many came out wrong on the keys, how many were right in the end, and how many were
+    typed right and changed. changed_clean: the same when every letter is right. Ratios: time of `complete` with slips
+    over without.
     """
 
     text: str
