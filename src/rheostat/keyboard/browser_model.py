@@ -1,6 +1,6 @@
 """The model as the browser gets it: one file for the core, and what a query costs at each position of its knob.
 
-An ordered file in the wanted precision is sent as it is; any other is put in order in memory, as the runtime does it.
+An ordered file in the wanted precision is sent as it is; any other is put in order in memory, as the runtime does.
 The knob then turns inside that file. Positions are whole percentages of the default ranking: a stored point with its
 own filters is served by the server only. Knows files and operating points; knows nothing of HTTP or the page.
 """

@@ -1,6 +1,6 @@
 """Limits of the server's connections: how many there are, how long a client may take, and how much is logged.
 
-A connection that sends nothing, or sends its request byte by byte, would otherwise be held for ever; a thousand of them
+A connection that sends nothing, or sends its request byte by byte, would otherwise be held forever; a thousand of them
 use up the system's open files. uvicorn has a limit on idle connections between requests, but none on the requests.
 
 Knows sockets, time and log records; `server` knows requests.

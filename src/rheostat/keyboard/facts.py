@@ -49,7 +49,7 @@ def estimated_energy() -> Energy:
 def device_energy(bench: str | Path | None, file: ModelFile, precision: Precision) -> Energy:
     """The energy of a query as a bench of the device has it, with its intercept; else the estimate.
 
-    A bench without a meter has no energy, so that the estimate stays.
+    A bench without a meter has no energy, so the estimate is used.
     """
     if bench is None:
         return estimated_energy()
@@ -165,7 +165,7 @@ def _points_of(rows: Iterable[Any], file: ModelFile) -> list[Json]:
 
 
 def _shares_of(row: Mapping[str, Any], file: ModelFile) -> tuple[float, float] | None:
-    """The shares of the cost and of the FLOPs of what was measured; for a row with only a knob, of what that serves."""
+    """The shares of the cost and of the FLOPs of what was measured; for a row with only a knob, those of its point."""
     flops = _positive(row.get("flops_fraction"))
     if flops:
         return round(_positive(row.get("cost_fraction")) or flops, DIGITS), round(flops, DIGITS)

@@ -25,7 +25,8 @@ export class BrowserEngine {
     return { ...asked, percent: Math.floor(knob * 100 + 1e-6), userWords: await this.words.list() };
   }
 
-  /** Learning from what is written. Each promise has {words, phrases}, what was learned so far, or null if that stayed the same. */
+  /** Learning from what is written. Each promise resolves to {words, phrases}, what was learned so far, or to null if
+   * nothing changed. */
   memory = {
     turn: (on, isPrivate, text) => this.#ask({ kind: "remember", on, isPrivate, text }),
     see: (text, accepted) => this.#ask({ kind: "see", text, accepted }),

@@ -53,7 +53,7 @@ export class Buys {
     this.#times.clear();
   }
 
-  /** Take in times of one run. Those of a later run are scaled, so that the whole model's time stays the same. */
+  /** Add the times of one run. Those of a later run are scaled, so that the whole model's time stays the same. */
   add(times) {
     const scale = this.#times.has(100) && times[100] ? this.#times.get(100) / times[100] : 1;
     for (const [percent, ms] of Object.entries(times)) this.#times.set(Number(percent), ms * scale);
@@ -142,7 +142,7 @@ function fill(cell, share, figure, small) {
   note.textContent = small;
 }
 
-/** Of some percentages, one that is easy to remember. */
+/** The one of these percentages that is easiest to remember. */
 function roundest(percents) {
   return percents.find((one) => one % 10 === 0) ?? percents.find((one) => one % 5 === 0) ?? percents.at(-1);
 }

@@ -71,7 +71,7 @@ export class DevicePanel extends EventTarget {
     this.#previous = null;
   }
 
-  /** Queries took this long, in milliseconds by percent of the knob: what a budget is kept by. */
+  /** Take the times of queries, in milliseconds by percent of the knob; budgets are based on them. */
   observe(times) {
     this.#latest = times;
     for (const [percent, milliseconds] of Object.entries(times)) this.#costs.set(Number(percent) / 100, milliseconds);

@@ -4,9 +4,9 @@
 //   "suggest"  {text, percent, k, userWords, taps, cache}   only the last request counts: an older one that waits is dropped
 //   "correct"  the same                                     what the last word, now finished, was meant to be
 //   "times"    {percents}                                   the time of a query at each position, interleaved
-//   "remember" {on, isPrivate, text}                        whether to learn from what is written; text: what stands there
-//   "see"      {text, accepted}, "end" {text}               what is written now; it was sent
-//   "forget"   {word}, {lastHour} or {everything}
+//   "remember" {on, isPrivate, text}                        whether to learn from what is written; text: the text so
+//   far "see"      {text, accepted}, "end" {text}               what is written now; it was sent "forget"   {word},
+//   {lastHour} or {everything}
 //
 // The model file is fetched once; a position of the knob is a few numbers. Nothing is built when the knob turns.
 
@@ -17,7 +17,7 @@ import { Typist } from "./typist.js";
 import { Watch } from "./watch.js";
 
 const ROUNDS = 31; // over all positions, so that load affects them all equally
-const WARM_UP = 3; // rounds before that: browsers compile WebAssembly again, better, while it runs
+const WARM_UP = 3; // rounds before that: browsers optimize WebAssembly further while it runs
 const WRITE_MS = 500; // after something was learned
 const MOST_LISTED = 200; // phrases
 
@@ -49,7 +49,7 @@ async function work() {
   working = false;
 }
 
-/** Answer the last text first, then what waits: all of it, or only what is quick. Gives whether there was something. */
+/** Answer the latest text first, then waiting requests: all, or only the quick ones. Returns whether there were any. */
 async function answerNext(isQuick = () => true) {
   const place = latest ? -1 : queue.findIndex(isQuick);
   const message = place < 0 ? latest : queue.splice(place, 1)[0];
@@ -106,7 +106,7 @@ function listed() {
   return { words: phrases.filter(([phrase]) => !phrase.includes(" ")).length, phrases: phrases.slice(0, MOST_LISTED) };
 }
 
-/** Whether the last word of a text is surely what was meant, as far as can be told. */
+/** Whether the last word of a text is almost certainly what was meant. */
 function isMeant(text) {
   const { percent, userWords } = lastAsked;
   const [best] = typist.correct({ text, percent, userWords, k: 1 });

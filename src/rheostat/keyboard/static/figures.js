@@ -24,7 +24,7 @@ export function showFigure(name, figure, note) {
   document.getElementById(`figure-${name}-note`).textContent = note;
 }
 
-/** An item of a list. forget(): called by its button; without one, it has none. note: in small letters behind the text. */
+/** An item of a list. forget(): called by its button; null = no button. note: in small letters after the text. */
 export function makeItem(text, forget = null, note = "") {
   const item = document.createElement("li");
   item.append(text);

@@ -1,5 +1,6 @@
 // The governor's decisions in JavaScript: the same as `rheostat.governor.decision`, which explains them.
-// tests/browser/check_governing.mjs holds both to the same decisions. Knows nothing of clocks, sensors and the page.
+// tests/browser/check_governing.mjs checks that both make the same decisions. Knows nothing of clocks, sensors and the
+// page.
 
 import {
   BUDGET_HIGH,

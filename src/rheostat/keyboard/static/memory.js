@@ -78,7 +78,7 @@ export class Memory {
 
   // --- learning ---
 
-  /** Count words in the order in which they were written. before: up to two words in front of them. */
+  /** Count words in the order in which they were written. before: up to two words that precede them. */
   learn(words, before = []) {
     return this.#add(words, before, 1);
   }
@@ -126,7 +126,7 @@ export class Memory {
 
   // --- reading ---
 
-  /** What the counts say about the word behind these words: p = ofModel · p(model) + extra of the word. */
+  /** What the counts say about the word after these words: p = ofModel · p(model) + extra of the word. */
   share(before) {
     const extra = new Map();
     if (!((this.#totals.get("") ?? 0) > 0)) return { ofModel: 1, extra };

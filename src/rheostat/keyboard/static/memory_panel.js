@@ -4,8 +4,8 @@ import { makeItem } from "./figures.js";
 
 const NOTHING = { words: 0, phrases: [] };
 const OFF = "Off: nothing is learned from what you write.";
-const ON = "Counts of words and of phrases up to three words, kept in this browser. Taken suggestions count, and words that stand unchanged.";
-const PRIVATE = "This text is private: nothing is learned from it.";
+const ON = "Counts of words and of phrases up to three words, kept in this browser. Words count if you took them from
+the suggestions or left them unchanged."; const PRIVATE = "This text is private: nothing is learned from it.";
 
 export class MemoryPanel extends EventTarget {
   #find;
@@ -13,7 +13,7 @@ export class MemoryPanel extends EventTarget {
   #text;
   #isStarted = false;
 
-  /** find(id): an element of the page. memory: of the engine in this browser. text(): what stands in the field now. */
+  /** find(id): an element of the page. memory: of the engine in this browser. text(): the current text of the field. */
   constructor(find, memory, text) {
     super();
     this.#find = find;
@@ -44,7 +44,7 @@ export class MemoryPanel extends EventTarget {
     if (this.isOn) await this.#take(this.#memory.see(text, accepted));
   }
 
-  /** The text was sent: what stands in it was meant. */
+  /** The text was sent, so all of it was meant. */
   async end(text) {
     if (this.isOn) await this.#take(this.#memory.end(text));
   }
@@ -82,7 +82,7 @@ export class MemoryPanel extends EventTarget {
     this.#find("memory-list").replaceChildren(...phrases.map(([phrase, count]) => this.#item(phrase, count)));
   }
 
-  /** A phrase and how often it was written; a single word can be forgotten, with every phrase that has it. */
+  /** A phrase and how often it was written; a single word can be forgotten, with every phrase that contains it. */
   #item(phrase, count) {
     const often = count >= 9.95 ? count.toFixed(0) : count.toFixed(1).replace(".0", "");
     const forget = () => this.#forget(this.#memory.forget(phrase), `Forgot ${phrase}.`);

@@ -93,7 +93,8 @@ function show(text, answer) {
   announceLater();
 }
 
-/** Within a word, what is hardly meant is left out, but never what was typed. Between words there is no confidence. */
+/** Within a word, unlikely suggestions are hidden, but never what was typed. Between words, suggestions have no
+ * confidence. */
 function isShown(suggestion) {
   return !suggestion.confidence || suggestion.kind === "typed" || adviceOf(suggestion) !== "silent";
 }
@@ -111,12 +112,12 @@ function take(place) {
   // Between a key press and its answer, the words shown still belong to the earlier text.
   if (!suggestion || shown.text !== field.before) return;
   field.take(suggestion);
-  learnFrom(!field.after.trim()); // in the middle of a text, it has to stand first
+  learnFrom(!field.after.trim()); // in the middle of a text, a word must first stay unchanged
 }
 
 const ended = new Set(); // words whose corrections are under way: {text}
 
-/** A word was ended: correct it if that is surely what was meant. */
+/** A word was finished: correct it if the correction is almost certainly right. */
 field.addEventListener("ended", async ({ detail: text }) => {
   if (!element("autocorrect").checked || !model) return;
   const count = [...prefixOf(text, model.tokenizer)].length;
@@ -126,7 +127,7 @@ field.addEventListener("ended", async ({ detail: text }) => {
   try {
     const [best] = await engines[engineName].correct({ ...asked(text), taps });
     if (best && adviceOf(best) === "correct") correct(word, best);
-  } catch {} // the next question says what is wrong
+  } catch {} // the next request reports the error
   ended.delete(word);
 });
 
@@ -165,7 +166,7 @@ document.addEventListener("keydown", (event) => {
   take(place);
 });
 
-// --- words of one's own ---
+// --- taught words ---
 
 async function learn(word) {
   await changeWords((words) => words.learn(word), `Learned ${word}.`);
@@ -186,7 +187,7 @@ async function readWords() {
   try {
     showWords(await engines[engineName].words.list());
   } catch {
-    showWords([]); // the server does not answer, which `ask` says
+    showWords([]); // the server does not answer; `ask` reports that
   }
 }
 
@@ -220,7 +221,7 @@ function learnFrom(accepted) {
   if (engineName === "browser") memory.see(field.value, accepted);
 }
 
-/** What stands in the text was meant: learn it, and start a new one. */
+/** The text is finished: learn it, and start a new one. */
 async function finish() {
   if (engineName === "browser") await memory.end(field.value);
   field.clear();
@@ -376,7 +377,7 @@ async function measure() {
     device.observe(times);
     showDeal(knob.value);
     document.documentElement.dataset.measured = name;
-  } catch {} // the next question says what is wrong
+  } catch {} // the next request reports the error
 }
 
 element("measure").addEventListener("click", () => {

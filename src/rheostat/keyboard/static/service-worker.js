@@ -1,7 +1,7 @@
 // Caches the page, the core and the model, so the page works offline after the first visit.
 //
-// Small files are asked for on the network first, so nothing goes stale, and come from the cache if it does not answer.
-// The model's address changes with its contents, so it is fetched once.
+// Small files are fetched from the network first, so nothing goes stale, and from the cache if the network does not
+// answer. The model's address changes with its contents, so it is fetched once.
 
 const CACHE = "rheostat-5";
 const PAGE = [

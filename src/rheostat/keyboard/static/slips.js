@@ -20,7 +20,7 @@ export function canExplain(form) {
   return form.length > 0 && utf8.encode(form).length <= MAX_TYPED && /\p{L}/u.test(form);
 }
 
-/** What a word costs that the model does not know. isKnown(form): whether the model has a word. */
+/** The price of a word that the model does not know. isKnown(form): whether the model has a word. */
 export function priceOfNewWord(form, isKnown) {
   const isInflected = ENDINGS.some((ending) => form.endsWith(ending) && isKnown(form.slice(0, form.length - ending.length)));
   return Math.min(PRICES.new_letter * count(form), isInflected ? PRICES.new_ending : Infinity);
@@ -41,7 +41,7 @@ export function findHalves(form, aboveSpace) {
   return found;
 }
 
-/** Whether a finished word may be corrected by itself to `shown`: letters only, and capitals as they were typed. */
+/** Whether a finished word may be corrected automatically to `shown`: letters only, and capitals as they were typed. */
 function mayBeCorrected(prefix, shown, startsSentence) {
   const letters = [...prefix.replaceAll("'", "").replaceAll("’", "")];
   const rest = letters.slice(1).join("");

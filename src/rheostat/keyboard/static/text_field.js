@@ -20,7 +20,7 @@ export class TextField extends EventTarget {
   #past = []; // what undo goes back to: {value, cursor, typed?}
   #future = [];
   #inWord = false; // letters of one word are undone together
-  #corrected = null; // the last word that was corrected by itself: {start, word, typed}
+  #corrected = null; // the last word that was corrected automatically: {start, word, typed}
   #kept = new Set(); // words that were brought back, which are not corrected again
   #taps = []; // for each UTF-16 unit of the text, where the finger came down, or null
   #tapped = ""; // the text that they belong to
@@ -68,7 +68,7 @@ export class TextField extends EventTarget {
     return last?.typed !== undefined && last.after === this.#area.value ? last.typed : null;
   }
 
-  /** Whether the word that was corrected last is still there, and at most one more word stands behind it. */
+  /** Whether the word that was corrected last is still there, and is followed by at most one more word. */
   get #isNear() {
     if (!this.#corrected) return false;
     const { start, word } = this.#corrected;

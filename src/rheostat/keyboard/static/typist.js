@@ -1,7 +1,7 @@
 // Suggestions for a text from a model that the core has open: the part of rheostat.runtime.predictor that a browser needs.
 //
-// `complete` and `correct` give what the methods of that name give in Python. Each suggestion has a `kind`: "completion" of
-// what was typed, a "correction" of it, or what was "typed".
+// `complete` and `correct` return what the methods of that name return in Python. Each suggestion has a `kind`:
+// "completion" of what was typed, a "correction" of it, or what was "typed".
 
 import { Completion } from "./completion.js";
 import { canExplain, composeMeant, findHalves, priceOfNewWord } from "./slips.js";

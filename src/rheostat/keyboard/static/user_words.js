@@ -16,7 +16,7 @@ export function bestUserWords(words, prefix, limit) {
   return found.sort((one, other) => other.score - one.score || (one.word < other.word ? -1 : 1)).slice(0, limit);
 }
 
-/** Words in this browser's storage. Nothing of them is sent anywhere. */
+/** Words in this browser's storage. They are never sent anywhere. */
 export class StoredWords {
   #storage;
 

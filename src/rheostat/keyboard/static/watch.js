@@ -1,4 +1,4 @@
-// What of a text was meant, and may be learned: the `Watch` of rheostat/runtime/remembering.py, for a browser.
+// Which parts of a text were meant, and may be learned: the `Watch` of rheostat/runtime/remembering.py, for a browser.
 
 import { CLOSING_SIGNS, SETTLED } from "./tables.js";
 import { SPACE } from "./vocabulary.js";
@@ -14,22 +14,22 @@ export class Watch {
   #confirm;
   #learned = []; // [piece of the text, the words that were learned of it], in order
   #accepted = new Set();
-  #skipped = 0; // pieces at the start of the text of which nothing is counted, not even as what came before
+  #skipped = 0; // pieces at the start of the text that are not counted, not even as context
 
-  /** memory: null in a private field. confirm(text): whether its last word is surely what was meant. */
+  /** memory: null in a private field. confirm(text): whether its last word is almost certainly what was meant. */
   constructor(memory, tokenizer, confirm) {
     this.#memory = memory;
     this.#tokenizer = tokenizer;
     this.#confirm = confirm;
   }
 
-  /** What stands in the text already is not to be learned: it was written before, or in private. */
+  /** Do not learn what is already in the text: it was written earlier, or in private. */
   skip(text) {
     this.#learned = piecesOf(text).map((piece) => [piece, []]);
     this.#skipped = this.#learned.length;
   }
 
-  /** The text now. accepted: its last word was taken from the suggestions. */
+  /** Called with the current text. accepted: its last word was taken from the suggestions. */
   see(text, accepted = false) {
     if (!this.#memory) return;
     const pieces = piecesOf(text);
