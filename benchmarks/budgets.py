@@ -3,12 +3,12 @@
 python benchmarks/budgets.py --json -o results/budgets.json
 
 A table is measured first, as `rheostat bench` does: positions interleaved, the median of each. Queries in longer
-windows find warmer caches, so they are faster than the table says, and a governor has to notice. Budgets are shares
-of the way between what the smallest position and the whole model take in such windows, so that each can be met. Then
-one governor for each budget and one predictor at full knob run in turn, a window of queries each, so that load
-affects them all equally. A governor decides after each of its windows. The first rounds, in which it finds its
-position, do not count. Medians are over all counted queries of a budget. If the whole model should still take less
-than a budget, got is compared with what the whole model takes.
+windows find warmer caches, so they are faster than the table says, and a governor has to notice. Budgets lie between
+the times that the smallest position and the whole model take in such windows, so that each can be met. Then one
+governor for each budget and one predictor at full knob are interleaved, a window of queries each, so that load affects
+them all equally. A governor decides after each of its windows. The first rounds, in which it finds its position, do not
+count. Medians are over all counted queries of a budget. If the whole model takes less than a budget even so, `got` is
+compared with the whole model's time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* Queries of the core one after another, with nothing around them: what queries.py times as a step in C. */
+/* Queries of the core one after another, and nothing else: what queries.py times as a step in C. */
 #include "rheostat.h"
 
 typedef rheo_status query_function(const rheo_model *, const rheo_position *, const rheo_state *, int32_t, rheo_state *,

@@ -138,7 +138,7 @@ class Typist:
         elif (chosen := self.random.randrange(place)) < self.checked:
             self.answered[chosen] = (text, body)
 
-    async def write_in_vain(self, connection: Connection, end: float) -> int:
+    async def write_to_empty_endpoint(self, connection: Connection, end: float) -> int:
         """Send the same requests to an endpoint that drops them: the server's work without a model."""
         count = 0
         for text in self.texts():
@@ -149,7 +149,7 @@ class Typist:
         return count
 
 
-async def ask_for_nothing(connection: Connection, end: float) -> int:
+async def request_without_body(connection: Connection, end: float) -> int:
     """Requests without a body to the same endpoint."""
     count = 0
     while time.perf_counter() < end:
@@ -174,8 +174,8 @@ async def run(
         pairs = list(zip(typists, open_connections, strict=True))
         asking = {
             "suggest": [partial(typist.write, connection) for typist, connection in pairs],
-            "empty": [partial(typist.write_in_vain, connection) for typist, connection in pairs],
-            "get": [partial(ask_for_nothing, connection) for connection in open_connections],
+            "empty": [partial(typist.write_to_empty_endpoint, connection) for typist, connection in pairs],
+            "get": [partial(request_without_body, connection) for connection in open_connections],
         }
         # The server's memory of texts is limited; typing word by word reaches the limit sooner.
         await rate([partial(ask, by_words=True) for ask in asking["suggest"]], warm_up)

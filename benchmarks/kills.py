@@ -52,7 +52,7 @@ ROOT = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Command:
-    """arguments, again: with {0} for the folder it works in. again: how it is continued, if not by the same."""
+    """arguments, again: with {0} for the folder it works in. again: how it is continued, if not by the same command."""
 
     name: str
     arguments: tuple[str, ...]

@@ -1,4 +1,4 @@
-/* Reads bytes once and does nothing else: what a query that reads them cannot be faster than. Compiled by queries.py. */
+/* Reads bytes once and does nothing else: the lower bound for a query that reads them. Compiled by queries.py. */
 #include <stddef.h>
 #include <stdint.h>
 

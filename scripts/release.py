@@ -28,7 +28,7 @@ SUMS = "SHA256SUMS"
 def main(arguments: Sequence[str] | None = None) -> int:
     what = "Build a release twice, compare the bytes, run it in fresh environments, and write checksums."
     parser = wheels.make_parser("release.py", what)
-    parser.add_argument("--try-out", action="store_true", help="also with changes that are not committed")
+    parser.add_argument("--try-out", action="store_true", help="also build a tree with uncommitted changes")
     asked = parser.parse_args(arguments)
     version = _version()
     if not asked.try_out:

@@ -3,7 +3,7 @@
 Builds a wheel per platform of rheostat/core/build.py's WHEELS, compiled by its pinned zig. Each is built twice, from an
 unpacked sdist in two folders, and the bytes must be equal. Each is then installed with its dependencies into a fresh
 environment, and answers a query there: x86-64 on this machine, aarch64 under QEMU (scripts/arm/prepare). The answers
-must be the same. Progress goes to stderr, the result to stdout as JSON. What is built is known to hatch_build.py.
+must be the same. Progress goes to stderr, the result to stdout as JSON. hatch_build.py defines what is built.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BUILD = runpy.run_path(str(ROOT / "src" / "rheostat" / "core" / "build.py"))
 PLATFORMS: Mapping[str, str] = {name.partition("manylinux_2_17_")[2]: name for name in BUILD["WHEELS"]}
 QUERY = ("-m", "rheostat", "suggest", "see you at the", "--knob", "0.5", "--json")
 KERNELS = ("-c", "import json; from rheostat.core.library import kernels; print(json.dumps(kernels()))")
-# Of the caller's settings, none that leads to this source tree or to another core.
+# The caller's environment, without settings that lead to this source tree or to another core.
 OUR_SETTINGS = ("PYTHONPATH", "RHEOSTAT_CORE", "RHEOSTAT_WHEEL", "VIRTUAL_ENV", "CC")
 
 
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser(script: str, description: str) -> argparse.ArgumentParser:
-    """What every script that builds wheels is asked."""
+    """The options that all scripts share that build wheels."""
     example = f"example: python scripts/{script} -o dist --only x86_64"
     parser = argparse.ArgumentParser(description=description, epilog=example)
     parser.add_argument("-o", "--out", type=Path, default=ROOT / "dist", help="where the files go (default: dist)")
@@ -66,7 +66,7 @@ def say(text: str) -> None:
 
 
 def run(*command: str | Path, cwd: Path, **settings: str) -> str:
-    """The output of a program that sees nothing of this source tree but what it is given."""
+    """The output of a program that sees only what it is given of this source tree."""
     environment = {name: value for name, value in os.environ.items() if name not in OUR_SETTINGS} | settings
     done = subprocess.run([str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True)
     if done.returncode:

@@ -194,7 +194,7 @@ class Runner:
             _stop(process)
             raise
         if process.returncode:
-            raise StepFailedError(f"{_ending(process.returncode)}{_last_complaint(Path(log.name))}; see {log.name}")
+            raise StepFailedError(f"{_ending(process.returncode)}{_last_error_line(Path(log.name))}; see {log.name}")
 
     def _watch(self, process: subprocess.Popen[bytes], log: Path) -> None:
         begun = time.monotonic()
@@ -221,7 +221,7 @@ def last_line(log: Path) -> str:
     return "" if not lines or lines[-1].startswith("$ ") else lines[-1]
 
 
-def _last_complaint(log: Path) -> str:
+def _last_error_line(log: Path) -> str:
     line = last_line(log)
     return f": {line}" if line else ""
 
