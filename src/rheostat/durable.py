@@ -21,7 +21,7 @@ _KINDS = {
     stat.S_IFBLK: "a device",
 }
 READ_ONLY = "a read-only file"
-STALE_SECONDS = 86_400  # a half-written file that nobody has touched for so long was left by a crash
+STALE_SECONDS = 86_400  # a half-written file that has not changed for this long was left by a crash
 _PARTIAL = re.compile(r"\.rheostat-[0-9a-f]{16}\.partial")
 _LONGEST_NAME = 120
 _HERE, _SWAP = -100, 2  # AT_FDCWD; RENAME_EXCHANGE on Linux and RENAME_SWAP on macOS

@@ -126,7 +126,7 @@ def test_the_counts_are_those_of_python(tmp_path: Path) -> None:
     assert min(sizes[:6]) > 60 and max(sizes[6:]) < 60, "the limit drops phrases"
 
 
-def test_what_stood_or_was_accepted_is_learned(tmp_path: Path) -> None:
+def test_words_left_unchanged_or_accepted_are_learned(tmp_path: Path) -> None:
     text = "See you at home tomorow, or not! don't know 7 ok"
     typing: list[list[Any]] = [["at", START_S]]
     typing += [["see", text[:end]] for end in range(1, len(text) + 1)]

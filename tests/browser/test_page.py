@@ -393,7 +393,7 @@ def test_the_browser_may_use_threads(open_page: OpenPage) -> None:
     assert open_page().evaluate("crossOriginIsolated") is True
 
 
-# Words of one's own, and corrections, on the server
+# Taught words and corrections, on the server
 
 
 def test_a_word_taught_to_the_server_is_suggested_by_it(model: Path, open_page: OpenPage) -> None:

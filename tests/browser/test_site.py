@@ -287,7 +287,7 @@ def test_text_may_run_from_right_to_left(site: FileServer, open_page: OpenPage) 
     assert page.evaluate("getComputedStyle(document.querySelector('#text')).direction") == "ltr"
 
 
-# Words of one's own
+# Taught words
 
 
 def test_a_word_is_learned_kept_and_forgotten_with_keys_alone(site: FileServer, open_page: OpenPage) -> None:

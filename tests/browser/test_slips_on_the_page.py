@@ -339,7 +339,7 @@ def test_what_was_written_is_learned_kept_used_and_forgotten(site: FileServer, o
     assert page.evaluate(STORED) == []
 
 
-def test_only_what_stood_unchanged_is_learned(site: FileServer, open_page: OpenPage) -> None:
+def test_only_words_left_unchanged_are_learned(site: FileServer, open_page: OpenPage) -> None:
     page = open_page(site.address)
     turn_memory_on(page)
     page.keyboard.type("I like the summer more than ")
@@ -413,7 +413,7 @@ def test_two_tabs_share_one_memory(site: FileServer, open_page: OpenPage) -> Non
     assert {"winter", "summer", "i like winter", "i like summer"} <= set(page.evaluate(STORED))
 
 
-def test_an_accepted_word_inside_a_text_has_to_stand_first(site: FileServer, open_page: OpenPage) -> None:
+def test_an_accepted_word_inside_a_text_must_first_stay_unchanged(site: FileServer, open_page: OpenPage) -> None:
     page = open_page(site.address)
     turn_memory_on(page)
     page.keyboard.type("well  friend")

@@ -1,6 +1,6 @@
 """Write power/steps.csv and power/steps-energy.csv: the power of a device during the run that test_energy.py replays.
 
-A dry run says when the device works. It idles at 2 W at first and at 0.1 W more after each turn, and works at 5 W.
+A dry run says when the device works. It idles at 2 W at first and at 0.1 W more after each round, and works at 5 W.
 Run it again if the plan of a run changes: python tests/data/make_power_steps.py
 """
 

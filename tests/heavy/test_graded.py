@@ -189,7 +189,7 @@ def test_rounding_in_slices_is_rounding_at_once(monkeypatch: pytest.MonkeyPatch)
     torch.testing.assert_close(four_bits(matrix), whole, rtol=0, atol=0)
 
 
-def test_rows_before_a_bound_keep_their_weights_and_those_behind_it_have_four_bits() -> None:
+def test_rows_before_a_bound_keep_their_weights_and_the_rest_have_four_bits() -> None:
     model = make_model()
     weights = dict(model.named_parameters())
     rounded = {name: four_bits(weight.detach()) for name, weight in weights.items() if weight.dim() > 1}

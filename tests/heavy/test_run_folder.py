@@ -27,8 +27,8 @@ def test_a_model_without_a_checkpoint_is_neither_resumed_nor_overwritten(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["checkpoint.pt", "log.jsonl", "model.safetensors"])
-def test_what_is_no_file_is_not_written_to(tmp_path: Path, name: str) -> None:
-    """A pipe would keep the run waiting for ever."""
+def test_only_regular_files_are_written_to(tmp_path: Path, name: str) -> None:
+    """A pipe would keep the run waiting forever."""
     if not hasattr(os, "mkfifo"):
         pytest.skip("no named pipes")
     os.mkfifo(tmp_path / name)

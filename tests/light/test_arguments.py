@@ -19,7 +19,7 @@ from rheostat.governor.governor import Background
 
 
 class Wrong:
-    """Nothing that any function takes. It cannot be called, read or compared with a number."""
+    """A value that no function accepts. It cannot be called, read or compared with a number."""
 
     def __repr__(self) -> str:
         return "<wrong>"

@@ -187,7 +187,7 @@ def test_results_record_what_was_measured(model: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine that runs the tests may be busy, which is no part of what they check."""
+    """The machine that runs the tests may be busy, which they do not check."""
     monkeypatch.setattr("rheostat.measure.bench.BUSY_LOAD", float("inf"))
 
 

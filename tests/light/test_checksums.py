@@ -118,7 +118,7 @@ def test_a_file_written_before_there_were_checksums_holds_the_same() -> None:
 
 
 @pytest.mark.parametrize("listed", ["", "0" * 8, "zz", "00000000 " * 3, "0" * 8 + " 123"])
-def test_checksums_that_are_none_are_an_error(tmp_path: Path, listed: str) -> None:
+def test_invalid_checksums_are_an_error(tmp_path: Path, listed: str) -> None:
     content = write_tiny(tmp_path / "tiny.safetensors").read_bytes()
     header = json.loads(content[8 : tensors_begin(content)])
     header["__metadata__"][CHECKSUMS] = listed

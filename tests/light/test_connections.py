@@ -121,7 +121,7 @@ def test_bytes_that_keep_coming_do_not_move_the_deadline(model: Path) -> None:
             while time.monotonic() < end:
                 client.sendall(b"X-Slow: 1\r\n")
                 time.sleep(0.1)
-        assert time.monotonic() < end, "the server read for ever"
+        assert time.monotonic() < end, "the server read forever"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on open files")

@@ -101,7 +101,7 @@ def test_a_block_of_words_gives_the_bits_of_single_steps(
 @given(case=models())
 @settings(max_examples=40)
 def test_a_position_gives_the_bits_of_the_cut_model(precision: Any, case: Case) -> None:
-    """The other side is NumPy: rows and columns selected, and rows behind the bit bounds rounded to 4 bits."""
+    """The other side is NumPy: rows and columns selected, and rows after the bit bounds rounded to 4 bits."""
     shape, position, text, seed = case
     vocabulary = make_vocabulary(shape.vocabulary_size)
     order = Ranking("first", "test", tuple(-np.arange(size, dtype=np.float32) for size in shape.hidden_sizes))

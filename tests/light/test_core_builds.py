@@ -127,7 +127,7 @@ def test_typing_at_random_is_answered_or_refused_and_never_crashes(tmp_path: Pat
 
 
 def write_counted(path: Path) -> Path:
-    """A small ordered file with counts: words behind one and behind two others."""
+    """A small ordered file with counts: words after one and after two others."""
     shape, rng = ModelShape(60, 8, (12, 8), (2, 1)), np.random.default_rng(1)
     rows = tuple(np.unique(rng.integers(0, 9, (30, order)), axis=0).astype(np.uint16) for order in (2, 3))
     levels = tuple(level_of(np.full(len(behind), 0.05)) for behind in rows)

@@ -33,7 +33,7 @@ VOCABULARY = make_vocabulary(SHAPE.vocabulary_size)
 
 
 def some_counts(vocabulary_size: int = 300, seed: int = 1, orders: int = 3, words: int = 12, costs: int = 3) -> Counts:
-    """Counts over a few words, so that contexts occur; shares behind a context sum to less than 1."""
+    """Counts over a few words, so that contexts occur; shares after a context sum to less than 1."""
     rng = np.random.default_rng(seed)
     rows, levels = [], []
     for order in range(2, orders + 2):

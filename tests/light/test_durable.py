@@ -154,7 +154,7 @@ def make_words() -> list[str]:
 
 
 @pytest.mark.parametrize("writer", ["model", "results", "user words", "taught words", "memory", "n-grams"])
-def test_no_writer_replaces_a_read_only_file_or_what_is_no_file(tmp_path: Path, writer: str) -> None:
+def test_no_writer_replaces_a_read_only_file_or_anything_but_a_file(tmp_path: Path, writer: str) -> None:
     write = writers(tmp_path)[writer]
     target = tmp_path / "there"
     for make in (None, *OBSTACLES.values()):

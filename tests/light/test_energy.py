@@ -302,7 +302,7 @@ def test_idle_power_is_subtracted() -> None:
 
 
 def wandering(idle_w: Sequence[float], above_w: float, follows: bool) -> EnergyPerQuery:
-    """A device whose idle power is another one in every turn. follows: the power of the work moves with it."""
+    """A device whose idle power differs in every round. follows: the power of the work moves with it."""
     time, turn = Time(idle_w=idle_w[0]), 0
 
     def run() -> int:

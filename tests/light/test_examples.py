@@ -41,6 +41,6 @@ def test_vectors_are_what_the_code_does(tokenizer: str) -> None:
         assert split_typed(vector["text"], tokenizer).prefix == vector["prefix"]
 
 
-def test_a_comma_is_no_part_of_a_word() -> None:
+def test_a_comma_is_not_part_of_a_word() -> None:
     vectors = {vector["text"]: vector["words"] for vector in describe_text("words", {})["vectors"]["words"]}
     assert vectors["Hey, are you"] == ["<eos>", "hey", ",", "are", "you"]

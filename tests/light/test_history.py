@@ -145,7 +145,7 @@ def test_what_follows_a_node_is_found_as_from_the_start(texts: list[tuple[list[i
             one.put(whole, number, 10)
 
 
-def test_a_state_behind_a_node_that_was_dropped_is_not_kept() -> None:
+def test_a_state_after_a_node_that_was_dropped_is_not_kept() -> None:
     history = History[int]()
     node = history.put([1, 2], 0, 10)
     assert node is not None

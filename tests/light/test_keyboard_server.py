@@ -536,7 +536,7 @@ def test_taps_and_layouts_are_checked(client: TestClient, path: str, wrong: dict
     assert answer.status_code == 422 and "expected" in answer.json()["error"] and "\n" not in answer.json()["error"]
 
 
-# Words of one's own
+# Taught words
 
 
 def test_a_taught_word_is_suggested_listed_and_forgotten(model: Path, tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def watched(model: rheostat.Predictor) -> tuple[rheostat.Predictor, Any]:
     return predictor, predictor.memory
 
 
-def test_a_word_is_learned_once_two_more_stand_behind_it(model: rheostat.Predictor) -> None:
+def test_a_word_is_learned_once_two_more_follow_it(model: rheostat.Predictor) -> None:
     predictor, memory = watched(model)
     watch = predictor.watch()
     for text in ("I", "I like", "I like pasta", "I like pasta "):

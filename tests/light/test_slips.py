@@ -44,7 +44,7 @@ def price_of(hit: str, meant: str, prices: Prices = PRICES) -> float:
 def cheapest(typed: str, word: str, whole: bool, prices: Prices = PRICES) -> float:
     """The least price of typing this for a word, or for the beginning of one: every way is tried."""
     infinite = math.inf
-    # [letters typed][letters of the word], once before and once behind at most one missed letter
+    # [letters typed][letters of the word], once before and once after at most one missed letter
     before = [[infinite] * (len(word) + 1) for _ in range(len(typed) + 1)]
     behind = [[infinite] * (len(word) + 1) for _ in range(len(typed) + 1)]
     before[0][0] = 0.0

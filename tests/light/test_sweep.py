@@ -204,7 +204,7 @@ def test_the_ranking_or_point_that_was_used_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 def test_a_pipe_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    """A sweep reads what it resumes: opening a pipe would wait for ever."""
+    """A sweep reads what it resumes: opening a pipe would wait forever."""
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(RheostatError, match="it is a named pipe, not a regular file"):
         sweep("chat", data="nowhere", out=tmp_path / "pipe")

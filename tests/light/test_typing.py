@@ -1,4 +1,4 @@
-"""Typing, measured for a model, n-grams and one's own predictor: counted by hand, and through the command."""
+"""Typing, measured for a model, n-grams and a custom predictor: counted by hand, and through the command."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_plain_protocol_counted_by_hand() -> None:
     assert count.limit_share == 1 - 3 / 12
 
 
-def test_ones_own_predictor_is_measured_by_itself(aac: Path) -> None:
+def test_a_custom_predictor_is_measured_alone(aac: Path) -> None:
     found = rheostat.measure_typing(predictors={"mine": Oracle("we", "can", "go")}, aac=aac)
     assert [(text.name, text.slots, text.units, text.words) for text in found.texts] == [
         ("aac-test", 5, 2, 8),
@@ -152,7 +152,7 @@ def test_what_cannot_be_measured_is_an_error(arguments: dict[str, str], message:
         rheostat.measure_typing(predictors={"mine": Oracle("we")}, **arguments)  # type: ignore[arg-type]
 
 
-def test_nothing_that_suggests_is_an_error(aac: Path) -> None:
+def test_nothing_to_suggest_words_is_an_error(aac: Path) -> None:
     with pytest.raises(RheostatError, match="nothing suggests"):
         rheostat.measure_typing(aac=aac)
 

@@ -1,7 +1,7 @@
 """Counts: a small n-gram model in a model file, mixed into what the network says.
 
-Each order n has rows of n words, ascending, and for each row a share d: the discounted frequency of its last word
-behind the words before it, as a level (d = exp(-level / 16)). From the shortest context to the longest that has rows,
+Each order n has rows of n words, ascending, and for each row a share d: the discounted frequency of its last word after
+the others, as a level (d = exp(-level / 16)). From the shortest context to the longest that has rows,
 
     q_1 = p of the network      q_n(w) = a_n d(w | context) + (1 - a_n Σ d) q_{n-1}(w)
 
@@ -60,7 +60,7 @@ class Counts:
         return np.array([np.interp(np.float32(cost), costs, column) for column in weights.T])
 
     def after(self, order: int, context: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The words that have a row behind the last words of a context, and their shares."""
+        """The words that have a row after the last words of a context, and their shares."""
         rows, words = self.rows[order - 2], np.asarray(context[len(context) - order + 1 :], np.int64)
         if len(words) < order - 1:
             return np.empty(0, np.int64), np.empty(0)

@@ -26,7 +26,7 @@ Array = TypeVar("Array")  # NumPy's or torch's
 def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) -> tuple[dict[str, Array], ModelShape]:
     """The small dense model of `point`: its weights by the names in its shape, and that shape.
 
-    In this order: rows behind bit bounds are read in 4 bits; rows and columns are selected; of a reconstructed point,
+    In this order: rows after bit bounds are read in 4 bits; rows and columns are selected; of a reconstructed point,
     the guess of the dropped filters is folded into the columns that read the kept ones (in the next layer or the output
     layer), and its constant into the biases; gates are folded into those columns; u · v and the point's biases are
     added. The 100 % point returns the same arrays. A matrix can be int8, with its row scales under `{name}.scale`: its
@@ -191,7 +191,7 @@ def _index(matrix: Any, positions: Positions, axis: int) -> Any:
 
 
 def _coarsened(weights: Mapping[str, Any], shape: ModelShape, bounds: Sequence[int]) -> dict[str, Any]:
-    """The rows behind the bit bounds in 4 bits: those of filters in z, f and o, and those of words."""
+    """The rows after the bit bounds in 4 bits: those of filters in z, f and o, and those of words."""
     parts = [(f"layers.{layer}.weight", QRNN_GATES, bound) for layer, bound in enumerate(bounds[:-1])]
     parts += [(name, 1, bounds[-1]) for name in {EMBEDDING, shape.output_name}]
     changed = dict(weights)

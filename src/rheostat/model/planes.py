@@ -4,7 +4,7 @@ A weight q is stored as q + 128 = 16 · upper + lower, both 0 to 15. The upper p
 for the middle of what the lower one may add, 16 · upper + 8 - 128. Both planes are in *quads*: blocks of 16 rows; in a
 block, lines of 8 columns, 64 bytes each; in a line, four columns of each row side by side, in the low halves of the
 bytes, and the next four in the high halves. So a narrower position reads the beginning of every block, and one cache
-line is multiplied with eight inputs at once. z, f and o begin with a block of their own, and each step of a window with
+line is multiplied by eight inputs at once. z, f and o begin with a block of their own, and each step of a window with
 a line of its own; what fills blocks and lines up is zero. core/kernels.h says the same in C.
 
 Knows integers and places; `precision` knows what they stand for, `writer` and `file` where they are kept.

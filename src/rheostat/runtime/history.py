@@ -8,7 +8,7 @@ before, without looking at the words that led there; any other text is found fro
 
 The next word of a text needs its newest state. Once the text continues, the older state is needed again only if words
 are deleted or another text begins the same way; until then it is *spare*. Spare states are dropped first, then the
-least recently used. A node without a state and without words behind it is dropped too.
+least recently used. A node without a state and without following words is dropped too.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class History(Generic[State]):
     def longest(self, ids: TokenIds, after: Node[State] | None = None) -> Found[State]:
         """The longest prefix of a text, perhaps all of it, whose state is known.
 
-        after: a node found before, if the ids are those behind it. Its own state is then the prefix of length 0.
+        after: a node found before, if the ids are those after it. Its own state is then the prefix of length 0.
         """
         with self._lock:
             node: Node[State] | None = self._root if after is None else after
@@ -100,7 +100,7 @@ class History(Generic[State]):
     def put(self, ids: TokenIds, state: State, size_bytes: int, after: Node[State] | None = None) -> Node[State] | None:
         """Keep the state after a text, unless the text is empty or its state alone exceeds the limit; return its node.
 
-        after: a node found before, if the ids are those behind it. size_bytes: of everything that stays in memory with
+        after: a node found before, if the ids are those after it. size_bytes: of everything that stays in memory with
         the state; for a view, that is the whole base array.
         """
         tokens = _as_list(ids)

@@ -150,7 +150,7 @@ class Memory(NotCopyable):
     # Reading
 
     def share(self, before: Sequence[str]) -> MemoryShare:
-        """What the counts say about the word behind these words."""
+        """What the counts say about the word after these words."""
         with self._lock:
             total = self._totals.get((), 0.0)
             if total <= 0.0:

@@ -95,14 +95,14 @@ class Growth(NamedTuple):
 
 
 def read_on(before: Passage | None, text: str, end: int, letter: str, tokenizer: str, limit: int) -> Growth:
-    """What `read_words` reads; of a text that begins with a passage read before, only the words behind it."""
+    """What `read_words` reads; of a text that begins with a passage read before, only the words after it."""
     if before is not None and (growth := _follow(before, text, end, letter, tokenizer, limit)) is not None:
         return growth
     asked, start = _steady_start(end, limit * CHARACTERS_PER_WORD), _start(text, end, limit)
     border = _last_break(text, start, end)
     stable = _all_words(text, start, border, "", tokenizer)
     ends_line = bool(stable) and stable[-1] == END_OF_LINE
-    words = [*stable, *_words_behind(text, border, end, letter, tokenizer, ends_line)]
+    words = [*stable, *_words_after(text, border, end, letter, tokenizer, ends_line)]
     count, first = len(stable), _steady_start(len(words), limit)
     if count <= first or (asked and not text[start].isspace()):  # a white space to start at may still come
         return Growth(words[first:], False, None, 0)
@@ -112,7 +112,7 @@ def read_on(before: Passage | None, text: str, end: int, letter: str, tokenizer:
 
 
 def _follow(before: Passage, text: str, end: int, letter: str, tokenizer: str, limit: int) -> Growth | None:
-    """The words behind a passage; None if the text does not begin with it or has to be read from elsewhere."""
+    """The words after a passage; None if the text does not begin with it or has to be read from elsewhere."""
     start, place, characters, border, count, first, ends_line = before
     if end < border or not text.startswith(characters, place):
         return None
@@ -121,10 +121,10 @@ def _follow(before: Passage, text: str, end: int, letter: str, tokenizer: str, l
     further = _last_break(text, border, end)
     words: Sequence[str] = ()
     if further > border:
-        words = _words_behind(text, border, further, "", tokenizer, ends_line)
+        words = _words_after(text, border, further, "", tokenizer, ends_line)
         ends_line = words[-1] == END_OF_LINE if words else ends_line
     passed = len(words)
-    words = (*words, *_words_behind(text, further, end, letter, tokenizer, ends_line))
+    words = (*words, *_words_after(text, further, end, letter, tokenizer, ends_line))
     if _steady_start(count + len(words), limit) != first:
         return None
     if further > border:
@@ -132,7 +132,7 @@ def _follow(before: Passage, text: str, end: int, letter: str, tokenizer: str, l
     return Growth(words, True, before, passed)
 
 
-def _words_behind(text: str, border: int, end: int, letter: str, tokenizer: str, ends_line: bool) -> Sequence[str]:
+def _words_after(text: str, border: int, end: int, letter: str, tokenizer: str, ends_line: bool) -> Sequence[str]:
     """The words between a border and `end`. ends_line: whether the word before the border is `<eos>`."""
     words = _split_lines(text[border:end] + letter, tokenizer)
     if letter:

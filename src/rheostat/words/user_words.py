@@ -282,7 +282,7 @@ def _unusable(
 
 
 def read_private(path: Path, limit: int) -> bytes:
-    """The first bytes of a file. What is no file is an OSError: a named pipe would keep the reader waiting for ever."""
+    """The first bytes of a file. Anything else is an OSError: a named pipe would keep the reader waiting forever."""
     if (found := obstacle(path)) and found != READ_ONLY:
         raise FileExistsError(errno.EEXIST, f"it is {found}, not a regular file", str(path))
     with path.open("rb") as file:

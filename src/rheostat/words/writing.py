@@ -101,7 +101,7 @@ def as_context(text: str, tokenizer: str, prefix: str = "", limit: int = CONTEXT
 
 
 def find_typed(text: str, tokenizer: str) -> tuple[Typed, int, str]:
-    """What `split_typed` gives but the words; then where they end, and the letter behind (see `passage.read_words`)."""
+    """What `split_typed` returns except the words; where they end; and the letter after (see `passage.read_words`)."""
     start, end = _word_start(text, tokenizer), len(text)
     if start == end:
         return find_context(text), end, ""

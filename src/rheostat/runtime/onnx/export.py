@@ -277,7 +277,7 @@ def _tidy(folder: Path) -> None:
 
 
 def _delete(folder: Path) -> None:
-    """Delete a folder that an export made. Anything that is no part of an export stays, and its folder with it."""
+    """Delete a folder that an export made. Anything that is not part of an export stays, and its folder with it."""
     with contextlib.suppress(OSError):
         for name in FILES:
             (folder / name).unlink(missing_ok=True)
