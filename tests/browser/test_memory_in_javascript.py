@@ -143,6 +143,7 @@ def test_words_left_unchanged_or_accepted_are_learned(tmp_path: Path) -> None:
     cases = [{"operations": typing, "isMeant": kind} for kind in ("model", "always")]
     model, always = compare(cases, tmp_path)
     assert "tomorow" in dict(always[0]) and "tomorow" not in dict(model[0]), "a slip is not learned"
+    assert "or not" in dict(model[0]) and not any("tomorow" in phrase for phrase in dict(model[0])), "nor in a phrase"
     assert "home" in dict(model[0]) and "allotment" in dict(model[3]) and "allotment" not in dict(model[4])
 
 

@@ -191,6 +191,19 @@ def test_a_corrected_word_is_not_learned(model: rheostat.Predictor) -> None:
     assert memory.count("dping") == 0.0, "it looks like a mistake, even if it was sent"
 
 
+def test_no_phrase_holds_a_word_that_was_not_learned(model: rheostat.Predictor) -> None:
+    predictor, memory = watched(model)
+    watch = predictor.watch()
+    watch.see("what are you dping today my friend")
+    phrases = [phrase for phrase, _ in memory.phrases()]
+    assert "today" in phrases and not any("dping" in phrase or "you today" in phrase for phrase in phrases)
+    assert "<eos> today" not in phrases, "the text does not begin behind a slip"
+    watch.see("what are you doing today my friend")
+    assert memory.count("you", "doing", "today") == memory.count("today") == 1.0, "what followed is counted once"
+    watch.see("")
+    assert not memory.phrases()
+
+
 def test_nothing_is_learned_in_a_private_field_or_without_a_memory(model: rheostat.Predictor) -> None:
     predictor, memory = watched(model)
     watch = predictor.watch(private=True)

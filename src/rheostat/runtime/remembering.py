@@ -68,7 +68,8 @@ class Watch:
     def __init__(self, memory: Memory | None, tokenizer: str, confirm: Confirm, private: bool) -> None:
         self._memory = None if private else memory
         self._tokenizer, self._confirm = tokenizer, confirm
-        self._learned: list[tuple[str, list[str]]] = []  # pieces of the text in order, and the words that were learned
+        # Pieces of the text in order, and the words that were learned of each; None if it looked like a slip.
+        self._learned: list[tuple[str, list[str] | None]] = []
         self._accepted: set[int] = set()
 
     def see(self, text: str, *, accepted: bool = False) -> None:
@@ -91,7 +92,7 @@ class Watch:
             self._take_back(pieces)
             self._learn(pieces, list(range(len(pieces))))
         learned, self._learned, self._accepted = self._learned, [], set()
-        return [words for _, words in learned]
+        return [words or [] for _, words in learned]
 
     def _take_back(self, pieces: list[str]) -> None:
         """Unlearn pieces that were changed or deleted, last first."""
@@ -106,9 +107,10 @@ class Watch:
             self._accepted.discard(place)
 
     def _before(self, place: int) -> list[str]:
-        """The two words before a piece, as the model reads them."""
-        text = " ".join(piece for piece, _ in self._learned[:place])
-        return context_words(text, self._tokenizer)[-2:]
+        """The two words before a piece, as the model reads them; none that was not learned, and none before that."""
+        first = max((after for after, (_, words) in enumerate(self._learned[:place], 1) if words is None), default=0)
+        text = " ".join(piece for piece, _ in self._learned[first:place])
+        return context_words(text, self._tokenizer)[1 if first else 0 :][-2:]  # without the `<eos>` of a text's start
 
     def _learn(self, pieces: list[str], ready: list[int]) -> None:
         """Learn pieces in order, up to the first that is not ready."""
@@ -121,10 +123,10 @@ class Watch:
                 self._memory.learn(words, self._before(place))
             self._learned.append((pieces[place], words))
 
-    def _meant(self, pieces: list[str], place: int) -> list[str]:
-        """The words of a piece that are worth learning: none if it looks like a slip."""
+    def _meant(self, pieces: list[str], place: int) -> list[str] | None:
+        """The words of a piece that are worth learning; None if it looks like a slip."""
         words = [word for word in context_words(pieces[place], self._tokenizer)[1:] if any(map(str.isalpha, word))]
         if place in self._accepted or not words:
             return words
         stripped = pieces[place].rstrip(CLOSING_SIGNS)
-        return words if self._confirm(" ".join([*pieces[:place], stripped])) else []
+        return words if self._confirm(" ".join([*pieces[:place], stripped])) else None

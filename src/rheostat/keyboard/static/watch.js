@@ -12,9 +12,9 @@ export class Watch {
   #memory;
   #tokenizer;
   #confirm;
-  #learned = []; // [piece of the text, the words that were learned of it], in order
+  // [piece of the text, the words that were learned of it], in order; null if it is not counted, not even as what came before
+  #learned = [];
   #accepted = new Set();
-  #skipped = 0; // pieces at the start of the text that are not counted, not even as context
 
   /** memory: null in a private field. confirm(text): whether its last word is almost certainly what was meant. */
   constructor(memory, tokenizer, confirm) {
@@ -25,8 +25,7 @@ export class Watch {
 
   /** Do not learn what is already in the text: it was written earlier, or in private. */
   skip(text) {
-    this.#learned = piecesOf(text).map((piece) => [piece, []]);
-    this.#skipped = this.#learned.length;
+    this.#learned = piecesOf(text).map((piece) => [piece, null]);
   }
 
   /** Called with the current text. accepted: its last word was taken from the suggestions. */
@@ -48,9 +47,8 @@ export class Watch {
       this.#takeBack(pieces);
       this.#learn(pieces, () => true);
     }
-    const learned = this.#learned.map(([, words]) => words);
+    const learned = this.#learned.map(([, words]) => words ?? []);
     this.#learned = [];
-    this.#skipped = 0;
     this.#accepted = new Set();
     return learned;
   }
@@ -61,34 +59,34 @@ export class Watch {
     while (same < Math.min(pieces.length, this.#learned.length) && this.#learned[same][0] === pieces[same]) same += 1;
     for (let place = this.#learned.length - 1; place >= same; place -= 1) {
       const [, words] = this.#learned.pop();
-      if (words.length) this.#memory.unlearn(words, this.#before(place)).catch(() => {}); // it stays in memory
+      if (words?.length) this.#memory.unlearn(words, this.#before(place)).catch(() => {}); // it stays in memory
       this.#accepted.delete(place);
     }
-    this.#skipped = Math.min(this.#skipped, this.#learned.length);
   }
 
-  /** The two words before a piece, as the model reads them. */
+  /** The two words before a piece, as the model reads them; none that was not learned, and none before that. */
   #before(place) {
-    const text = this.#learned.slice(this.#skipped, place).map(([piece]) => piece).join(" ");
-    return contextWords(text, this.#tokenizer).slice(this.#skipped ? 1 : 0).slice(-2); // without the `<eos>` of a text's start
+    const first = this.#learned.slice(0, place).findLastIndex(([, words]) => words === null) + 1;
+    const text = this.#learned.slice(first, place).map(([piece]) => piece).join(" ");
+    return contextWords(text, this.#tokenizer).slice(first ? 1 : 0).slice(-2); // without the `<eos>` of a text's start
   }
 
   /** Learn pieces in order, up to the first that is not ready. */
   #learn(pieces, isReady) {
     for (let place = this.#learned.length; place < pieces.length && isReady(place); place += 1) {
       const words = this.#meant(pieces, place);
-      if (words.length) this.#memory.learn(words, this.#before(place)).catch(() => {});
+      if (words?.length) this.#memory.learn(words, this.#before(place)).catch(() => {});
       this.#learned.push([pieces[place], words]);
     }
   }
 
-  /** The words of a piece that are worth learning: none if it looks like a slip. */
+  /** The words of a piece that are worth learning; null if it looks like a slip. */
   #meant(pieces, place) {
     const words = contextWords(pieces[place], this.#tokenizer).slice(1).filter((word) => /\p{L}/u.test(word));
     if (this.#accepted.has(place) || !words.length) return words;
     const characters = [...pieces[place]];
     while (CLOSING_SIGNS.includes(characters.at(-1) ?? " ")) characters.pop();
-    return this.#confirm([...pieces.slice(0, place), characters.join("")].join(" ")) ? words : [];
+    return this.#confirm([...pieces.slice(0, place), characters.join("")].join(" ")) ? words : null;
   }
 }
 
