@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from rheostat.bundled import model_path
 from rheostat.runtime.engine import Cache
 from rheostat.runtime.predictor import Predictor
 from rheostat.words.hidden_words import read_hidden_words
+from rheostat.words.memory import Memory
 from rheostat.words.slips import find_key_layout
 
 if TYPE_CHECKING:
@@ -337,6 +339,23 @@ def test_what_was_written_is_learned_kept_used_and_forgotten(site: FileServer, o
     page.get_by_role("button", name="Forget everything").click()
     expect(page.locator("#memory-list li")).to_have_count(0)
     assert page.evaluate(STORED) == []
+
+
+def test_what_was_learned_is_exported_as_a_file_that_python_reads(
+    site: FileServer, open_page: OpenPage, tmp_path: Path
+) -> None:
+    page = open_page(site.address)
+    turn_memory_on(page)
+    page.keyboard.type("I like the winter more than summer ")
+    expect(page.locator("#memory-list")).to_contain_text("winter more")  # nothing later has settled
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export to a file").click()
+    assert download.value.suggested_filename == "rheostat-memory.json"
+    download.value.save_as(tmp_path / "memory.json")
+    memory = Memory(tmp_path / "memory.json")
+    assert memory.count("the", "winter") == pytest.approx(1.0)
+    wanted = {f"{phrase.replace('<eos>', '¶')}{count:.0f}" for phrase, count in memory.phrases()}
+    assert "winter1" in wanted and wanted == {item.replace("\n", "") for item in listed(page)}
 
 
 def test_only_words_left_unchanged_are_learned(site: FileServer, open_page: OpenPage) -> None:

@@ -34,6 +34,7 @@ export class BrowserEngine {
     forget: (word) => this.#ask({ kind: "forget", word }),
     forgetLastHour: () => this.#ask({ kind: "forget", lastHour: true }),
     clear: () => this.#ask({ kind: "forget", everything: true }),
+    export: () => this.#ask({ kind: "export" }), // all counts, as JSON in the format of Python's file
   };
 
   /** The time of a query at some positions, in ms by percent. */

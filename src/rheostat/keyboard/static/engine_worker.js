@@ -4,9 +4,10 @@
 //   "suggest"  {text, percent, k, userWords, taps, cache}   only the last request counts: an older one that waits is dropped
 //   "correct"  the same                                     what the last word, now finished, was meant to be
 //   "times"    {percents}                                   the time of a query at each position, interleaved
-//   "remember" {on, isPrivate, text}                        whether to learn from what is written; text: the text so
-//   far "see"      {text, accepted}, "end" {text}               what is written now; it was sent "forget"   {word},
-//   {lastHour} or {everything}
+//   "remember" {on, isPrivate, text}                        whether to learn from what is written; text: the text so far
+//   "see"      {text, accepted}, "end" {text}               what is written now; it was sent
+//   "forget"   {word}, {lastHour} or {everything}
+//   "export"                                                all counts, as JSON in the format of Python's file
 //
 // The model file is fetched once; a position of the knob is a few numbers. Nothing is built when the knob turns.
 
@@ -41,6 +42,7 @@ const ANSWERS = {
   see: ({ text, accepted }) => learned(() => watch?.see(text, accepted)),
   end: ({ text }) => learned(() => watch?.end(text)),
   forget,
+  export: () => JSON.stringify(typist.memory),
 };
 
 async function work() {

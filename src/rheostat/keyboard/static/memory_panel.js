@@ -1,8 +1,10 @@
-// The memory on the page: its switches, the list of what was learned, and forgetting. The engine keeps the counts.
+// The memory on the page: its switches, the list of what was learned, export, and forgetting. The engine keeps the counts.
 
 import { makeItem } from "./figures.js";
 
 const NOTHING = { words: 0, phrases: [] };
+const EXPORTED = "rheostat-memory.json"; // the name of the file
+const KEPT_MS = 60_000; // until a browser has surely saved it
 const OFF = "Off: nothing is learned from what you write.";
 const ON = "Counts of words and of phrases up to three words, kept in this browser. Words count if you took them from
 the suggestions or left them unchanged."; const PRIVATE = "This text is private: nothing is learned from it.";
@@ -23,6 +25,7 @@ export class MemoryPanel extends EventTarget {
     find("private").addEventListener("change", () => this.#switch());
     find("forget-hour").addEventListener("click", () => this.#forget(memory.forgetLastHour(), "Forgot the last hour."));
     find("forget-all").addEventListener("click", () => this.#forget(memory.clear(), "Forgot everything."));
+    find("export-memory").addEventListener("click", () => this.#export());
     find("finish").addEventListener("click", () => this.dispatchEvent(new Event("finish")));
     this.#show(NOTHING);
   }
@@ -73,6 +76,18 @@ export class MemoryPanel extends EventTarget {
     await this.#take(answer);
     this.#find("memory").querySelector("summary").focus(); // the button may be gone
     this.dispatchEvent(new CustomEvent("forgotten", { detail: message }));
+  }
+
+  /** All counts as a file, which Python reads too. */
+  async #export() {
+    try {
+      const file = new Blob([await this.#memory.export()], { type: "application/json" });
+      const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(file), download: EXPORTED });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), KEPT_MS);
+    } catch (error) {
+      this.dispatchEvent(new CustomEvent("problem", { detail: error.message }));
+    }
   }
 
   #show({ words, phrases }) {
