@@ -53,7 +53,10 @@ def typing(
         bool, typer.Option("--slips", help="Also type the AAC messages with slips, and correct them automatically.")
     ] = False,
     senders: Annotated[
-        int, typer.Option(min=0, max=40, help="Chitchat senders who type with a memory and without; up to 40.")
+        int,
+        typer.Option(
+            min=0, max=40, help="Chitchat senders who type with a memory and without, at the first and last knob."
+        ),
     ] = 0,
     page: Annotated[Path | None, typer.Option(help="Also write a page in Markdown to this file.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help=RESULTS_OUT_HELP)] = None,

@@ -118,7 +118,7 @@ def measure_typing(
     predictors: others by name, each with `complete(text, k)`. misspellings: a list of words that should never be
     suggested, one per line, or as codespell's dictionary. slips: also type the AAC messages with slips, and count what
     automatic correction does. senders: chitchat senders, of the 40 that no training text contains, who type with a
-    memory and without. out: the results file to write.
+    memory and without, at the first and the last of the knobs. out: the results file to write.
     """
     check_whole("words", words, 1)
     target = None if out is None else check_results_target(out)
@@ -319,22 +319,25 @@ def _slip_rows(
 def _memory_rows(
     path: str | Path | None, file: ModelFile | None, knobs: Sequence[float], senders: int, progress: Progress
 ) -> tuple[tuple[MemoryRow, ...], tuple[int, int]]:
-    """Rows per knob position and number of words; and the typos learned, at the first position."""
+    """Rows for the first and the last knob position, by number of words; and the typos learned, at the first."""
     chosen = [[m for talk in talks for m in talk] for talks in list(held_out_senders().messages.values())[:senders]]
     found: list[MemoryRow] = []
     wrong = typed = 0
-    for number, knob in enumerate(_positions(file, knobs, "senders")):
+    positions = _positions(file, knobs, "senders")
+    for number, knob in enumerate(dict.fromkeys((positions[0], positions[-1]))):
         assert path is not None
         name = f"{Path(path).stem} at {knob:.0%}"
         pairs: list[tuple[dict[int, KeystrokeCount], dict[int, KeystrokeCount]]] = []
-        for place, messages in enumerate(chosen):
-            with load(path, knob, threads=1) as plain, load(path, knob, threads=1, memory=Memory()) as own:
+        memory = Memory()
+        with load(path, knob, threads=1) as plain, load(path, knob, threads=1, memory=memory) as own:
+            for place, messages in enumerate(chosen):
+                memory.clear()
                 pairs.append((type_messages(plain, messages), type_messages(own, messages)))
-            if not number:
-                with load(path, knob, threads=1, memory=Memory()) as own:
+                if not number:
+                    memory.clear()
                     some = count_typos_learned(own, messages, find_key_layout("qwerty"), SEED + place, TYPO_WORDS)
-                wrong, typed = wrong + some[0], typed + some[1]
-            progress(f"{name}, memory", (place + 1) / len(chosen))
+                    wrong, typed = wrong + some[0], typed + some[1]
+                progress(f"{name}, memory", (place + 1) / len(chosen))
         found += [_memory_row(name, first, pairs) for first in FIRST_WORDS]
     return tuple(found), (wrong, typed)
 
@@ -365,14 +368,18 @@ def _memory_row(
 def _try(
     entrant: Entrant, sheets: Sequence[Sheet], bad: frozenset[str] | None, progress: Progress
 ) -> tuple[TypingPredictor, list[list[KeystrokeCount]]]:
-    """Type every text; for each text, the counts of its units."""
+    """Type every text; for each text, the counts of its units. Units are independent: equal ones are typed once."""
     seen: set[str] = set()
+    typed: dict[tuple[str, int, tuple[str, ...]], KeystrokeCount] = {}
     counts: list[list[KeystrokeCount]] = []
     total, done = sum(len(sheet.units) for sheet in sheets), 0
     for sheet in sheets:
         counts.append([])
         for unit in sheet.units:
-            counts[-1].append(sheet.type_unit(unit, entrant.predictor, seen))
+            key = sheet.about.protocol, sheet.about.slots, tuple(unit)
+            if key not in typed:
+                typed[key] = sheet.type_unit(unit, entrant.predictor, seen)
+            counts[-1].append(typed[key])
             done += 1
             progress(entrant.about.name, done / total)
     misspelt = None if bad is None else tuple(sorted({word.lower() for word in seen} & bad))

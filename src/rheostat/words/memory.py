@@ -39,6 +39,7 @@ LIMIT_BYTES = 1 << 20  # of the file
 HALF_LIFE_SECONDS = 60 * 24 * 3600.0
 RECENT_MINUTES = 60
 FLUSH_WORDS = 20
+FLUSH_WORDS_WITHOUT_FILE = 1000  # then it only drops what exceeds the limit, and takes as long as writing
 LEAST_COUNT = 0.05  # decayed below this, a phrase is dropped
 NEW_WORD_COUNT = 1.5  # a word that the model does not know is suggested from here on: when it was written twice
 # How much the counts are trusted, by the words before the next one: none, one, two. A share of the probability goes to
@@ -66,7 +67,10 @@ class _Count:
     recent: dict[int, float] = field(default_factory=dict)  # minute: count
 
     def at(self, now: float) -> float:
-        return self.count * math.exp2(min(0.0, self.time - now) / HALF_LIFE_SECONDS) + sum(self.recent.values())
+        added = sum(self.recent.values())
+        if not self.count:  # all of it is recent
+            return added
+        return self.count * math.exp2(min(0.0, self.time - now) / HALF_LIFE_SECONDS) + added
 
     def settle(self, now: float) -> None:
         """Decay the count to now, and add what is no longer recent."""
@@ -129,7 +133,7 @@ class Memory(NotCopyable):
                     self._count(phrase, minute, by, now)
             self._learned += len(words)
             self.version += 1
-            if self._learned >= FLUSH_WORDS:
+            if self._learned >= (FLUSH_WORDS_WITHOUT_FILE if self.path is None else FLUSH_WORDS):
                 self.flush()
 
     def _count(self, phrase: Phrase, minute: int, by: float, now: float) -> None:
@@ -284,12 +288,12 @@ def _can_be_written(word: str) -> bool:
 def _most_frequent(counts: dict[Phrase, _Count], now: float, limit_bytes: int) -> dict[Phrase, _Count]:
     """The phrases that fit into the limit, rare and old ones dropped first."""
     ranked = sorted(
-        (item for item in counts.items() if item[1].at(now) >= LEAST_COUNT),
-        key=lambda item: (-item[1].at(now), len(item[0]), item[0]),
+        (-often, len(phrase), phrase) for phrase, entry in counts.items() if (often := entry.at(now)) >= LEAST_COUNT
     )
     kept: dict[Phrase, _Count] = {}
     used = 100
-    for phrase, entry in ranked:
+    for _, _, phrase in ranked:
+        entry = counts[phrase]
         used += len(json.dumps(" ".join(phrase), ensure_ascii=False).encode()) + BYTES_PER_PHRASE
         used += BYTES_PER_MINUTE * len(entry.recent)
         if used > limit_bytes:
