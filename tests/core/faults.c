@@ -32,7 +32,7 @@ void faults_arm(const char *folder, long number, int kind) {
 
 long faults_count(void) { return calls; }
 
-/* Ends the process without what it would do at its end. */
+/* Ends the process without any of its exit handlers. */
 void faults_end(int code) { _exit(code); }
 
 /* The names of the calls so far, each followed by a space. */

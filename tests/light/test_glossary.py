@@ -58,6 +58,15 @@ QUAINT = {
     r"\b(does|do) not tell\b": "does not report",
     r"\bputs? in front\b": "put first",
     r"\blets? go of\b": "close, release",
+    r"\bfor ever\b": "forever",
+    r"\bof one's own\b": "your own, personal",
+    r"\bha(s|ve) no say\b": "has no effect",
+    r"\b(words?|letters?|rows) behind\b": "after",
+    r"\bmultiplied with\b": "multiplied by",
+    r"\bdearer\b": "costs more",
+    r"\bwhat became of\b": "the outcome of",
+    r"\bis no (file|part of)\b": "is not a …",
+    r"\bshown no more\b": "no longer shown",
 }
 # Words with one meaning in the glossary that once had another: where the word may be used.
 ONE_MEANING = {
@@ -73,7 +82,7 @@ ONE_MEANING = {
         *("src/rheostat/core", "tests/browser", "tests/light/test_keyboard_server.py", "tests/light/test_slips.py"),
     )
 }
-READ = {".py", ".md", ".js", ".html", ".css", ".jinja", ".toml", ".sh"}
+READ = {".py", ".md", ".js", ".html", ".css", ".jinja", ".toml", ".sh", ".c", ".h"}
 # What is in plain English already: files, or folders with everything in them.
 CLEAN: tuple[str, ...] = (
     "CHANGELOG.md",

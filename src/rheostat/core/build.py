@@ -109,7 +109,7 @@ def web_stamp() -> Path:
 
 
 def web_digest() -> str:
-    """Tells, without a compiler, whether the module for browsers was compiled from these files."""
+    """A digest that shows, without a compiler, whether the module for browsers was compiled from these files."""
     return source_digest((*FLAGS, *WEB_FLAGS, *WEB_LINKING, ZIG), (*SOURCES, *HEADERS))
 
 
@@ -118,7 +118,7 @@ def sources() -> list[str]:
 
 
 def run_compiler(compiler: list[str], arguments: list[str], out: Path) -> Path:
-    """Run a compiler, and put what it makes in the place of `out` as a whole."""
+    """Run a compiler, and move its result to `out` atomically."""
     import subprocess
 
     partial = out.with_name(f".{out.name}.partial")
@@ -131,7 +131,7 @@ def run_compiler(compiler: list[str], arguments: list[str], out: Path) -> Path:
 
 
 def source_digest(flags: tuple[str, ...] = FLAGS, names: tuple[str, ...] = (*SOURCES, *HEADERS, *POOL)) -> str:
-    """Tells whether a library was compiled from these files with these flags."""
+    """A digest that shows whether a library was compiled from these files with these flags."""
     import hashlib
 
     digest = hashlib.blake2b(repr(flags).encode(), digest_size=8)

@@ -5,7 +5,7 @@
 #include "kernels.h"
 #include "rheostat.h"
 
-/* Rounds up to whole cache lines: parts of a memory begin that far apart. */
+/* Rounds up to whole cache lines: every part of a block of memory begins with one. */
 static inline size_t rheo_lines(size_t bytes) { return (bytes + RHEO_LINE - 1) / RHEO_LINE * RHEO_LINE; }
 
 /* A matrix as it lies in the file: 8 bits in two planes with a scale per row (kernels.h), or float32 in rows (then there
@@ -20,7 +20,7 @@ typedef struct rheo_matrix {
     int32_t steps, columns; /* columns: of one step */
 } rheo_matrix;
 
-/* Blocks of rows that so many rows take, and lines of a block that so many columns take. */
+/* How many blocks this many rows take, and how many lines of a block this many columns take. */
 static inline int32_t rheo_blocks(int32_t rows) { return (rows + RHEO_ROWS - 1) / RHEO_ROWS; }
 static inline int32_t rheo_column_lines(int32_t columns) { return (columns + RHEO_COLUMNS - 1) / RHEO_COLUMNS; }
 
@@ -50,7 +50,7 @@ typedef struct rheo_ngrams {
     size_t count;
 } rheo_ngrams;
 
-/* Counts, where the file has them; orders is 0 where it has none. */
+/* Counts, if the file has them; otherwise orders is 0. */
 typedef struct rheo_counts {
     int32_t orders;                          /* the length of the longest n-grams */
     rheo_ngrams ngrams[RHEO_MAX_ORDER + 1];  /* by length, from 2 */
@@ -94,7 +94,7 @@ int rheo_open_cluster(const rheo_model *model, rheo_answer *answer, int32_t clus
  * there is none. */
 void rheo_mix_counts(const rheo_model *model, float cost, const int32_t *recent, rheo_answer *answer);
 
-/* p(word) becomes p(word) + extra; then all of them are multiplied with `kept`, so that they sum to 1 again. */
+/* p(word) becomes p(word) + extra; then all of them are multiplied by `kept`, so that they sum to 1 again. */
 void rheo_answer_add(const rheo_model *model, rheo_answer *answer, int32_t word, double extra);
 void rheo_answer_keep(rheo_answer *answer, double kept);
 

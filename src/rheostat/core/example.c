@@ -54,7 +54,7 @@ int main(int count, char **arguments) {
         word = end + 1;
     }
 
-    /* What follows the last space has only been begun. */
+    /* What follows the last space is an unfinished word. */
     rheo_choice choice = {0};
     choice.prefix = word;
     choice.prefix_length = strlen(word);

@@ -1,6 +1,6 @@
-/* The arithmetic of the core. Each kernel stands first in plain C, which is its specification; the versions for one
- * instruction set give the same bits. What works element by element is written once, in plain C, and the compiler makes
- * vectors of it; only sums over a row, whose order matters, are written by hand. */
+/* The arithmetic of the core. Each kernel comes first in plain C, which is its specification; the versions for an
+ * instruction set give the same bits. What works element by element is written once, in plain C, and vectorised by the
+ * compiler; only sums over a row, whose order matters, are written by hand. */
 
 #include "kernels.h"
 
@@ -223,8 +223,8 @@ RHEO_INLINE float dot32_plain(const float *w, const float *x, int32_t columns) {
     return add_lanes(lanes);
 }
 
-/* What the planes leave out, w being stored as w + 128 or taken as the middle of 16 values: Σ_i x[i] times this is added
- * to the product of the planes. All sums are taken modulo 2³², and what is left in the end fits 31 bits. */
+/* The offset that the planes leave out, because w is stored as w + 128 or read as the middle of 16 values: Σ_i x[i]
+ * times this is added to the product of the planes. All sums are modulo 2³², and the final result fits in 31 bits. */
 enum { OFFSET8 = -128, OFFSET4 = 8 - 128 };
 
 RHEO_INLINE uint32_t offset_of(const rheo_vector8 *x, int32_t offset) { return (uint32_t)(x->sum * offset); }
@@ -474,8 +474,8 @@ RHEO_VNNI static void multiply4_vnni(const rheo_planes *w, const rheo_vector8 *x
     }
 }
 
-/* Asks the processor itself (Intel's manual, volume 2, CPUID): __builtin_cpu_supports needs a library of GCC's that zig
- * does not have. The system must save the registers too, which XGETBV tells. */
+/* Asks the processor itself (Intel's manual, volume 2, CPUID): __builtin_cpu_supports needs a GCC library that zig
+ * lacks. The system must save the registers too, which XGETBV reports. */
 enum { SAVES_YMM = 0x06, SAVES_ZMM = 0xe6 };
 
 static int has(unsigned features_b, unsigned features_c, unsigned registers) {
@@ -532,7 +532,7 @@ RHEO_INLINE void add_products_neon(int8x16x2_t w, int8x16_t x, int8x16_t next_x,
     *b = vpadalq_s16(*b, second);
 }
 
-/* The sums as they are where there is a lower plane; else 16 times. */
+/* Stores the sums unchanged if there is a lower plane; otherwise 16 times as large. */
 RHEO_INLINE void store_neon(int32_t *out, const int32x4_t *sums, int is_upper_only, uint32_t offset) {
     for (int part = 0; part < PARTS; part++) {
         int32x4_t sum = is_upper_only ? vshlq_n_s32(sums[part], 4) : sums[part];

@@ -1,7 +1,7 @@
 /* What is mixed into the network's answer: counts, a small n-gram model in the file; and the cache of the last words.
  *
- * Counts. Each order n has rows of n words, ascending, with a share d of their own: the discounted frequency of the last word
- * behind the words before it. From the shortest context to the longest that the file has,
+ * Counts. Each order n has rows of n words, ascending. Each row has a share d: the discounted frequency of its last
+ * word after the others. From the shortest context to the longest that the file has,
  *
  *     q_1 = p of the network      q_n(w) = a_n d(w | context) + (1 - a_n Σ d) q_{n-1}(w)
  *

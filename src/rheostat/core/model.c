@@ -38,7 +38,7 @@ rheo_status rheo_fail(rheo_error *error, rheo_status status, const char *text, c
 
 /* --- JSON --------------------------------------------------------------------------------------------------------- */
 
-/* A place in a text. `bad` is set at the first thing that is not JSON, and nothing is read behind it. */
+/* A place in a text. `bad` is set at the first thing that is not JSON, and nothing is read after it. */
 typedef struct reader {
     const char *at;
     const char *end;
@@ -106,7 +106,7 @@ static uint64_t read_number(reader *json) {
     return json->bad ? 0 : value;
 }
 
-/* Any value, passed over. */
+/* Skips any value. */
 static void skip_value(reader *json, int depth) {
     skip_space(json);
     if (json->bad || json->at >= json->end || depth > MAX_DEPTH) {
@@ -137,7 +137,8 @@ static void skip_value(reader *json, int depth) {
     }
 }
 
-/* Whether the key's value comes next in the object `json` stands in: call with the first key, then until it ends. */
+/* Reads the next key of an object, so that its value comes next; 0 at the end of the object. *first: 1 before the first
+ * key. */
 static int next_key(reader *json, text *key, int *first) {
     if (*first ? take(json, '}') : !take(json, ',')) {
         return 0;
@@ -196,7 +197,7 @@ static void read_entry(reader *json, tensor *found) {
         if (is(key, "dtype")) {
             text dtype = read_string(json);
             if (dtype.length < 1 || dtype.length >= sizeof found->dtype) {
-                memcpy(found->dtype, "?", 2); /* one of safetensors' types that we have no use for */
+                memcpy(found->dtype, "?", 2); /* one of safetensors' types that we do not use */
             } else {
                 memcpy(found->dtype, dtype.bytes, dtype.length);
                 found->dtype[dtype.length] = 0;
@@ -222,7 +223,7 @@ static void read_entry(reader *json, tensor *found) {
     else expect(json, '}');
 }
 
-/* The entry of a tensor. A name that occurs twice is an error, for other readers may take the other one. */
+/* The entry of a tensor. A name that occurs twice is an error, because other readers may use the other one. */
 static rheo_status find_tensor(const header *of, const char *name, tensor *found, rheo_error *error) {
     reader json = {of->json, of->json + of->json_bytes, 0};
     text key;
@@ -285,7 +286,7 @@ typedef struct description {
     uint64_t first_word[RHEO_MAX_CLUSTERS];
 } description;
 
-/* A JSON string's bytes with the escapes resolved that our descriptions contain. Room: as many bytes as it has. */
+/* The bytes of a JSON string, with the escapes of our descriptions resolved. out: room for as many bytes as it has. */
 static size_t unescape(text source, char *out, int *bad) {
     size_t used = 0;
     for (size_t place = 0; place < source.length; place++) {
@@ -294,7 +295,7 @@ static size_t unescape(text source, char *out, int *bad) {
             out[used++] = sign;
             continue;
         }
-        sign = source.bytes[++place]; /* read_string has seen that something follows */
+        sign = source.bytes[++place]; /* read_string has checked that something follows */
         switch (sign) {
             case '"': case '\\': case '/': out[used++] = sign; break;
             case 'n': case 'r': case 't': case 'b': case 'f': out[used++] = ' '; break;
@@ -352,7 +353,7 @@ static void read_description(reader *json, description *found) {
     if (!first) expect(json, '}');
 }
 
-/* The description stands in the header as a string: `__metadata__` → `rheostat`. `room` has the header's size. */
+/* The description is a string in the header: `__metadata__` → `rheostat`. `room` has the header's size. */
 static rheo_status find_description(const header *of, description *found, char *room, rheo_error *error) {
     reader json = {of->json, of->json + of->json_bytes, 0};
     text key;
@@ -448,7 +449,7 @@ static rheo_status get_planes(const header *of, const char *name, rheo_matrix *m
     return status;
 }
 
-/* A matrix in the precision of the model. Its sizes are given, but for the steps, which may be 0: any. */
+/* A matrix in the precision of the model. Its sizes are given; steps may be 0, which allows any number. */
 static rheo_status get_matrix(const header *of, const char *name, int is_int8, rheo_matrix *matrix, rheo_error *error) {
     if (is_int8) return get_planes(of, name, matrix, error);
     uint64_t rows = (uint64_t)matrix->parts * (uint64_t)matrix->rows, inputs = (uint64_t)matrix->columns;
@@ -541,7 +542,7 @@ static rheo_status get_output(const header *of, const description *described, rh
     return status ? status : get_floats(of, "clusters.bias", tails, &weights->cluster_bias, error);
 }
 
-/* Whether a bound can be one of so many rows: see rheo_position. */
+/* Whether a bound is valid for this many rows: see rheo_position. */
 static int is_bound(int32_t bound, int32_t rows) { return bound >= rows || (bound >= 0 && bound % RHEO_ROWS == 0); }
 
 int rheo_fits(const rheo_model *model, const int32_t *widths, const int32_t *bounds) {
@@ -590,7 +591,7 @@ static rheo_status get_path(const header *of, rheo_model *model, rheo_error *err
     return RHEO_OK;
 }
 
-/* The n-grams of one length, ascending, so that a context is found by halving. */
+/* The n-grams of one length, ascending, so that a context is found by binary search. */
 static rheo_status get_ngrams(const header *of, rheo_model *model, int32_t order, rheo_error *error) {
     char rows[] = "counts.N", levels[] = "counts.N.level";
     rows[7] = levels[7] = DIGITS[order];
@@ -666,7 +667,7 @@ static int compare(text left, text right) {
     return (left.length > right.length) - (left.length < right.length);
 }
 
-/* Heap sort: no room needed beside the array, and no input makes it slow. */
+/* Heap sort: needs no memory besides the array, and no input makes it slow. */
 static void sift_down(const rheo_model *model, int32_t *order, int32_t place, int32_t count) {
     int32_t moved = order[place];
     for (;;) {
@@ -765,7 +766,7 @@ int32_t rheo_end_id(const rheo_model *model) { return model->end_id; }
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
 
-/* Model, starts of the words, their order; and for the time of opening the description, unescaped. */
+/* The model, the starts of the words and their order; and, while opening, the unescaped description. */
 static size_t workspace_bytes(const header *of, uint64_t words) {
     size_t index = rheo_lines((size_t)(words + 1) * sizeof(uint32_t)) + rheo_lines((size_t)words * sizeof(int32_t));
     return rheo_lines(sizeof(rheo_model)) + index + rheo_lines(of->json_bytes);
@@ -833,7 +834,7 @@ static rheo_status fill(rheo_model *model, const header *of, char *room, rheo_er
     rheo_status status = find_description(of, &described, room, error);
     if (!status) status = find_tensor(of, "embedding.weight", &rows, error);
     if (status) return status;
-    /* Rows of floats say how long they are; planes are filled up, so there the description has to. */
+    /* Rows of floats have their own length; planes are padded, so their length comes from the description. */
     if (!config->is_int8) described.embedding_size = rows.found && rows.dimensions == 2 ? rows.shape[1] : 0;
     if (described.embedding_size < 1 || described.embedding_size > MAX_COLUMNS) {
         return rheo_fail(error, RHEO_BAD_FILE, "the rows of embedding.weight are not 1 to 131072 wide", NULL);

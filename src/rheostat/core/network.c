@@ -6,12 +6,12 @@
  *     c_t = f_t c_{t-1} + (1 - f_t) z_t              h_t = o_t c_t
  *
  * The three products are one matrix, rows z, f, o. A position of the knob bounds the rows of each by the width of the
- * layer, and the columns by the width of the layer before; its bit bounds say which rows are read in 8 bits and which in
- * 4. In both every x_t is quantised once, with a scale of its
- * own. The products of a block of words do not depend on each other, so each row of weights is read once per block.
+ * layer, and the columns by the width of the layer before; its bit bounds say which rows are read in 8 bits and which
+ * in 4. In either case every x_t is quantised once, with its own scale. The products of a block of words do not depend
+ * on each other, so each row of weights is read once per block.
  *
  * Rows do not depend on each other either. Where the model has workers, they share the filters of each layer, then the
- * words of the output layer; sums over all words are left to the thread that asked, in their usual order. */
+ * words of the output layer; the thread that asked sums over all words, in the usual order. */
 
 #include "core.h"
 
@@ -19,10 +19,11 @@
 
 enum {
     BLOCK_WORDS = 16,   /* read at once by rheo_steps: more are hardly faster, and take more scratch */
-    CACHED = 16384,     /* bytes of weights that all words of a block are multiplied with at once: half of a level-1 cache */
+    CACHED = 16384,     /* bytes of weights that all words of a block are multiplied by at once: half of a level-1 cache
+    */
     OUTPUT_ROWS = 1024, /* of the output layer, whose exponentials are summed up together */
     PIECE = 128,        /* words whose largest logit is kept, so that most of them need not be looked at again */
-    SHARES = 4,         /* of a product per thread: one that comes late then leaves more to the others */
+    SHARES = 4,         /* of a product per thread: a late thread then leaves more to the others */
     GATES = 3
 };
 
@@ -154,7 +155,7 @@ static void prepare(const rheo_model *model, const float *x, int32_t count, vect
 typedef struct region {
     int32_t part, first, rows;
     int32_t step, columns;
-    int32_t bound; /* the rows of the part before it are read in 8 bits, those behind it in 4 */
+    int32_t bound; /* the rows of the part before it are read in 8 bits, the rest in 4 */
 } region;
 
 /* sums[i] = Σ_j w[i, j] · x[j] for the rows of the blocks from `first` to `last` - 1 of a part. */
@@ -197,7 +198,7 @@ static void multiply(const rheo_model *model, const rheo_matrix *w, const region
     }
 }
 
-/* How many rows of a matrix stay in the cache while all words of a block are multiplied with them. */
+/* How many rows of a matrix stay in the cache while all words of a block are multiplied by them. */
 static int32_t rows_at_once(const rheo_matrix *w, int32_t columns) {
     int32_t rows = CACHED / (columns * (w->floats ? (int32_t)sizeof(float) : 1)) / RHEO_ROWS * RHEO_ROWS;
     return rows < RHEO_ROWS ? RHEO_ROWS : rows;
@@ -210,7 +211,7 @@ void rheo_use_workers(rheo_model *model, const rheo_workers *workers) {
     model->workers = workers ? *workers : none;
 }
 
-/* How many shares to make of so many blocks of rows, or words. */
+/* How many shares to split this many blocks of rows, or words, into. */
 static int32_t share_count(const rheo_model *model, int32_t items) {
     int64_t most = model->workers.run && model->workers.threads > 1 ? SHARES * (int64_t)model->workers.threads : 1;
     return items < most ? items : (int32_t)most;
@@ -360,7 +361,7 @@ rheo_status rheo_step(const rheo_model *model, const rheo_position *position, rh
 /* --- the output layer --------------------------------------------------------------------------------------------- */
 
 /* An answer: logits of all words and of the tail clusters, the largest logit of each piece of a cluster, and h as the
- * output layer reads it, to open clusters later. `opened` tells of which clusters the logits are known. */
+ * output layer reads it, to open clusters later. `opened` says which clusters have known logits. */
 struct rheo_answer {
     int64_t layer_products;
     double normalizer[RHEO_MAX_CLUSTERS]; /* log Σ exp of the logits of each cluster; of 0, with the tails */
@@ -449,7 +450,7 @@ static void finish_scores(const rheo_model *model, int32_t row, int32_t rows, fl
     add_block(model, logits, rows, find_peaks(model, logits, rows, peaks), sum);
 }
 
-/* What the output layer is multiplied with: h of the width, in the bits of the position. */
+/* What the output layer is multiplied by: h of the width, in the bits of the position. */
 typedef struct reading {
     const vector *hidden;
     int32_t width, bound;
@@ -480,8 +481,8 @@ static void multiply_share(void *of, int32_t share) {
     multiply_words(job, first < job->first ? job->first : first, last < job->last ? last : job->last);
 }
 
-/* Logits of the words first … last-1, with their peaks, added to `sum`. One thread makes logits of products while they
- * are in its cache. */
+/* Logits of the words first … last-1, with their peaks, added to `sum`. A single thread turns products into logits
+ * while they are in its cache. */
 static void score_words(const rheo_model *model, const reading *of, int32_t first, int32_t last, float *logits,
                         float *peaks, total *sum) {
     words_job job = {model, of, first, last, logits, 0};
@@ -758,7 +759,7 @@ rheo_status rheo_query(const rheo_model *model, const rheo_position *position, c
 
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
-/* What is known of one word of a block while the rows of the output layer go by. */
+/* What is known of one word of a block while the rows of the output layer are read. */
 typedef struct target {
     total sum;
     float logit;
@@ -783,7 +784,7 @@ typedef struct block_job {
     int32_t shares;
 } block_job;
 
-/* Each block of rows is multiplied with all words start … end-1 before the next one is read. */
+/* Each block of rows is multiplied by all words start … end-1 before the next one is read. */
 static void evaluate_words(void *of, int32_t share) {
     const block_job *job = of;
     const rheo_model *model = job->model;

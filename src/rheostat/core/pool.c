@@ -1,8 +1,8 @@
 /* Threads that share the rows of a product. See pool.h.
  *
- * A job is a number of shares. Whoever takes part claims the next share from a counter until there are no more: the
- * asking thread and the pool's, as far as they are awake. All atomics are sequentially consistent, and two pairs rely on
- * it, each thread writing one variable and then reading the other's:
+ * A job is a number of shares. The asking thread, and the pool's threads that are awake, claim the next share from a
+ * counter until there are no more. All atomics are sequentially consistent, and two pairs rely on it, each thread
+ * writing one variable and then reading the other's:
  *
  *     a thread enters:    active + 1, then is the job still open?     the asker: closes the job, then is active 0?
  *     a thread sleeps:    sleepers + 1, then is there a new job?      the asker: opens a job, then are there sleepers?
@@ -29,7 +29,7 @@ typedef pthread_cond_t condition;
 typedef pthread_t thread;
 #endif
 
-/* Looks at a variable before sleeping: tens of microseconds, longer than what one thread does between two products. */
+/* How often a variable is checked before sleeping: tens of microseconds, longer than the work between two products. */
 enum { LOOKS = 2000 };
 
 struct rheo_pool {
@@ -39,7 +39,7 @@ struct rheo_pool {
     void (*work)(void *job, int32_t share); /* these three are written while no job is open */
     void *job;
     int32_t shares;
-    char apart_1[RHEO_LINE]; /* what many write has cache lines of its own */
+    char apart_1[RHEO_LINE]; /* what many threads write has its own cache lines */
     atomic_flag is_taken;    /* by a thread that asks */
     atomic_uint open;        /* the number of the job, odd; even: there is none */
     atomic_int sleepers;
@@ -109,7 +109,7 @@ static int start_thread(rheo_pool *pool, thread *started) { return !pthread_crea
 static void join_thread(thread started) { pthread_join(started, NULL); }
 #endif
 
-/* Tells the processor that this is a loop that waits. */
+/* Tells the processor that this is a spin loop. */
 static void rest(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();

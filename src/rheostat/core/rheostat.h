@@ -1,9 +1,9 @@
 /* Rheostat: next-word prediction with a power knob.
  *
- * One model file serves every operating point from 100 % of its cost downwards. The filters of each layer stand in the
- * order of their importance, so a position of the knob is one width per layer: a loop bound. The bits of the weights are
- * bounds too: the more important filters may be read in 8 bits and the others in 4, from the same file. Turning the knob
- * builds nothing, copies nothing and allocates nothing.
+ * One model file serves every operating point from 100 % of its cost downwards. The filters of each layer are sorted by
+ * importance, so a position of the knob is one width per layer: a loop bound. The bits of the weights are bounds too:
+ * the more important filters may be read in 8 bits and the others in 4, from the same file. Turning the knob builds
+ * nothing, copies nothing and allocates nothing.
  *
  *     rheo_open        a model from the bytes of its file
  *     rheo_position_*  a position of the knob
@@ -22,8 +22,8 @@
  * polynomials of our own, float additions have a fixed order and are never contracted. Compile with
  * -ffp-contract=off and without -ffast-math; rheo_open refuses a build in which this does not hold.
  *
- * Every function that can fail returns a rheo_status, and writes one line of text into the rheo_error where one is
- * given (NULL is fine).
+ * Every function that can fail returns a rheo_status, and writes one line of text into the rheo_error, if one is given
+ * (NULL is fine).
  */
 #ifndef RHEOSTAT_H
 #define RHEOSTAT_H
@@ -52,7 +52,7 @@ typedef enum rheo_status {
     RHEO_BAD_FILE,     /* the bytes are not a model file that this library can run */
     RHEO_BAD_ARGUMENT, /* a word, a position, a size or a name that the model does not have */
     RHEO_NO_ROOM,      /* the memory that was given is too small or not aligned */
-    RHEO_BAD_BUILD,    /* compiled so that floats do not behave: see above */
+    RHEO_BAD_BUILD,    /* compiled with float options that change the bits: see above */
     RHEO_NO_THREADS    /* the system starts no more threads (pool.h) */
 } rheo_status;
 
@@ -107,14 +107,14 @@ RHEO_API rheo_status rheo_open(rheo_model **model, const void *file, size_t file
 RHEO_API const rheo_config *rheo_config_of(const rheo_model *model);
 RHEO_API const char *rheo_kernel_of(const rheo_model *model);
 
-/* The kernels of this build that this processor can run, fastest first; NULL behind the last. */
+/* The kernels of this build that this processor can run, fastest first; NULL after the last. */
 RHEO_API const char *rheo_kernel_name(int32_t number);
 
-/* Who computes large products together: rheo_pool of pool.h, or an app's own threads. `run` calls work(job, share) once for
- * each share from 0 to shares - 1, in any order and on any threads, and returns when all are done. Several threads may
- * call `run` at once. */
+/* Threads that compute large products together: rheo_pool of pool.h, or an app's own threads. `run` calls work(job,
+ * share) once for each share from 0 to shares - 1, in any order and on any threads, and returns when all are done.
+ * Several threads may call `run` at once. */
 typedef struct rheo_workers {
-    int32_t threads; /* that take part at most, with the one that calls `run` */
+    int32_t threads; /* the most that take part, including the one that calls `run` */
     void *pool;
     void (*run)(void *pool, void (*work)(void *job, int32_t share), void *job, int32_t shares);
 } rheo_workers;
@@ -165,8 +165,8 @@ RHEO_API rheo_status rheo_step(const rheo_model *model, const rheo_position *pos
 RHEO_API rheo_status rheo_steps(const rheo_model *model, const rheo_position *position, rheo_state *state,
                                 const int32_t *words, size_t count, rheo_scratch *scratch, rheo_error *error);
 
-/* Read words[0 … count-1]; for each, how probable the word behind it was, words[1 … count]: its log-probability, and how
- * many words were more probable. This is what evaluation needs, without anything of the vocabulary's size. */
+/* Read words[0 … count-1]; for each, how probable the word after it was, words[1 … count]: its log-probability, and how
+ * many words were more probable. This is what evaluation needs, without an array of the vocabulary's size. */
 RHEO_API rheo_status rheo_evaluate(const rheo_model *model, const rheo_position *position, rheo_state *state,
                                    const int32_t *words, size_t count, float *log_probabilities, int32_t *ranks,
                                    rheo_scratch *scratch, rheo_error *error);
@@ -192,8 +192,8 @@ RHEO_API void rheo_cache_add(const rheo_model *model, const rheo_position *posit
                              const rheo_state *state, int32_t word);
 
 /* Mix the cache into the answer that rheo_predict gave for `state`: (1 - a) p + a p_cache, where a is the weight times the
- * share of the cache that is filled. sharpness: how much
- * a similar h counts. A cache is of one position: after a turn, read the text again. */
+ * share of the cache that is filled. sharpness: how much a similar h counts. A cache belongs to one position: after
+ * turning the knob, read the text again. */
 RHEO_API rheo_status rheo_cache_mix(const rheo_model *model, const rheo_position *position, rheo_cache *cache,
                                     const rheo_state *state, float weight, float sharpness, rheo_answer *answer,
                                     rheo_error *error);
@@ -215,8 +215,8 @@ RHEO_API rheo_status rheo_best(const rheo_model *model, rheo_answer *answer, con
 RHEO_API rheo_status rheo_log_probabilities(const rheo_model *model, rheo_answer *answer, float *log_probabilities,
                                             rheo_error *error);
 
-/* One query in one call: read a word behind `before` into `after` (which may be the same), predict, and find the k best
- * words; k = 0 finds none. The same bits as rheo_step, rheo_predict and rheo_best. */
+/* One query in one call: read a word into the state `before`, giving `after` (which may be the same), predict, and find
+ * the k best words; k = 0 finds none. The same bits as rheo_step, rheo_predict and rheo_best. */
 RHEO_API rheo_status rheo_query(const rheo_model *model, const rheo_position *position, const rheo_state *before,
                                 int32_t word, rheo_state *after, rheo_answer *answer, const rheo_choice *choice,
                                 int32_t k, int32_t *words, float *log_probabilities, int32_t *found,
@@ -254,7 +254,7 @@ typedef struct rheo_prices {
 typedef struct rheo_typing rheo_typing; /* the words that may be suggested, in a sorted tree */
 typedef struct rheo_typed rheo_typed;   /* what is being typed after one text */
 
-/* Keys with their prices, filled in by rheo_typing_set_keys: a plain value, to be left alone. */
+/* Keys with their prices, filled in by rheo_typing_set_keys: a plain value; do not change its fields. */
 typedef struct rheo_channel {
     int32_t count;
     float precision;
@@ -271,14 +271,14 @@ RHEO_API rheo_status rheo_typing_set_keys(rheo_channel *channel, const rheo_key 
 RHEO_API size_t rheo_typing_bytes(int32_t count, size_t forms_bytes);
 
 /* Make the tree. forms: the words as they are compared with what is typed (in lower case), one per line. ids: of these
- * words, below `vocabulary`; NULL if the lines are the whole vocabulary. Sorted forms are faster. Nothing that is given
- * here has to stay but `memory`. The tree never changes, so any number of threads may use it. */
+ * words, below `vocabulary`; NULL if the lines are the whole vocabulary. Sorted forms are faster. Only `memory` has to
+ * stay where it is. The tree never changes, so any number of threads may use it. */
 RHEO_API rheo_status rheo_typing_open(rheo_typing **typing, const char *forms, size_t forms_bytes, const int32_t *ids,
                                       int32_t count, int32_t vocabulary, void *memory, size_t memory_bytes,
                                       rheo_error *error);
 
 /* Begin to type a word after a text: once per text, before its first letter. Either with the log-probability of every
- * word, which is copied, or with an answer: then clusters that are closed stay so until they matter. */
+ * word, which is copied, or with an answer: then closed clusters stay closed until they matter. */
 RHEO_API size_t rheo_typed_bytes(const rheo_typing *typing);
 RHEO_API rheo_status rheo_typed_open(rheo_typed **typed, const rheo_typing *typing, const float *log_probabilities,
                                      void *memory, size_t memory_bytes, rheo_error *error);
@@ -305,8 +305,8 @@ typedef struct rheo_explained {
 /* log p of any word after the text; of a cluster that is closed, a bound. */
 RHEO_API float rheo_typed_log_probability(const rheo_typed *typed, int32_t word);
 
-/* The k words that explain the letters best: by log_probability - cost, best first. With every further letter, only that
- * letter is worked on. model and answer: those of rheo_typed_open_answer; NULL after rheo_typed_open. */
+/* The k words that explain the letters best: by log_probability - cost, best first. Each further letter takes work for
+ * that letter alone. model and answer: those of rheo_typed_open_answer; NULL after rheo_typed_open. */
 RHEO_API rheo_status rheo_typed_best(rheo_typed *typed, const rheo_channel *channel, const rheo_keystrokes *keystrokes,
                                      const rheo_model *model, rheo_answer *answer, int32_t k, rheo_explained *found,
                                      int32_t *count, rheo_error *error);

@@ -15,7 +15,7 @@ const ALIGNMENT = 64; // more than RHEO_ALIGNMENT: parts then begin with cache l
 const PAGE = 65536; // bytes of a page of WebAssembly's memory
 const ERROR_BYTES = 256; // sizeof(rheo_error)
 const POSITION_BYTES = 1024; // more than sizeof(rheo_position)
-const COST_AT = 132; // offset of rheo_position.cost: behind the widths of 16 layers and 17 bounds
+const COST_AT = 132; // offset of rheo_position.cost: after the widths of 16 layers and 17 bounds
 const MOST_WORDS = 1024; // RHEO_MAX_BEST
 
 const CHANNEL_BYTES = 17444; // sizeof(rheo_channel)

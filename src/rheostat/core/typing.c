@@ -1,6 +1,6 @@
 /* Typing with slips: the words that best explain what was typed, by p(word | context) · p(typed | word).
  *
- * The words that may be suggested stand in a sorted tree of letters. A walk follows what was typed, one letter after
+ * The words that may be suggested form a sorted tree of letters. A walk follows what was typed, one letter after
  * another. Each level holds the nodes that the letters so far may have led to, with the cost of the slips on the way:
  *
  *     from (node, i), cost c      to               cost
@@ -21,7 +21,7 @@
 enum {
     UNIT = 16384,          /* of scores and costs, per nat */
     LEAST = -(1 << 28),    /* below any score */
-    NEVER = 1 << 26,       /* a cost that nothing pays */
+    NEVER = 1 << 26,       /* a cost above that of any slip */
     BEAM = 96,             /* nodes that a level keeps */
     CANDIDATES = 2048,     /* for the places on a level; what comes later than that is dropped */
     SLOTS = 4096,          /* of the table that finds a candidate; a power of two above CANDIDATES */
@@ -63,7 +63,7 @@ static sizes sizes_of(int32_t count, size_t forms_bytes) {
     sizes found;
     found.words = (size_t)count;
     found.letters = forms_bytes;
-    found.nodes = forms_bytes / 2 + 1; /* each is a beginning that two words share */
+    found.nodes = forms_bytes / 2 + 1; /* each is a prefix that two words share */
     found.edges = found.nodes + found.words;
     found.bytes = rheo_lines(sizeof(rheo_typing)) + rheo_lines(found.words * sizeof(int32_t)) +
                   rheo_lines((found.words + 1) * sizeof(uint32_t)) + rheo_lines(found.letters) +
@@ -518,7 +518,7 @@ static uint8_t letter_before(const rheo_typing *typing, int32_t target, int32_t 
     return typing->letters[typing->start[place] + (uint32_t)depth - 1];
 }
 
-/* The nodes of a level, and those behind one letter that was not typed. */
+/* The nodes of a level, and those after one letter that was not typed. */
 static void add_missed(rheo_typed *typed, level *at) {
     const rheo_channel *channel = typed->channel;
     pool into;
@@ -592,7 +592,7 @@ static void start_levels(rheo_typed *typed) {
     typed->known = 1;
 }
 
-/* Take what is typed now; levels of letters that have not changed stay. */
+/* Take the current letters; the levels of unchanged letters are kept. */
 static rheo_status take_letters(rheo_typed *typed, const char *text, size_t length, const float *taps, size_t tap_count,
                                 const rheo_channel *channel, rheo_error *error) {
     uint8_t letters[4 * RHEO_MAX_TYPED];
@@ -670,7 +670,7 @@ static void offer_range(const rheo_typed *typed, int32_t first, int32_t last, in
     }
 }
 
-/* Words that go on behind the letters of a node. */
+/* Words that continue after the letters of a node. */
 static void offer_beginnings(rheo_typed *typed, ranking *best) {
     level *last = typed->levels + typed->count;
     uint8_t is_done[BEAM] = {0};

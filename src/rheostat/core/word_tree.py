@@ -123,7 +123,7 @@ class WordTree(NotCopyable):
         self.typed_bytes = int(self._library.rheo_typed_bytes(tree))
 
     def typed(self, owner: object, source: Scores) -> TypedWord:
-        """What is being typed after one text: `owner` stands for that text, and is asked for with every letter.
+        """What is being typed after one text: `owner` identifies that text, and is passed again with every letter.
 
         source: gives log p of every word; or a model of the core and its answer, whose clusters are opened when they
             matter.
