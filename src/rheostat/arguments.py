@@ -76,13 +76,20 @@ def _fits(value: Any, hint: Any) -> bool:
         return is_list(value) and (not isinstance(value, Sequence) or all(_fits(item, arguments[0]) for item in value))
     if kind is not None:
         hint = kind
-    if getattr(hint, "_is_protocol", False) and hint.__module__.startswith("rheostat."):
-        return all(hasattr(value, name) for name in vars(hint) if not name.startswith("_")) and not (
-            "__call__" in vars(hint) and not callable(value)
-        )
+    if _is_our_protocol(hint):
+        is_called = "__call__" in vars(hint)
+        return all(hasattr(value, name) for name in _members(hint)) and (callable(value) or not is_called)
     if hint is Callable or (isinstance(hint, type) and issubclass(hint, Callable)):  # type: ignore[arg-type]
         return callable(value)
     return isinstance(value, hint)
+
+
+def _is_our_protocol(hint: Any) -> bool:
+    return bool(getattr(hint, "_is_protocol", False)) and hint.__module__.startswith("rheostat.")
+
+
+def _members(protocol: type) -> list[str]:
+    return [name for name in vars(protocol) if not name.startswith("_")]
 
 
 def _is_one_of_several(value: Any, hint: Any) -> bool:
@@ -104,6 +111,8 @@ def _expected(hint: Any) -> str:
         return f"a list, each item {_expected(arguments[0])}"
     if hint is Callable or kind is not None:
         return "a function"
+    if _is_our_protocol(hint) and _members(hint):
+        return f"an object with {', '.join(_members(hint))}"
     name = getattr(hint, "__name__", str(hint))
     return NAMES.get(hint, f"{'an' if name[0] in 'AEIOU' else 'a'} {name}")
 
@@ -112,6 +121,12 @@ def check_text(name: str, value: Any) -> None:
     """Raise RheostatError unless this is a str."""
     if not isinstance(value, str):
         raise RheostatError(f"{name} is {shown(value)}; expected a str")
+
+
+def check_flag(name: str, value: Any) -> None:
+    """Raise RheostatError unless this is True or False."""
+    if not isinstance(value, bool):
+        raise RheostatError(f"{name} is {shown(value)}; expected True or False")
 
 
 def check_whole(name: str, value: Any, least: int, most: float = math.inf) -> None:

@@ -17,6 +17,11 @@ Heat: TypeAlias = Literal["none", "light", "moderate", "severe"]
 HEATS: tuple[Heat, ...] = get_args(Heat)  # from cool to hot
 
 
+def _check_flag(name: str, flag: object) -> None:
+    if flag is not None and not isinstance(flag, bool):
+        raise RheostatError(f"{name} is {flag!r:.40}; expected True, False or None")
+
+
 @dataclass(frozen=True)
 class Battery:
     """One reading. level: 0 to 1, None if unknown. charging: whether it is on the charger, None if unknown."""
@@ -26,8 +31,9 @@ class Battery:
 
     def __post_init__(self) -> None:
         level: object = self.level  # callers may not check their types
-        if level is not None and not (isinstance(level, int | float) and 0 <= level <= 1):
+        if level is not None and (isinstance(level, bool) or not (isinstance(level, int | float) and 0 <= level <= 1)):
             raise RheostatError(f"the battery level is {level!r:.40}; expected a share from 0 to 1: 85 % is 0.85")
+        _check_flag("charging", self.charging)
 
 
 PLUGGED_IN = Battery(level=None, charging=True)
@@ -50,14 +56,15 @@ class DeviceState:
     foreground: bool | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.battery, Battery):
+            raise RheostatError(f"the battery is {self.battery!r:.40}; expected a Battery")
         check_device(self)
 
 
 def check_device(state: Any) -> None:
     """Refuse values that no device reports; state: anything with these fields."""
     for name in ("power_saver", "foreground"):
-        if (flag := getattr(state, name)) is not None and not isinstance(flag, bool):
-            raise RheostatError(f"{name} is {flag!r:.40}; expected True, False or None")
+        _check_flag(name, getattr(state, name))
     if state.heat is not None and state.heat not in HEATS:
         raise RheostatError(f"heat is {state.heat!r:.40}; expected one of {', '.join(HEATS)}, or None")
     for name in ("headroom", "headroom_forecast"):

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
-from rheostat.arguments import is_number, shown
+from rheostat.arguments import checked, is_number, shown
 from rheostat.errors import NotCopyable, OperatingPointError, RheostatError, RheostatWarning
 from rheostat.governor.cost import CostTable, read_costs
 from rheostat.governor.decision import Decision, Situation, check_budget, decide
@@ -46,6 +46,7 @@ class HasKnob(Protocol):
 class Governor(NotCopyable):
     """Keeps the knob of a predictor where the policy wants it. Safe to use from several threads."""
 
+    @checked
     def __init__(
         self,
         predictor: HasKnob,

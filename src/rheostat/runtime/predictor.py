@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from rheostat.arguments import check_text, check_whole, checked, is_list, shown
+from rheostat.arguments import check_flag, check_text, check_whole, checked, is_list, shown
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.errors import NotCopyable, OperatingPointError, RheostatError
 from rheostat.model.operating_point import OperatingPoint
@@ -156,11 +156,15 @@ class Predictor(NotCopyable):
         check_whole("context", context, 2)
         check_whole("cache_bytes", cache_bytes, 0)
         check_whole("history_bytes", history_bytes, 0)
+        for name, flag in (("slips", slips), ("counts", counts), ("verify", verify)):
+            check_flag(name, flag)
+        if cache is not None and not isinstance(cache, Cache):
+            raise RheostatError(f"cache is {shown(cache)}; expected a Cache or None")
         words = user_words if isinstance(user_words, UserWords) else UserWords(user_words)
         remembered = memory if memory is None or isinstance(memory, Memory) else Memory(memory)
         points = Points(model, precision, threads, cache_bytes, history_bytes, engine, counts, cache, verify)
         try:
-            lexicon = Lexicon(points.file, words, hidden_words, context, bool(slips), remembered)
+            lexicon = Lexicon(points.file, words, hidden_words, context, slips, remembered)
             self._begin(_Model(points, lexicon), None if point else knob, point)
         except BaseException:
             points.close()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.arguments import check_text
 from rheostat.runtime.engine import Engine, Reading
 from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.memory import NEW_WORD_COUNT, Memory
@@ -74,6 +75,7 @@ class Watch:
 
     def see(self, text: str, *, accepted: bool = False) -> None:
         """The text before the cursor now. accepted: its last word was taken from the suggestions."""
+        check_text("the text", text)
         if self._memory is None:
             return
         pieces = text.split()
@@ -87,6 +89,7 @@ class Watch:
 
     def end(self, text: str) -> list[list[str]]:
         """The text was sent as it is. Returns what was learned of each piece between spaces."""
+        check_text("the text", text)
         if self._memory is not None:
             pieces = text.split()
             self._take_back(pieces)
