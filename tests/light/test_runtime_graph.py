@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -11,15 +12,17 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
-from models import TINY, make_point, make_weights
+from models import TINY, make_point, make_weights, write_tiny
 from rheostat.errors import PrecisionError
 from rheostat.model.cut import cut
+from rheostat.model.file import open_model
+from rheostat.model.knob import choose
 from rheostat.model.precision import PRECISIONS, Precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.graph import Form, build_graph, state_sizes
 from rheostat.runtime.onnx.session import STEPPED, STRETCH, GraphEngine, Session, State
-from rheostat.runtime.onnx.weights import LARGEST, prepare, reduce
+from rheostat.runtime.onnx.weights import LARGEST, RuntimeWeights, prepare, reduce
 
 WIDE = ModelShape(300, 48, (70, 65, 48), (2, 1, 3))
 IDS = np.random.default_rng(3).integers(0, 300, STEPPED + 10)
@@ -277,3 +280,24 @@ def test_weights_at_an_odd_offset_are_moved() -> None:
     weights = random_weights(WIDE) | {"output.bias": odd}
     assert not odd.flags.aligned
     assert prepare(weights, "fp32")["output.bias"].flags.aligned
+
+
+def test_a_cut_prepares_again_only_what_its_point_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reduced: list[tuple[int, ...]] = []
+
+    def counted(matrix: NDArray[Any], scale: Any = None) -> Any:
+        reduced.append(matrix.shape)
+        return reduce(matrix, scale)
+
+    monkeypatch.setattr("rheostat.runtime.onnx.weights.reduce", counted)
+    with open_model(write_tiny(tmp_path / "tiny.safetensors")) as file:
+        weights, whole = RuntimeWeights(file, "int8", keep=True), prepare(file.stored_weights(), "int8")
+        matrices = len(reduced)
+        for point, changes in ((choose(file, 0.8, ranking="random-3"), False), (file.point("second"), True)):
+            reduced.clear()
+            found = weights.of(point)
+            assert (file.shape.tensor_shapes()["embedding.weight"] in reduced) != changes
+            assert changes or len(reduced) == matrices
+            expected = prepare(cut(whole, file.shape, point)[0], "int8")
+            assert found.keys() == expected.keys()
+            assert all((found[name] == expected[name]).all() for name in expected)

@@ -120,7 +120,7 @@ def _check_size(name: str, size: int) -> None:
     if size > LARGEST_GRAPH:
         raise ExportError(
             f"{name} would have {size:,} bytes of weights; expected at most {LARGEST_GRAPH:,}: "
-            "use --precision int8, or turn the knob down"
+            "use int8, or turn the knob down"
         )
 
 

@@ -46,12 +46,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import rheostat
+from rheostat.model.names import scale_name
 from rheostat.model.precision import Precision
 from rheostat.model.shape import MOST_CLUSTERS, ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import BOOL, FLOAT, INT64, UINT8, Message
 from rheostat.runtime.onnx.operators import CONTRIB, IR_VERSION, OPSET, Port, Products, Writer
-from rheostat.runtime.onnx.weights import Prepared, reduce
+from rheostat.runtime.onnx.weights import Prepared
 
 if TYPE_CHECKING:
     import onnx
@@ -228,9 +229,9 @@ class _ModelWriter:
         tokens = "token" if self.one_row else "tokens"
         if self.products.precision == "fp32":
             return write.apply("Gather", write.constant(name, self.weights[name]), tokens)
-        integers, scale = reduce(self.weights[name], self.weights.get(f"{name}.scale"))
+        integers, scale = self.weights[name], self.weights[scale_name(name)]
         rows = write.apply("Gather", write.constant(name, integers), tokens)
-        scales = write.apply("Gather", write.constant(f"{name}.scale", scale), tokens)
+        scales = write.apply("Gather", write.constant(scale_name(name), scale), tokens)
         column = write.apply("Unsqueeze", scales, write.integers(1))
         return write.apply("Mul", write.apply("Cast", rows, to=FLOAT), column)
 

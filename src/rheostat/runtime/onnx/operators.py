@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rheostat.model.names import scale_name
 from rheostat.model.precision import Precision
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import FLOAT, INT32, UINT8, Message, Option, Size
@@ -96,8 +97,8 @@ class Products:
         first = names[0]
         key = first if names == (first,) and rows == slice(None) else f"{'+'.join(names)}[{rows.start}:{rows.stop}]"
         scale = None
-        if f"{first}.scale" in self.weights:
-            scale = _stack([self.weights[f"{name}.scale"] for name in names], rows)
+        if scale_name(first) in self.weights:
+            scale = _stack([self.weights[scale_name(name)] for name in names], rows)
         return Matrix(key, _stack([self.weights[name] for name in names], rows), scale, self.precision)
 
     def biases(self, *names: str, rows: slice = slice(None)) -> Floats:
@@ -127,7 +128,7 @@ class Matrix:
         key = f"{self.key}.transposed"
         if key not in writer.constants:
             writer.constant(key, transposed(self.values))
-        return key, writer.constant(f"{self.key}.scale", self.scale)
+        return key, writer.constant(scale_name(self.key), self.scale)
 
     def _fused(self, writer: Writer, x: str, offset: str) -> str:
         weight, scale = self._weight(writer)

@@ -1,7 +1,7 @@
 """From a model file to the numbers that a graph computes with: float32, or 8 bits with one scale per row.
 
-The whole model is prepared first and cut afterwards, so all points of a file are rounded the same way. Layers that a
-point changes (gates folded in, an update added) are floats after the cut and are prepared once more. Knows files and
+The whole model is prepared first and cut afterwards, so all points of a file are rounded the same way. Only layers that
+a point changes (gates folded in, an update added) are floats after the cut, and are prepared once more. Knows files and
 points; knows nothing about ONNX. Graphs and engines take `Prepared` weights and never prepare them again.
 
 8-bit weights do not use the full range: they are in -LARGEST … LARGEST (64 instead of 127). x86 processors without VNNI
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from rheostat.errors import NotCopyable
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile
+from rheostat.model.names import is_scale_name, scale_name
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.precision import Precision, check_precision, dequantize, widen
 
@@ -49,9 +50,11 @@ class RuntimeWeights(NotCopyable):
     def of(self, point: OperatingPoint) -> Prepared:
         """The weights of the model that is cut to `point`; its shape is `point.cut_shape(file.shape)`."""
         # Bits are those of the stored integers, so rows are read in 4 bits before anything is rounded for a graph.
-        whole = self._file.stored_weights() if point.bounds else self._prepared()
-        small, _ = cut(whole, self._file.shape, point)
-        return prepare(small, self._precision)
+        if point.bounds:
+            return prepare(cut(self._file.stored_weights(), self._file.shape, point)[0], self._precision)
+        small, _ = cut(self._prepared(), self._file.shape, point)
+        changed = {name: array for name, array in small.items() if array.dtype.kind == "f" and not is_scale_name(name)}
+        return Prepared({**small, **prepare(changed, self._precision)})
 
     def _prepared(self) -> Prepared:
         with self._lock:
@@ -76,11 +79,11 @@ def prepare(weights: Weights, precision: str) -> Prepared:
     check_precision(precision)
     prepared: dict[str, NDArray[Any]] = {}
     for name, array in weights.items():
-        if name.endswith(".scale"):
+        if is_scale_name(name):
             continue
-        scale = weights.get(f"{name}.scale")
+        scale = weights.get(scale_name(name))
         if array.ndim == 2 and precision == "int8":
-            prepared[name], prepared[f"{name}.scale"] = reduce(array, scale)
+            prepared[name], prepared[scale_name(name)] = reduce(array, scale)
         else:
             prepared[name] = _as_floats(array, scale)
     return Prepared(prepared)
