@@ -62,11 +62,11 @@ def _apply_change(tables: dict[str, Any], change: str) -> None:
     key, equals, value = change.partition("=")
     table, dot, name = key.strip().partition(".")
     if not (equals and dot and name):
-        raise RecipeError(f"--set got '{change}'; expected table.key=value, for example train.epochs=2")
+        raise RecipeError(f"a change of the recipe is '{change}'; expected table.key=value, for example train.epochs=2")
     try:
         parsed = parse_toml(f"value = {value.strip()}")["value"]
     except RecipeError:
         parsed = value.strip()  # a bare word is a string: --set train.optimizer=adam
     if not isinstance(tables.setdefault(table, {}), dict):
-        raise RecipeError(f"--set {change}: '{table}' is not a table in the recipe")
+        raise RecipeError(f"the change {change}: '{table}' is not a table in the recipe")
     tables[table][name] = parsed

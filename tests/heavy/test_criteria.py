@@ -197,7 +197,7 @@ def test_several_criteria_are_one_command_and_one_output(tmp_path: Path) -> None
         assert [entry.name for entry in file.description.rankings] == ["random", "filter-norm"]
     for options, message in (
         (["--criterion", "random"], "--criterion random was given more than once"),
-        (["--criterion", "filter-norm", "--name", "mine"], "--name mine was given for 2 rankings"),
+        (["--criterion", "filter-norm", "--name", "mine"], "the name mine was given for 2 rankings"),
         (["--criterion", "l0"], "l0 learns points instead of a ranking"),
     ):
         with pytest.raises(OperatingPointError, match=message):

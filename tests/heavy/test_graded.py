@@ -349,7 +349,7 @@ def test_a_run_starts_from_the_reconstructed_prefix_and_is_taught_by_the_untouch
 
 def test_a_run_without_a_starting_model_has_no_teacher(recipe_file: Path, corpus_folder: Path, tmp_path: Path) -> None:
     changes = ["--set", "train.graded=0.4", "--set", "graded.teacher=start"]
-    with pytest.raises(RecipeError, match="needs --from"):
+    with pytest.raises(RecipeError, match="needs a model to start from"):
         rheostat("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", *changes)
 
 

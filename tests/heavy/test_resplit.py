@@ -170,7 +170,9 @@ def test_fewer_words_are_opened(tmp_path: Path) -> None:
 
 def test_clusters_can_only_be_split_further(tmp_path: Path) -> None:
     source = write_skewed(tmp_path / "source.safetensors")
-    with pytest.raises(OperatingPointError, match="--tails is 2, but this output layer already has 2: expected 3"):
+    with pytest.raises(
+        OperatingPointError, match="2 tails were asked for, but this output layer already has 2: expected 3"
+    ):
         resplit(source, tmp_path / "out.safetensors", 2)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -166,3 +168,64 @@ def test_a_method_takes_a_wrong_argument_or_refuses_it_in_one_line(
                 except RheostatError as error:
                     assert "\n" not in str(error), method
     assert tried > 30
+
+
+def nothing_to_govern() -> object:
+    return rheostat.Governor(3)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (nothing_to_govern, "predictor is 3 (int); expected an object with knob, turn"),
+        (lambda: rheostat.Battery(0.2, "no"), "charging is 'no'; expected True, False or None"),  # type: ignore[arg-type]
+        (lambda: rheostat.Battery(True, None), "the battery level is True; expected a share from 0 to 1"),
+        (lambda: rheostat.DeviceState(battery=3), "the battery is 3; expected a Battery"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_device_or_a_predictor_of_the_wrong_kind_is_one_line(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(RheostatError) as failure:
+        call()
+    assert message in str(failure.value) and "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"counts": "no"}, "counts is 'no' (str); expected True or False"),
+        ({"slips": 1}, "slips is 1 (int); expected True or False"),
+        ({"verify": None}, "verify is None (NoneType); expected True or False"),
+        ({"cache": 3}, "cache is 3 (int); expected a Cache or None"),
+    ],
+)
+def test_a_predictor_made_directly_checks_its_options(option: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(RheostatError) as failure:
+        rheostat.Predictor(write_tiny(tmp_path / "tiny.safetensors"), **option)
+    assert str(failure.value) == message
+
+
+def test_a_governor_and_a_watched_field_check_what_they_get(tmp_path: Path) -> None:
+    with rheostat.load(write_tiny(tmp_path / "tiny.safetensors")) as predictor:
+        with pytest.raises(RheostatError, match=r"^battery is 3 \(int\); expected a function or None$"):
+            rheostat.Governor(predictor, battery=3)  # type: ignore[arg-type]
+        watch: Any = predictor.watch()
+        for call in (watch.see, watch.end):
+            with pytest.raises(RheostatError, match=r"^the text is None \(NoneType\); expected a str$"):
+                call(None)
+
+
+PACKAGE = Path(rheostat.__file__).parent
+LIBRARY = [path for path in sorted(PACKAGE.rglob("*.py")) if path.relative_to(PACKAGE).parts[0] not in ("cli", "core")]
+# An option may stand in a whole command, and a server that was started by a command may name its options.
+COMMAND = re.compile(r"rheostat [a-z]+ [^;,]*|Governor\(table=…\) or --bench|start it with --allow-host NAME")
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_errors_of_the_library_name_no_option_of_a_command(path: Path) -> None:
+    """Someone who calls a function has no --data to give."""
+    raised = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Raise)]
+    for node in raised:
+        parts = [
+            part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)
+        ]
+        assert not re.search(r"(?<!\w)--[a-z]", COMMAND.sub("", "".join(parts))), parts

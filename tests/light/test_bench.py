@@ -432,13 +432,16 @@ def test_pinning_lasts_as_long_as_the_measurement(model: Path) -> None:
     subject = contents.subject
     assert (subject.cpus, subject.pinned, subject.threads) == ((cpu,), True, 1)
     assert os.sched_getaffinity(0) == allowed
-    with pytest.raises(RheostatError, match=r"--pin names CPU 4711; this program can use"), pinned([4711]):
+    with (
+        pytest.raises(RheostatError, match=r"the CPUs to pin to include 4711; this program can use"),
+        pinned([4711]),
+    ):
         pass
 
 
 def test_a_system_that_cannot_pin_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity", raising=False)
-    with pytest.raises(RheostatError, match="leave --pin out"), pinned([0]):
+    with pytest.raises(RheostatError, match="pin it to none"), pinned([0]):
         pass
 
 
@@ -556,7 +559,7 @@ def test_the_duration_with_a_slow_meter_is_reported_before_the_run(
         (["MODEL", "--point", "absent"], OperatingPointError, "absent"),
         (["MODEL", "--knob", "7"], OperatingPointError, "the knob is set to 7"),
         (["MODEL", "--meter", "rappl"], RheostatError, "did you mean rapl"),
-        (["MODEL", "--pin", "x"], RheostatError, "--pin is 'x'"),
+        (["MODEL", "--pin", "x"], RheostatError, "the CPUs to pin to are 'x'"),
         (["MODEL", "--data", "absent"], CorpusError, "absent"),
     ],
 )

@@ -75,7 +75,7 @@ def test_a_models_points_spend_what_they_really_spend(tmp_path: Path) -> None:
 
 
 def test_another_model_never_costs_what_the_paper_measured() -> None:
-    with pytest.raises(RheostatError, match=r"how long a query of golden-fp32.* is not known; expected --bench"):
+    with pytest.raises(RheostatError, match=r"how long a query of golden-fp32.* is not known; expected a bench of it"):
         run("--trace", DAY, "--model", str(MODEL))
     with pytest.raises(RheostatError, match="how long a query"):
         run("--trace", DAY, "--model", str(MODEL), "--energy-mj", "3")

@@ -656,7 +656,7 @@ def test_scripts_have_the_type_that_browsers_insist_on(client: TestClient) -> No
 
 def test_a_port_that_is_taken_is_one_line(service: Service) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
-    with taken, pytest.raises(RheostatError, match="choose another with --port"):
+    with taken, pytest.raises(RheostatError, match="expected a free port: choose another"):
         serve(service, port=taken.getsockname()[1])
 
 

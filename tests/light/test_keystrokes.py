@@ -178,5 +178,5 @@ def test_evaluate_types_the_test_text_on_request(tmp_path: Path) -> None:
     answer = json.loads(CliRunner().invoke(app, options, catch_exceptions=False).stdout)
     assert answer["keystrokes"]["words"] == 9
     assert 0 <= answer["keystrokes"]["keystrokes_saved_share"] < 1
-    with pytest.raises(OperatingPointError, match="leave out --criterion"):
+    with pytest.raises(OperatingPointError, match="leave out the criterion"):
         CliRunner().invoke(app, [*options, "--criterion", "random"], catch_exceptions=False)

@@ -546,7 +546,7 @@ def test_bits_that_a_file_cannot_have_are_refused(tmp_path: Path, contents: Cont
         with pytest.raises(RheostatError, match=message):
             rheostat.pack(packed, tmp_path / "none", bits=asked)
     write_model(source, contents)
-    with pytest.raises(ModelFileError, match="planes to choose from; add --order"):
+    with pytest.raises(ModelFileError, match="planes to choose from; order it"):
         rheostat.pack(source, tmp_path / "none", bits=4)
 
 

@@ -257,7 +257,7 @@ def test_a_sweep_measures_the_path_as_a_criterion_of_its_own(model: Path, corpus
     [
         ({"by": "time"}, "by is 'time'"),
         ({"by": "ms"}, "no bench file"),
-        ({"bench": "x.json"}, "expected --by ms"),
+        ({"bench": "x.json"}, "expected a search by ms"),
         ({"smallest": 2.0}, "the knob is set to 2"),
         ({"tokens": 1}, "at least 2"),
     ],

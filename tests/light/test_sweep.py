@@ -184,7 +184,7 @@ def test_a_text_file_is_one_split(tmp_path: Path) -> None:
     assert {row.split for row in found.rows} == {"text"} and len(found.rows) == 3
     assert evaluate(model, data=text).split == "text" and evaluate(model, data=tmp_path).split == "test"
     for measure_on in (evaluate, lambda *a, **k: sweep(*a, **k, out=tmp_path / "s.json")):
-        with pytest.raises(CorpusError, match=r"notes\.txt is one text file, .*leave out --split"):
+        with pytest.raises(CorpusError, match=r"notes\.txt is one text file, .*leave out the split"):
             measure_on(model, data=text, **({"split": "valid"} if measure_on is evaluate else {"splits": ["valid"]}))
 
 

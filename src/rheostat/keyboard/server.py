@@ -394,7 +394,7 @@ def _listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
         raise RheostatError(
-            f"cannot listen on {host} port {port} ({error}); expected a free port: choose another with --port"
+            f"cannot listen on {host} port {port} ({error}); expected a free port: choose another"
         ) from None
 
 

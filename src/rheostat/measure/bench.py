@@ -281,7 +281,7 @@ def _threads_notice(config: BenchConfig) -> str | None:
     if config.cpus is None or config.threads <= len(config.cpus):
         return None
     return (
-        f"{config.threads} threads on {len(config.cpus)} pinned CPUs wait for each other; use --threads "
+        f"{config.threads} threads on {len(config.cpus)} pinned CPUs wait for each other; use "
         f"{len(config.cpus)} or pin more CPUs"
     )
 
@@ -309,7 +309,7 @@ def _energy_notice(source: EnergySource, plan: Plan, points: int) -> str | None:
         return None
     needed_s = round(plan.needed_s(source.period_s), 2)
     meter = f"the meter {source.name} has a new reading every {source.period_s:.3g} s"
-    asked = {"--block-seconds": plan.block_seconds, "--idle-seconds": plan.idle_seconds}
+    asked = {"block seconds": plan.block_seconds, "idle seconds": plan.idle_seconds}
     short = [f"{option} {seconds:g}" for option, seconds in asked.items() if seconds is not None and seconds < needed_s]
     if short:
         return (

@@ -221,7 +221,7 @@ def _gains(engine: CoreEngine, of: _Candidates, progress: Callable[[float], None
     if not len(of.rows):
         raise CorpusError(
             f"no {of.rows.shape[1]} words in a row occur {MINIMUM_COUNT} times in this text; expected more text: "
-            "choose a larger corpus with --data"
+            "choose a larger corpus"
         )
     own = np.empty(len(of.rows))
     contexts = row_keys(of.rows[:, :-1])

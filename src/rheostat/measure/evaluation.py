@@ -95,7 +95,9 @@ def evaluate(
     the first words of the test text. threads, engine, counts, cache: as for `load`. progress: label, share done.
     """
     if keystrokes and (criterion or ranking):
-        raise OperatingPointError("--keystrokes types at the knob's own point; leave out --criterion and --ranking")
+        raise OperatingPointError(
+            "keystrokes are counted at the knob's own point; leave out the criterion and the ranking"
+        )
     with open_model(model) as file:
         chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
         ((name, text),) = read_splits(file, data, None if split is None else [split], [TEST], progress).items()
@@ -138,7 +140,7 @@ def read_splits(
         if wanted:
             raise CorpusError(
                 f"{data} is one text file, which has no split {' or '.join(wanted)}; "
-                "leave out --split, or give a folder with train, valid and test text"
+                "leave out the split, or give a folder with train, valid and test text"
             )
         _warn_of_training_text(file, Path(data))
         return {TEXT: read(TEST, f"reading {Path(data).name}")}
@@ -161,7 +163,7 @@ def _warn_of_training_text(file: ModelFile, text: Path) -> None:
     if hash_text(parts.paths["train"], open_cache(), None) == file.origin.corpus_digest:
         warnings.warn(
             f"the model was trained on most of {text.name}, so these figures are too good; for the held-out part, "
-            f"use --data {parts.folder}",
+            f"name the folder {parts.folder}",
             RheostatWarning,
             stacklevel=3,
         )

@@ -98,7 +98,7 @@ def open_points(predictor: Predictor, positions: Sequence[BenchPosition], text: 
     """A typist for every distinct point: two positions can select the same point, which is measured once."""
     pieces, openings = text.pieces(), opening_words(predictor.vocabulary, text)
     if not pieces:
-        raise CorpusError(f"the text {text.name} has no words that this model can read; give another --data")
+        raise CorpusError(f"the text {text.name} has no words that this model can read; give another text")
     typists: list[Typist] = []
     for position in dict.fromkeys(positions):
         typist = Typist(predictor, position, pieces, openings)

@@ -66,13 +66,13 @@ def pinned(cpus: Sequence[int] | None) -> Iterator[None]:
         yield
         return
     if not hasattr(os, "sched_setaffinity"):
-        raise RheostatError("this system cannot pin a program to CPUs (Linux can): leave --pin out")
+        raise RheostatError("this system cannot pin a program to CPUs (Linux can): pin it to none")
     allowed = os.sched_getaffinity(0)
     if not cpus:
         raise RheostatError(f"no CPU is named to pin to; this program can use {_list(allowed)}: choose from these")
     if missing := set(cpus) - allowed:
         raise RheostatError(
-            f"--pin names CPU {_list(missing)}; this program can use {_list(allowed)}: choose from these"
+            f"the CPUs to pin to include {_list(missing)}; this program can use {_list(allowed)}: choose from these"
         )
     os.sched_setaffinity(0, cpus)
     try:
@@ -91,7 +91,7 @@ def parse_cpus(text: str) -> list[int]:
     try:
         cpus = sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise RheostatError(f"--pin is {text!r}; expected the numbers of CPUs, as in --pin 0,1") from None
+        raise RheostatError(f"the CPUs to pin to are {text!r}; expected their numbers, as in 0,1") from None
     return cpus
 
 

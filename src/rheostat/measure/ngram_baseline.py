@@ -120,7 +120,7 @@ def measure_ngram(
     tables = read_recipe(recipe)
     source = data or tables.get("data")
     if not source:
-        raise RecipeError("no corpus: the recipe names none; give --data a folder, 'chat' or 'talk'")
+        raise RecipeError("no corpus: the recipe names none; give data: a folder, 'chat' or 'talk'")
     words_as = fill(CorpusConfig, tables.get("corpus", {}), "corpus")
     words_from = None if vocabulary is None else Path(vocabulary)
     corpus = load_corpus(source, words_as, vocabulary_file=words_from, progress=progress)

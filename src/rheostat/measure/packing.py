@@ -117,7 +117,7 @@ def _hidden(
     hidden = {word for word in file.vocabulary.words if word in listed}
     if word_lists:
         if data is None:
-            raise RheostatError("a word list needs the training corpus, to count words in; give it with data (--data)")
+            raise RheostatError("a word list needs the training corpus, to count words in; give it as data")
         known = frozenset[str]().union(*(read_word_list(Path(path)) for path in word_lists))
         text = locate_splits(data, CorpusConfig(tokenizer=file.tokenizer))["train"]
         counts = count_words(text, file.tokenizer)

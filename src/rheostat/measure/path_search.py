@@ -179,7 +179,7 @@ class Spending(NamedTuple):
 def spending(shape: ModelShape, by: Spent, bench: Path | None) -> Spending:
     if bench is not None and by != "ms":
         raise OperatingPointError(
-            f"a bench file was given to search by {by}; expected --by ms with it, or no bench file"
+            f"a bench file was given to search by {by}; expected a search by ms with it, or no bench file"
         )
     if by == "cost":
         return Spending(by, lambda position: position.cost)
@@ -187,7 +187,7 @@ def spending(shape: ModelShape, by: Spent, bench: Path | None) -> Spending:
         return Spending(by, lambda position: _bytes_read(shape, position))
     if bench is None:
         raise OperatingPointError(
-            "no bench file was given to search by ms; expected --bench FILE of the device, from rheostat bench -o FILE"
+            "no bench file was given to search by ms; expected one of the device, from rheostat bench -o FILE"
         )
     fixed, eight, four = _fitted_ms(shape, bench)
     return Spending(
@@ -288,7 +288,7 @@ class Search:
             if step is None:
                 cost = self.steps[-1].position.cost
                 raise OperatingPointError(
-                    f"the smallest position of this model costs {cost:.4f}; expected --smallest to be no less"
+                    f"the smallest position of this model costs {cost:.4f}; expected no smaller one to be asked for"
                 )
             self.steps.append(step)
             yield step.position

@@ -113,7 +113,7 @@ def keep_upper_planes(contents: Contents) -> Contents:
     The path keeps its widths; its costs are shares of this smaller model's.
     """
     if contents.ordered is None or contents.precision != "int8":
-        raise problem("a model that is not ordered int8", "planes to choose from", "add --order --precision int8")
+        raise problem("a model that is not ordered int8", "planes to choose from", "order it, in int8")
     names = [name for name in matrix_sizes(contents.shape) if name != CLUSTERS]
     weights = dict(contents.weights) | {name: coarse(contents.weights[name]) for name in names}
     path = without_bounds(contents.knob_path, contents.shape)
@@ -176,7 +176,7 @@ def drop_rankings(contents: Contents, names: Sequence[str]) -> Contents:
     if left and contents.default_ranking in dropped:
         raise OperatingPointError(
             f"ranking '{contents.default_ranking}' is the default and cannot be dropped; "
-            f"choose another default first, one of {_names(left)}, with --default-ranking"
+            f"choose another default ranking first, one of {_names(left)}"
         )
     if contents.default_ranking in dropped:
         contents = replace(_without_order(contents), default_ranking=None)

@@ -199,7 +199,7 @@ def _coarsened(weights: Mapping[str, Any], shape: ModelShape, bounds: Sequence[i
         matrix = weights[name]
         if str(matrix.dtype) != "int8":
             raise OperatingPointError(
-                f"a point with bit bounds was given, and {name} in {matrix.dtype}; expected int8: pack --precision int8"
+                f"a point with bit bounds was given, and {name} in {matrix.dtype}; expected int8: pack it in int8"
             )
         is_behind = np.tile(np.arange(len(matrix) // blocks) >= bound, blocks)[:, None]
         changed[name] = np.where(is_behind, coarse(matrix), matrix)

@@ -206,5 +206,5 @@ def _nothing_to_cut_by(file: ModelFile, knob: float, criterion: str | None) -> s
     remedy = "add a ranking with: rheostat prune"
     if not criterion and file.description.rankings:
         name = file.description.rankings[0].name
-        remedy = f"none is the default: choose one with --ranking {name}, or with: pack --default-ranking {name}"
+        remedy = f"none is the default: name the ranking {name}, or run rheostat pack --default-ranking {name}"
     return f"{file.path} has nothing for {wanted}: its rankings are {rankings}, its points {points}; {remedy}"

@@ -29,7 +29,7 @@ def check_name(name: object, where: str = "a ranking or point") -> str:
     """The name, if it is valid for a ranking or a point; else ModelFileError. Call this before any work.
 
     Names become parts of tensor and folder names, so a path is not a valid name. where: what the message calls the
-    source of the name, for instance "--name".
+    source of the name, for instance "rankings".
     """
     if type(name) is not str or not _NAME.fullmatch(name):
         raise problem(f"the name {show(name)} in {where}", NAME_RULE, "choose another name")

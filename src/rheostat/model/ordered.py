@@ -45,12 +45,12 @@ def order_filters(contents: Contents, ranking: str | None = None, smallest: floa
         names = ", ".join(entry.name for entry in contents.rankings) or "none"
         raise OperatingPointError(
             f"the file has no default ranking to order by; its rankings: {names}; "
-            "name one with --default-ranking, or make one with rheostat prune"
+            "name the default ranking, or make one with rheostat prune"
         )
     if contents.reconstruction is not None:
         raise OperatingPointError(
             "the file has a reconstruction, so the weights of its positions differ and cannot be served in order: "
-            "leave out --order, or add --drop-reconstruction"
+            "do not order it, or drop the reconstruction"
         )
     if not by.is_in_order:
         contents = _moved(contents, by)

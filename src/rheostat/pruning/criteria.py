@@ -56,7 +56,7 @@ class Subject:
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Inputs and targets [T, B] of one pass over this share of the text, in order."""
         if self.ids is None:
-            raise OperatingPointError("this criterion reads the training text; give it with --data")
+            raise OperatingPointError("this criterion reads the training text; give it as data")
         batches = Batches(self.ids[: int(len(self.ids) * self.share)], BATCH)
         device, position = self.model.embedding.weight.device, 0
         while batches.has(position):

@@ -110,7 +110,7 @@ def _ranking_of(file: ModelFile, name: str | None) -> Ranking:
     if ranking.criterion == GRADED:
         raise OperatingPointError(
             f"ranking '{ranking.name}' is graded: its weights were trained to do without what a position drops, and a "
-            "guess of it would only disturb them: use the file as it is, or name another --ranking"
+            "guess of it would only disturb them: use the file as it is, or name another ranking"
         )
     return ranking
 
@@ -121,7 +121,7 @@ def _bare_point(file: ModelFile, name: str) -> OperatingPoint:
         raise OperatingPointError(
             f"point '{name}' has an update, trained for the plain cut: reconstruct it first, then run rheostat recover"
         )
-    check_name(name + SUFFIX, "--point")
+    check_name(name + SUFFIX, "the name of the point")
     return point
 
 
@@ -222,7 +222,7 @@ def calibrate(
     if len(ids) < max(sizes):
         warnings.warn(
             f"{len(ids):,} words are few for layers of up to {max(sizes):,} filters: what is dropped is guessed badly; "
-            "give a longer training text or more --tokens",
+            "give a longer training text, or let more tokens be read",
             RheostatWarning,
             stacklevel=3,
         )

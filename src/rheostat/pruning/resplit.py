@@ -172,7 +172,7 @@ def check_tails(shape: ModelShape, tails: int | None) -> None:
         )
     if tails is not None and not now < tails <= most:
         raise OperatingPointError(
-            f"--tails is {tails}, but this output layer already has {now}: expected {now + 1} to {most}"
+            f"{tails} tails were asked for, but this output layer already has {now}: expected {now + 1} to {most}"
         )
 
 

@@ -89,7 +89,7 @@ def rank(
         for made in (*(_name_at(one, other) for other in widths_of), *(searched_name(one, knob) for knob in search)):
             check_name(made, "the points to store")
     if search and data is None:
-        raise OperatingPointError("searching for widths needs text to measure on; give a corpus with --data")
+        raise OperatingPointError("searching for widths needs text to measure on; give a corpus as data")
     if out is not None:
         check_target(out)
     with open_model(model) as file:
@@ -130,9 +130,11 @@ def learn_point(
     """
     knobs, strengths = _knobs(knob), _several(strength)
     if not (knobs or strengths):
-        raise OperatingPointError("l0 learns a point for each --knob (or --strength); give at least one")
+        raise OperatingPointError("l0 learns a point for each knob position (or strength); give at least one")
     if not all(isinstance(value, int | float) and value > 0 for value in strengths):
-        raise OperatingPointError(f"--strength got {strengths}; expected positive numbers, or --knob to have λ found")
+        raise OperatingPointError(
+            f"the strengths are {strengths}; expected positive numbers, or knob positions to have λ found"
+        )
     wanted = [("knob", value) for value in knobs] + [("strength", value) for value in strengths]
     jobs: dict[str, Learn] = {}
     with open_model(model) as file:
@@ -170,11 +172,11 @@ def recover(
     """
     knobs = _knobs(knob)
     if not (knobs or point):
-        raise OperatingPointError("nothing to recover; give at least one --knob, or a stored --point")
+        raise OperatingPointError("nothing to recover; give at least one knob position, or a stored point")
     if name is not None:
-        check_name(name, "--name")
+        check_name(name, "the name to store under")
         if len(knobs) > 1:
-            raise OperatingPointError(f"--name {name} was given for {len(knobs)} points; expected one: leave it out")
+            raise OperatingPointError(f"the name {name} was given for {len(knobs)} points; expected one: leave it out")
     tables = read_recipe(recipe, changes, stage="recover")
     asked = {"what": what, "rank": rank, "distill": distill}
     tables.setdefault("update", {}).update({key: value for key, value in asked.items() if value is not None})
@@ -206,12 +208,12 @@ def _ranking_names(criteria: Sequence[str], name: str | None) -> list[str]:
     for criterion in criteria:
         check_criterion(criterion)
     if doubled := [criterion for criterion in dict.fromkeys(criteria) if criteria.count(criterion) > 1]:
-        raise OperatingPointError(f"--criterion {doubled[0]} was given more than once; expected each once")
+        raise OperatingPointError(f"the criterion {doubled[0]} was given more than once; expected each once")
     if name is None:
         return list(criteria)
-    check_name(name, "--name")
+    check_name(name, "the name to store under")
     if len(criteria) != 1:
-        raise OperatingPointError(f"--name {name} was given for {len(criteria)} rankings; expected one: leave it out")
+        raise OperatingPointError(f"the name {name} was given for {len(criteria)} rankings; expected one: leave it out")
     return [name]
 
 

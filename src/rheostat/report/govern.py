@@ -118,7 +118,7 @@ def full_cost(
     """
     if bench is not None:
         if latency_ms is not None:
-            raise RheostatError("both --latency-ms and --bench say how long a query takes; give one of them")
+            raise RheostatError("both a latency and a bench say how long a query takes; give one of them")
         return _benched_cost(Path(bench), energy_mj)
     if file is not None:
         return _given_cost(file, latency_ms, energy_mj)
@@ -138,8 +138,8 @@ def _given_cost(file: ModelFile, latency_ms: float | None, energy_mj: float | No
     """The cost of a model that was not measured here: its time must be given, its energy may be estimated."""
     if latency_ms is None:
         raise RheostatError(
-            f"how long a query of {file.path.name} takes on your device is not known; expected --bench FILE, which "
-            f"`rheostat bench {file.path.name} -o FILE` writes, or --latency-ms"
+            f"how long a query of {file.path.name} takes on your device is not known; expected a bench of it, which "
+            f"`rheostat bench {file.path.name} -o FILE` writes, or a latency in ms"
         )
     estimate = Estimate()
     own = 1e3 * estimate.energy_j(file.shape.flops, bytes_read(file.shape.flops, PRECISION))

@@ -109,7 +109,9 @@ class Part:
         if not self.name or set(self.name) & set("/\\. "):
             raise ValueError(f"a part is called {self.name!r}; expected a word, which becomes part of a file name")
         if Path(self.file).name != self.file:
-            raise ValueError(f"the file of {self.name} is {self.file!r}; expected a bare name: --data gives the folder")
+            raise ValueError(
+                f"the file of {self.name} is {self.file!r}; expected a bare name: the folder is given as data"
+            )
         if not 0 < self.weight <= 100:
             raise ValueError(f"the weight of {self.name} is {self.weight}; expected a number above 0, at most 100")
         if not 0 <= self.thin_to <= 1:
@@ -183,9 +185,9 @@ def _present_parts(parts: Sequence[Part], folder: Path | None) -> dict[Part, Pat
     lacking = f"{base} lacks {', '.join(part.file + f' ({part.source})' * bool(part.source) for part in missing)}"
     present = {part: path for part, path in files.items() if part not in missing}
     if folder is not None or not present:
-        raise CorpusError(f"{lacking}; expected a file for each part of the recipe: give their folder with --data")
+        raise CorpusError(f"{lacking}; expected a file for each part of the recipe: give their folder as data")
     rest = ", ".join(part.name for part in present)
-    remedy = "for the others, put the files there, or give their folder with RHEOSTAT_DATA or --data"
+    remedy = "for the others, put the files there, or give their folder as data or with RHEOSTAT_DATA"
     warnings.warn(f"{lacking}; the corpus is only {rest}; {remedy}", RheostatWarning, stacklevel=3)
     return present
 

@@ -164,7 +164,7 @@ def _begin(request: TrainingRequest, folder: Path) -> tuple[TrainingRecipe, RunF
         _check_teacher(request, recipe)
     if not (request.data or recipe.data):
         raise RecipeError(
-            "no corpus: the recipe names none; give --data a folder, one or three files, 'chat' or 'talk'"
+            "no corpus: the recipe names none; give data: a folder, one or three files, 'chat' or 'talk'"
         )
     run_folder = RunFolder(folder)
     run_folder.check(resume=False)
@@ -174,7 +174,7 @@ def _begin(request: TrainingRequest, folder: Path) -> tuple[TrainingRecipe, RunF
 def _check_teacher(request: TrainingRequest, recipe: TrainingRecipe) -> None:
     """With teacher = "start", a run needs a starting model, and imitating it must be the whole loss."""
     if not request.from_model:
-        raise RecipeError('graded.teacher = "start" needs --from MODEL, the trained model that teaches')
+        raise RecipeError('graded.teacher = "start" needs a model to start from: the trained one that teaches')
     for key, value, expected in (
         ("regularization.activation", recipe.regularization.activation, 0),
         ("regularization.temporal_activation", recipe.regularization.temporal_activation, 0),

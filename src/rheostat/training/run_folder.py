@@ -60,13 +60,11 @@ class RunFolder:
                 raise CheckpointError(f"{file} is {found}; expected a file of a run: choose another -o")
         if self.checkpoint.exists():
             if not resume and not self._is_unused():
-                raise CheckpointError(
-                    f"{self.path} already holds a run; add --resume to resume it, or choose another -o"
-                )
+                raise CheckpointError(f"{self.path} already holds a run; resume it, or choose another -o")
         elif left := [name for name, file in (("model", self.model), ("log", self.log)) if file.exists()]:
             raise CheckpointError(f"{self.path} holds a {left[0]} and no checkpoint; remove it, or choose another -o")
         elif resume:
-            raise CheckpointError(f"{self.path} holds no checkpoint to resume from; start without --resume")
+            raise CheckpointError(f"{self.path} holds no checkpoint to resume from; start a new one")
 
     def make(self) -> None:
         """Create the folder. Done when there is something to put into it, so that an error leaves no empty one."""
@@ -104,7 +102,7 @@ class RunFolder:
                 cause = cause.__cause__ or cause.__context__
             why = (cause.strerror if isinstance(cause, OSError) else None) or "it could not be written"
             raise CheckpointError(
-                f"cannot write {self.checkpoint}: {why}; the previous one is intact: free some space, and add --resume"
+                f"cannot write {self.checkpoint}: {why}; the previous one is intact: free some space, then resume"
             ) from None
 
     def load(self) -> dict[str, Any]:
@@ -192,9 +190,7 @@ def _logging(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CheckpointError(
-            f"cannot write {path}: {error.strerror}; free some space and resume with --resume"
-        ) from None
+        raise CheckpointError(f"cannot write {path}: {error.strerror}; free some space, then resume the run") from None
 
 
 def _step_of(line: str) -> float:

@@ -102,7 +102,7 @@ class TraceRecording(Recording):
             raise MeterError(
                 f"{self._meter.path} runs from {_utc(first)} to {_utc(last)}, but the run was from "
                 f"{_utc(self._first_mark)} to {_utc(self._last_mark)}; record all of it, "
-                "check both clocks, and wait longer for a file that arrives late (--meter-wait)"
+                "check both clocks, and wait longer for a file that arrives late"
             )
         self._series.check_moves()
         return self._series.reading(begin, end)
