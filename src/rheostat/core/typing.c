@@ -25,7 +25,8 @@ enum {
     BEAM = 96,             /* nodes that a level keeps */
     CANDIDATES = 2048,     /* for the places on a level; what comes later than that is dropped */
     SLOTS = 4096,          /* of the table that finds a candidate; a power of two above CANDIDATES */
-    BUCKETS = 512,         /* by score, to find the best of a level */
+    BUCKETS = 1024,        /* by score, to find the best of a level */
+    BUCKET = UNIT / 32,    /* how far scores of one bucket are apart */
     WINDOW = 16 * UNIT,    /* a node that is this much worse than the best one of its level is dropped */
     CHUNK = 32,            /* words whose best score is looked at together */
     NO_KEY = 255,
@@ -316,6 +317,7 @@ struct rheo_typed {
     int32_t count;             /* letters of the last word that was typed */
     tap typed[RHEO_MAX_TYPED];
     int32_t row[RHEO_MAX_TYPED][RHEO_MAX_KEYS]; /* prices of the keys for each of them */
+    int32_t nearest[RHEO_MAX_TYPED];            /* the lowest price of another letter for each of them */
 };
 
 size_t rheo_typed_bytes(const rheo_typing *typing) {
@@ -394,15 +396,18 @@ static void set_row(rheo_typed *typed, int32_t place) {
         for (int32_t key = 0; key < channel->count; key++) {
             row[key] = hit == NO_KEY ? channel->far : channel->price[hit][key];
         }
-        return;
+    } else {
+        /* -log of a Gaussian around each key's centre, less that of the key that was hit. */
+        float own = squared_distance(channel->keys + hit, here->x, here->y);
+        for (int32_t key = 0; key < channel->count; key++) {
+            float nats = (squared_distance(channel->keys + key, here->x, here->y) - own) * channel->precision;
+            int32_t price = whole_price(nats);
+            row[key] = price < channel->far ? price : channel->far;
+        }
     }
-    /* -log of a Gaussian around each key's centre, less that of the key that was hit. */
-    float own = squared_distance(channel->keys + hit, here->x, here->y);
-    for (int32_t key = 0; key < channel->count; key++) {
-        float nats = (squared_distance(channel->keys + key, here->x, here->y) - own) * channel->precision;
-        int32_t price = whole_price(nats);
-        row[key] = price < channel->far ? price : channel->far;
-    }
+    int32_t nearest = channel->far;
+    for (int32_t key = 0; key < channel->count; key++) nearest = key != hit && row[key] < nearest ? row[key] : nearest;
+    typed->nearest[place] = nearest;
 }
 
 static int32_t price_of(const rheo_typed *typed, int32_t place, uint8_t letter) {
@@ -428,15 +433,48 @@ static int32_t best_of(rheo_typed *typed, int32_t target) {
     return typed->best[target];
 }
 
-/* Candidates for a level. `least` is the bound below which none can get a place. */
+/* Candidates for a level. `least` is the bound below which none can get a place: too far from the best one, or there are
+ * BEAM better ones already, those in the buckets before `cut`. Most nodes are turned away by it before they are looked at,
+ * since no child is better than its parent. */
 typedef struct pool {
     int32_t count, highest, least;
+    int32_t top;           /* the best bound of the nodes before; an extra letter costs less than all buckets hold */
+    int32_t cut, inside;   /* the first bucket that cannot get a place; candidates in the buckets before it */
+    int16_t sizes[BUCKETS];
 } pool;
 
-static void begin_pool(rheo_typed *typed, pool *of) {
+static void begin_pool(rheo_typed *typed, pool *of, const reached *from, int32_t count) {
     memset(typed->slots, 0, SLOTS * sizeof(int16_t));
-    of->count = 0;
-    of->highest = of->least = LEAST;
+    memset(of->sizes, 0, sizeof of->sizes);
+    of->count = of->inside = 0;
+    of->highest = of->least = of->top = LEAST;
+    for (int32_t number = 0; number < count; number++) of->top = from[number].bound > of->top ? from[number].bound : of->top;
+    of->cut = BUCKETS;
+}
+
+static int32_t bucket_of(const pool *of, int32_t bound) {
+    if (bound >= of->top) return 0; /* two letters the wrong way round may be better than what came after the first */
+    int32_t bucket = (of->top - bound) / BUCKET;
+    return bucket < BUCKETS ? bucket : BUCKETS - 1;
+}
+
+/* Count a candidate with this bound; with BEAM better ones, the last bucket and what is below it is of no use. */
+static void count_bound(pool *of, int32_t bound) {
+    int32_t bucket = bucket_of(of, bound);
+    of->sizes[bucket]++;
+    if (bucket >= of->cut) return;
+    of->inside++;
+    while (of->inside - of->sizes[of->cut - 1] >= BEAM) {
+        of->inside -= of->sizes[--of->cut];
+        int32_t least = of->top - of->cut * BUCKET + 1;
+        if (least > of->least) of->least = least;
+    }
+}
+
+static void discount_bound(pool *of, int32_t bound) {
+    int32_t bucket = bucket_of(of, bound);
+    of->sizes[bucket]--;
+    if (bucket < of->cut) of->inside--;
 }
 
 static void put(rheo_typed *typed, pool *into, int32_t target, int32_t depth, int32_t cost) {
@@ -451,6 +489,7 @@ static void put(rheo_typed *typed, pool *into, int32_t target, int32_t depth, in
     int32_t place = typed->slots[slot] ? typed->slots[slot] - 1 : into->count;
     if (place == CANDIDATES || (place < into->count && typed->candidates[place].bound >= bound)) return;
     if (place == into->count) typed->slots[slot] = (int16_t)++into->count;
+    else discount_bound(into, typed->candidates[place].bound);
     reached *taken = typed->candidates + place;
     taken->target = target;
     taken->depth = depth;
@@ -458,29 +497,18 @@ static void put(rheo_typed *typed, pool *into, int32_t target, int32_t depth, in
     taken->bound = bound;
     if (bound > into->highest) into->highest = bound;
     if (bound - WINDOW > into->least) into->least = bound - WINDOW;
+    count_bound(into, bound);
 }
 
 /* The BEAM best candidates, in the order in which they came. */
 static int32_t keep_best(const rheo_typed *typed, const pool *from, reached *kept) {
-    int32_t counts[BUCKETS], cutoff = BUCKETS - 1, room = BEAM, last = BEAM, count = 0;
-    memset(counts, 0, sizeof counts);
-    for (int32_t place = 0; place < from->count; place++) {
-        int32_t below = (from->highest - typed->candidates[place].bound) / (WINDOW / (BUCKETS - 1));
-        counts[below < BUCKETS ? below : BUCKETS - 1]++;
-    }
-    for (int32_t bucket = 0; bucket < BUCKETS; bucket++) {
-        if (counts[bucket] > room) {
-            cutoff = bucket;
-            last = room;
-            break;
-        }
-        room -= counts[bucket];
-    }
+    int32_t cutoff = 0, room = BEAM, count = 0;
+    while (cutoff < BUCKETS - 1 && from->sizes[cutoff] <= room) room -= from->sizes[cutoff++];
     for (int32_t place = 0; place < from->count && count < BEAM; place++) {
         const reached *one = typed->candidates + place;
-        int32_t below = (from->highest - one->bound) / (WINDOW / (BUCKETS - 1));
-        if (one->bound < from->least || below > cutoff) continue;
-        if (below == cutoff && last-- <= 0) continue;
+        int32_t bucket = bucket_of(from, one->bound);
+        if (one->bound < from->least || bucket > cutoff) continue;
+        if (bucket == cutoff && room-- <= 0) continue;
         kept[count++] = *one;
     }
     return count;
@@ -522,20 +550,24 @@ static uint8_t letter_before(const rheo_typing *typing, int32_t target, int32_t 
 static void add_missed(rheo_typed *typed, level *at) {
     const rheo_channel *channel = typed->channel;
     pool into;
-    begin_pool(typed, &into);
+    begin_pool(typed, &into, at->at, at->count);
     for (int32_t number = 0; number < at->count; number++) {
         const reached *from = at->at + number;
         put(typed, &into, from->target, from->depth, from->cost);
     }
+    int32_t cheapest = channel->missed < channel->missed_double ? channel->missed : channel->missed_double;
     for (int32_t number = 0; number < at->count; number++) {
         const reached *from = at->at + number;
-        if (from->bound - channel->missed_apostrophe < into.least) continue;
+        int32_t allowed = from->bound - into.least; /* what a slip may cost here */
+        if (channel->missed_apostrophe > allowed && cheapest > allowed) continue;
         edges next = edges_of(typed->typing, from->target, from->depth);
         uint8_t before = letter_before(typed->typing, from->target, from->depth);
         for (int32_t edge = 0; edge < next.count; edge++) {
             uint8_t letter = next.letters[edge];
+            if (letter > '\'' && cheapest > allowed) break; /* only an apostrophe, and letters ascend */
             int32_t price = letter == '\'' ? channel->missed_apostrophe
                             : letter == before ? channel->missed_double : channel->missed;
+            if (from->bound - price < into.least) continue;
             put(typed, &into, target_of(&next, edge), from->depth + 1, from->cost + price);
         }
     }
@@ -567,16 +599,29 @@ static void add_level(rheo_typed *typed, int32_t place) {
     level *before = typed->levels + place, *next = before + 1;
     pool into;
     if (before->with_missed < 0) add_missed(typed, before);
-    begin_pool(typed, &into);
-    int doubles = place && typed->typed[place].letter == typed->typed[place - 1].letter;
+    begin_pool(typed, &into, before->missed, before->with_missed);
+    /* The letter that was typed first: then it is known what a slip may cost, and most need not be looked at. */
+    uint8_t letter = typed->typed[place].letter;
     for (int32_t number = 0; number < before->with_missed; number++) {
         const reached *from = before->missed + number;
-        edges edge = edges_of(typed->typing, from->target, from->depth);
-        for (int32_t child = 0; child < edge.count; child++) {
-            int32_t price = price_of(typed, place, edge.letters[child]);
-            put(typed, &into, target_of(&edge, child), from->depth + 1, from->cost + price);
+        edges next_letters = edges_of(typed->typing, from->target, from->depth);
+        int32_t child = 0;
+        while (child < next_letters.count && next_letters.letters[child] < letter) child++;
+        if (child == next_letters.count || next_letters.letters[child] != letter) continue;
+        put(typed, &into, target_of(&next_letters, child), from->depth + 1, from->cost);
+    }
+    int32_t extra = place && letter == typed->typed[place - 1].letter ? channel->doubled : channel->extra;
+    for (int32_t number = 0; number < before->with_missed; number++) {
+        const reached *from = before->missed + number;
+        if (from->bound - extra >= into.least) put(typed, &into, from->target, from->depth, from->cost + extra);
+        if (from->bound - typed->nearest[place] < into.least) continue;
+        edges next_letters = edges_of(typed->typing, from->target, from->depth);
+        for (int32_t child = 0; child < next_letters.count; child++) {
+            if (next_letters.letters[child] == letter) continue;
+            int32_t price = price_of(typed, place, next_letters.letters[child]);
+            if (from->bound - price < into.least) continue;
+            put(typed, &into, target_of(&next_letters, child), from->depth + 1, from->cost + price);
         }
-        put(typed, &into, from->target, from->depth, from->cost + (doubles ? channel->doubled : channel->extra));
     }
     if (place) add_swapped(typed, before - 1, place - 1, &into);
     next->count = keep_best(typed, &into, next->at);
