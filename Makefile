@@ -4,8 +4,8 @@
 # make lint       only ruff and mypy --strict
 # make test-light only the tests of the light half, in an environment without torch, with coverage
 # make test-arm   the tests of the core and the light half on an emulated Cortex-A53 (docs/arm.md)
-# make fuzz       an hour of damaged inputs of every kind (MINUTES=…), and 100,000 mutated model files through the core's
-#                 opener, under sanitizers (COUNT=…)
+# make fuzz       an hour of damaged inputs of every kind (MINUTES=…), the core's opener under libFuzzer among them if there
+#                 is clang, and 100,000 mutated model files through that opener, under sanitizers (COUNT=…)
 # make test-lowest the light tests with the lowest versions of every dependency (requirements-lowest.txt)
 # make release    sdist and wheels in dist/, built twice, checked in fresh environments, with checksums
 # make wheels     wheels for Linux x86-64 and aarch64 in dist/, each built twice and run (docs/embedding.md)

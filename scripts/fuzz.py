@@ -3,8 +3,9 @@
 Damages inputs of every kind (tests/fuzz_targets.py) until the time is over, an equal part of it for each target. Each
 target runs in a process of its own with a limit on memory, and each input has a limit on time. With Atheris (pip
 install atheris), coverage of the program's own code guides which inputs are damaged further; without it they are drawn
-at random from the kept ones. An input that breaks something is written to tests/data/fuzz, where `make test` finds it.
-The result goes to stdout as JSON.
+at random from the kept ones. The target "core" is the opener in C, under libFuzzer and sanitizers; it needs clang
+(Debian: apt install clang libclang-rt-dev), and is left out without it. An input that breaks something is written to
+tests/data/fuzz, where `make test` finds it. The result goes to stdout as JSON.
 """
 
 from __future__ import annotations
@@ -43,13 +44,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
     if asked.one:
         run(asked.one, asked.seconds, asked.seed)
+    from core_fuzzing import NAME as CORE
     from fuzz_targets import TARGETS
 
-    names = asked.targets or list(TARGETS)
-    if unknown := sorted(set(names) - set(TARGETS)):
-        sys.exit(f"fuzz: no target {unknown[0]}; expected some of {', '.join(TARGETS)}")
+    known = [*TARGETS, CORE]
+    names = asked.targets or known
+    if unknown := sorted(set(names) - set(known)):
+        sys.exit(f"fuzz: no target {unknown[0]}; expected some of {', '.join(known)}")
     seconds = 60 * asked.minutes / len(names)
-    found = [start(name, seconds, asked.seed) for name in names]
+    found = [start_core(seconds, asked.seed) if name == CORE else start(name, seconds, asked.seed) for name in names]
     report = {"minutes": asked.minutes, "seed": asked.seed, "targets": found}
     print(json.dumps(report, indent=1))
     if asked.out:
@@ -62,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Damage inputs of every kind and watch what the program does with them.",
         epilog="example: python scripts/fuzz.py results policy --minutes 2",
     )
-    parser.add_argument("targets", nargs="*", help="default: all of tests/fuzz_targets.py")
+    parser.add_argument("targets", nargs="*", help="default: all of tests/fuzz_targets.py, and core")
     parser.add_argument("--minutes", type=float, default=60.0, help="for all targets together (default: 60)")
     parser.add_argument("--seed", type=int, default=1, help="other seeds give other inputs (default: 1)")
     parser.add_argument("-o", "--out", type=Path, help="also write the result to this file")
@@ -81,6 +84,18 @@ def start(name: str, seconds: float, seed: int) -> dict[str, Any]:
         crash = {"type": "crash", "message": f"the process ended with {done.returncode}"}
         return {"target": name, "inputs": None, "accepted": None, "faults": 1, "kinds": [crash]}
     result: dict[str, Any] = json.loads(lines[-1])
+    return result
+
+
+def start_core(seconds: float, seed: int) -> dict[str, Any]:
+    """The opener in C, for some seconds."""
+    from core_fuzzing import fuzz
+
+    print(f"fuzz: core, {seconds:.0f} s", file=sys.stderr)
+    with tempfile.TemporaryDirectory(prefix="rheostat-fuzz-") as folder:
+        result = fuzz(Path(folder), seconds, seed)
+    if why := result.get("skipped"):
+        print(f"fuzz: core is left out; it {why}", file=sys.stderr)
     return result
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import core_fuzzing
+from core_fuzzing import SANITIZERS
 from models import make_vocabulary, make_weights
 from rheostat.bundled import model_path
 from rheostat.core.binding import CoreModel
@@ -43,7 +45,6 @@ FUZZ_SEEDS = (
     *(DATA.parent / f"golden-{name}.safetensors" for name in ("ordered", "4-bits")),
     *(DATA / f"{precision}.safetensors" for precision in ("int8", "int4", "fp32")),
 )
-SANITIZERS = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 EXPECTED = sorted(line.split() for line in (DATA / "bits.txt").read_text().splitlines())  # precision, position, hash
 
 
@@ -136,17 +137,35 @@ def write_counted(path: Path) -> Path:
     return path
 
 
-def test_mutated_files_are_opened_or_refused_and_never_crash(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def opener(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program that opens files, mutated or as they are."""
     try:
-        program = build(tmp_path / "mutate", PROGRAMS / "mutate.c", *SANITIZERS)
+        return build(tmp_path_factory.mktemp("opener") / "mutate", PROGRAMS / "mutate.c", *SANITIZERS)
     except CompilerError as error:
         pytest.skip(f"this compiler has no sanitizers: {error}"[:200])
+
+
+def test_mutated_files_are_opened_or_refused_and_never_crash(opener: Path, tmp_path: Path) -> None:
     count = os.environ.get("RHEOSTAT_MUTATIONS", "2000")  # make fuzz asks for 100,000
-    found = run(program, count, *FUZZ_SEEDS, write_counted(tmp_path / "counts.safetensors"), timeout=3600)
+    found = run(opener, count, *FUZZ_SEEDS, write_counted(tmp_path / "counts.safetensors"), timeout=3600)
     print(found)
     rounds, refused, opened = map(int, re.findall(r"\d+", found))
     assert rounds == int(count) == refused + opened
     assert refused > rounds // 4 and opened > rounds // 20, "mutations that are all refused, or none, test little"
+
+
+def test_the_kept_files_are_opened_or_refused_and_never_crash(opener: Path) -> None:
+    """Those that led libFuzzer to new lines of the opener, and those that once broke it."""
+    kept = sorted(core_fuzzing.KEPT.iterdir())
+    count, refused, opened = map(int, re.findall(r"\d+", run(opener, "0", *kept)))
+    assert count == len(kept) == refused + opened and refused >= 10 and opened >= 4
+
+
+def test_a_machine_without_clang_leaves_libfuzzer_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = core_fuzzing.fuzz(tmp_path, 1, 1)
+    assert found["faults"] == 0 and "apt install clang" in found["skipped"]
 
 
 @pytest.mark.parametrize("target", COMPILED_ONLY)
