@@ -6,6 +6,9 @@ before the call, after it, and in the middle of a write. After each, what is on 
 before and with what the whole write makes: every file must be one or the other, complete. Nothing else may be left,
 except `.partial` files after a crash. After a crash the writer is run again, and must succeed.
 
+In the same way, each request for memory finds none, once: those that reach the system's allocator, from Python and from
+the libraries below it. A library may end the process then; that is a crash like the others.
+
 A process is ended, not the machine: what the system has taken but not yet put on disk is not lost here.
 """
 
@@ -29,6 +32,8 @@ from typing import Any
 from rheostat import provenance
 
 KINDS = {1: "no space", 2: "input/output error", 3: "crash before", 4: "crash after", 5: "crash in the middle"}
+NO_MEMORY = "no memory"
+REQUESTS = 2000  # for memory: more than most writers make. Building a graph for ONNX makes 140,000
 CRASHED = 86
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # where flushing takes no time
 REFUSED = 1
@@ -65,13 +70,15 @@ class Faults:
     def __init__(self, library: str, writer: Writer, is_new: bool) -> None:
         self.shim = ctypes.CDLL(library)
         self.shim.faults_names.restype = ctypes.c_char_p
+        self.shim.faults_memory.restype = ctypes.c_long
+        self.shim.faults_arm_memory.argtypes = [ctypes.c_long]
         self.writer, self.root = writer, Path(tempfile.mkdtemp(prefix="rheostat-faults-", dir=MEMORY)).resolve()
         self.before, self.work = self.root / "before", self.root / "work"
         self.before.mkdir()
         if not is_new:
             self._in_child(lambda: writer.prepare(self.before))
         self.old = tree(self.before)
-        self.names = self._count()
+        self.names, self.requests = self._count()
         self.new = tree(self.work)
         self.tried: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -80,19 +87,25 @@ class Faults:
         shutil.rmtree(self.work, ignore_errors=True)
         shutil.copytree(self.before, self.work)
 
-    def _in_child(self, act: Callable[[], object], number: int = 0, kind: int = 0) -> tuple[int, str]:
-        """Fork, act, and say how the child ended, and what it said."""
+    def _in_child(self, act: Callable[[], object], number: int = 0, kind: int = 0, request: int = 0) -> tuple[int, str]:
+        """Fork, act, and say how the child ended, and what it said: its error, and its requests and calls.
+
+        number, kind: of the call that fails, and how. request: the one for memory that finds none.
+        """
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
             self.shim.faults_arm(str(self.work).encode(), number, kind)
             code, said = 0, ""
+            self.shim.faults_arm_memory(request)
             try:
                 act()
             except Exception as error:  # what a user sees is checked by the parent
                 code, said = REFUSED, f"{type(error).__name__}: {error}"
-            said += f"\n{self.shim.faults_names().decode()}"
+            requests = self.shim.faults_memory()
+            self.shim.faults_arm_memory(-1)
+            said += f"\n{requests}\n{self.shim.faults_names().decode()}"
             self.shim.faults_arm(b"", 0, 0)
             os.write(writing, said.encode()[-60_000:])
             self.shim.faults_end(code)
@@ -101,13 +114,24 @@ class Faults:
             text = said.read().decode(errors="replace")
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
 
-    def _count(self) -> list[str]:
+    def _count(self) -> tuple[list[str], int]:
+        """The calls that change files, and the number of requests for memory."""
         self._start()
         code, said = self._in_child(lambda: self.writer.write(self.work))
         assert code == 0, f"{self.writer.name} fails without a fault: {said}"
-        return said.rpartition("\n")[2].split()
+        *_, requests, names = said.split("\n")
+        return names.split(), int(requests)
 
-    def run(self) -> None:
+    def run(self, most_requests: int = 0) -> None:
+        """Try all faults. most_requests: how many of those for memory, evenly spaced; 0 = all."""
+        every = -(-self.requests // most_requests) if most_requests else 1
+        for number in range(1, self.requests + 1, every):
+            self._start()
+            code, said = self._in_child(lambda: self.writer.write(self.work), request=number)
+            self.tried[NO_MEMORY] += 1
+            where = f"{self.writer.name}: no memory at request {number} of {self.requests}"
+            code = CRASHED if code < 0 else code
+            self.problems += [f"{where}: {problem}" for problem in self._check(code, said, "memory")]
         for number, call in enumerate(self.names, 1):
             for kind, fault in KINDS.items():
                 if fault == "crash in the middle" and call != "write":
@@ -126,7 +150,9 @@ class Faults:
             problems.append(f"ended with {code}")
         if code == REFUSED and not re.match(r"(\w*Error: )", message):
             problems.append(f"an unexpected error: {message[:200]}")
-        if code == REFUSED and not re.match(r"(Rheostat|ModelFile|Checkpoint|Export|UserWords|OS|Permission)", message):
+        ours = r"(Rheostat|ModelFile|Checkpoint|Export|UserWords|OS|Permission)"
+        # Without memory, most errors are MemoryErrors, but Python has others for locks, modules and calls into C.
+        if code == REFUSED and call != "memory" and not re.match(ours, message):
             problems.append(f"not an error of ours: {message[:200]}")
         if code == 0 and found != self.new:
             problems.append("no error, and yet not everything was written")
@@ -294,10 +320,14 @@ def compiled(folder: Path) -> Path:
     return run_compiler(find_compiler(), ["-shared", "-fPIC", "-O1", str(source), "-ldl"], folder / "faults.so")
 
 
-def run(folder: Path, names: Sequence[str], *, whole: bool = False) -> list[dict[str, Any]]:
-    """All faults of these writers, in a process with the library preloaded; one entry per writer and start."""
+def run(folder: Path, names: Sequence[str], *, whole: bool = False, requests: int = REQUESTS) -> list[dict[str, Any]]:
+    """All faults of these writers, in a process with the library preloaded; one entry per writer and start.
+
+    requests: how many of those for memory to try per entry at most, evenly spaced; 0 = all.
+    """
     library = compiled(folder)
-    command = [sys.executable, __file__, str(library), *names, *(["--whole"] if whole else [])]
+    command = [sys.executable, __file__, str(library), *names, "--requests", str(requests)]
+    command += ["--whole"] if whole else []
     environment = {**os.environ, "LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -312,6 +342,7 @@ def main() -> None:
     parser.add_argument("library", help="tests/core/faults.c, compiled; also as LD_PRELOAD")
     parser.add_argument("writers", nargs="*", help=f"default: all of {', '.join(WRITERS)}")
     parser.add_argument("--whole", action="store_true", help="whole pages and pictures too (minutes)")
+    parser.add_argument("--requests", type=int, default=REQUESTS, help="for memory, at most; 0 = all")
     asked = parser.parse_args()
     provenance.commit = lambda: None  # asking git takes longer than writing
     found = []
@@ -319,9 +350,10 @@ def main() -> None:
         for is_new in (False, True):
             writer = WRITERS[name](asked.whole)
             faults = Faults(asked.library, writer, is_new)
-            faults.run()
+            faults.run(asked.requests)
             start = "nothing there" if is_new else "replacing"
             entry: dict[str, Any] = {"writer": writer.name, "start": start, "calls": len(faults.names)}
+            entry["requests"] = faults.requests
             found.append({**entry, "tried": dict(faults.tried), "problems": faults.problems})
     print(json.dumps(found))
 

@@ -2,7 +2,11 @@
  *
  * faults_arm(folder, number, kind) starts the count. The call with that number (from 1; 0: none) fails with ENOSPC or EIO,
  * or the process ends: before the call, after it, or (a write) after half of it. Only calls that could change something
- * count: opening for writing, writing, truncating, flushing, renaming, deleting, making folders, changing modes. */
+ * count: opening for writing, writing, truncating, flushing, renaming, deleting, making folders, changing modes.
+ *
+ * faults_arm_memory(number) starts another count: requests for memory from the system's allocator. The one with that
+ * number gets none. Python's small objects come from blocks of its own, so these are the requests that can fail on a
+ * machine that is short of memory. Only where the C library is glibc, whose allocator has a second name. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,7 +15,9 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -29,6 +35,29 @@ void faults_arm(const char *folder, long number, int kind) {
     snprintf(watched, sizeof watched, "%s", folder);
     calls = 0, failing = number, how = kind, used = 0;
 }
+
+static int counts_memory;
+static long requests, refused;
+
+/* number: 0 = none fails; below 0 = not counted. */
+void faults_arm_memory(long number) { requests = 0, refused = number, counts_memory = number >= 0; }
+
+long faults_memory(void) { return requests; }
+
+#ifdef __GLIBC__
+void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+
+/* Whether there is memory. */
+static int has_memory(void) {
+    if (!counts_memory || ++requests != refused) return 1;
+    errno = ENOMEM;
+    return 0;
+}
+
+void *malloc(size_t size) { return has_memory() ? __libc_malloc(size) : NULL; }
+void *calloc(size_t count, size_t size) { return has_memory() ? __libc_calloc(count, size) : NULL; }
+void *realloc(void *block, size_t size) { return has_memory() ? __libc_realloc(block, size) : NULL; }
+#endif
 
 long faults_count(void) { return calls; }
 
@@ -79,6 +108,14 @@ static long ended(int met, long result) {
 }
 
 #define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+#ifdef __GLIBC__
+/* Python's blocks of small objects. Files are mapped too, and do not count. */
+void *mmap(void *place, size_t size, int protection, int flags, int descriptor, off_t offset) {
+    if (flags & MAP_ANONYMOUS && !has_memory()) return MAP_FAILED;
+    return REAL(mmap)(place, size, protection, flags, descriptor, offset);
+}
+#endif
 
 static int changes(int flags) { return (flags & O_ACCMODE) != O_RDONLY || flags & (O_CREAT | O_TRUNC); }
 

@@ -1,8 +1,12 @@
-"""Every call of every writer fails once, in turn: afterwards the old file is whole, or the new one is."""
+"""Every call of every writer fails once, in turn: afterwards the old file is whole, or the new one is.
+
+So do some of its requests for memory; `benchmarks/reliability.py faults` tries thousands.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import platform
 import sys
 from pathlib import Path
 
@@ -11,6 +15,7 @@ import pytest
 import faults
 from rheostat.core.build import CompilerError
 
+REQUESTS = 20  # for memory, of each writer
 NEEDS = {"export": "onnx", "report": "matplotlib", "checkpoint": "torch"}
 
 
@@ -20,7 +25,7 @@ def test_after_every_fault_the_old_file_is_whole_or_the_new_one_is(writer: str, 
     if (needed := NEEDS.get(writer)) and not importlib.util.find_spec(needed):
         pytest.skip(f"needs {needed}")
     try:
-        replaced, created = faults.run(tmp_path, [writer])
+        replaced, created = faults.run(tmp_path, [writer], requests=REQUESTS)
     except CompilerError as error:
         pytest.skip(f"no C compiler: {error}"[:200])
     assert replaced["problems"] + created["problems"] == []
@@ -28,3 +33,4 @@ def test_after_every_fault_the_old_file_is_whole_or_the_new_one_is(writer: str, 
         assert entry["calls"] >= 5, "an open, a write, a flush, a rename and the folder's flush at least"
         assert all(entry["tried"][kind] == entry["calls"] for kind in list(faults.KINDS.values())[:4])
         assert entry["tried"]["crash in the middle"] >= 1
+        assert platform.libc_ver()[0] != "glibc" or entry["tried"][faults.NO_MEMORY] >= REQUESTS // 2

@@ -107,6 +107,16 @@ def test_a_system_error_is_one_line_too(
         assert capsys.readouterr().err == "error: [Errno 13] Permission denied: 'some.safetensors'\n"
 
 
+def test_a_lack_of_memory_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def greedy(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("rheostat.cli.files.open_model", greedy)
+    assert call(monkeypatch, "inspect", "some.safetensors") == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: there is not enough memory") and said.count("\n") == 1
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full is a Linux thing")
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_a_full_disk_behind_stdout_is_one_line(flags: list[str]) -> None:

@@ -116,6 +116,9 @@ def _options(
     _debug = debug
 
 
+_NO_MEMORY = "there is not enough memory; files are as they were: close other programs, or use a smaller model or text"
+
+
 def main() -> None:
     """Run the command line; the console script."""
     warnings.showwarning = _show_warning
@@ -128,11 +131,12 @@ def main() -> None:
         _give_up_on_output()
         sys.stderr.close()
         sys.exit(1)
-    except (RheostatError, OSError) as error:
+    except (RheostatError, OSError, MemoryError) as error:
         _give_up_on_output()
         if _debug:
             raise
-        messages.print(f"error: {one_line(error)}", style="bold red", markup=False, highlight=False, soft_wrap=True)
+        said = _NO_MEMORY if isinstance(error, MemoryError) else one_line(error)
+        messages.print(f"error: {said}", style="bold red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(1)
 
 
