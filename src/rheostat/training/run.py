@@ -163,9 +163,7 @@ def _begin(request: TrainingRequest, folder: Path) -> tuple[TrainingRecipe, RunF
     if recipe.train.graded and recipe.graded.teacher == "start":
         _check_teacher(request, recipe)
     if not (request.data or recipe.data):
-        raise RecipeError(
-            "no corpus: the recipe names none; give data: a folder, one or three files, 'chat' or 'talk'"
-        )
+        raise RecipeError("no corpus: the recipe names none; give data: a folder, one or three files, 'chat' or 'talk'")
     run_folder = RunFolder(folder)
     run_folder.check(resume=False)
     return recipe, run_folder
