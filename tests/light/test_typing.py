@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,11 +17,13 @@ import rheostat
 from models import write_words
 from rheostat.cli import app
 from rheostat.errors import RheostatError
+from rheostat.measure import personal, typing
 from rheostat.measure.keystrokes import KeystrokeCount, simulate_plain
 from rheostat.measure.results import read_results, write_results
 from rheostat.measure.typing import find_predictor, plain_words, resampled, saved_shares
 from rheostat.model.shape import ModelShape
 from rheostat.report.typing_page import typing_page
+from rheostat.text.tokenizers import tokenize
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 
 WORDS = (UNKNOWN, END_OF_LINE, "we", "can", "go", "together", "now", "home")
@@ -78,6 +81,8 @@ def test_a_custom_predictor_is_measured_alone(aac: Path) -> None:
     assert [(text.name, text.slots, text.units, text.words) for text in found.texts] == [
         ("aac-test", 5, 2, 8),
         ("aac-test", 3, 2, 8),
+        ("aac-test-as-written", 5, 2, 8),
+        ("aac-test-as-written", 3, 2, 8),
     ]
     row = found.rows[0]
     assert (row.keystrokes_typed, row.keystrokes_needed) == (3 + 4 + 3 + 9, 3 + 4 + 3 + 4 + 3 + 4 + 3 + 9)
@@ -88,13 +93,14 @@ def test_a_custom_predictor_is_measured_alone(aac: Path) -> None:
 
 def test_slots_bound_what_is_looked_at(aac: Path) -> None:
     found = rheostat.measure_typing(predictors={"mine": Oracle("a", "b", "c", "we", "can")}, aac=aac)
-    five, three = found.rows
+    five, three = found.rows[:2]
     assert five.next_word_share == 4 / 8 and three.next_word_share == 0
 
 
 def test_a_model_is_compared_with_the_best_ngram_and_new_lines_are_apart(model: Path, corpus: Path, aac: Path) -> None:
     found = rheostat.measure_typing(model, data=corpus, aac=aac, knobs=[1.0], orders=[2, 1], words=20)
-    assert [text.name for text in found.texts] == ["aac-test"] * 2 + ["aac-test-new"] * 2 + ["corpus"]
+    names = ("aac-test", "aac-test-new", "aac-test-as-written")
+    assert [text.name for text in found.texts] == [name for name in names for _ in range(2)] + ["corpus"]
     new = next(text for text in found.texts if text.name == "aac-test-new")
     assert (new.units, new.words) == (1, 4)  # "we can go now" is in the training text, whatever its punctuation
     assert found.texts[-1].words == 20 and found.texts[-1].protocol == "own"
@@ -126,9 +132,61 @@ def test_results_survive_a_round_trip_and_make_a_page(model: Path, corpus: Path,
     assert (tmp_path / "report" / "typing.md").read_text() == page
 
 
+def test_equal_lines_are_typed_once(aac: Path) -> None:
+    (aac / "test.txt").write_text("we go\n" * 3)
+    oracle = Oracle("we", "go")
+    found = rheostat.measure_typing(predictors={"mine": oracle}, aac=aac)
+    assert oracle.asked == 2 * len(found.texts) and found.rows[0].words == 6
+
+
+def test_a_model_is_set_beside_the_one_that_it_replaces(model: Path, corpus: Path, tmp_path: Path) -> None:
+    options = {"data": corpus, "knobs": [1.0], "orders": [], "words": 4}
+    same = rheostat.measure_typing(model, old=model, **options).succession  # type: ignore[arg-type]
+    assert same is not None and same.perplexity_ratio == 1 and same.shared < same.tokens
+    assert same.perplexity == pytest.approx(_perplexity_by_hand(model, corpus / "test.txt"), rel=1e-4)
+    fewer = write_words(tmp_path / "old.safetensors", WORDS[:5], ModelShape(5, 8, (16, 8), (2, 1)))
+    found = rheostat.measure_typing(model, old=fewer, **options)  # type: ignore[arg-type]
+    both = found.succession
+    assert both is not None and both.shared < same.shared
+    assert both.unknown_share == pytest.approx(1 / 12), "the full stop"
+    assert both.old_unknown_share == pytest.approx(4 / 12), "now, home and together too"
+    assert both.file_bytes == model.stat().st_size and both.query_ratio > 0
+    assert "## Beside the model before it" in typing_page(found)
+    with pytest.raises(RheostatError, match="without a model or a corpus"):
+        rheostat.measure_typing(model, old=fewer, aac=corpus, knobs=[1.0])
+
+
+def test_slips_and_a_memory_have_their_rows(
+    model: Path, aac: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = {name: [["We can go now", "we go home together"], ["can we go home"]] for name in ("ann", "bob", "cem")}
+    monkeypatch.setattr(typing, "held_out_senders", lambda: SimpleNamespace(messages=messages))
+    for module in (typing, personal):
+        monkeypatch.setattr(module, "FIRST_WORDS", (4, 8))
+    (tmp_path / "wrong.txt").write_text("now\n")
+    options = {"aac": aac, "knobs": [1.0, 1.0], "misspellings": tmp_path / "wrong.txt"}
+    found = rheostat.measure_typing(model, slips=True, senders=2, **options)  # type: ignore[arg-type]
+    row = found.slips[0]
+    assert (row.text, row.words) == ("aac-test", 8) and 0 <= (row.tap_changed_misspelt or 0) <= row.tap_changed
+    assert [(one.first_words, one.senders) for one in found.memory] == [(4, 2), (8, 2)]
+    assert found.typos_learned is not None and found.typos_learned[1] == 24
+    page = typing_page(found)
+    assert "without words that `wrong.txt` lists" in page and "2 chitchat senders" in page
+
+
+def _perplexity_by_hand(model: Path, text: Path) -> float:
+    predictor, losses = rheostat.load(model), []
+    index = predictor.vocabulary.index
+    words = [word for line in text.read_text().splitlines() if line for word in [*tokenize(line, "words"), END_OF_LINE]]
+    for place in range(1, len(words)):
+        if words[place] in index:
+            losses.append(-predictor.log_probabilities_after(words[:place])[index[words[place]]])
+    return float(np.exp(np.mean(losses)))
+
+
 def test_dev_is_another_text(model: Path, aac: Path) -> None:
     found = rheostat.measure_typing(model, aac=aac, split="dev", knobs=[1.0])
-    assert {text.name for text in found.texts} == {"aac-dev"} and found.rows[0].words == 2
+    assert {text.name for text in found.texts} == {"aac-dev", "aac-dev-as-written"} and found.rows[0].words == 2
 
 
 def test_a_predictor_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,10 @@ def typing(
             min=0, max=40, help="Chitchat senders who type with a memory and without, at the first and last knob."
         ),
     ] = 0,
+    old: Annotated[
+        Path | None,
+        typer.Option(help="The model that this one replaces: compare perplexity on shared words, and query time."),
+    ] = None,
     page: Annotated[Path | None, typer.Option(help="Also write a page in Markdown to this file.")] = None,
     out: Annotated[Path | None, typer.Option("-o", "--out", help=RESULTS_OUT_HELP)] = None,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
@@ -88,6 +92,7 @@ def typing(
             misspellings=misspellings,
             slips=slips,
             senders=senders,
+            old=old,
             out=out,
             progress=progress,
         )

@@ -153,14 +153,14 @@ def _last_piece(text: str) -> str:
 class CorrectionCount:
     """The outcome of automatic correction. slipped: typed wrong; right: as they were meant after automatic correction.
 
-    changed: typed right, and changed by the keyboard anyway; changes: which ones, as "typed → shown".
+    changed: typed right, and changed by the keyboard anyway; changes: which ones, and what to.
     """
 
     words: int = 0
     slipped: int = 0
     right: int = 0
     changed: int = 0
-    changes: tuple[str, ...] = ()
+    changes: tuple[tuple[str, str], ...] = ()
 
     @property
     def right_share(self) -> float:
@@ -181,7 +181,7 @@ def count_corrections(predictor: Corrects, words: Iterable[str], hit: Hit) -> Co
     The text before a word is what stands on the screen, mistakes included. Pieces without a letter are left out.
     """
     text, count, slipped, right = "", 0, 0, 0
-    changes: list[str] = []
+    changes: list[tuple[str, str]] = []
     for word in words:
         if word == LINE_END:
             text = text.rstrip(" ") + LINE_END
@@ -198,7 +198,7 @@ def count_corrections(predictor: Corrects, words: Iterable[str], hit: Hit) -> Co
         is_right, was_right = as_plain(shown) == as_plain(wanted), as_plain(keys) == as_plain(wanted)
         count, slipped, right = count + 1, slipped + (not was_right), right + is_right
         if was_right and not is_right:
-            changes.append(f"{keys} → {shown}")
+            changes.append((keys, shown))
         text += before + shown + after + " "
     return CorrectionCount(count, slipped, right, len(changes), tuple(changes))
 

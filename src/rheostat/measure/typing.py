@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from rheostat.measure.results import (
     Origins,
     Provenance,
     SlipRow,
+    Succession,
     TypingPredictor,
     TypingResults,
     TypingRow,
@@ -43,6 +44,7 @@ from rheostat.measure.results import (
     write_results,
 )
 from rheostat.measure.slips import measure_slips
+from rheostat.measure.succession import compare_models
 from rheostat.measure.texts import LINE_END
 from rheostat.model.file import ModelFile, open_model
 from rheostat.runtime.engine import Cache
@@ -107,6 +109,7 @@ def measure_typing(
     misspellings: str | Path | None = None,
     slips: bool = False,
     senders: int = 0,
+    old: str | Path | None = None,
     out: str | Path | None = None,
     progress: Progress = lambda label, share: None,
 ) -> TypingResults:
@@ -118,7 +121,9 @@ def measure_typing(
     predictors: others by name, each with `complete(text, k)`. misspellings: a list of words that should never be
     suggested, one per line, or as codespell's dictionary. slips: also type the AAC messages with slips, and count what
     automatic correction does. senders: chitchat senders, of the 40 that no training text contains, who type with a
-    memory and without, at the first and the last of the knobs. out: the results file to write.
+    memory and without, at the first and the last of the knobs. old: the model that this one
+    replaces, to compare perplexity over the words that both know, and the time of a query. out: the results file to
+    write.
     """
     check_whole("words", words, 1)
     target = None if out is None else check_results_target(out)
@@ -136,7 +141,8 @@ def measure_typing(
             raise RheostatError("nothing suggests words; expected a model, a corpus for n-grams, or a predictor")
         tried = [_try(entrant, sheets, bad, progress) for entrant in entrants]
         origins = None if file is None else Origins.of(file)
-        slip_rows = tuple(_slip_rows(model, file, knobs, sheets, progress)) if slips else ()
+        slip_rows = tuple(_slip_rows(model, file, knobs, sheets, bad, progress)) if slips else ()
+        succession = None if old is None else _succession(model, old, data, split, progress)
         memory_rows, typos = _memory_rows(model, file, knobs, senders, progress) if senders else ((), None)
     results = TypingResults(
         Provenance.of_this_process(),
@@ -152,6 +158,7 @@ def measure_typing(
         slip_rows,
         memory_rows,
         typos,
+        succession,
     )
     if target is not None:
         write_results(target, results)
@@ -179,18 +186,30 @@ def find_predictor(name: str) -> Completes:
 
 
 def _aac_sheets(folder: str | Path | None, split: str, data: str | Path | None) -> list[Sheet]:
-    """The lines, and those that no line of the training text equals; with five slots and with three."""
+    """The lines, those that no line of the training text equals, and the lines as they are written.
+
+    Each with five slots and with three.
+    """
     if folder is None:
         return []
-    lines = [words for line in _read_lines(Path(folder) / f"{split}.txt") if (words := plain_words(line))]
+    written = [line for line in _read_lines(Path(folder) / f"{split}.txt") if plain_words(line)]
+    lines = [plain_words(line) for line in written]
     texts = {f"{AAC}-{split}": (lines, "all lines")}
     if data is not None:
         known = {tuple(plain_words(line)) for line in _read_lines(_text_of(data, "train"))}
         new = [line for line in lines if tuple(line) not in known]
         texts[f"{AAC}-{split}-new"] = new, f"the {len(new)} of {len(lines)} lines that no training line equals"
+    as_written: dict[str, tuple[list[Unit], str]] = {
+        f"{AAC}-{split}-as-written": ([line.split() for line in written], "all lines")
+    }
+    protocols: tuple[tuple[Literal["plain", "own"], dict[str, tuple[list[Unit], str]]], ...] = (
+        ("plain", texts),
+        ("own", as_written),
+    )
     return [
-        Sheet(TypingText(name, "plain", slots, len(units), sum(map(len, units)), sample), units)
-        for name, (units, sample) in texts.items()
+        Sheet(TypingText(name, protocol, slots, len(units), sum(map(len, units)), sample), units)
+        for protocol, sheets in protocols
+        for name, (units, sample) in sheets.items()
         for slots in AAC_SLOTS
         if units
     ]
@@ -205,15 +224,23 @@ def _conversation_sheets(data: str | Path | None, split: str, words: int) -> lis
     """The conversations of a corpus, each typed from its first line; of a mixture, those of its parts."""
     if data is None:
         return []
-    of_corpus = "valid" if split == "dev" else split
-    parts = part_texts(data, CorpusConfig())
-    paths = {part: parts[f"{of_corpus}-{part}"] for part in PARTS if f"{of_corpus}-{part}" in parts}
     sheets = []
-    for name, path in (paths or {Path(data).name: _text_of(data, of_corpus)}).items():
+    for name, path in _corpus_texts(data, split).items():
         units, count = _first_conversations(_read_lines(path), words)
-        sample = f"the first {count:,} words of the {of_corpus} text"
+        sample = f"the first {count:,} words of the {_split_of_corpus(split)} text"
         sheets.append(Sheet(TypingText(name, "own", SLOTS, len(units), count, sample), units))
     return sheets
+
+
+def _corpus_texts(data: str | Path, split: str) -> dict[str, Path]:
+    """The texts to type of a corpus, by name: of a mixture, those of its parts that are conversations."""
+    of_corpus, parts = _split_of_corpus(split), part_texts(data, CorpusConfig())
+    paths = {part: parts[f"{of_corpus}-{part}"] for part in PARTS if f"{of_corpus}-{part}" in parts}
+    return paths or {Path(data).name: _text_of(data, of_corpus)}
+
+
+def _split_of_corpus(split: str) -> str:
+    return "valid" if split == "dev" else split
 
 
 def _first_conversations(lines: Iterable[str], words: int) -> tuple[list[Unit], int]:
@@ -287,7 +314,12 @@ def _positions(file: ModelFile | None, knobs: Sequence[float], what: str) -> Seq
 
 
 def _slip_rows(
-    path: str | Path | None, file: ModelFile | None, knobs: Sequence[float], sheets: Sequence[Sheet], progress: Progress
+    path: str | Path | None,
+    file: ModelFile | None,
+    knobs: Sequence[float],
+    sheets: Sequence[Sheet],
+    bad: frozenset[str] | None,
+    progress: Progress,
 ) -> Iterator[SlipRow]:
     """One row per knob position for each text of plain lines, with the most slots."""
     plain = [sheet for sheet in sheets if sheet.about.protocol == "plain" and sheet.about.slots == AAC_SLOTS[0]]
@@ -298,6 +330,7 @@ def _slip_rows(
             for sheet in plain[:1]:
                 progress(f"{name} with slips", 0.0)
                 found = measure_slips(predictor, without, sheet.units, sheet.about.slots, find_key_layout("qwerty"))
+                changed = [typed.lower() for typed, _ in found.taps.changes]
                 yield SlipRow(
                     text=sheet.about.name,
                     predictor=name,
@@ -310,10 +343,22 @@ def _slip_rows(
                     tap_changed=found.taps.changed,
                     tap_changed_share=found.taps.changed_share,
                     changed_clean=found.untouched.changed,
-                    changed_words=found.untouched.changes,
+                    changed_words=tuple(f"{typed} → {shown}" for typed, shown in found.untouched.changes),
                     p50_ratio=found.ratios["p50_ratio"],
                     p95_ratio=found.ratios["p95_ratio"],
+                    tap_changed_misspelt=None if bad is None else sum(typed in bad for typed in changed),
                 )
+
+
+def _succession(
+    model: str | Path | None, old: str | Path, data: str | Path | None, split: str, progress: Progress
+) -> Succession:
+    """On the first part of a mixture, chitchat, or on the text of any other corpus."""
+    if model is None or data is None:
+        raise RheostatError("an old model was given without a model or a corpus; expected both: give data too")
+    name, path = next(iter(_corpus_texts(data, split).items()))
+    progress(f"comparing with {Path(old).name}", 0.0)
+    return compare_models(model, old, path, name)
 
 
 def _memory_rows(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rheostat.durable import replacing
 from rheostat.errors import RheostatError
-from rheostat.measure.results import TypingPredictor, TypingResults, TypingRow, TypingText
+from rheostat.measure.results import SlipRow, TypingPredictor, TypingResults, TypingRow, TypingText
 from rheostat.report.document import NOT_MEASURED, Table, prose, rows, table_markdown
 
 _PROTOCOLS = {
@@ -17,8 +17,8 @@ _PROTOCOLS = {
         "and a space. This is the protocol of owenpkent/alpha-osk (`NGRAM_SEEDS.md`)."
     ),
     "own": (
-        "Conversations are typed as they are written, with punctuation, each from its first line. The typist is "
-        "that of `rheostat evaluate --keystrokes`."
+        "Each text, a message or a conversation, is typed as it is written, with punctuation, from its start. The "
+        "typist is that of `rheostat evaluate --keystrokes`."
     ),
 }
 
@@ -47,13 +47,14 @@ def _blocks(found: TypingResults) -> Iterator[str]:
     )
     for text in found.texts:
         yield f"## {prose(text.name)}, {text.slots} slots"
-        units = "lines" if text.protocol == "plain" else "conversations"
+        units = "lines" if text.protocol == "plain" else "texts"
         about = f"{text.words:,} words in {text.units:,} {units}: {prose(text.sample)}. {_PROTOCOLS[text.protocol]}"
         yield f"{about}{_limit(found, text)}"
         yield table_markdown(_table(found, text))
     yield from _slips(found)
     yield from _memory(found)
     yield from _misspelt(found)
+    yield from _succession(found)
     yield "## How to measure your own"
     yield (
         "Any Python object with `complete(text, k)`, which returns the k best whole words for the text before the "
@@ -112,8 +113,8 @@ def _slips(found: TypingResults) -> Iterator[str]:
         "second letter of every word of four letters or more; *as typed*: the same slips, every letter taken as "
         "it was typed. A word that is never offered costs all of its keys. *Right*: words as they were meant after "
         "automatic correction, typed by taps around each key with a spread that puts 6.9 % of them on another key. "
-        "*Changed*: words typed right that were changed, of those typed right. *Time*: p50 and p95 of `complete` "
-        "with slips over the same without."
+        "*Changed*: words typed right that were changed, of those typed right"
+        f"{_and_misspelt(found)}. *Time*: p50 and p95 of `complete` with slips over the same without."
     )
     cells = [
         [
@@ -123,7 +124,7 @@ def _slips(found: TypingResults) -> Iterator[str]:
             f"{100 * (row.slipped_share - row.clean_share):+.1f}",
             f"{row.as_typed_share:.1%}",
             f"{row.tap_right_share:.1%}",
-            f"{row.tap_changed_share:.2%}",
+            _changed(row),
             f"{row.p50_ratio:.2f} · {row.p95_ratio:.2f}",
         ]
         for row in found.slips
@@ -136,6 +137,37 @@ def _slips(found: TypingResults) -> Iterator[str]:
         f"With every letter right, {first.predictor} changed {first.changed_clean} of {first.words:,} words of this "
         f"text (misspellings of the text itself count): {changed}."
     )
+
+
+def _and_misspelt(found: TypingResults) -> str:
+    if found.slips[0].tap_changed_misspelt is None:
+        return ""
+    return f"; behind it, the same without words that `{found.misspellings}` lists: misspellings of the text itself"
+
+
+def _changed(row: SlipRow) -> str:
+    share = f"{row.tap_changed_share:.2%}"
+    if row.tap_changed_misspelt is None:
+        return share
+    meant = row.tap_changed_share * (1 - row.tap_changed_misspelt / max(1, row.tap_changed))
+    return f"{share} · {meant:.2%}"
+
+
+def _succession(found: TypingResults) -> Iterator[str]:
+    if (both := found.succession) is None:
+        return
+    yield f"## Beside the model before it, {prose(both.old)}"
+    yield (
+        f"Perplexity is on the {prose(both.text)} text, over the {both.shared:,} of {both.tokens:,} tokens that both "
+        "models know. *Unknown*: share of its words that a model does not know. *Query*: time of a query at 100 %, the "
+        "two measured in turn."
+    )
+    cells = [
+        ["new", f"{both.perplexity:.2f}", f"{both.unknown_share:.2%}", f"{both.file_bytes / 1e6:.1f}", ""],
+        ["old", f"{both.old_perplexity:.2f}", f"{both.old_unknown_share:.2%}", f"{both.old_file_bytes / 1e6:.1f}", ""],
+        ["new / old", f"{both.perplexity_ratio:.3f}", "", "", f"{both.query_ratio:.2f}"],
+    ]
+    yield table_markdown(Table(("model", "perplexity", "unknown", "MB", "query"), "lrrrr", rows(cells)))
 
 
 def _memory(found: TypingResults) -> Iterator[str]:

@@ -44,6 +44,19 @@ def core_quality(
     return count.quality()
 
 
+def core_log_probabilities(engine: CoreEngine, ids: NDArray[np.integer]) -> NDArray[np.float32]:
+    """log p of every token of a stream but the first, [tokens - 1]."""
+    found: list[NDArray[np.float32]] = []
+
+    def predict(state: Block, tokens: NDArray[np.int64], following: NDArray[np.int64]) -> Block:
+        after, own, _ = engine.model.evaluate(engine.position, state, np.append(tokens, following[-1]))
+        found.append(np.asarray(own, np.float32))
+        return after
+
+    read_stream(ids, MOST_TOKENS, engine.start(), predict)
+    return np.concatenate(found)
+
+
 def cached_quality(
     engine: CachedEngine, ids: NDArray[np.integer], progress: Callable[[float], None] | None = None
 ) -> Quality:
@@ -104,3 +117,9 @@ class RuntimeEvaluator:
 
         assert isinstance(engine, OnnxEngine)
         return graph_quality(engine.graph, ids, progress)
+
+    def log_probabilities(self, point: OperatingPoint, ids: NDArray[np.integer]) -> NDArray[np.float32]:
+        """log p of every token of a stream but the first, [tokens - 1]; on the core, without a cache."""
+        engine = self._engines(point)
+        assert isinstance(engine, CoreEngine)
+        return core_log_probabilities(engine, ids)

@@ -38,6 +38,7 @@ from rheostat.measure.results.sweep import Allocation, SweepResults, SweepRow, S
 from rheostat.measure.results.typing import (
     MemoryRow,
     SlipRow,
+    Succession,
     TypingPredictor,
     TypingResults,
     TypingRow,
@@ -71,6 +72,7 @@ __all__ = [
     "Results",
     "SlipRow",
     "SplitQuality",
+    "Succession",
     "SweepResults",
     "SweepRow",
     "SweepSubject",

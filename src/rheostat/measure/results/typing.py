@@ -72,9 +72,10 @@ class SlipRow:
 
     clean, slipped: share of keystrokes saved with every letter right, and with a neighbouring key for the second letter
     of words of four letters or more; as_typed: the same slips without allowing for them. Then the words after automatic
-    correction, typed by taps: how many came out wrong on the keys, how many were right in the end, and how many were
-    typed right and changed. changed_clean: the same when every letter is right. Ratios: time of `complete` with slips
-    over without.
+    correction, typed by taps: how many came out wrong on the keys, how many were right in the end, and how many were typed
+    right and changed; tap_changed_misspelt: how many of these are words of the list of misspellings, so the text itself
+    is wrong there, None without a list. changed_clean: as changed, when every letter is right. Ratios: time of
+    `complete` with slips over without.
     """
 
     text: str
@@ -91,6 +92,7 @@ class SlipRow:
     changed_words: tuple[str, ...]
     p50_ratio: float
     p95_ratio: float
+    tap_changed_misspelt: int | None = stored_if_set(None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +106,28 @@ class MemoryRow:
     with_share: float
     gain: float
     gain_interval: tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Succession:
+    """A model beside the one that it replaces, on one text. tokens: predicted ones; shared: those that both know.
+
+    Perplexities are over the shared tokens, line ends included. unknown_share: of the words of the text that the model
+    does not know. query_ratio: the time of a query at 100 %, over that of the old model, both on the core.
+    """
+
+    old: str
+    text: str
+    tokens: int
+    shared: int
+    perplexity: float
+    old_perplexity: float
+    perplexity_ratio: float
+    unknown_share: float
+    old_unknown_share: float
+    query_ratio: float
+    file_bytes: int
+    old_file_bytes: int
 
 
 @dataclass(frozen=True)
@@ -126,6 +150,7 @@ class TypingResults:
     slips: tuple[SlipRow, ...] = ()
     memory: tuple[MemoryRow, ...] = ()
     typos_learned: tuple[int, int] | None = None  # words that the memory learned although they were slips; of how many
+    succession: Succession | None = stored_if_set(None)  # noqa: RUF009
     path: Path = not_stored(Path())  # noqa: RUF009
 
     def limit_share(self, text: TypingText) -> float | None:
