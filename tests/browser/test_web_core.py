@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 HERE = Path(__file__).parent
+FLIPPED = 100  # bits, one at a time
 REMEDY = "compile it again: python -m rheostat.core.build --wasm"
 CASES = [
     [[1.0, 1], [1.0, 17], [0.5, 300], [0.5, 42], [0.2, 5], [1.0, 9999]],  # the knob turns in the middle of a sentence
@@ -82,6 +83,21 @@ def test_the_module_is_compiled_byte_for_byte(tmp_path: Path) -> None:
             raise
         pytest.skip(str(error))
     assert found.read_bytes() == WEB_MODULE.read_bytes(), REMEDY
+
+
+def test_flipped_bits_are_noticed_by_the_page(tmp_path: Path) -> None:
+    """The file is read through JavaScript's checksums, which Python wrote; every bit counts, in header and weights."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node: install Debian's nodejs")
+    model = HERE.parent / "data" / "golden-ordered.safetensors"
+    command = [node, "--no-warnings", HERE / "check_sums.mjs", FOLDER, model, FLIPPED]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["whole"] is None and found["opened"] == 0 and found["refused"] == FLIPPED
+    assert found["unverified"] > FLIPPED // 3, "most flipped bits would be run with"
+    assert any("a checksum is not as when it was written" in message for message in found["messages"])
 
 
 def test_node_gives_the_bits_of_python_with_the_bundled_model(tmp_path: Path) -> None:
