@@ -55,7 +55,7 @@ def try_inputs(asked: argparse.Namespace) -> Part:
     inputs = {one["target"]: one["inputs"] or 0 for one in found}
     faults_found = sum(one["faults"] for one in found)
     return {
-        "what": f"damaged inputs through Python: {', '.join(inputs)}",
+        "what": f"damaged inputs: {', '.join(inputs)} (core: the opener in C, under libFuzzer and sanitizers)",
         "tried": sum(inputs.values()),
         "failed": faults_found,
         "by_target": inputs,
@@ -101,20 +101,23 @@ def _corpus(target: Any) -> list[bytes]:
 def try_faults(asked: argparse.Namespace) -> Part:
     """Every call of every writer, failing once in each way."""
     with tempfile.TemporaryDirectory() as folder:
-        found = faults.run(Path(folder), list(faults.WRITERS), whole=asked.whole)
+        found = faults.run(Path(folder), list(faults.WRITERS), whole=asked.whole, requests=asked.requests)
     tried = sum(sum(one["tried"].values()) for one in found)
     calls: dict[str, int] = {}
     for one in found:
         calls[one["writer"]] = calls.get(one["writer"], 0) + one["calls"]
     problems = [problem for one in found for problem in one["problems"]]
     kinds = ", ".join(faults.KINDS.values())
+    memory = sum(one["tried"].get(faults.NO_MEMORY, 0) for one in found)
     return {
-        "what": f"faults of writers, one after another: every call of {', '.join(calls)} ({kinds})",
+        "what": f"faults of writers, one after another: every call of {', '.join(calls)} ({kinds}), and no memory",
         "tried": tried,
         "failed": len(problems),
         "problems": problems[:20],
-        "detail": f"{sum(calls.values())} calls, replacing a file and starting with none",
-        "command": f"python benchmarks/reliability.py faults{' --whole' if asked.whole else ''}",
+        "detail": f"{sum(calls.values())} calls, replacing a file and starting with none; {memory:,} of "
+        f"{sum(one['requests'] for one in found):,} requests for memory",
+        "command": f"python benchmarks/reliability.py faults --requests {asked.requests}"
+        f"{' --whole' if asked.whole else ''}",
     }
 
 
@@ -122,11 +125,12 @@ def try_kills(asked: argparse.Namespace) -> Part:
     """Commands that write, killed at random moments."""
     found = kill_all(asked.kills, 1)
     return {
-        "what": f"kills at random moments of commands that write: {', '.join(found['by_command'])}",
+        "what": f"kills of commands that write: {', '.join(found['by_command'])}",
         "tried": found["killed"],
         "failed": len(found["problems"]),
         "problems": found["problems"][:20],
-        "detail": f"{found['started']} started; the others had ended before",
+        "detail": f"{found['started']} started; the others had ended before. Killed at random moments and just after "
+        "files changed",
         "command": f"python benchmarks/kills.py --count {asked.kills}",
     }
 
@@ -138,14 +142,16 @@ def _load(what: str, *options: str) -> Part:
         results = read_results(out)
     assert isinstance(results, BenchmarkResults)
     figures = results.figures
-    sizes = figures["memory_mb"]["over_time"]
+    sizes = figures["memory_mb"]
     return {
         "what": what,
         "tried": figures["answers"],
         "failed": figures["lost"] + figures["wrong"],
         "figures": {key: value for key, value in figures.items() if key != "targets"},
         "detail": f"{figures['lost']} lost, {figures['wrong']} of {figures['checked']:,} compared wrong; 99 % within "
-        f"{figures['answer_s']['p99']:.2f} s; memory {sizes[0]:.0f} MB at first, {sizes[-1]:.0f} MB at the end",
+        f"{figures['answer_s']['p99']:.2f} s; memory {sizes['start']:.0f} MB at first, "
+        f"{sizes['second_quarter']:.0f} MB in the second quarter of the time, "
+        f"{sizes['last_quarter']:.0f} MB in the last",
         "command": f"python benchmarks/keyboard_load.py --model {model} {' '.join(options)}",
     }
 
@@ -237,6 +243,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of 500 clients")
     parser.add_argument("--typists-seconds", type=float, default=3600.0, help="of 200 typists")
     parser.add_argument("--whole", action="store_true", help="faults: whole pages and pictures too (minutes)")
+    parser.add_argument(
+        "--requests", type=int, default=faults.REQUESTS, help="faults: for memory, at most, per writer; 0 = all"
+    )
     parser.add_argument("--only-page", action="store_true", help="write the page from the results there are")
     parser.add_argument("-o", "--out", type=Path, default=ROOT / "results" / "reliability.json")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "reliability.md")
