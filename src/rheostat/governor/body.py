@@ -13,7 +13,6 @@ Knows physics and the typical figures in `devices.toml`; `replay` gives each beh
 from __future__ import annotations
 
 import math
-import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -21,7 +20,7 @@ from typing import Literal
 
 from rheostat.errors import RheostatError
 from rheostat.governor.device import HEATS, Heat
-from rheostat.tables import fill, suggestion
+from rheostat.tables import fill, parse_toml, suggestion
 
 DEFAULT_DEVICE = "android-phone"
 HEADROOM_SPAN_K = 30.0  # Android's headroom rises from 0 to 1 over the 30 K below severe throttling
@@ -79,4 +78,4 @@ def read_body(name: str = DEFAULT_DEVICE) -> Body:
 @cache
 def _bodies() -> dict[str, Body]:
     text = (resources.files("rheostat.governor") / "devices.toml").read_text(encoding="utf-8")
-    return {name: fill(Body, table, name) for name, table in tomllib.loads(text).items()}
+    return {name: fill(Body, table, name) for name, table in parse_toml(text).items()}

@@ -15,16 +15,14 @@ from pathlib import Path
 from rheostat.errors import CorpusError
 from rheostat.text.corpus import CorpusConfig, is_written_here, locate_splits
 from rheostat.text.sources import find_split
-from rheostat.text.tokenizers import Tokenizer, spellings, split_at_ascii_white_space, tokenize
+from rheostat.text.tokenizers import CLITICS, NEGATION, Tokenizer, spellings, split_at_ascii_white_space, tokenize
 
 SAMPLE = "sample"
 LINE_END = "\n"
 MESSAGE = 128  # pieces after which a new text starts, like a user's next message
 
 # How prepared words are written: parts attached to the previous word or to the next one, and WikiText's joints.
-_JOIN_BEFORE = frozenset(
-    ["n't", "'s", "'re", "'ve", "'ll", "'d", "'m", "'t", "'", ",", ".", ";", ":", "!", "?", ")", "%"]
-)
+_JOIN_BEFORE = frozenset([NEGATION, *CLITICS, "'t", "'", ",", ".", ";", ":", "!", "?", ")", "%"])
 _JOIN_NEXT = frozenset("($£€")
 _JOINTS = {"@-@": "-", "@,@": ",", "@.@": "."}
 

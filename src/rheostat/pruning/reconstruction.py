@@ -25,7 +25,7 @@ from rheostat.model.operating_point import Floats, OperatingPoint, Ranking, requ
 from rheostat.model.origin import Origin
 from rheostat.model.path import GRADED
 from rheostat.model.reconstruction import BY_ERROR, Doubles, Reconstruction, moments_of
-from rheostat.model.shape import QRNN_GATES, ModelShape
+from rheostat.model.shape import EMBEDDING, QRNN_GATES, ModelShape
 from rheostat.model.writer import check_target, write_model
 from rheostat.provenance import new_origin
 from rheostat.text.corpus import CorpusConfig, load_training_split
@@ -153,7 +153,7 @@ class Network:
         ]
 
     def embed(self, ids: Any) -> Floats:
-        return np.asarray(self.weights["embedding.weight"][ids], np.float32)
+        return np.asarray(self.weights[EMBEDDING][ids], np.float32)
 
     def run(self, layer: int, inputs: Floats, state: tuple[Floats, Floats]) -> tuple[Floats, tuple[Floats, Floats]]:
         """h [T, B, m] of one layer, and its state afterwards. inputs: [T, B, D]."""

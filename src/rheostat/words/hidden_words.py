@@ -17,6 +17,7 @@ from typing import TypeAlias
 
 from rheostat.bundled import HIDDEN_WORDS
 from rheostat.errors import UserWordsError
+from rheostat.text.tokenizers import CLITICS, NEGATION
 from rheostat.text.vocabulary import Vocabulary
 
 HiddenWords: TypeAlias = Path | Iterable[str] | None  # a file of changes, the words themselves, or the package's list
@@ -72,7 +73,7 @@ def _read(path: Path) -> tuple[frozenset[str], frozenset[str]]:
 
 FREQUENT = 100  # how many times rarer a misspelling is than the word that was meant
 _SHORT = 5  # letters up to which a word is only one edit away from the word that was meant
-_ENDINGS = ("'s", "'d", "'m", "'ll", "'re", "'ve", "n't", "in'")  # with which an apostrophe is right
+_ENDINGS = (*CLITICS, NEGATION, "in'")  # with which an apostrophe is right
 
 
 def find_misspellings(

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 import rheostat
 from rheostat.model.names import scale_name
 from rheostat.model.precision import Precision
-from rheostat.model.shape import MOST_CLUSTERS, ModelShape
+from rheostat.model.shape import EMBEDDING, MOST_CLUSTERS, ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import BOOL, FLOAT, INT64, UINT8, Message
 from rheostat.runtime.onnx.operators import CONTRIB, IR_VERSION, OPSET, Port, Products, Writer
@@ -225,7 +225,7 @@ class _ModelWriter:
 
     def _embedding(self) -> str:
         """Rows of the embedding [T, D]; 8-bit rows are converted to floats after the look-up."""
-        write, name = self.writer, "embedding.weight"
+        write, name = self.writer, EMBEDDING
         tokens = "token" if self.one_row else "tokens"
         if self.products.precision == "fp32":
             return write.apply("Gather", write.constant(name, self.weights[name]), tokens)
