@@ -132,7 +132,7 @@ def test_packed_misspellings_are_read_and_never_suggested(tmp_path: Path) -> Non
         (tmp_path / f"{split}.txt").write_text("the " * 300 + "because " * 300 + "teh becuase game gaem\n")
     (tmp_path / "list").write_text("the\nbecause\ngame\n")
     (tmp_path / "wrong").write_text("gaem->game\n")
-    with pytest.raises(RheostatError, match="--data"):
+    with pytest.raises(RheostatError, match="give it as data"):
         rheostat.pack(model, model, word_lists=[tmp_path / "list"])
     out = tmp_path / "packed.safetensors"
     summary = rheostat.pack(model, out, word_lists=[tmp_path / "list"], misspellings=tmp_path / "wrong", data=tmp_path)
