@@ -72,7 +72,7 @@ class SlipRow:
 
     clean, slipped: share of keystrokes saved with every letter right, and with a neighbouring key for the second letter
     of words of four letters or more; as_typed: the same slips without allowing for them. Then the words after automatic
-    correction, typed by taps: how many came out wrong on the keys, how many were right in the end, and how many were typed
+    correction, typed by taps: how many came out wrong on the keys, how many were right in the end, how many were typed
     right and changed; tap_changed_misspelt: how many of these are words of the list of misspellings, so the text itself
     is wrong there, None without a list. changed_clean: as changed, when every letter is right. Ratios: time of
     `complete` with slips over without.
