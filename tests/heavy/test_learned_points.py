@@ -311,7 +311,7 @@ def test_a_name_that_is_a_path_is_refused_and_deletes_nothing(model_path: Path, 
     (precious / "file").write_text("kept")
     options = ["--data", tmp_path / "no-corpus", "-o", work / "out.safetensors", "--name", name.format(folder=precious)]
     for command in (["recover", "--knob", "0.5"], ["prune", "--criterion", "filter-norm"]):
-        with pytest.raises(ModelFileError, match=r"the name .* in --name; expected up to 80 letters"):
+        with pytest.raises(ModelFileError, match=r"the name .* in the name to store under; expected up to 80 letters"):
             rheostat(*command, model_path, *options)
     assert (precious / "file").read_text() == "kept" and not list(work.iterdir())
 
@@ -334,7 +334,7 @@ def test_recovery_names_the_point_or_ranking_that_it_used(
     assert "point 'again'" in printed and printed.endswith("bytes of update, from point l0-0.7\n")
     printed = rheostat("recover", out, "--knob", "0.5", *data, "-o", out, *steps_of_a_test)
     assert printed.endswith(", from ranking filter-norm\n")
-    with pytest.raises(OperatingPointError, match="--name again was given for 2 points"):
+    with pytest.raises(OperatingPointError, match="the name again was given for 2 points"):
         rheostat("recover", out, "--knob", "0.5", "--knob", "0.4", "--name", "again", *data, "-o", out)
 
 

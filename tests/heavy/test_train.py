@@ -471,7 +471,7 @@ def test_a_folder_with_a_run_is_not_overwritten(corpus_folder: Path, recipe_file
     arguments = ("train", recipe_file, "--data", corpus_folder, "-o", tmp_path / "run", "--set", "train.steps=2")
     rheostat(*arguments)
     before = weights(tmp_path / "run")
-    with pytest.raises(CheckpointError, match="--resume") as refused:
+    with pytest.raises(CheckpointError, match="resume it") as refused:
         rheostat(*arguments)
     assert "\n" not in str(refused.value)
     finished = CliRunner().invoke(app, ["train", "--resume", "-o", str(tmp_path / "run")], catch_exceptions=False)

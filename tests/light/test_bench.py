@@ -447,7 +447,7 @@ def test_a_system_that_cannot_pin_says_so(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_cpus_are_numbers_between_commas() -> None:
     assert parse_cpus("2,0,2") == [0, 2]
-    with pytest.raises(RheostatError, match="as in --pin 0,1"):
+    with pytest.raises(RheostatError, match="as in 0,1"):
         parse_cpus("first")
 
 

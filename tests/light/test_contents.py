@@ -144,7 +144,9 @@ def test_a_knob_with_only_random_rankings_says_how_to_use_them(contents: Content
     random = add_rankings(keep_points(bare, []), [make_ranking(TINY["qrnn"], 0, "random-0")])
     write_model(path, random)
     with open_model(path) as file:
-        with pytest.raises(OperatingPointError, match="--ranking random-0, or with: pack --default-ranking random-0"):
+        with pytest.raises(
+            OperatingPointError, match="name the ranking random-0, or run rheostat pack --default-ranking random-0"
+        ):
             choose(file, 0.5)
         assert choose(file, 0.5, ranking="random-0").ranking == "random-0"
     write_model(path, set_default_ranking(random, "random-0"))
