@@ -311,7 +311,7 @@ def test_a_name_that_is_a_path_is_refused_and_deletes_nothing(model_path: Path, 
     (precious / "file").write_text("kept")
     options = ["--data", tmp_path / "no-corpus", "-o", work / "out.safetensors", "--name", name.format(folder=precious)]
     for command in (["recover", "--knob", "0.5"], ["prune", "--criterion", "filter-norm"]):
-        with pytest.raises(ModelFileError, match=r"the name .* in the name to store under; expected up to 80 letters"):
+        with pytest.raises(ModelFileError, match=r"the name .* in --name; expected up to 80 letters"):
             rheostat(*command, model_path, *options)
     assert (precious / "file").read_text() == "kept" and not list(work.iterdir())
 
