@@ -536,7 +536,7 @@ def test_blocks_too_short_for_the_meter_are_reported_before_the_run(
     trace = POWER / "steps.csv"  # ten readings per second
     said = said_before_the_run(model, trace, monkeypatch, "--block-seconds", 1, "--idle-seconds", 1.05)
     assert said == (
-        "energy will not be resolved: --block-seconds 1 and --idle-seconds 1.05, but the meter trace has a new reading "
+        "energy will not be resolved: block seconds 1 and idle seconds 1.05, but the meter trace has a new reading "
         "every 0.1 s; use at least 1.1 s, or leave the option out"
     )
     assert said_before_the_run(model, trace, monkeypatch, "--block-seconds", 1.1) == ""

@@ -69,11 +69,11 @@ def test_every_command_has_a_summary_that_fits_on_one_line(
         (["bench", "--data", LONG_NAME], "too long"),
         (["suggest", "hi", "--threads", "99999"], "on a machine with"),
         (["prune", "m", "--knob", "0.8", "-o", "x"], "--knob works only with --search or --criterion l0"),
-        (["prune", "m", "--set", "train.steps=1", "--strength", "1", "-o", "x"], "--strength, --set without"),
+        (["prune", "m", "--set", "train.steps=1", "--strength", "1", "-o", "x"], "--strength and --set work only with"),
         (["prune", "m", "-o", "absent/x"], "absent"),
         (
             ["prune", "m", "--criterion", "l0", "--name", "n", "--seed", "2", "-o", "x"],
-            "--name, --seed without a criterion",
+            "--name and --seed work only with a criterion",
         ),
         (["prune", "m", "--name", "../n", "-o", "x"], "the name"),
         (["recover", "m", "--name", "../n", "--data", "d", "-o", "x"], "the name"),

@@ -365,7 +365,7 @@ def test_such_a_file_cannot_be_ordered(tmp_path: Path, corpus: Path) -> None:
     reconstruct(ordered, data=corpus, out=path)
     with open_model(path) as file:
         assert file.ordered is None
-        with pytest.raises(OperatingPointError, match="drop-reconstruction"):
+        with pytest.raises(OperatingPointError, match="drop the reconstruction"):
             order_filters(file.contents())
 
 

@@ -140,4 +140,5 @@ def prune(
 def _refuse_unused(options: Mapping[str, object], owner: str) -> None:
     """Raise an error for options that would be ignored."""
     if given := [name for name, value in options.items() if value]:
-        raise OperatingPointError(f"{', '.join(given)} works only with {owner}: add that, or leave the option out")
+        work = "works" if len(given) == 1 else "work"
+        raise OperatingPointError(f"{' and '.join(given)} {work} only with {owner}: add that, or leave out the rest")

@@ -458,7 +458,7 @@ static int32_t bucket_of(const pool *of, int32_t bound) {
     return bucket < BUCKETS ? bucket : BUCKETS - 1;
 }
 
-/* Count a candidate with this bound; with BEAM better ones, the last bucket and what is below it is of no use. */
+/* Count a candidate with this bound; with BEAM better ones, nothing in the last bucket or below is needed. */
 static void count_bound(pool *of, int32_t bound) {
     int32_t bucket = bucket_of(of, bound);
     of->sizes[bucket]++;
