@@ -148,7 +148,7 @@ def test_wrong_scores_are_an_error_that_names_the_criterion(
 
 @pytest.mark.parametrize(
     ("subject", "name", "expected"),
-    [({}, "nonsense", "no criterion 'nonsense'"), ({}, "taylor", "--data"), ({"share": 0.0}, "random", "share")],
+    [({}, "nonsense", "no criterion 'nonsense'"), ({}, "taylor", "give it as data"), ({"share": 0.0}, "random", "share")],
 )
 def test_a_ranking_that_cannot_be_made_is_an_error(
     model: LanguageModel, subject: dict[str, float], name: str, expected: str
@@ -196,7 +196,7 @@ def test_several_criteria_are_one_command_and_one_output(tmp_path: Path) -> None
     with open_model(out) as file:
         assert [entry.name for entry in file.description.rankings] == ["random", "filter-norm"]
     for options, message in (
-        (["--criterion", "random"], "--criterion random was given more than once"),
+        (["--criterion", "random"], "the criterion random was given more than once"),
         (["--criterion", "filter-norm", "--name", "mine"], "the name mine was given for 2 rankings"),
         (["--criterion", "l0"], "l0 learns points instead of a ranking"),
     ):
