@@ -97,7 +97,7 @@ def test_pack_reports_the_file_that_it_wrote_even_under_a_bundled_name(
 def test_pack_lists_the_precisions(tmp_path: Path) -> None:
     answer = CliRunner().invoke(app, ["pack", MODEL, "-o", str(tmp_path / "out"), "--precision", "float32"])
     assert answer.exit_code == 2
-    assert "'fp32', 'fp16', 'int8'" in answer.output
+    assert "'fp32', 'fp16', 'int8'" in " ".join(answer.output.replace("│", " ").split())  # some versions draw a box
 
 
 @pytest.mark.parametrize("command", [inspect, pack])
