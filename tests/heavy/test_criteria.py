@@ -148,7 +148,11 @@ def test_wrong_scores_are_an_error_that_names_the_criterion(
 
 @pytest.mark.parametrize(
     ("subject", "name", "expected"),
-    [({}, "nonsense", "no criterion 'nonsense'"), ({}, "taylor", "give it as data"), ({"share": 0.0}, "random", "share")],
+    [
+        ({}, "nonsense", "no criterion 'nonsense'"),
+        ({}, "taylor", "give it as data"),
+        ({"share": 0.0}, "random", "share"),
+    ],
 )
 def test_a_ranking_that_cannot_be_made_is_an_error(
     model: LanguageModel, subject: dict[str, float], name: str, expected: str

@@ -309,7 +309,9 @@ def test_a_file_that_claims_an_order_it_does_not_have_is_refused_at_first_use(
     for values, message in ((scores, "better filter behind a worse"), (cost, "a cost of")):
         old = values.astype("<f4").tobytes()
         assert data.count(old) == 1
-        (tmp_path / "broken").write_bytes(data.replace(old, (values[::-1] if values.ndim else values / 2).astype("<f4").tobytes()))
+        (tmp_path / "broken").write_bytes(
+            data.replace(old, (values[::-1] if values.ndim else values / 2).astype("<f4").tobytes())
+        )
         with open_model(tmp_path / "broken") as file, pytest.raises(ModelFileError, match=f"broken: .*{message}"):
             file.contents()
 
