@@ -125,6 +125,7 @@ def measure_ngram(
     words_from = None if vocabulary is None else Path(vocabulary)
     corpus = load_corpus(source, words_as, vocabulary_file=words_from, progress=progress)
     if text is not None:
+        words_as = replace(words_as, parts=())  # one file, whatever the training text is made of
         held_out = load_split(text, "test", words_as, corpus.vocabulary)
         corpus = replace(corpus, name=Path(text).stem, splits={**corpus.splits, "test": held_out})
     typed = read_text(str(text or source), words_as, max(config.typed_words, config.queries + config.warm_up))
