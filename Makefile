@@ -15,12 +15,13 @@
 # make clean      remove environments and caches; results, models and runs stay
 #
 # reproduce and model run the steps in reproduce.toml (docs/reproduce.md). They take DRY=1 (only show what would be done),
-# ARGS=… (options for the runner), DATA=… and MODELS=… (folders of corpora and trained models); reproduce also takes
+# ARGS=… (options for the runner), DATA=…, MODELS=… and WORDS=… (folders of corpora, trained models and word lists); reproduce also takes
 # STEP=… (only these steps and what they need). Example: make reproduce STEP=ptb-l0 DRY=1
 
 PYTHON ?= python3
 DATA ?= ../shared/data
 MODELS ?= ../shared/models
+WORDS ?= /usr/share/dict
 VENV := .venv
 LIGHT := .venv-light
 LOWEST := .venv-lowest
@@ -103,7 +104,7 @@ benchmark: $(VENV)/test.done
 	$(BIN)/python benchmarks/reliability.py
 
 # -f: the runner expands patterns such as STEP='ptb-*', not the shell.
-RUN_STEPS = set -f; RHEOSTAT_DATA=$(DATA) PYTHONPATH=$(CURDIR)/scripts $(BIN)/python -m reproduce --set data=$(DATA) --set models=$(MODELS) \
+RUN_STEPS = set -f; RHEOSTAT_DATA=$(DATA) PYTHONPATH=$(CURDIR)/scripts $(BIN)/python -m reproduce --set data=$(DATA) --set models=$(MODELS) --set words=$(WORDS) \
 	$(if $(DRY),--dry-run) $(ARGS)
 reproduce: $(VENV)/ngram.done
 	@$(RUN_STEPS) $(STEP)

@@ -1,6 +1,6 @@
 """The parts of a model's card that are not typed by hand: its figures, and the text that it was trained on.
 
-python benchmarks/card.py src/rheostat/bundled/chat.safetensors results/chat.json [results of baselines …]
+python benchmarks/card.py src/rheostat/bundled/chat.safetensors results/talk-path.json [results of baselines …]
 python benchmarks/card.py models/talk-base-fp16.safetensors results/talk-training.json
 
 Replaces what is between the marks of the card beside the model file. Figures come from the model file and from results

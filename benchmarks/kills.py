@@ -174,7 +174,7 @@ def make_start(folder: Path) -> None:
         words = (" ".join(f"word{chance.randrange(2, 9)}" for _ in range(8)) for _ in range(lines))
         (folder / f"{name}.txt").write_text("\n".join(words) + "\n")
     (folder / "small.toml").write_text(RECIPE)
-    shutil.copy(ROOT / "results" / "chat.json", folder / "old.json")
+    shutil.copy(ROOT / "results" / "wt103.json", folder / "old.json")
     shutil.copy(ROOT / "tests" / "data" / "traces" / "ordinary-day.csv", folder / "day.csv")
     memory = Memory(folder / "memory")
     memory.learn(["see", "you", "soon"])

@@ -277,7 +277,7 @@ def report_writer(whole: bool) -> Writer:
     from rheostat.report.writer import write_report
 
     results = Path(__file__).parents[1] / "results"
-    new = ["benchmark-learning.json", "budgets.json", *(["chat.json"] if whole else [])]
+    new = ["benchmark-learning.json", "budgets.json", *(["ptb-path.json"] if whole else [])]
     return Writer(
         "report",
         lambda folder: write_report([results / "benchmark-learning.json"], out=folder / "report"),

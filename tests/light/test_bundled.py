@@ -100,11 +100,11 @@ def test_it_is_small_int8_and_turns_from_100_to_15_percent(default_model: Path) 
 def test_its_origin_says_how_it_was_made(default_model: Path) -> None:
     with open_model(default_model) as file:
         origin = file.origin
-        measured = (ROOT / "results" / "chat-path.json").read_text(encoding="utf-8")
-        assert file.weights_digest() in measured, "those that results/chat-path.json was measured with"
+        measured = (ROOT / "results" / "talk-path.json").read_text(encoding="utf-8")
+        assert file.weights_digest() in measured, "those that results/talk-path.json was measured with"
         assert file.ranking().origin.is_recorded
     assert origin.recipe and "model" not in origin.recipe, "it has the shape of the model it started from"
-    assert (origin.corpus, origin.steps) == ("chat", 600)
+    assert (origin.corpus, origin.steps) == ("talk", 1526)
     assert NOT_RECORDED not in origin.shown().values()
 
 

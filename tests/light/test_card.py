@@ -105,7 +105,7 @@ def test_a_card_without_credit_is_refused(
 @pytest.mark.parametrize(
     ("model", "results"),
     [
-        ("src/rheostat/bundled/chat", ["chat-path", "chat-ngram"]),
+        ("src/rheostat/bundled/chat", ["talk-path", "talk-ngram"]),
         ("models/ptb-graded-int8", ["ptb-path"]),
     ],
 )

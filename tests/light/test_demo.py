@@ -130,14 +130,19 @@ def test_from_python_it_is_one_call(arguments: list[str], tmp_path: Path) -> Non
 def test_the_table_shows_time_saved_quality_lost_and_the_ngram(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    contents = json.loads((ROOT / "results" / "chat-ngram.json").read_text(encoding="utf-8"))
+    contents = json.loads((ROOT / "results" / "talk-ngram.json").read_text(encoding="utf-8"))
     contents["subject"]["corpus"] = "messages"  # the text of this demo
     ngram = tmp_path / "ngram.json"
     ngram.write_text(json.dumps(contents), encoding="utf-8")
     monkeypatch.setattr(demo_module, "NGRAM_RESULTS", ngram)
     shown = run(*arguments)
     assert all(heading in shown for heading in ("saved", "lost", "5-gram", "Why not an n-gram?"))
-    assert "85.0" in shown and "63.8 *" in shown and "52% of the keystrokes" in " ".join(shown.split())
+    saved = contents["keystrokes"]["keystrokes_saved_share"]
+    assert (
+        f"{contents['rows'][-1]['perplexity']:.1f}" in shown
+        and f"{contents['subject']['size_bytes'] / 1e6:.1f} *" in shown
+    )
+    assert f"{saved:.0%} of the keystrokes" in " ".join(shown.split())
     facts = json.loads(run(*arguments, "--json"))
     assert facts["ngram"]["subject"]["model"] == "5-gram"
 

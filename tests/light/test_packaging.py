@@ -14,6 +14,7 @@ import pytest
 
 from rheostat.core.build import WHEELS, ZIG
 from rheostat.model.file import open_model
+from rheostat.text.mixture import talk_parts
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -149,6 +150,7 @@ def test_the_notices_name_the_data_of_the_bundled_model() -> None:
             recipes.append(origin.recipe or {})
             origin = origin.before
     parts = [part for recipe in recipes for part in recipe.get("corpus", {}).get("parts", ())]
-    for part in parts:
-        assert part["attribution"] in notices, part["name"]
+    attributions = {part.name: part.attribution for part in talk_parts()}
+    assert {part["name"] for part in parts} == set(attributions)
+    assert all(attribution in notices for attribution in attributions.values())
     assert "Copyright (c) 2019 Perception, Control and Cognition Lab" in notices

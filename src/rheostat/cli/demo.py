@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 NEXT = """\
 What to try next:
-  rheostat suggest "see you at the" --knob 0.4   suggest the next word at any knob position
-  rheostat suggest                               type here and see suggestions live
-  rheostat keyboard --open                       open a web page with a keyboard and the knob
-  rheostat bench --knob 1 --knob 0.4             measure the cost of a query more carefully
+  rheostat suggest "Would you like a cup of" --knob 0.4  suggest the next word at any knob position
+  rheostat suggest                                       type here and see suggestions live
+  rheostat keyboard --open                               open a web page with a keyboard and the knob
+  rheostat bench --knob 1 --knob 0.4                     measure the cost of a query more carefully
 """
 NOT_YET = "…"
 
