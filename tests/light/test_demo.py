@@ -140,7 +140,7 @@ def test_the_table_shows_time_saved_quality_lost_and_the_ngram(
     saved = contents["keystrokes"]["keystrokes_saved_share"]
     assert (
         f"{contents['rows'][-1]['perplexity']:.1f}" in shown
-        and f"{contents['subject']['size_bytes'] / 1e6:.1f} *" in shown
+        and f"{contents['subject']['size_bytes'] / 1e6:.3g} *" in shown
     )
     assert f"{saved:.0%} of the keystrokes" in " ".join(shown.split())
     facts = json.loads(run(*arguments, "--json"))

@@ -679,7 +679,11 @@ def test_nothing_is_adopted_from_the_clone_before_its_model_is_there(workflow: W
     chosen = workflow.chosen([])
     plan = Judge(workflow, State(tmp_path / "state.json")).plan(chosen)
     needs = {need for step in chosen for need in step.needs if not need.startswith(MODULE)}
-    assert needs == {"{data}/ptb", "{data}/wikitext-103-part", "{models}/ptb-qrnn.safetensors"}
+    assert needs == {
+        *("{data}/ptb", "{data}/wikitext-103-part", "{data}/talk", "{models}/ptb-qrnn.safetensors"),
+        *("{words}/american-english-huge", "{words}/british-english-huge", "{words}/codespell.txt"),
+        "runs/before.safetensors",
+    }
     # Replayed days need no model.
     needing = {name for name in plan if name != "report" and not name.startswith("govern-")}
     statuses = {judgement.status for name, judgement in plan.items() if name in needing}
