@@ -125,7 +125,7 @@ def test_two_slips_in_a_row_are_both_corrected_when_the_answers_come_late(
     page = on_the_server(open_page, bundled_server)
     late: list[Route] = []
     page.route("**/api/correct", lambda route: late.append(route))
-    page.keyboard.type("what aer you dping ")
+    page.keyboard.type("what aer you diong ")
     page.wait_for_timeout(200)
     for route in late:
         route.continue_()
@@ -134,7 +134,7 @@ def test_two_slips_in_a_row_are_both_corrected_when_the_answers_come_late(
     text_of(page).fill("")
     late.clear()
     page.route("**/api/correct", lambda route: late.append(route))
-    page.keyboard.type("what are yuo dping ")
+    page.keyboard.type("what are yuo diong ")
     page.wait_for_timeout(200)
     for route in late:
         route.continue_()

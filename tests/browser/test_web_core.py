@@ -173,7 +173,8 @@ def test_the_example_suggests_words_and_turns_its_knob(open_page: Callable[..., 
         page.locator("#knob").fill("20")
         assert page.locator("#cost").text_content() == "20 % of the cost"
         core = CoreModel(model_path().read_bytes())
-        mask = np.array([bool(re.fullmatch("[a-z][a-z']*", core.word(place) or "")) for place in range(10_000)])
+        words = [core.word(place) or "" for place in range(core.config.vocabulary_size)]
+        mask = np.array([bool(re.fullmatch("[a-z][a-z']*", word)) for word in words])
         for share, found in ((1.0, whole), (0.2, page.locator("#words button").all_text_contents())):
             position = core.position_near(share)
             ids = [core.find_word(word) for word in ("<eos>", "how", "are", "you")]

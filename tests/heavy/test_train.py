@@ -488,7 +488,7 @@ def test_a_folder_with_a_run_is_not_overwritten(corpus_folder: Path, recipe_file
         (["{recipe}", "--data", "{tmp}/absent"], "absent"),
         (["{recipe}", "--data", "{data}", "--set", "train.epoch=3"], "did you mean 'epochs'"),
         (["{recipe}", "--data", "{data}", "--set", "train.batch_size=100000"], "too few"),
-        (["{recipe}"], "--data"),
+        (["{recipe}"], "give data"),
         (["{recipe}", "--data", "{data}", "--set", "model.softmax_splits=[900]"], "softmax_splits"),
         (["{recipe}", "--data", "{data}", "--set", "model.cell=lstm"], "model: windows (2, 1) of cell lstm"),
         (["{recipe}", "--data", "{data}", "--set", "train.steps=-1"], "steps is -1"),
