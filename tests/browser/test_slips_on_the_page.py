@@ -134,7 +134,7 @@ def test_two_slips_in_a_row_are_both_corrected_when_the_answers_come_late(
     text_of(page).fill("")
     late.clear()
     page.route("**/api/correct", lambda route: late.append(route))
-    page.keyboard.type("what are yuo diong ")
+    page.keyboard.type("what are ypu diong ")
     page.wait_for_timeout(200)
     for route in late:
         route.continue_()

@@ -162,9 +162,8 @@ class Curves:
     """An event file for TensorBoard. torch's own writer runs in a thread, where a full disk prints a traceback."""
 
     def __init__(self, folder: Path, first_step: int) -> None:
-        name = (
-            f"events.out.tfevents.{time.time_ns() // 10**9:010d}.{platform.node()}.{os.getpid()}.{os.urandom(2).hex()}"
-        )
+        seconds, nanoseconds = divmod(time.time_ns(), 10**9)  # TensorBoard reads files in the order of their names
+        name = f"events.out.tfevents.{seconds:010d}.{platform.node()}.{nanoseconds:09d}.{os.getpid()}"
         self._path = folder / name
         with _logging(self._path):
             folder.mkdir(exist_ok=True)
