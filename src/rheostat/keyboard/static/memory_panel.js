@@ -54,6 +54,7 @@ export class MemoryPanel extends EventTarget {
   }
 
   async #switch() {
+    this.#isStarted = true; // how it was left counts only until somebody switches it
     await this.#turn();
     this.dispatchEvent(new Event("change"));
   }
