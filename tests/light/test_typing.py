@@ -154,6 +154,11 @@ def test_a_model_is_set_beside_the_one_that_it_replaces(model: Path, corpus: Pat
     assert "## Beside the model before it" in typing_page(found)
     with pytest.raises(RheostatError, match="without a model or a corpus"):
         rheostat.measure_typing(model, old=fewer, aac=corpus, knobs=[1.0])
+    oracle = Oracle("we")
+    options |= {"old": tmp_path / "absent", "predictors": {"mine": oracle}}
+    with pytest.raises(RheostatError, match="absent"):
+        rheostat.measure_typing(model, **options)  # type: ignore[arg-type]
+    assert oracle.asked == 0, "refused before anything is typed"
 
 
 def test_slips_and_a_memory_have_their_rows(

@@ -135,6 +135,8 @@ def measure_typing(
         sheets = [*_aac_sheets(aac, split, data), *_conversation_sheets(data, split, words)]
         if not sheets:
             raise RheostatError("there is no text to type; expected data, aac or both")
+        # First, since it takes seconds: a file that cannot be compared is refused before minutes of typing.
+        succession = None if old is None else _succession(model, old, data, split, progress)
         entrants = [*_models(model, file, knobs, stack), *_ngrams(file, data, orders, progress)]
         entrants += [Entrant(one, TypingPredictor(name)) for name, one in (predictors or {}).items()]
         if not entrants:
@@ -142,7 +144,6 @@ def measure_typing(
         tried = [_try(entrant, sheets, bad, progress) for entrant in entrants]
         origins = None if file is None else Origins.of(file)
         slip_rows = tuple(_slip_rows(model, file, knobs, sheets, bad, progress)) if slips else ()
-        succession = None if old is None else _succession(model, old, data, split, progress)
         memory_rows, typos = _memory_rows(model, file, knobs, senders, progress) if senders else ((), None)
     results = TypingResults(
         Provenance.of_this_process(),
