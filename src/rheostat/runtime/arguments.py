@@ -13,8 +13,8 @@ from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model.widths import check_knob
 
 LARGEST_K = 100
-# What a query should read per thread of the core, so that two threads begin at 16 MB: between the bundled model (6 MB),
-# whose whole query is hardly longer than waking a thread up takes, and those of Penn Treebank (24 MB).
+# What a query should read per thread of the core, so that two threads begin at 16 MB: between the bundled model, whose
+# whole query is hardly longer than waking a thread up takes, and those of Penn Treebank (24 MB).
 THREAD_BYTES = 8 << 20
 THREADS_PER_CPU = 4  # at most: more are not faster, and thousands exhaust the memory before the first answer
 

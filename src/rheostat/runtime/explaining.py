@@ -32,7 +32,7 @@ PAIRS = 2  # pairs of words that are tried; each costs a query
 Taps = Sequence[tuple[float, float] | None]  # where the finger came down for each letter; None where that is not known
 
 
-After = Callable[[str], TypedWord | None]  # the word that is being typed behind one more word of the text
+After = Callable[[str], TypedWord | None]  # the word that is being typed after one more word of the text
 
 
 class Keys(NamedTuple):

@@ -145,7 +145,7 @@ class History(Generic[State]):
             node = child
             if node.state is not None and place < len(tokens):
                 passed = node
-        if passed is None:  # behind a node without a state
+        if passed is None:  # after a node without a state
             passed = _with_state(node.before)
         if passed is not None and passed in self._recent and not passed.continued:
             # If it continues again, several texts begin with it: then it stays.

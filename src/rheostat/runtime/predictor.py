@@ -345,7 +345,7 @@ class Predictor(NotCopyable):
         return Watch(self._lexicon.memory, self.tokenizer, self._is_meant, private)
 
     def _is_meant(self, text: str) -> bool:
-        """Whether the last word of a text is surely what was meant, as far as can be told."""
+        """Whether the last word of a text is almost certainly what was meant."""
         from rheostat.runtime.remembering import LEARN_AT
 
         best = self.correct(text, 1)

@@ -36,7 +36,7 @@ class Reader:
         return context_words(text, self._tokenizer, self._context)
 
     def words_before(self, text: str, end: int, letter: str) -> list[str]:
-        """The words before `end`. letter: the one behind them (see `passage.read_words`)."""
+        """The words before `end`. letter: the one after them (see `passage.read_words`)."""
         return read_words(text, end, letter, self._tokenizer, self._context)
 
     def read(

@@ -4,7 +4,7 @@ import { makeItem } from "./figures.js";
 
 const NOTHING = { words: 0, phrases: [] };
 const EXPORTED = "rheostat-memory.json"; // the name of the file
-const KEPT_MS = 60_000; // until a browser has surely saved it
+const KEPT_MS = 60_000; // by then the browser has saved it
 const OFF = "Off: nothing is learned from what you write.";
 const ON =
   "Counts of words and of phrases up to three words, kept in this browser. Words count if you took them from the suggestions or left them unchanged.";
