@@ -75,7 +75,7 @@ class Answer(Block):
 class Widths:
     """One width per layer and the bit bounds, ready to be handed to C.
 
-    bounds: how many filters of each layer, and in the end how many words, are read in 8 bits; the others in 4. None: all.
+    bounds: how many filters of each layer, then how many words, are read in 8 bits; the others in 4. None: all.
     cost: says how much the counts of a file weigh; None: nothing.
     """
 
