@@ -475,6 +475,38 @@ def test_pmset_is_parsed() -> None:
     assert parse_pmset_heat("") is None
 
 
+# As Macs of others printed them, in public logs: full, at rest on the charger, without an estimate, a busy machine.
+@pytest.mark.parametrize(
+    ("source", "state", "expected"),
+    [
+        ("AC Power", "\t100%; charged; 0:00 remaining present: true", Battery(1.0, True)),
+        ("AC Power", " 100%; charged; 0:00 remaining present: true", Battery(1.0, True)),
+        ("AC Power", "\t79%; AC attached; not charging present: true", Battery(0.79, True)),
+        ("AC Power", "\t90%; charging; (no estimate) present: true", Battery(0.9, True)),
+        ("Battery Power", "\t100%; discharging; (no estimate) present: true", Battery(1.0, False)),
+        ("Battery Power", "        100%; discharging; 20:00 remaining present: true", Battery(1.0, False)),
+    ],
+)
+def test_what_macs_printed_is_parsed(source: str, state: str, expected: Battery) -> None:
+    assert parse_pmset_battery(f"Now drawing from '{source}'\n -InternalBattery-0 (id=3997795){state}\n") == expected
+
+
+def test_settings_and_limits_that_macs_printed_are_parsed() -> None:
+    settings = (
+        "System-wide power settings:\nCurrently in use:\n standby              1\n Sleep On Power Button 1\n"
+        " sleep                1 (sleep prevented by coreaudiod, useractivityd, powerd, sharingd)\n"
+        " hibernatemode        3\n displaysleep         10\n lowpowermode         0\n womp                 1\n"
+    )
+    assert parse_pmset_power_saver(settings) is False
+    limits = (
+        " - CPU_Scheduler_Limit          = 100\n - CPU_Available_CPUs            = 10\n"
+        " - CPU_Speed_Limit               = 100\n"
+    )
+    assert parse_pmset_heat(limits) == "none"
+    quiet = "Note: No thermal warning level has been recorded\nNote: No performance warning level has been recorded\n"
+    assert parse_pmset_heat(quiet) == "none"
+
+
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
