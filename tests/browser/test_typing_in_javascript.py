@@ -31,6 +31,7 @@ TAUGHT = ("Hogwarts", "falafel", "Zugspitze")
 ODD = (
     "seeyou", "i went tothe", "whatbis", "Teh", "TEH", "dont", "don’", "i'", "im ", "ca", "xqzzq", "9th", "naïv", "ΣΊΣ",
     "straß", "Zugs", "hogwart", "at paris i wlil", "a" * 70, "mon", "See you on Mpn", "", " ", "hello. teh", "é", "µm",
+    "i went to teh", "I love yuo", "that is definetly", "thats", "see you tommorow", "becuase",
 )  # fmt: skip
 Case = dict[str, Any]
 

@@ -15,7 +15,7 @@ from rheostat.cli import app
 from rheostat.errors import RheostatError, UserWordsError
 from rheostat.model.shape import ModelShape
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
-from rheostat.words.hidden_words import find_misspellings, is_near, read_hidden_words, read_word_list
+from rheostat.words.hidden_words import find_joined, find_misspellings, is_near, read_hidden_words, read_word_list
 
 WORDS = (UNKNOWN, END_OF_LINE, "the", "crap", "crane", "crab")
 SHAPE = ModelShape(len(WORDS), 4, (8, 4), (2, 1))
@@ -107,15 +107,45 @@ def test_edits_between_words(word: str, other: str, edits: int) -> None:
 
 
 def test_a_misspelling_is_rare_near_a_frequent_word_and_in_no_list() -> None:
-    counts = {"because": 5000, "the": 9000, "becuase": 50, "becausee": 51, "thy": 3, "teh": 4, "hagrid": 4, "hard": 900}
+    counts = {"because": 5000, "the": 9000, "becuase": 50, "becaused": 51, "thy": 3, "teh": 4, "hagrid": 4, "hard": 900}
     listed = {"because", "the", "thy", "hard"}
     assert find_misspellings(counts, listed) == {"becuase": "because", "teh": "the", "hagrid": "hard"}
     assert "hagrid" not in find_misspellings(counts, listed, {"hagrid": "Hagrid"})  # a name
 
 
+def test_long_words_need_not_be_so_rare() -> None:
+    counts = {"definitely": 300, "definetly": 60, "useful": 90, "usefull": 8, "watched": 400, "rewatched": 29}
+    counts |= {"software": 90, "softwares": 9, "weird": 3000, "wierd": 51, "venom": 40, "venmo": 10, "dismissal": 12}
+    listed = {"definitely", "useful", "watched", "software", "weird", "venom", "dismissal"}
+    assert find_misspellings(counts, listed) == {"definetly": "definitely", "usefull": "useful", "wierd": "weird"}
+
+
 def test_contractions_keep_their_apostrophes() -> None:
     counts = {"don't": 900, "dont": 300, "what'd": 2, "what": 900, "its": 500, "it's": 900}
     assert find_misspellings(counts, {"what", "its"}) == {"dont": "don't"}
+    listed = {"there's": 900, "theres": 40, "mother's": 240, "mothers": 120, "i'll": 900, "ill": 20}
+    listed |= {"can't": 900, "cant": 60, "i'm": 900, "im": 400}
+    found = {"theres": "there's", "cant": "can't", "im": "i'm"}
+    assert find_misspellings(listed, {"theres", "mothers", "ill", "cant"}) == found
+
+
+def test_two_words_in_one_are_a_misspelling_if_they_are_much_more_often_apart() -> None:
+    counts = {
+        "a": 90,
+        "lot": 80,
+        "alot": 9,
+        "after": 50,
+        "all": 60,
+        "afterall": 2,
+        "over": 50,
+        "take": 50,
+        "takeover": 3,
+    }
+    listed = {"a", "lot", "after", "all", "afterall", "over", "take", "takeover"}
+    pairs = {("a", "lot"): 45, ("after", "all"): 60, ("take", "over"): 60}
+    assert set(pairs) == {halves for _, halves in find_joined(counts, listed)}
+    assert find_misspellings(counts, listed, pairs=pairs) == {"alot": "a lot", "afterall": "after all"}
+    assert find_misspellings(counts, listed, pairs={}) == {}
 
 
 def test_word_lists_are_read(tmp_path: Path) -> None:
@@ -143,3 +173,13 @@ def test_packed_misspellings_are_read_and_never_suggested(tmp_path: Path) -> Non
         assert np.array_equal(predictor.log_probabilities("teh"), before.log_probabilities("teh"))
     again = rheostat.pack(out, tmp_path / "again.safetensors", precision="fp16")
     assert again["hidden_words"] == 3  # other edits keep them
+
+
+def test_a_misspelling_that_the_model_knows_is_corrected_unless_it_was_taught(tmp_path: Path) -> None:
+    with rheostat.load(user_words=tmp_path / "words.json") as predictor:
+        assert predictor.log_probabilities("I").shape == (20_000,)
+        assert "teh" in rheostat.open_model("chat").hidden_words
+        best = predictor.correct("I went to teh")[0]
+        assert (best.word, best.kind, best.advice) == ("the", "correction", "correct")
+        predictor.learn("teh")
+        assert predictor.correct("I went to teh")[0].kind == "typed"

@@ -115,6 +115,7 @@ def _browser_facts(
         "positions": positions,
         "casing": sorted(file.casing.values()),
         "kinds": "".join(map(str, completion.kinds())),
+        "misspelt": sorted(completion.misspelt),
     }
 
 

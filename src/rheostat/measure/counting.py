@@ -4,7 +4,8 @@ Knows training text, validation text and the network; `model.counts` says how co
 counts and discounts.
 
 An n-gram is worth what it adds to the log-probability of the training text beside the network: its count times
-log(mixed / alone). The network is asked with the context of the n-gram alone. Weights are tuned on validation text.
+log(mixed / alone). The network is asked with the context of the n-gram alone. Weights are tuned on validation text; of
+a mixture, every part counts as much as in training.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.writer import check_target, write_model
 from rheostat.runtime.engine import CoreEngine, CoreWeights
-from rheostat.text.corpus import CorpusConfig, load_training_split
+from rheostat.text.corpus import CorpusConfig, load_split, load_training_split, part_texts, part_weights
+from rheostat.text.vocabulary import Vocabulary
 
 ORDER = 4
 MEGABYTES = 1.7
@@ -95,11 +97,11 @@ def add_counts(
     with open_model(model) as file:
         _check_model(file)
         config = CorpusConfig(tokenizer=file.tokenizer)
-        train, valid = (load_training_split(data, split, config, file.vocabulary) for split in ("train", "valid"))
+        train = load_training_split(data, "train", config, file.vocabulary)
         points = _points(file, knobs)
         weights = CoreWeights(file, "int8", counts=False)
         tables = _choose(train.ids, file, order, megabytes * 1e6, [weights.engine(p) for p in _ends(points)], progress)
-        stretches = _sample(np.asarray(valid.ids, np.int64))
+        stretches = _sample(_valid_texts(data, config, file.vocabulary))
         tuned = _tune(tables, stretches, [(point.cost, weights.engine(point)) for point in points], progress)
         costs = np.array([one.cost for one in tuned], np.float32)
         counts = Counts(*tables, costs, np.array([one.weights for one in tuned], np.float32))
@@ -261,10 +263,25 @@ def _tune(
     return tuned
 
 
-def _sample(valid: Ids) -> list[Ids]:
-    length = min(SAMPLE // STRETCHES, max(len(valid) // STRETCHES - 1, 1))
-    starts = np.linspace(0, max(len(valid) - length - 1, 0), STRETCHES).astype(int)
-    return [valid[start : start + length + 1] for start in dict.fromkeys(starts.tolist())]
+def _valid_texts(data: str | Path, config: CorpusConfig, vocabulary: Vocabulary) -> list[tuple[Ids, float]]:
+    """The validation text, or that of each part of a mixture, with how often training reads such text."""
+    texts = part_texts(data, config)
+    weighted = [(texts[f"valid-{part}"], weight) for part, weight in part_weights(data, config).items()]
+    found = [(load_split(path, "valid", config, vocabulary), weight) for path, weight in weighted]
+    found = found or [(load_training_split(data, "valid", config, vocabulary), 1.0)]
+    return [(np.asarray(split.ids, np.int64), weight) for split, weight in found]
+
+
+def _sample(texts: Sequence[tuple[Ids, float]]) -> list[Ids]:
+    """Stretches of the texts, as many tokens of each as training reads of it, in proportion."""
+    total = sum(len(ids) * weight for ids, weight in texts)
+    stretches = []
+    for ids, weight in texts:
+        wanted = round(SAMPLE * len(ids) * weight / total)
+        length = max(min(wanted, len(ids)) // STRETCHES - 1, 1)
+        starts = np.linspace(0, max(len(ids) - length - 1, 0), STRETCHES).astype(int)
+        stretches += [ids[start : start + length + 1] for start in dict.fromkeys(starts.tolist())]
+    return stretches
 
 
 def _look_up(tables: Tables, tokens: Ids) -> _LookedUp:

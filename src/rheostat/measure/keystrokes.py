@@ -145,10 +145,11 @@ def keystroke_savings(
 def offered(predictor: Completes, text: str, k: int = SUGGESTIONS) -> list[str]:
     """The word before the cursor after taking each suggestion: "role-playing" if "role-p" is typed."""
     suggestions = predictor.complete(text, k)
-    return [one if isinstance(one, str) else _last_word(one.insert_into(text)) for one in suggestions]
+    return [one if isinstance(one, str) else last_word(one.insert_into(text)) for one in suggestions]
 
 
-def _last_word(text: str) -> str:
+def last_word(text: str) -> str:
+    """The last piece of a text, without the signs before it."""
     word = text.split()[-1]
     opening = next((place for place, character in enumerate(word) if character.isalnum()), 0)
     return word[opening:]

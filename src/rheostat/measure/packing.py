@@ -5,12 +5,13 @@ The edits themselves are in `model.contents`. This module is in `measure` becaus
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rheostat.arguments import checked
 from rheostat.errors import RheostatError
@@ -34,9 +35,9 @@ from rheostat.model.path import has_bounds
 from rheostat.model.precision import StoredPrecision
 from rheostat.model.summary import summarize
 from rheostat.model.writer import check_target, write_model
-from rheostat.text.corpus import CorpusConfig, locate_splits
-from rheostat.text.word_counts import count_words
-from rheostat.words.hidden_words import find_misspellings, read_word_list
+from rheostat.text.corpus import CorpusConfig, load_split
+from rheostat.text.vocabulary import Vocabulary
+from rheostat.words.hidden_words import Halves, find_joined, find_misspellings, read_word_list
 
 
 @checked
@@ -119,11 +120,22 @@ def _hidden(
         if data is None:
             raise RheostatError("a word list needs the training corpus, to count words in; give it as data")
         known = frozenset[str]().union(*(read_word_list(Path(path)) for path in word_lists))
-        text = locate_splits(data, CorpusConfig(tokenizer=file.tokenizer))["train"]
-        counts = count_words(text, file.tokenizer)
-        ours = {word: counts.get(word, 0) for word in file.vocabulary.words}
-        hidden |= set(find_misspellings(ours, known, file.casing))
+        ids = load_split(data, "train", CorpusConfig(tokenizer=file.tokenizer), file.vocabulary).ids
+        numbers = np.bincount(ids, minlength=len(file.vocabulary)).tolist()
+        counts = dict(zip(file.vocabulary.words, numbers, strict=True))
+        pairs = _count_pairs(ids, file.vocabulary, {halves for _, halves in find_joined(counts, known)})
+        hidden |= set(find_misspellings(counts, known, file.casing, pairs))
     return [word for word in file.vocabulary.words if word in hidden]
+
+
+def _count_pairs(ids: NDArray[np.integer[Any]], vocabulary: Vocabulary, pairs: Iterable[Halves]) -> dict[Halves, int]:
+    """How often each of these pairs of words occurs in a text."""
+    size, index = len(vocabulary), vocabulary.index
+    keys = {index[first] * size + index[second]: (first, second) for first, second in pairs}
+    numbers = ids.astype(np.int64)
+    text = numbers[:-1] * size + numbers[1:]
+    found, counts = np.unique(text[np.isin(text, list(keys))], return_counts=True)
+    return {keys[key]: count for key, count in zip(found.tolist(), counts.tolist(), strict=True)}
 
 
 def _with_hidden(contents: Contents, words: Sequence[str]) -> Contents:

@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from rheostat.measure.keystrokes import KeystrokeCount, as_plain, signs_and_word
+from rheostat.measure.keystrokes import KeystrokeCount, as_plain, last_word, signs_and_word
 from rheostat.measure.texts import LINE_END
 from rheostat.words.slips import KeyLayout
 from rheostat.words.writing import Suggestion
@@ -135,15 +135,9 @@ def _letters_until_offered(predictor: Corrects, text: str, wanted: str, keys: st
     for letters in range(len(keys)):
         typed = text + keys[:letters]
         for suggestion in predictor.complete(typed, slots):
-            if as_plain(_last_piece(suggestion.insert_into(typed))) == goal:
+            if as_plain(last_word(suggestion.insert_into(typed))) == goal:
                 return letters
     return len(keys)
-
-
-def _last_piece(text: str) -> str:
-    word = text.split()[-1]
-    opening = next((place for place, character in enumerate(word) if character.isalnum()), 0)
-    return word[opening:]
 
 
 # --- automatic correction ----------------------------------------------------------------------------------

@@ -26,7 +26,16 @@ from numpy.typing import NDArray
 
 from rheostat.arguments import check_whole, checked
 from rheostat.errors import CorpusError, RheostatError
-from rheostat.measure.keystrokes import Completes, KeystrokeCount, first_words, offered, simulate, simulate_plain
+from rheostat.measure.keystrokes import (
+    Completes,
+    KeystrokeCount,
+    as_plain,
+    first_words,
+    last_word,
+    offered,
+    simulate,
+    simulate_plain,
+)
 from rheostat.measure.ngram import estimate
 from rheostat.measure.ngram_baseline import NGramPredictor
 from rheostat.measure.personal import FIRST_WORDS, count_typos_learned, type_messages
@@ -89,7 +98,8 @@ class Sheet:
     def type_unit(self, unit: Unit, predictor: Completes, seen: set[str]) -> KeystrokeCount:
         def suggest(text: str) -> list[str]:
             words = offered(predictor, text, self.about.slots)
-            seen.update(words)
+            typed = as_plain(last_word(text)) if text and not text[-1].isspace() else ""
+            seen.update(word for word in words if as_plain(word) != typed)  # what was typed is no suggestion
             return words
 
         return (simulate_plain if self.about.protocol == "plain" else simulate)(unit, suggest)
@@ -428,7 +438,7 @@ def _try(
             counts[-1].append(typed[key])
             done += 1
             progress(entrant.about.name, done / total)
-    misspelt = None if bad is None else tuple(sorted({word.lower() for word in seen} & bad))
+    misspelt = None if bad is None else tuple(sorted(seen & bad))  # the list is in lower case: "Claus" is a name
     return replace(entrant.about, misspelt=misspelt), counts
 
 

@@ -94,7 +94,10 @@ def _misspelt(found: TypingResults) -> Iterator[str]:
     if found.misspellings is None:
         return
     yield "## Misspellings"
-    yield f"Words of `{found.misspellings}` that were suggested while all of these texts were typed."
+    yield (
+        f"Words of `{found.misspellings}` that were suggested while all of these texts were typed. What was typed so "
+        "far does not count as suggested, and a name that is always written with a capital is no misspelling."
+    )
     cells = [
         [one.name, str(len(one.misspelt)), ", ".join(one.misspelt[:20])]
         for one in found.predictors
@@ -192,4 +195,7 @@ def _memory(found: TypingResults) -> Iterator[str]:
     yield table_markdown(Table(heads, "lrrrr", rows(cells)))
     if found.typos_learned is not None:
         wrong, typed = found.typos_learned
-        yield f"Typed with slips that nobody notices, the memory learned {wrong} of {typed:,} words as mistyped."
+        yield (
+            f"Typed with slips that nobody notices, the memory learned {wrong} of {typed:,} words as mistyped. A word "
+            "that the model does not know is learned once it was written twice."
+        )

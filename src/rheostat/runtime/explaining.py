@@ -88,7 +88,7 @@ class Explainer(NotCopyable):
         wanted = min(MAX_EXPLAINED, max(wanted, RIVALS if finished else 0))
         best = word.best(keys.channel, form, wanted, whole=finished, taps=keys.taps)
         names = self._vocabulary.words
-        slipped = PRICES.real_word if finished and form in self._vocabulary.index else 0.0
+        slipped = PRICES.real_word if finished and self._place(form) is not None else 0.0
         found = []
         for place, log_probability, cost in best:
             price = cost + slipped if cost else 0.0
@@ -103,11 +103,16 @@ class Explainer(NotCopyable):
         """What was typed, unless it is among the words already: a hidden word, or one that the model does not know."""
         if any(not one.is_slip and matching_form(one.word) == form for one in found):
             return None
-        place = self._vocabulary.index.get(form)
+        place = self._place(form)
         if place is not None:
             return Meant(form, math.exp(word.log_probability(place)), False)
         unknown = word.log_probability(self._vocabulary.unknown_id)
         return Meant(form, math.exp(unknown - PRICES.of_new_word(form, self._vocabulary.index)), False)
+
+    def _place(self, form: str) -> int | None:
+        """The id of a word that the model knows; None for a misspelling, which counts as unknown."""
+        place = self._vocabulary.index.get(form)
+        return None if place in self._completion.misspelt else place
 
     def _likely_pairs(self, word: TypedWord, form: str, top: float, layout: str) -> list[tuple[float, Halves]]:
         """Pairs of words without the space between them that could be better than every single word; with a bound."""

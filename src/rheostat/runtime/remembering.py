@@ -20,7 +20,7 @@ from rheostat.words.writing import Suggestion, matching_form
 
 SETTLED = 2  # words written behind a word until it counts as meant
 CLOSING_SIGNS = ".,;:!?…)\"'”’"  # behind a word, and not part of it
-LEARN_AT = 0.9  # the confidence that a word is what was meant, from which on it is learned
+LEARN_AT = 0.995  # the confidence that a word is what was meant, from which on it is learned
 
 
 class Mixed:

@@ -52,8 +52,9 @@ class Lexicon(NotCopyable):
         self.is_lazy = bool(file.shape.softmax_splits)
         self.has_look_alikes = self.tokenizer == "wikitext"  # "game" and "Game" are two words of such a model
         self.unknown = single(self.vocabulary.unknown_id)
-        hidden = {*hidden_places(self.vocabulary, hidden_words), *hidden_places(self.vocabulary, file.hidden_words)}
-        self.completion = Completion(self.vocabulary, self.tokenizer, hidden)
+        hidden = hidden_places(self.vocabulary, hidden_words)
+        misspelt = set(hidden_places(self.vocabulary, file.hidden_words)) - set(hidden)
+        self.completion = Completion(self.vocabulary, self.tokenizer, hidden, misspelt)
         self.reader = Reader(self.vocabulary, self.tokenizer, context)
 
     @cached_property
@@ -63,10 +64,13 @@ class Lexicon(NotCopyable):
         return Explainer(self.completion, self.vocabulary)
 
     def is_own(self, form: str) -> bool:
-        """Whether this is a word that only the user can have meant: a taught one, or one that is never suggested."""
+        """Whether this is a word that only the user can have meant: a taught one, or one that is never suggested.
+
+        A misspelling is not: nobody means to write it.
+        """
         place = self.vocabulary.index.get(form)
         is_hidden = place is not None and not self.completion.allowed_mask()[place]
-        return is_hidden or self.user_words.knows(form)
+        return (is_hidden and place not in self.completion.misspelt) or self.user_words.knows(form)
 
     def named(self, best: BestWords) -> list[tuple[str, float]]:
         """The most probable words by their names."""

@@ -263,6 +263,12 @@ def part_texts(source: Source, config: CorpusConfig, cache_directory: Path | Non
     return mixture.texts if mixture else {}
 
 
+def part_weights(source: Source, config: CorpusConfig, cache_directory: Path | None = None) -> dict[str, float]:
+    """How often training reads each part of a mixture in one pass; none for any other source."""
+    mixture = _mix(source, config, cache_directory)
+    return {part.name: part.weight for part in mixture.parts} if mixture else {}
+
+
 def is_written_here(source: Source, config: CorpusConfig) -> bool:
     """Whether this program writes the texts (chat, or a mixture of parts); otherwise they are the user's files."""
     return bool(config.parts) or is_named(source)

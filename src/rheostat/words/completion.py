@@ -110,11 +110,14 @@ class Best(NamedTuple):
 class Completion(NotCopyable):
     """The suggestible words of a vocabulary by prefix. The arrays it returns are shared and read-only; thread-safe."""
 
-    def __init__(self, vocabulary: Vocabulary, tokenizer: str, excluded: Iterable[int] = ()) -> None:
-        """excluded: ids of further words that are never suggested."""
+    def __init__(
+        self, vocabulary: Vocabulary, tokenizer: str, excluded: Iterable[int] = (), misspelt: Iterable[int] = ()
+    ) -> None:
+        """Ids of further words that are never suggested. misspelt: those of them that nobody means to write."""
         self._vocabulary = vocabulary
         self._tokenizer = as_tokenizer(tokenizer)
-        self._excluded = frozenset(excluded)
+        self.misspelt = frozenset(misspelt)
+        self._excluded = self.misspelt.union(excluded)
         self._masks: OrderedDict[tuple[str, bool], Mask] = OrderedDict()
         self._without_prefix: list[Mask | None] = [None, None]  # by `attach`
         self._lock = threading.Lock()

@@ -72,45 +72,110 @@ def _read(path: Path) -> tuple[frozenset[str], frozenset[str]]:
 # --- misspellings -----------------------------------------------------------------------------------------
 
 FREQUENT = 100  # how many times rarer a misspelling is than the word that was meant
+SWAPPED_FREQUENT = 20  # the same for a short word with two letters swapped ("wierd")
+LONG_FREQUENT = 2  # the same for a long word, of which few others are one edit away
+LISTED_FREQUENT = 10  # the same for a contraction without its apostrophe, if a list has it too ("heres")
+TOGETHER = 5  # how many times rarer a word is than the two words it consists of, if they belong apart ("alot")
+LISTED_TOGETHER = 30  # the same if a list has the word ("afterall", but not "takeover")
 _SHORT = 5  # letters up to which a word is only one edit away from the word that was meant
+_LONG = 6  # letters from which on a word is long; from _VERY_LONG on, it may be two edits away
+_VERY_LONG = 9
 _ENDINGS = (*CLITICS, NEGATION, "in'")  # with which an apostrophe is right
+
+Halves: TypeAlias = tuple[str, str]  # the two words that a word consists of
 
 
 def find_misspellings(
-    counts: Mapping[str, int], word_list: Collection[str], casing: Mapping[str, str] | None = None
+    counts: Mapping[str, int],
+    word_list: Collection[str],
+    casing: Mapping[str, str] | None = None,
+    pairs: Mapping[Halves, int] | None = None,
 ) -> dict[str, str]:
-    """Words that are misspellings of others, each with the word that was meant.
+    """Words that are misspellings of others, each with the word or words that were meant.
 
     counts: how often each word of a vocabulary occurs. word_list: correct words in lower case. casing: the usual
-    spelling of names, which are left alone.
+    spelling of names, which are left alone. pairs: how often the words of `find_joined` occur as two words.
 
     A misspelling is in no word list and at most two edits or a swap away from a listed word that is a hundred times as
-    frequent; short words are one edit away. A contraction without its apostrophe is one too, however frequent.
+    frequent; short words are one edit away. A long word that begins with the same letter need only be twice as rare, if
+    neither is the other with an ending; a short one with two letters swapped, twenty times. A contraction without its
+    apostrophe is a misspelling too, however frequent, and so are two words in one.
     """
     frequent = sorted((word for word in counts if word in word_list), key=lambda word: -counts[word])
     contractions = {word.replace("'", ""): word for word in counts if word.endswith(_ENDINGS) and "'" in word}
+    joined = _joined(counts, word_list, pairs or {})
     found: dict[str, str] = {}
     for word, count in counts.items():
-        letters = word.replace("'", "")
-        is_listed = word in word_list or word.endswith(_ENDINGS)
-        if is_listed or not letters.isalpha() or len(letters) < 3 or (casing and word in casing):
+        letters, is_listed = word.replace("'", ""), word in word_list
+        if word.endswith(_ENDINGS) or not letters.isalpha() or (casing and word in casing):
             continue
         meant = contractions.get(word)
-        if meant is None or counts[meant] < count:
+        if meant is not None and not _lacks_apostrophe(word, meant, counts, is_listed):
+            meant = None
+        meant = meant or joined.get(word)
+        if meant is None and not is_listed and len(letters) > 2:
             meant = _meant(word, count, frequent, counts)
         if meant is not None:
             found[word] = meant
     return found
 
 
+def _lacks_apostrophe(word: str, contraction: str, counts: Mapping[str, int], is_listed: bool) -> bool:
+    """Whether a word is a contraction without its apostrophe. Short words on a list are words ("ill", not "cant")."""
+    if is_listed and len(word) < _SHORT and not contraction.endswith(NEGATION):
+        return False
+    return counts[contraction] >= counts[word] * (LISTED_FREQUENT if is_listed else 1)
+
+
+def find_joined(counts: Mapping[str, int], word_list: Collection[str]) -> list[tuple[str, Halves]]:
+    """Words that consist of two listed words of the vocabulary, with these two."""
+    halves = counts.keys() & set(word_list)
+    return [
+        (word, (word[:place], word[place:]))
+        for word in counts
+        if word.isalpha()
+        for place in range(1, len(word))
+        if word[:place] in halves and word[place:] in halves and (place > 1 or word[0] in "ai")
+    ]
+
+
+def _joined(counts: Mapping[str, int], word_list: Collection[str], pairs: Mapping[Halves, int]) -> dict[str, str]:
+    """Words that should be two, with these two: as two they are much more frequent."""
+    found: dict[str, str] = {}
+    for word, halves in find_joined(counts, word_list) if pairs else ():
+        is_listed = word in word_list
+        least = counts[word] * (LISTED_TOGETHER if is_listed else TOGETHER)
+        if len(word) >= (_LONG if is_listed else 4) and pairs.get(halves, 0) >= max(1, least):
+            found[word] = " ".join(halves)
+    return found
+
+
 def _meant(word: str, count: int, frequent: Iterable[str], counts: Mapping[str, int]) -> str | None:
-    most = 1 if len(word) <= _SHORT else 2
+    """The most frequent word that this is a misspelling of."""
     for other in frequent:
-        if counts[other] < FREQUENT * count:
+        if counts[other] < LONG_FREQUENT * count:
             return None
-        if len(other) > 2 and is_near(word, other, most):
+        if len(other) > 2 and _is_misspelled(word, other, counts[other] / max(count, 1)):
             return other
     return None
+
+
+def _is_misspelled(word: str, other: str, ratio: float) -> bool:
+    """Whether a word is a misspelling of another that is `ratio` times as frequent."""
+    if ratio >= FREQUENT:
+        return is_near(word, other, 1 if len(word) <= _SHORT else 2)
+    if word[0] != other[0] or abs(len(word) - len(other)) > 2:
+        return False
+    if len(word) < _LONG:
+        return len(word) == _SHORT and ratio >= SWAPPED_FREQUENT and sorted(word) == sorted(other)
+    return not _is_other_form(word, other) and is_near(word, other, 2 if len(word) >= _VERY_LONG else 1)
+
+
+def _is_other_form(word: str, other: str) -> bool:
+    """Whether one word is the other with an ending or a prefix; a doubled last letter is neither ("usefull")."""
+    short, long = sorted((word, other), key=len)
+    is_longer = long.startswith(short) or long.endswith(short)
+    return short != long and is_longer and word != other + other[-1]
 
 
 def is_near(word: str, other: str, most: int) -> bool:

@@ -23,6 +23,7 @@ export class Typist {
   #positions; // percent -> {percent, point, flops, …}
   #words;
   #kinds; // of the words: WHOLE, PART or 0
+  #misspelt; // ids of words that nobody means to write
   #completion;
   #casing;
   #masks = new Map();
@@ -36,12 +37,13 @@ export class Typist {
 
   /** model: of rheostat.js. facts: of model.json. */
   constructor(model, facts) {
-    const { casing, kinds, positions } = facts.browser;
+    const { casing, kinds, misspelt, positions } = facts.browser;
     this.#model = model;
     this.#facts = facts;
     this.#positions = new Map(positions.map((position) => [position.percent, position]));
     this.#words = Array.from({ length: model.vocabularySize }, (_, id) => model.word(id));
     this.#kinds = Uint8Array.from(kinds, Number);
+    this.#misspelt = new Set(misspelt);
     this.#completion = new Completion(this.#words, this.#kinds);
     this.#casing = new Map(casing.map((spelling) => [spelling.toLowerCase(), spelling]));
   }
@@ -169,7 +171,7 @@ export class Typist {
     const form = matchingForm(typed.prefix);
     const spare = this.#facts.tokenizer === "wikitext" ? SPARE : 1;
     const wanted = Math.min(MAX_EXPLAINED, Math.max(k + spare, finished ? RIVALS : 0));
-    const slipped = finished && model.find(form) >= 0 ? PRICES.real_word : 0;
+    const slipped = finished && this.#place(form) >= 0 ? PRICES.real_word : 0;
     const found = model.explain(word, channel, form, wanted, { whole: finished, taps }).map(({ id, logProbability, cost }) => ({
       word: this.#words[id],
       p: Math.exp(logProbability - (cost ? cost + slipped : 0)),
@@ -207,15 +209,21 @@ export class Typist {
 
   /** Whether this is a word that only the user can have meant: a taught one, or one that is never suggested. */
   #isOwn(form, userWords) {
-    const id = this.#model.find(form);
+    const id = this.#place(form);
     return (id >= 0 && this.#kinds[id] !== WHOLE) || userWords.some(({ word }) => matchingForm(word) === form);
+  }
+
+  /** The id of a word that the model knows; -1 for a misspelling, which counts as unknown. */
+  #place(form) {
+    const id = this.#model.find(form);
+    return this.#misspelt.has(id) ? -1 : id;
   }
 
   /** What was typed, unless it is among the words already. */
   #literal(word, form, found) {
     if (found.some((one) => !one.isSlip && matchingForm(one.word) === form)) return null;
     const model = this.#model;
-    const id = model.find(form);
+    const id = this.#place(form);
     if (id >= 0) return { word: form, p: Math.exp(model.typedLogProbability(word, id)), isSlip: false };
     const price = priceOfNewWord(form, (other) => model.find(other) >= 0);
     return { word: form, p: Math.exp(model.typedLogProbability(word, model.unknownId) - price), isSlip: false };
