@@ -81,7 +81,7 @@ Progress = Callable[[str, float], None]
 Unit = list[str]  # the words of a line or a conversation
 
 
-class Entrant(NamedTuple):
+class TestedPredictor(NamedTuple):
     """A predictor and what is known of it."""
 
     predictor: Completes
@@ -89,7 +89,7 @@ class Entrant(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Sheet:
+class TextToType:
     """A text to type, in units that are typed one by one."""
 
     about: TypingText
@@ -142,27 +142,27 @@ def measure_typing(
     bad = None if misspellings is None else read_word_list(Path(misspellings))
     with ExitStack() as stack:
         file = None if model is None else stack.enter_context(open_model(model))
-        sheets = [*_aac_sheets(aac, split, data), *_conversation_sheets(data, split, words)]
-        if not sheets:
+        texts = [*_aac_texts(aac, split, data), *_conversation_texts(data, split, words)]
+        if not texts:
             raise RheostatError("there is no text to type; expected data, aac or both")
         # First, since it takes seconds: a file that cannot be compared is refused before minutes of typing.
         succession = None if old is None else _succession(model, old, data, split, progress)
-        entrants = [*_models(model, file, knobs, stack), *_ngrams(file, data, orders, progress)]
-        entrants += [Entrant(one, TypingPredictor(name)) for name, one in (predictors or {}).items()]
-        if not entrants:
+        tested = [*_models(model, file, knobs, stack), *_ngrams(file, data, orders, progress)]
+        tested += [TestedPredictor(one, TypingPredictor(name)) for name, one in (predictors or {}).items()]
+        if not tested:
             raise RheostatError("nothing suggests words; expected a model, a corpus for n-grams, or a predictor")
-        tried = [_try(entrant, sheets, bad, progress) for entrant in entrants]
+        counted = [_count_keystrokes(one, texts, bad, progress) for one in tested]
         origins = None if file is None else Origins.of(file)
-        slip_rows = tuple(_slip_rows(model, file, knobs, sheets, bad, progress)) if slips else ()
+        slip_rows = tuple(_slip_rows(model, file, knobs, texts, bad, progress)) if slips else ()
         memory_rows, typos = _memory_rows(model, file, knobs, senders, progress) if senders else ((), None)
     results = TypingResults(
         Provenance.of_this_process(),
         str(data) if data is not None else "none",
         RESAMPLES,
         SEED,
-        tuple(sheet.about for sheet in sheets),
-        tuple(about for about, _ in tried),
-        tuple(_rows(sheets, tried)),
+        tuple(text.about for text in texts),
+        tuple(about for about, _ in counted),
+        tuple(_rows(texts, counted)),
         None if misspellings is None else Path(misspellings).name,
         None if model is None else Path(model).name,
         origins,
@@ -196,7 +196,7 @@ def find_predictor(name: str) -> Completes:
 # --- what is typed ----------------------------------------------------------------------------------------
 
 
-def _aac_sheets(folder: str | Path | None, split: str, data: str | Path | None) -> list[Sheet]:
+def _aac_texts(folder: str | Path | None, split: str, data: str | Path | None) -> list[TextToType]:
     """The lines, those that no line of the training text equals, and the lines as they are written.
 
     Each with five slots and with three.
@@ -205,22 +205,22 @@ def _aac_sheets(folder: str | Path | None, split: str, data: str | Path | None) 
         return []
     written = [line for line in _read_lines(Path(folder) / f"{split}.txt") if plain_words(line)]
     lines = [plain_words(line) for line in written]
-    texts = {f"{AAC}-{split}": (lines, "all lines")}
+    plain = {f"{AAC}-{split}": (lines, "all lines")}
     if data is not None:
         known = {tuple(plain_words(line)) for line in _read_lines(_text_of(data, "train"))}
         new = [line for line in lines if tuple(line) not in known]
-        texts[f"{AAC}-{split}-new"] = new, f"the {len(new)} of {len(lines)} lines that no training line equals"
+        plain[f"{AAC}-{split}-new"] = new, f"the {len(new)} of {len(lines)} lines that no training line equals"
     as_written: dict[str, tuple[list[Unit], str]] = {
         f"{AAC}-{split}-as-written": ([line.split() for line in written], "all lines")
     }
     protocols: tuple[tuple[Literal["plain", "own"], dict[str, tuple[list[Unit], str]]], ...] = (
-        ("plain", texts),
+        ("plain", plain),
         ("own", as_written),
     )
     return [
-        Sheet(TypingText(name, protocol, slots, len(units), sum(map(len, units)), sample), units)
-        for protocol, sheets in protocols
-        for name, (units, sample) in sheets.items()
+        TextToType(TypingText(name, protocol, slots, len(units), sum(map(len, units)), sample), units)
+        for protocol, by_name in protocols
+        for name, (units, sample) in by_name.items()
         for slots in AAC_SLOTS
         if units
     ]
@@ -231,16 +231,16 @@ def plain_words(line: str) -> list[str]:
     return _PLAIN_WORD.findall(line.lower().replace("’", "'"))
 
 
-def _conversation_sheets(data: str | Path | None, split: str, words: int) -> list[Sheet]:
+def _conversation_texts(data: str | Path | None, split: str, words: int) -> list[TextToType]:
     """The conversations of a corpus, each typed from its first line; of a mixture, those of its parts."""
     if data is None:
         return []
-    sheets = []
+    texts = []
     for name, path in _corpus_texts(data, split).items():
         units, count = _first_conversations(_read_lines(path), words)
         sample = f"the first {count:,} words of the {_split_of_corpus(split)} text"
-        sheets.append(Sheet(TypingText(name, "own", SLOTS, len(units), count, sample), units))
-    return sheets
+        texts.append(TextToType(TypingText(name, "own", SLOTS, len(units), count, sample), units))
+    return texts
 
 
 def _corpus_texts(data: str | Path, split: str) -> dict[str, Path]:
@@ -283,7 +283,7 @@ def _read_lines(path: Path) -> Iterator[str]:
 
 def _models(
     path: str | Path | None, file: ModelFile | None, knobs: Sequence[float], stack: ExitStack
-) -> Iterator[Entrant]:
+) -> Iterator[TestedPredictor]:
     """The model at each position; with and without what it can have beside the network: counts, and a cache."""
     if path is None or file is None:
         return
@@ -295,12 +295,12 @@ def _models(
                 predictor = stack.enter_context(load(path, knob, threads=1, counts=counts, cache=cache))
                 extras = "".join([", without counts" if counts < counted[0] else "", ", with a cache" if cache else ""])
                 name = f"{Path(path).stem} at {knob:.0%}{extras}"
-                yield Entrant(predictor, TypingPredictor(name, file.file_bytes, predictor.flops_fraction))
+                yield TestedPredictor(predictor, TypingPredictor(name, file.file_bytes, predictor.flops_fraction))
 
 
 def _ngrams(
     file: ModelFile | None, data: str | Path | None, orders: Sequence[int], progress: Progress
-) -> Iterator[Entrant]:
+) -> Iterator[TestedPredictor]:
     if data is None or not orders:
         return
     if file is None:
@@ -312,7 +312,7 @@ def _ngrams(
         model = estimate(ids, len(file.vocabulary), order)
         predictor = NGramPredictor(model, file.vocabulary, file.tokenizer, file.casing)
         name = "unigrams" if order == 1 else f"{order}-gram"
-        yield Entrant(predictor, TypingPredictor(name, model.size_bytes, is_ngram=True))
+        yield TestedPredictor(predictor, TypingPredictor(name, model.size_bytes, is_ngram=True))
 
 
 # --- slips and a memory -----------------------------------------------------------------------------------
@@ -328,22 +328,22 @@ def _slip_rows(
     path: str | Path | None,
     file: ModelFile | None,
     knobs: Sequence[float],
-    sheets: Sequence[Sheet],
+    texts: Sequence[TextToType],
     bad: frozenset[str] | None,
     progress: Progress,
 ) -> Iterator[SlipRow]:
     """One row per knob position for each text of plain lines, with the most slots."""
-    plain = [sheet for sheet in sheets if sheet.about.protocol == "plain" and sheet.about.slots == AAC_SLOTS[0]]
+    plain = [text for text in texts if text.about.protocol == "plain" and text.about.slots == AAC_SLOTS[0]]
     for knob in _positions(file, knobs, "slips"):
         assert path is not None
         name = f"{Path(path).stem} at {knob:.0%}"
         with load(path, knob, threads=1) as predictor, load(path, knob, threads=1, slips=False) as without:
-            for sheet in plain[:1]:
+            for text in plain[:1]:
                 progress(f"{name} with slips", 0.0)
-                found = measure_slips(predictor, without, sheet.units, sheet.about.slots, find_key_layout("qwerty"))
+                found = measure_slips(predictor, without, text.units, text.about.slots, find_key_layout("qwerty"))
                 changed = [typed.lower() for typed, _ in found.taps.changes]
                 yield SlipRow(
-                    text=sheet.about.name,
+                    text=text.about.name,
                     predictor=name,
                     words=found.taps.words,
                     clean_share=found.clean.saved_share,
@@ -421,37 +421,37 @@ def _memory_row(
 # --- typing, and how sure the figures are -----------------------------------------------------------------
 
 
-def _try(
-    entrant: Entrant, sheets: Sequence[Sheet], bad: frozenset[str] | None, progress: Progress
+def _count_keystrokes(
+    tested: TestedPredictor, texts: Sequence[TextToType], bad: frozenset[str] | None, progress: Progress
 ) -> tuple[TypingPredictor, list[list[KeystrokeCount]]]:
     """Type every text; for each text, the counts of its units. Units are independent: equal ones are typed once."""
     seen: set[str] = set()
     typed: dict[tuple[str, int, tuple[str, ...]], KeystrokeCount] = {}
     counts: list[list[KeystrokeCount]] = []
-    total, done = sum(len(sheet.units) for sheet in sheets), 0
-    for sheet in sheets:
+    total, done = sum(len(text.units) for text in texts), 0
+    for text in texts:
         counts.append([])
-        for unit in sheet.units:
-            key = sheet.about.protocol, sheet.about.slots, tuple(unit)
+        for unit in text.units:
+            key = text.about.protocol, text.about.slots, tuple(unit)
             if key not in typed:
-                typed[key] = sheet.type_unit(unit, entrant.predictor, seen)
+                typed[key] = text.type_unit(unit, tested.predictor, seen)
             counts[-1].append(typed[key])
             done += 1
-            progress(entrant.about.name, done / total)
+            progress(tested.about.name, done / total)
     misspelt = None if bad is None else tuple(sorted(seen & bad))  # the list is in lower case: "Claus" is a name
-    return replace(entrant.about, misspelt=misspelt), counts
+    return replace(tested.about, misspelt=misspelt), counts
 
 
 def _rows(
-    sheets: Sequence[Sheet], tried: Sequence[tuple[TypingPredictor, list[list[KeystrokeCount]]]]
+    texts: Sequence[TextToType], counted: Sequence[tuple[TypingPredictor, list[list[KeystrokeCount]]]]
 ) -> Iterator[TypingRow]:
-    for number, sheet in enumerate(sheets):
-        counts = {about.name: counts[number] for about, counts in tried}
-        ngrams = {about.name: _total(counts[about.name]).saved_share for about, _ in tried if about.is_ngram}
+    for number, text in enumerate(texts):
+        counts = {about.name: counts[number] for about, counts in counted}
+        ngrams = {about.name: _total(counts[about.name]).saved_share for about, _ in counted if about.is_ngram}
         best = max(ngrams, key=ngrams.__getitem__) if ngrams else None
-        draws = resampled(len(sheet.units), RESAMPLES, SEED)
+        draws = resampled(len(text.units), RESAMPLES, SEED)
         for name, of_units in counts.items():
-            yield _row(sheet.about, name, of_units, counts[best] if best else None, draws)
+            yield _row(text.about, name, of_units, counts[best] if best else None, draws)
 
 
 def _row(
