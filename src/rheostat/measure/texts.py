@@ -15,7 +15,15 @@ from pathlib import Path
 from rheostat.errors import CorpusError
 from rheostat.text.corpus import CorpusConfig, is_written_here, locate_splits
 from rheostat.text.sources import find_split
-from rheostat.text.tokenizers import CLITICS, NEGATION, Tokenizer, spellings, split_at_ascii_white_space, tokenize
+from rheostat.text.tokenizers import (
+    CLITICS,
+    NEGATION,
+    WIKITEXT_JOINTS,
+    Tokenizer,
+    spellings,
+    split_at_ascii_white_space,
+    tokenize,
+)
 
 SAMPLE = "sample"
 LINE_END = "\n"
@@ -24,7 +32,7 @@ MESSAGE = 128  # pieces after which a new text starts, like a user's next messag
 # How prepared words are written: parts attached to the previous word or to the next one, and WikiText's joints.
 _JOIN_BEFORE = frozenset([NEGATION, *CLITICS, "'t", "'", ",", ".", ";", ":", "!", "?", ")", "%"])
 _JOIN_NEXT = frozenset("($£€")
-_JOINTS = {"@-@": "-", "@,@": ",", "@.@": "."}
+_SIGN_OF_JOINT = {joint: sign for sign, joint in WIKITEXT_JOINTS.items()}
 
 
 @dataclass(frozen=True)
@@ -121,7 +129,7 @@ def _joined(words: list[str]) -> list[str]:
     written: list[str] = []
     joins = False
     for word in words:
-        joint = _JOINTS.get(word)
+        joint = _SIGN_OF_JOINT.get(word)
         if written and (joins or joint or word in _JOIN_BEFORE):
             written[-1] += joint or word
         else:

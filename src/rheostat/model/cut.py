@@ -18,7 +18,7 @@ from rheostat.errors import OperatingPointError
 from rheostat.model.names import scale_name
 from rheostat.model.operating_point import Floats, OperatingPoint, Positions, Ranking, Update, require_filters
 from rheostat.model.planes import coarse
-from rheostat.model.shape import EMBEDDING, OUTPUT, QRNN_GATES, ModelShape
+from rheostat.model.shape import CLUSTERS, CLUSTERS_BIAS, EMBEDDING, OUTPUT, OUTPUT_BIAS, QRNN_GATES, ModelShape
 
 Array = TypeVar("Array")  # NumPy's or torch's
 
@@ -48,7 +48,7 @@ def cut(weights: Mapping[str, Array], shape: ModelShape, point: OperatingPoint) 
     last_gate = point.gate(len(keep) - 1)
     _fold(small, OUTPUT, last_gate)
     if shape.softmax_splits:
-        _fold(small, "clusters.weight", last_gate)
+        _fold(small, CLUSTERS, last_gate)
     for layer in range(len(keep)):
         _merge(small, f"layers.{layer}.weight", point.update(layer))
         if (added := point.bias(layer)) is not None:
@@ -143,7 +143,7 @@ def _select_filters(
         selected[scale_name(OUTPUT)] = weights[scale]
     if shape.softmax_splits:
         tails = _Places(None, len(shape.softmax_splits))
-        selected["clusters.weight"] = _take(weights["clusters.weight"], tails, columns)
+        selected[CLUSTERS] = _take(weights[CLUSTERS], tails, columns)
     return selected
 
 
@@ -274,10 +274,10 @@ def _readers(shape: ModelShape, point: OperatingPoint, layer: int) -> list[_Read
         keep = None if len(point.keep[following]) == size else point.keep[following]
         rows = _Places(keep, size, QRNN_GATES)
         return [_Reader(f"{name}.weight", f"{name}.weight", f"{name}.bias", rows, shape.windows[following])]
-    readers = [_Reader(OUTPUT, shape.output_name, "output.bias", _Places(None, shape.vocabulary_size))]
+    readers = [_Reader(OUTPUT, shape.output_name, OUTPUT_BIAS, _Places(None, shape.vocabulary_size))]
     if shape.softmax_splits:
         tails = _Places(None, len(shape.softmax_splits))
-        readers.append(_Reader("clusters.weight", "clusters.weight", "clusters.bias", tails))
+        readers.append(_Reader(CLUSTERS, CLUSTERS, CLUSTERS_BIAS, tails))
     return readers
 
 

@@ -28,7 +28,9 @@ LARGEST_WINDOW = 16
 
 EMBEDDING = "embedding.weight"
 CLUSTERS = "clusters.weight"  # of the tails of an adaptive softmax
+CLUSTERS_BIAS = "clusters.bias"
 OUTPUT = "output.weight"  # of a model whose output layer is not the embedding itself
+OUTPUT_BIAS = "output.bias"  # of every model
 
 QRNN_GATES = 3  # z, f, o: the row blocks of a QRNN layer's matrix
 LSTM_GATES = 4  # i, f, g, o: torch's order
@@ -127,13 +129,13 @@ class ModelShape:
         """The shape of every weight tensor, by its name in the model file and in torch."""
         tensors: dict[str, tuple[int, ...]] = {
             EMBEDDING: (self.vocabulary_size, self.embedding_size),
-            "output.bias": (self.vocabulary_size,),
+            OUTPUT_BIAS: (self.vocabulary_size,),
         }
         if self.is_cut:
             tensors[OUTPUT] = (self.vocabulary_size, self.output_size)
         if tails := len(self.softmax_splits):
             tensors[CLUSTERS] = (tails, self.output_size)
-            tensors["clusters.bias"] = (tails,)
+            tensors[CLUSTERS_BIAS] = (tails,)
         inputs = self.embedding_size
         for layer, hidden in enumerate(self.hidden_sizes):
             name = f"layers.{layer}"

@@ -25,7 +25,7 @@ from rheostat.model.operating_point import Floats, OperatingPoint, Ranking, requ
 from rheostat.model.origin import Origin
 from rheostat.model.path import GRADED
 from rheostat.model.reconstruction import BY_ERROR, Doubles, Reconstruction, moments_of
-from rheostat.model.shape import EMBEDDING, QRNN_GATES, ModelShape
+from rheostat.model.shape import CLUSTERS, EMBEDDING, QRNN_GATES, ModelShape
 from rheostat.model.writer import check_target, write_model
 from rheostat.provenance import new_origin
 from rheostat.text.corpus import CorpusConfig, load_training_split
@@ -175,7 +175,7 @@ class Network:
         """The matrix [rows, m] that reads what a layer gives, once for each word of a window."""
         if layer + 1 == len(self.layers):
             output = self.weights[self.shape.output_name]
-            tails = [self.weights["clusters.weight"]] if self.shape.softmax_splits else []
+            tails = [self.weights[CLUSTERS]] if self.shape.softmax_splits else []
             return np.concatenate([output, *tails])
         matrix = self.weights[f"layers.{layer + 1}.weight"]
         return np.concatenate(np.split(matrix, self.shape.windows[layer + 1], axis=1))

@@ -35,7 +35,7 @@ from rheostat.model.file import ModelFile, open_model
 from rheostat.model.flops import executed_flops, flops_by_part
 from rheostat.model.operating_point import Floats, OperatingPoint
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
-from rheostat.model.shape import ModelShape
+from rheostat.model.shape import CLUSTERS, CLUSTERS_BIAS, OUTPUT_BIAS, ModelShape
 from rheostat.model.writer import check_target, write_model
 from rheostat.provenance import new_origin
 from rheostat.text.corpus import CorpusConfig, load_training_split
@@ -184,7 +184,7 @@ def store(file: ModelFile, found: NewClusters, path: Path, origin: Origin = UNKN
     provenance = {name: value for name, value in file.description.provenance.items() if name != "curve"}
     earlier = provenance.get("softmax_splits_before", [])
     shape = replace(file.shape, softmax_splits=found.splits)
-    weights = {"clusters.weight": found.weight, "clusters.bias": found.bias}
+    weights = {CLUSTERS: found.weight, CLUSTERS_BIAS: found.bias}
     contents = replace(
         replace_weights(file.contents(), shape, weights),
         provenance={**provenance, "softmax_splits_before": [*earlier, list(file.shape.softmax_splits)]},
@@ -265,7 +265,7 @@ def fit_clusters(
 def _typical_rows(file: ModelFile, splits: Sequence[int]) -> Reals:
     """[C, D + 1]: the start of the fit. The mean row of each cluster, with a bias as if all its words had that row."""
     weight = file.tensor(file.shape.output_name)
-    bias = file.tensor("output.bias")
+    bias = file.tensor(OUTPUT_BIAS)
     shape = replace(file.shape, softmax_splits=tuple(splits))
     return np.stack(
         [

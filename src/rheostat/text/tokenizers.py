@@ -76,7 +76,7 @@ PTB_SIGNS = {"$": "$", "#": "#", "&": "&", "£": "#", "%": PTB_NUMBER}
 _PTB_NUMERIC = re.compile(r"[\d.,:/-]+")
 
 _WIKITEXT_PARTS = re.compile(r"(?<=\d)[.,](?=\d)|[-/&:,]|'?(?:[^-/&:,'.]|(?<!\d)\.|\.(?!\d))+")
-WIKITEXT_JOINTS = {"-": "@-@", ",": "@,@", ".": "@.@"}
+WIKITEXT_JOINTS = {"-": "@-@", ",": "@,@", ".": "@.@"}  # how a sign inside a word is written there
 
 
 def split_at_ascii_white_space(text: str) -> list[str]:

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 import rheostat
 from rheostat.model.names import scale_name
 from rheostat.model.precision import Precision
-from rheostat.model.shape import EMBEDDING, MOST_CLUSTERS, ModelShape
+from rheostat.model.shape import CLUSTERS, CLUSTERS_BIAS, EMBEDDING, MOST_CLUSTERS, OUTPUT_BIAS, ModelShape
 from rheostat.runtime.onnx import format as onnx_format
 from rheostat.runtime.onnx.format import BOOL, FLOAT, INT64, UINT8, Message
 from rheostat.runtime.onnx.operators import CONTRIB, IR_VERSION, OPSET, Port, Products, Writer
@@ -329,7 +329,7 @@ class _ModelWriter:
         """log p of every word [T, V]; opens all clusters of an adaptive softmax."""
         write = self.writer
         if not self.shape.softmax_splits:
-            scores = self._product(write, hidden, self.output_name, "output.bias")
+            scores = self._product(write, hidden, self.output_name, OUTPUT_BIAS)
             return write.apply("LogSoftmax", scores, names=["log_probabilities"], axis=1)
         words, clusters = self._head(hidden)
         tails = zip(clusters, self.shape.clusters[1:], strict=True)
@@ -351,9 +351,9 @@ class _ModelWriter:
 
     def _cluster(self, write: Writer, hidden: str, rows: slice, *, head: bool = False) -> str:
         """log p of the words of a cluster within it; the head also has the tail clusters."""
-        matrix = self.products.matrix(self.output_name, *(["clusters.weight"] if head else []), rows=rows)
-        bias = self.products.biases("output.bias", *(["clusters.bias"] if head else []), rows=rows)
-        bias_name = f"output.bias[{rows.start}:{rows.stop}]"
+        matrix = self.products.matrix(self.output_name, *([CLUSTERS] if head else []), rows=rows)
+        bias = self.products.biases(OUTPUT_BIAS, *([CLUSTERS_BIAS] if head else []), rows=rows)
+        bias_name = f"{OUTPUT_BIAS}[{rows.start}:{rows.stop}]"
         scores = matrix.product(write, hidden, bias, bias_name, one_row=self.one_row)
         return write.apply("LogSoftmax", scores, axis=1)
 
