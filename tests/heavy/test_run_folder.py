@@ -21,7 +21,9 @@ def test_a_model_without_a_checkpoint_is_neither_resumed_nor_overwritten(tmp_pat
     folder = RunFolder(tmp_path)
     for file, name in ((folder.log, "log"), (folder.model, "model")):
         file.write_bytes(b"mine")
-        with pytest.raises(CheckpointError, match=f"holds a {name} and no checkpoint; remove it, or choose another -o"):
+        with pytest.raises(
+            CheckpointError, match=f"holds a {name} and no checkpoint; remove it, or choose another folder"
+        ):
             folder.create(resume)
         assert file.read_bytes() == b"mine"
 

@@ -222,10 +222,10 @@ COMMAND = re.compile(r"rheostat [a-z]+ [^;,]*|Governor\(table=…\) or --bench|s
 
 @pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_errors_of_the_library_name_no_option_of_a_command(path: Path) -> None:
-    """Someone who calls a function has no --data to give."""
+    """Someone who calls a function has no --data and no -o to give."""
     raised = [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Raise)]
     for node in raised:
         parts = [
             part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)
         ]
-        assert not re.search(r"(?<!\w)--[a-z]", COMMAND.sub("", "".join(parts))), parts
+        assert not re.search(r"(?<!\w)(?:--[a-z]|-o\b)", COMMAND.sub("", "".join(parts))), parts

@@ -104,7 +104,7 @@ def test_rows_of_an_earlier_run_are_replaced_on_request(tmp_path: Path) -> None:
 def test_results_of_another_model_are_not_mixed_in(tmp_path: Path) -> None:
     path = tmp_path / "r.json"
     list(measure_cells(CELLS[:1], measure([]), SweepFile(path, SUBJECT), skip))
-    with pytest.raises(RheostatError, match="choose another -o"):
+    with pytest.raises(RheostatError, match="choose another file"):
         SweepFile(path, replace(SUBJECT, model="other"))
 
 
@@ -112,7 +112,7 @@ def test_results_of_another_engine_are_not_mixed_in(tmp_path: Path) -> None:
     model, out = write_subject(tmp_path), tmp_path / "r.json"
     found = sweep(model, data=tmp_path, out=out, knobs=[], splits=["test"], engine="onnx", threads=1)
     assert found.subject.engine == "onnx"
-    message = r"in fp32 by ONNX Runtime; the new ones are of .* in fp32 by the core: choose another -o"
+    message = r"in fp32 by ONNX Runtime; the new ones are of .* in fp32 by the core: choose another file"
     with pytest.raises(RheostatError, match=message):
         sweep(model, data=tmp_path, out=out, knobs=[0.6], splits=["test"])
     again = sweep(model, data=tmp_path, out=out, knobs=[0.6], splits=["test"], engine="onnx", threads=1)

@@ -89,20 +89,22 @@ def write_page(
                 stream.write(data)
     except OSError as error:
         found = f"{error.filename or folder}: {error.strerror}"
-        raise RheostatError(f"cannot write {found}; expected a folder that can be written: choose another -o") from None
+        raise RheostatError(f"cannot write {found}; expected a folder that can be written: choose another") from None
     return WrittenPage(folder, len(contents), sum(map(len, contents.values())))
 
 
 def _check_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise RheostatError(f"{folder} is a file; expected a folder for the page: choose another with -o")
+        raise RheostatError(f"{folder} is a file; expected a folder for the page: choose another")
     names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     ours = {*page_files(), FACTS, NAME}
     if blocked := next((path for path in map(folder.joinpath, sorted(names & ours)) if obstacle(path)), None):
-        raise RheostatError(f"{blocked} is {obstacle(blocked)}; expected a file of an earlier page: choose another -o")
+        raise RheostatError(
+            f"{blocked} is {obstacle(blocked)}; expected a file of an earlier page: choose another folder"
+        )
     # A page that a crash left half written has only files of ours.
     strangers = {name for name in names - ours if not name.endswith(".partial")}
     if strangers and not {FACTS, "rheostat.wasm"} <= names:
         raise RheostatError(
-            f"{folder} holds other files; expected a new or empty folder, or an earlier page: choose another with -o"
+            f"{folder} holds other files; expected a new or empty folder, or an earlier page: choose another"
         )

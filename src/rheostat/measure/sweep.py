@@ -121,7 +121,7 @@ class SweepFile:
         if found.subject != self.subject:
             raise RheostatError(
                 f"{self.path} holds results of {_described(found.subject)}; the new ones are of "
-                f"{_described(self.subject)}: choose another -o, or delete the file to measure again"
+                f"{_described(self.subject)}: choose another file, or delete the file to measure again"
             )
         self.subject = replace(self.subject, origins=self.subject.origins.with_those_of(found.subject.origins))
         self.rows = found.rows

@@ -54,15 +54,17 @@ class RunFolder:
     def check(self, resume: bool) -> None:
         """Raise CheckpointError if a run cannot start here, or cannot be resumed. Writes nothing."""
         if self.path.exists() and not self.path.is_dir():
-            raise CheckpointError(f"{self.path} is a file; expected a folder for the run (choose another -o)")
+            raise CheckpointError(f"{self.path} is a file; expected a folder for the run: choose another")
         for file in (self.checkpoint, self.log, self.model):
             if found := obstacle(file):
-                raise CheckpointError(f"{file} is {found}; expected a file of a run: choose another -o")
+                raise CheckpointError(f"{file} is {found}; expected a file of a run: choose another folder")
         if self.checkpoint.exists():
             if not resume and not self._is_unused():
-                raise CheckpointError(f"{self.path} already holds a run; resume it, or choose another -o")
+                raise CheckpointError(f"{self.path} already holds a run; resume it, or choose another folder")
         elif left := [name for name, file in (("model", self.model), ("log", self.log)) if file.exists()]:
-            raise CheckpointError(f"{self.path} holds a {left[0]} and no checkpoint; remove it, or choose another -o")
+            raise CheckpointError(
+                f"{self.path} holds a {left[0]} and no checkpoint; remove it, or choose another folder"
+            )
         elif resume:
             raise CheckpointError(f"{self.path} holds no checkpoint to resume from; start a new one")
 
