@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from measuring import hand_over, make_parser
+from measuring import make_parser, report_results
 from rheostat import Policy, bench
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.governor.cost import CostTable, read_costs
@@ -118,7 +118,7 @@ def main() -> None:
     parser.add_argument("--model", default=DEFAULT_MODEL)
     parser.add_argument("--rounds", type=int, default=150, help="windows that are counted, for each budget")
     arguments = parser.parse_args()
-    hand_over("budgets", measure(arguments.model, arguments.rounds), arguments)
+    report_results("budgets", measure(arguments.model, arguments.rounds), arguments)
 
 
 if __name__ == "__main__":

@@ -38,9 +38,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder or None) as folder:
         rows = [measure(Path(folder) / str(tokens), tokens) for tokens in sizes]
     print_table(rows)
-    from measuring import hand_over
+    from measuring import report_results
 
-    hand_over("corpus-scale", {"sizes": rows}, options)
+    report_results("corpus-scale", {"sizes": rows}, options)
 
 
 def read_options() -> argparse.Namespace:

@@ -13,7 +13,7 @@ import psutil
 import safetensors
 import torch
 
-from measuring import hand_over, interleaved_seconds, make_parser
+from measuring import interleaved_seconds, make_parser, report_results
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
 from rheostat.training.evaluation import STRETCH, PointEvaluator, measure_quality
@@ -87,7 +87,7 @@ def main() -> None:
     }
     print(f"evaluation: {figures['evaluation_over_product_rate']:.0%} of the rate of plain products", file=sys.stderr)
     print(f"opening: {figures['open_over_safe_open']:.2f} times safe_open", file=sys.stderr)
-    hand_over("evaluation", figures, arguments)
+    report_results("evaluation", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from typing import Any
 
 import psutil
 
-from measuring import hand_over, make_parser
+from measuring import make_parser, report_results
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.vocabulary import Vocabulary
 
@@ -318,7 +318,7 @@ def main() -> None:
         figures = measure_load(arguments, predictor)
         shown = {key: figures[key] for key in ("answers_per_second", "answer_s", "lost", "wrong", "memory_mb")}
         print(json.dumps(shown, indent=1))
-        hand_over("load", figures, arguments)
+        report_results("load", figures, arguments)
         return
     typists = make_typists(arguments.typists, predictor.vocabulary)
     with server(arguments.model) as (port, process):
@@ -342,7 +342,7 @@ def main() -> None:
     }
     for name, target in TARGETS.items():
         print(f"{name}: {figures[name]:.3g} ({target})")
-    hand_over("keyboard", figures, arguments)
+    report_results("keyboard", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import rheostat
 from faults import tree
-from measuring import hand_over, make_parser
+from measuring import make_parser, report_results
 
 PATIENCE_S = 600
 LOOK_S = 0.0005  # between two looks at the folder
@@ -503,7 +503,7 @@ def main() -> None:
     figures = kill_all(arguments.count, arguments.seed, arguments.only)
     for problem in figures["problems"]:
         print(problem)
-    hand_over("kills", figures, arguments)
+    report_results("kills", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from measuring import hand_over, interleaved_seconds, make_parser
+from measuring import interleaved_seconds, make_parser, report_results
 from rheostat.model.contents import add_rankings, new_contents
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import Ranking
@@ -86,7 +86,7 @@ def main() -> None:
         figures = measure(arguments.repeats, Path(folder))
     for name, ratio in figures["step_over_full_training"].items():
         print(f"{name}: {ratio:.2f} of a step of full training")
-    hand_over("learning", figures, arguments)
+    report_results("learning", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def make_parser(documentation: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def hand_over(name: str, figures: Mapping[str, Any], arguments: argparse.Namespace) -> None:
+def report_results(name: str, figures: Mapping[str, Any], arguments: argparse.Namespace) -> None:
     """Write and print the results of a benchmark, according to the options."""
     results = BenchmarkResults(Provenance.of_this_process(), name, figures)
     if arguments.out:

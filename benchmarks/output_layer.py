@@ -27,7 +27,7 @@ import onnx
 from numpy.typing import NDArray
 
 from footprint import TEXT, run_processes
-from measuring import hand_over, make_parser
+from measuring import make_parser, report_results
 from rheostat.measure.memory import resident_memory
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
@@ -249,7 +249,7 @@ def main() -> None:
         differing = found["differing_answers"] + found["differing_timed_answers"]
         print(f"{precision}: the whole output layer takes {ratio:.2f} times as long ({TARGETS[precision]}); ", end="")
         print(f"{differing} of {found['queries']:,} answers differ (none)")
-    hand_over("output-layer", figures, arguments)
+    report_results("output-layer", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ import numpy as np
 
 from agreement import measure_quality, measure_words
 from footprint import measure_processes, measure_sizes
-from measuring import Figures, hand_over, interleaved, make_parser
+from measuring import Figures, interleaved, make_parser, report_results
 from queries import (
     QUERIES,
     Writer,
@@ -309,7 +309,7 @@ def main() -> None:
     for name, target in TARGETS.items():
         if name in figures:
             print(f"{name}: {figures[name]:.4g} ({target})")
-    hand_over("runtime", figures, options)
+    report_results("runtime", figures, options)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from typing import Any
 import psutil
 import torch
 
-from measuring import hand_over, make_parser
+from measuring import make_parser, report_results
 from rheostat.measure.results import BenchmarkResults, read_results
 from rheostat.model.flops import flops_by_part
 from rheostat.model.shape import ModelShape
@@ -352,7 +352,7 @@ def main() -> None:
         figures = dict(results.figures)
     elif arguments.data and arguments.vocabulary:
         figures = measure_all(arguments, recipe, shape)
-        hand_over("scale", figures, arguments)
+        report_results("scale", figures, arguments)
     else:
         parser.error("--data and --vocabulary are needed to measure")
     if arguments.page:

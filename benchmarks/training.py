@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from measuring import hand_over, interleaved_seconds, make_parser
+from measuring import interleaved_seconds, make_parser, report_results
 from rheostat.model.shape import ModelShape
 from rheostat.recipe import read_recipe
 from rheostat.tables import fill
@@ -180,7 +180,7 @@ def main() -> None:
         f"AWD-LSTM, {figures['parameters']['awd-lstm']:,} parameters: {figures['awd_lstm_over_step']:.2f} steps of ours"
     )
     print(f"peak memory of a process that trains: {memory:,.0f} MB")
-    hand_over("training", figures, arguments)
+    report_results("training", figures, arguments)
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def replacing(path: Path, *, alone: bool = False, mode: int | None = None) -> It
             yield file
             file.flush()
             os.fsync(file.fileno())
-        take_over(target, temporary, mode)
+        copy_ownership(target, temporary, mode)
         temporary.replace(target)
         sync_folder(target.parent)
     finally:
@@ -58,7 +58,7 @@ def replacing(path: Path, *, alone: bool = False, mode: int | None = None) -> It
             temporary.unlink(missing_ok=True)
 
 
-def take_over(old: Path, new: Path, mode: int | None = None) -> None:
+def copy_ownership(old: Path, new: Path, mode: int | None = None) -> None:
     """Give a new file or folder the owner, the group and, unless `mode` is given, the permissions of an old one."""
     try:
         before, after = old.stat(), new.stat()

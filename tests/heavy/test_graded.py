@@ -30,8 +30,8 @@ from rheostat.training.graded import (  # noqa: E402
     GradedConfig,
     GradedLoss,
     GradedTask,
+    assign_texts,
     at_cost,
-    deal,
     draw_bits,
     four_bits,
     graded_ranking,
@@ -111,15 +111,17 @@ def test_at_full_width_a_prefix_that_only_imitates_has_no_loss() -> None:
 
 
 def test_texts_are_distributed_over_all_widths_and_each_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    dealt: list[tuple[slice, Drawn]] = []
-    monkeypatch.setattr(graded, "deal", lambda shares, texts: dealt.extend(deal(shares, texts)) or dealt)
+    assigned: list[tuple[slice, Drawn]] = []
+    monkeypatch.setattr(
+        graded, "assign_texts", lambda shares, texts: assigned.extend(assign_texts(shares, texts)) or assigned
+    )
     loss, (inputs, targets) = make_loss(widths=3), batch(texts=7)
     state = loss.model.initial_state(7)
     loss.extra_loss(inputs, targets, state, loss.model(inputs, state))
-    shares = [drawn.flops_fraction for _, drawn in dealt]
+    shares = [drawn.flops_fraction for _, drawn in assigned]
     assert shares[0] == 0.5  # the sandwich's lower slice
     assert len(set(shares)) == 3 and all(0.5 <= share < 1 for share in shares)
-    assert sorted(text for texts, _ in dealt for text in range(7)[texts]) == list(range(7))
+    assert sorted(text for texts, _ in assigned for text in range(7)[texts]) == list(range(7))
 
 
 def test_over_time_every_share_reads_every_text() -> None:
@@ -127,9 +129,9 @@ def test_over_time_every_share_reads_every_text() -> None:
     shares = [1.0, 0.5, 0.7]
     read: dict[float, set[int]] = {share: set() for share in shares}
     for _ in range(30):
-        dealt = deal(shares, 7)
-        assert [share for _, share in dealt] == shares  # the full width first, whichever texts it has
-        for texts, share in dealt:
+        assigned = assign_texts(shares, 7)
+        assert [share for _, share in assigned] == shares  # the full width first, whichever texts it has
+        for texts, share in assigned:
             read[share].update(range(7)[texts])
     assert all(texts == set(range(7)) for texts in read.values())
 
@@ -246,14 +248,16 @@ def test_draws_with_bits_are_in_four_bits_below_half_of_the_cost_and_nothing_is_
 
 
 def test_a_step_with_bits_reads_the_whole_model_and_the_smallest_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    dealt: list[tuple[slice, Drawn]] = []
-    monkeypatch.setattr(graded, "deal", lambda draws, texts: dealt.extend(deal(draws, texts)) or dealt)
+    assigned: list[tuple[slice, Drawn]] = []
+    monkeypatch.setattr(
+        graded, "assign_texts", lambda draws, texts: assigned.extend(assign_texts(draws, texts)) or assigned
+    )
     config = GradedConfig(teacher="start", widths=2, bits=True)
     loss = GradedLoss(make_model(), graded_ranking(SHAPE), 0.3, config, NO_REGULARIZATION)
     inputs, targets = batch()
     loss(inputs, targets, loss.model.initial_state(inputs.shape[1]))
-    assert dealt[0][1] == WHOLE
-    assert dealt[1][1] == Drawn(0.6, (0.0,) * (len(SHAPE.hidden_sizes) + 1))
+    assert assigned[0][1] == WHOLE
+    assert assigned[1][1] == Drawn(0.6, (0.0,) * (len(SHAPE.hidden_sizes) + 1))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -268,9 +272,9 @@ def test_training_with_bits_improves_the_small_end_in_four_bits(precision: str) 
     def small_end() -> float:
         with torch.no_grad():
             _, narrow = loss.prefix(at_cost(0.3, SHAPE, bits=True))
-            taught = loss.teacher.teach(loss.teacher(inputs, state).raw, 1.0)
+            soft = loss.teacher.soft_targets(loss.teacher(inputs, state).raw, 1.0)
             hidden = narrow(inputs, narrow.initial_state(inputs.shape[1])).raw
-            return float(narrow.distillation(hidden, targets, taught).objective)
+            return float(narrow.distillation(hidden, targets, soft).objective)
 
     before = small_end()
     for _ in range(30):
@@ -288,8 +292,10 @@ def test_bits_with_a_smallest_share_that_four_bits_cost_is_refused() -> None:
 
 @pytest.mark.parametrize("only", ["whole", "smallest"])
 def test_as_a_control_a_single_width_is_taught_all_texts(only: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    dealt: list[tuple[slice, Drawn]] = []
-    monkeypatch.setattr(graded, "deal", lambda draws, texts: dealt.extend(deal(draws, texts)) or dealt)
+    assigned: list[tuple[slice, Drawn]] = []
+    monkeypatch.setattr(
+        graded, "assign_texts", lambda draws, texts: assigned.extend(assign_texts(draws, texts)) or assigned
+    )
     config = GradedConfig(teacher="start", only=only)  # type: ignore[arg-type]
     loss = GradedLoss(make_model(), graded_ranking(SHAPE), 0.5, config, NO_REGULARIZATION)
     with torch.no_grad():
@@ -297,7 +303,7 @@ def test_as_a_control_a_single_width_is_taught_all_texts(only: str, monkeypatch:
     inputs, targets = batch()
     loss(inputs, targets, loss.model.initial_state(inputs.shape[1])).objective.backward()
     share = 1.0 if only == "whole" else 0.5
-    ((texts, drawn),) = dealt
+    ((texts, drawn),) = assigned
     assert range(4)[texts] == range(4) and drawn == Drawn(share)
     assert config.readers == 1 and config.validated(0.5) == (share,)
     point, _ = loss.prefix(Drawn(0.5))

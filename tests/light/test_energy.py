@@ -156,7 +156,7 @@ def test_counted_energy_is_the_difference_of_two_counts() -> None:
 
 
 def test_a_repeated_value_is_not_a_reading_if_only_changes_count() -> None:
-    series = PowerSeries(range(7), [1, 1, 1, 2, 2, 1, 1], only_changes_count=True)
+    series = PowerSeries(range(7), [1, 1, 1, 2, 2, 1, 1], ignore_repeats=True)
     reading = series.reading(0, 6)
     assert (reading.samples, reading.largest_gap_s) == (2, 3)
 

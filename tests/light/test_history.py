@@ -9,12 +9,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rheostat.runtime.history import NODE_BYTES, Found, History
+from rheostat.runtime.history import NODE_BYTES, History, KnownPrefix
 
 TEXTS = st.lists(st.integers(0, 2), max_size=6)  # few tokens, so texts share beginnings
 
 
-def known(found: Found[Any]) -> tuple[int, Any]:
+def known(found: KnownPrefix[Any]) -> tuple[int, Any]:
     return found.length, found.state
 
 

@@ -329,9 +329,9 @@ def test_the_only_sensor_of_a_board_is_measured(file: str, tmp_path: Path, monke
 @linux_only
 def test_a_sensor_with_a_stated_interval_can_repeat_a_value(tmp_path: Path) -> None:
     chip = hwmon(tmp_path, 0, name="ina226", power1_input=1)
-    assert HwmonMeter((), tmp_path).only_changes_count
+    assert HwmonMeter((), tmp_path).ignore_repeats
     write(chip, update_interval=20)
-    assert not HwmonMeter((), tmp_path).only_changes_count
+    assert not HwmonMeter((), tmp_path).ignore_repeats
 
 
 @linux_only

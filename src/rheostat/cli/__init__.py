@@ -128,11 +128,11 @@ def main() -> None:
         finally:
             sys.stdout.flush()  # here, so a full disk is still reported in one line
     except BrokenPipeError:  # `rheostat … | head`
-        _give_up_on_output()
+        _close_broken_stdout()
         sys.stderr.close()
         sys.exit(1)
     except (RheostatError, OSError, MemoryError) as error:
-        _give_up_on_output()
+        _close_broken_stdout()
         if _debug:
             raise
         said = _NO_MEMORY if isinstance(error, MemoryError) else one_line(error)
@@ -140,7 +140,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def _give_up_on_output() -> None:
+def _close_broken_stdout() -> None:
     """Close stdout if it cannot be written; otherwise Python would try again on exit and print a traceback."""
     try:
         sys.stdout.flush()

@@ -39,7 +39,7 @@ HiddenWordsFile: TypeAlias = Annotated[
 ]
 
 
-class _Neutral:
+class _Escaped:
     """Anything rich renders, with control characters in its texts shown as escapes; rich's own colour codes stay."""
 
     def __init__(self, shown: ConsoleRenderable) -> None:
@@ -50,15 +50,15 @@ class _Neutral:
             yield segment if segment.control else segment._replace(text=_visible_lines(segment.text))
 
 
-class _Neutralising(RenderHook):
+class _EscapeControlCharacters(RenderHook):
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [one if isinstance(one, Control) else _Neutral(one) for one in renderables]
+        return [one if isinstance(one, Control) else _Escaped(one) for one in renderables]
 
 
 def safe_console(**options: Any) -> Console:
     """A console to which no text from a file can send an escape sequence."""
     console = Console(**options)
-    console.push_render_hook(_Neutralising())
+    console.push_render_hook(_EscapeControlCharacters())
     return console
 
 

@@ -20,7 +20,7 @@ from rheostat.core.values import EVERYTHING, Answer, Block, Choice, Config, Floa
 from rheostat.errors import NotCopyable, RheostatError
 
 
-class _Workplace(threading.local):
+class _ThreadBuffers(threading.local):
     """What a thread needs for its calls, made once per thread."""
 
     def __init__(self, scratch_bytes: int) -> None:
@@ -61,7 +61,7 @@ class CoreModel(NotCopyable):
         self._state_bytes = int(self._library.rheo_state_bytes(model))
         self._answer_bytes = int(self._library.rheo_answer_bytes(model))
         self._spare_answers: list[tuple[NDArray[np.uint8], int]] = []
-        self._here = _Workplace(int(self._library.rheo_scratch_bytes(model)))
+        self._here = _ThreadBuffers(int(self._library.rheo_scratch_bytes(model)))
         self.config = self._read_config()
         self.kernel: str = self._library.rheo_kernel_of(model).decode()
         self.threads = threads

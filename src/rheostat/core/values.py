@@ -124,7 +124,7 @@ class Choice(NotCopyable):
         )
 
     @classmethod
-    def among(cls, address: int, count: int) -> Choice:
+    def from_ids(cls, address: int, count: int) -> Choice:
         """`count` int32 ids at an address, which the caller keeps."""
         choice = cls.__new__(cls)
         choice.vocabulary_size = None

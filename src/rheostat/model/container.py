@@ -241,7 +241,7 @@ def header_bytes(metadata: Mapping[str, str], tensors: Mapping[str, NDArray[Any]
     return header
 
 
-def sealed_header(metadata: Mapping[str, str], tensors: Mapping[str, NDArray[Any]]) -> bytes:
+def header_with_checksums(metadata: Mapping[str, str], tensors: Mapping[str, NDArray[Any]]) -> bytes:
     """The header with checksums: of every tensor, and of itself."""
     sums = {name: zlib.crc32(array.data if array.size else b"") for name, array in tensors.items()}
     plain = parse_header(header_bytes(metadata, tensors))[1]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.errors import ModelFileError, OperatingPointError
-from rheostat.model.container import arrange, parse_header, sealed_header, write_container
+from rheostat.model.container import arrange, header_with_checksums, parse_header, write_container
 from rheostat.model.container import check_target as check_container_target
 from rheostat.model.contents import Contents
 from rheostat.model.counts import counts_tensors
@@ -45,7 +45,7 @@ def write_model(path: str | Path, contents: Contents, *, alone: bool = False) ->
             contents.counts.check(contents.shape.vocabulary_size)
         tensors |= counts_tensors(contents.counts)
         arrays = arrange(tensors | _ranking_tensors(contents.rankings) | _point_tensors(contents.points))
-        header = sealed_header(_metadata(contents), arrays)
+        header = header_with_checksums(_metadata(contents), arrays)
         if contents.ordered is not None:
             _check_order(contents)
         describe(*parse_header(header)[:2])  # raises if a reader would refuse the file

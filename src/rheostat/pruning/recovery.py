@@ -21,7 +21,7 @@ from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Update, full_point
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.writer import write_model
-from rheostat.training.adaptive_softmax import Taught
+from rheostat.training.adaptive_softmax import SoftTargets
 from rheostat.training.evaluation import PointEvaluator
 from rheostat.training.language_model import Adjustment, LanguageModel, State
 from rheostat.training.layers import LowRank
@@ -93,12 +93,12 @@ class UpdateLoss(LanguageModelLoss):
             return Adjustment()
         return Adjustment(updates=[LowRank(u, v) for u, v in zip(self.u, self.v, strict=True)])
 
-    def taught(self, inputs: Tensor, state: State) -> tuple[Taught | None, State]:
+    def soft_targets(self, inputs: Tensor, state: State) -> tuple[SoftTargets | None, State]:
         if self.teacher is None:
             return None, state
         with torch.no_grad():  # without dropout: the distribution that was learned
             outputs = self.teacher(inputs, state)
-        return self.teacher.teach(outputs.raw, self._distill), outputs.state
+        return self.teacher.soft_targets(outputs.raw, self._distill), outputs.state
 
     def initial_state(self, batch_size: int) -> State:
         """The model's state, followed by the teacher's."""

@@ -207,7 +207,7 @@ class CoreEngine:
         candidates: Candidates | None = None,
     ) -> BestWords:
         if candidates is not None:
-            choice = Choice.among(candidates.address, candidates.count)
+            choice = Choice.from_ids(candidates.address, candidates.count)
         else:
             choice = EVERYTHING if mask is None else self._choice(mask)
         words, scores = self.model.best_words(self.answer(reading), k, choice)

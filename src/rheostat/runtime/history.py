@@ -45,7 +45,7 @@ class Node(Generic[State]):
         self.continued = False
 
 
-class Found(NamedTuple, Generic[State]):
+class KnownPrefix(NamedTuple, Generic[State]):
     """The length of the longest known prefix of a text, its state and its node; (0, None, None) if there is none."""
 
     length: int
@@ -53,7 +53,7 @@ class Found(NamedTuple, Generic[State]):
     node: Node[State] | None
 
 
-NOTHING: Found[Any] = Found(0, None, None)
+NOTHING: KnownPrefix[Any] = KnownPrefix(0, None, None)
 
 
 class History(Generic[State]):
@@ -77,7 +77,7 @@ class History(Generic[State]):
         """Memory of all states and nodes; never above `limit_bytes`."""
         return self._size_bytes
 
-    def longest(self, ids: TokenIds, after: Node[State] | None = None) -> Found[State]:
+    def longest(self, ids: TokenIds, after: Node[State] | None = None) -> KnownPrefix[State]:
         """The longest prefix of a text, perhaps all of it, whose state is known.
 
         after: a node found before, if the ids are those after it. Its own state is then the prefix of length 0.
@@ -95,7 +95,7 @@ class History(Generic[State]):
             if best is None:
                 return NOTHING
             self._use(best)
-            return Found(found, best.state, best)
+            return KnownPrefix(found, best.state, best)
 
     def put(self, ids: TokenIds, state: State, size_bytes: int, after: Node[State] | None = None) -> Node[State] | None:
         """Keep the state after a text, unless the text is empty or its state alone exceeds the limit; return its node.
@@ -200,7 +200,7 @@ class HistoryPart(Generic[State]):
     def __init__(self, whole: History[State], number: int) -> None:
         self._whole, self._first = whole, -2 - number  # the root of the whole has -1
 
-    def longest(self, ids: TokenIds, after: Node[State] | None = None) -> Found[State]:
+    def longest(self, ids: TokenIds, after: Node[State] | None = None) -> KnownPrefix[State]:
         """As `History.longest`."""
         if after is not None:
             return self._whole.longest(ids, after)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.runtime.engine import Reading
-from rheostat.runtime.history import Found, Node
+from rheostat.runtime.history import KnownPrefix, Node
 from rheostat.runtime.points import Place, Serving
 from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import BestWords
@@ -81,7 +81,7 @@ def _place(growth: Growth, node: Node[Reading] | None, length: int) -> Place | N
 def _read_ids(
     serving: Serving,
     ids: list[int],
-    found: Found[Reading],
+    found: KnownPrefix[Reading],
     after: Node[Reading] | None,
     k: int,
     mask: NDArray[np.bool_] | None,

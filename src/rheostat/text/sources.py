@@ -121,14 +121,14 @@ def is_named(source: Source) -> bool:
 
 
 def is_chat(source: Source) -> bool:
-    return _is(CHAT, source)
+    return _is_name(CHAT, source)
 
 
 def is_talk(source: Source) -> bool:
-    return _is(TALK, source)
+    return _is_name(TALK, source)
 
 
-def _is(name: str, source: Source) -> bool:
+def _is_name(name: str, source: Source) -> bool:
     return source == name or (source == Path(name) and not Path(name).exists())
 
 

@@ -62,7 +62,7 @@ class OutputWeights:
 
 
 @dataclass(frozen=True)
-class Taught:
+class SoftTargets:
     """A teacher's distribution: the input of its output layer [N, D'], and that layer."""
 
     hidden: Tensor
@@ -79,15 +79,15 @@ def cross_entropy(hidden: Tensor, output: OutputWeights, targets: Tensor) -> Ten
     return torch.stack(losses).sum()
 
 
-def distillation(hidden: Tensor, output: OutputWeights, targets: Tensor, taught: Taught) -> Distilled:
+def distillation(hidden: Tensor, output: OutputWeights, targets: Tensor, soft: SoftTargets) -> Distilled:
     """The same with a teacher's distribution as a second target.
 
     Within a cluster, the teacher is imitated only for targets in it: no cluster is opened for the teacher alone.
     """
     losses = []
-    for (part, own), (_, theirs) in zip(_parts(output, targets), _parts(taught.output, targets), strict=True):
+    for (part, own), (_, theirs) in zip(_parts(output, targets), _parts(soft.output, targets), strict=True):
         rows = slice(None) if part.rows is None else part.rows
-        teacher = Teacher(taught.hidden[rows], *theirs, taught.share)
+        teacher = Teacher(soft.hidden[rows], *theirs, soft.share)
         losses.append(linear_distillation(hidden[rows], *own, part.targets, teacher))
     return Distilled(*(torch.stack(column).sum() for column in zip(*losses, strict=True)))
 

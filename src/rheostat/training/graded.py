@@ -30,7 +30,7 @@ from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.precision import LARGEST_INTEGER, LARGEST_SCALE
 from rheostat.model.shape import QRNN_GATES, ModelShape
 from rheostat.model.widths import select
-from rheostat.training.adaptive_softmax import Taught
+from rheostat.training.adaptive_softmax import SoftTargets
 from rheostat.training.cross_entropy import Distilled
 from rheostat.training.evaluation import count_predictions
 from rheostat.training.language_model import LanguageModel, Outputs, State
@@ -169,13 +169,13 @@ class GradedLoss(LanguageModelLoss):
             return super().forward(inputs, targets, state)
         with self.reduced_precision(inputs):
             theirs = self.teacher(inputs, state)
-            taught = self.teacher.teach(theirs.raw, self._config.distill)
-            dealt = deal(self._taught_widths(), inputs.shape[1])
-            losses = self._distilled(inputs, targets, state, taught, dealt)
+            soft = self.teacher.soft_targets(theirs.raw, self._config.distill)
+            assigned = assign_texts(self._student_widths(), inputs.shape[1])
+            losses = self._distilled(inputs, targets, state, soft, assigned)
         objective, full = torch.stack([loss.objective for loss in losses]).sum(), losses[0].log_likelihood_loss
-        return Loss(objective / targets.numel(), full / targets[:, dealt[0][0]].numel(), theirs.state)
+        return Loss(objective / targets.numel(), full / targets[:, assigned[0][0]].numel(), theirs.state)
 
-    def _taught_widths(self) -> list[Drawn]:
+    def _student_widths(self) -> list[Drawn]:
         """The widths among which the teacher's texts are divided."""
         if self._config.only == "whole":
             return [WHOLE]
@@ -196,20 +196,20 @@ class GradedLoss(LanguageModelLoss):
         return point, LanguageModel.over(shape, small)
 
     def extra_loss(self, inputs: Tensor, targets: Tensor, state: State, outputs: Outputs) -> Tensor | None:
-        taught = self.model.teach(outputs.raw, self._config.distill)
-        losses = self._distilled(inputs, targets, state, taught, deal(self._draw(), inputs.shape[1]))
+        soft = self.model.soft_targets(outputs.raw, self._config.distill)
+        losses = self._distilled(inputs, targets, state, soft, assign_texts(self._draw(), inputs.shape[1]))
         return self._config.weight * torch.stack([loss.objective for loss in losses]).sum() / targets.numel()
 
     def _distilled(
-        self, inputs: Tensor, targets: Tensor, state: State, taught: Taught, dealt: Sequence[tuple[slice, Drawn]]
+        self, inputs: Tensor, targets: Tensor, state: State, soft: SoftTargets, assigned: Sequence[tuple[slice, Drawn]]
     ) -> list[Distilled]:
         """The loss of each prefix on its texts, starting from the teacher's state."""
-        rounded, losses = self._rounded([drawn for _, drawn in dealt]), []
-        for texts, drawn in dealt:
+        rounded, losses = self._rounded([drawn for _, drawn in assigned]), []
+        for texts, drawn in assigned:
             point, narrow = self.prefix(drawn, rounded)
             regularization = self.regularization if drawn == WHOLE else self._narrow_regularization
             own = narrow(inputs[:, texts], prefix_state(state, point, texts), regularization)
-            part = replace(taught, hidden=taught.hidden[:, texts])
+            part = replace(soft, hidden=soft.hidden[:, texts])
             losses.append(narrow.distillation(own.dropped, targets[:, texts], part))
         return losses
 
@@ -302,7 +302,7 @@ class _StraightThrough(torch.autograd.Function):
         return gradients[0], None
 
 
-def deal(readers: Sequence[Item], texts: int) -> list[tuple[slice, Item]]:
+def assign_texts(readers: Sequence[Item], texts: int) -> list[tuple[slice, Item]]:
     """Which texts of the batch each reader gets: every text once, the same number for all.
 
     Drawn again at each step: a column of the batch is one part of the text, and every prefix should read the whole

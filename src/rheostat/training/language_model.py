@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rheostat.model.shape import ModelShape
 from rheostat.training import adaptive_softmax
-from rheostat.training.adaptive_softmax import OutputWeights, Taught
+from rheostat.training.adaptive_softmax import OutputWeights, SoftTargets
 from rheostat.training.cross_entropy import Distilled
 from rheostat.training.layers import LowRank, LstmLayer, QrnnLayer
 from rheostat.training.regularization import NO_REGULARIZATION, RegularizationConfig, embed, locked_dropout
@@ -141,15 +141,15 @@ class LanguageModel(nn.Module):
         flat = hidden.reshape(-1, hidden.shape[-1])
         return adaptive_softmax.cross_entropy(flat, self.output_weights(), targets.reshape(-1))
 
-    def distillation(self, hidden: Tensor, targets: Tensor, taught: Taught) -> Distilled:
-        """The same with another model's distribution as a second target; `taught.hidden` is [T, B, D'] too."""
+    def distillation(self, hidden: Tensor, targets: Tensor, soft: SoftTargets) -> Distilled:
+        """The same with another model's distribution as a second target; `soft.hidden` is [T, B, D'] too."""
         flat = hidden.reshape(-1, hidden.shape[-1])
-        theirs = replace(taught, hidden=taught.hidden.reshape(-1, taught.hidden.shape[-1]))
+        theirs = replace(soft, hidden=soft.hidden.reshape(-1, soft.hidden.shape[-1]))
         return adaptive_softmax.distillation(flat, self.output_weights(), targets.reshape(-1), theirs)
 
-    def teach(self, hidden: Tensor, share: float) -> Taught:
+    def soft_targets(self, hidden: Tensor, share: float) -> SoftTargets:
         """This model as a teacher, given the input of its output layer; detached from the graph."""
-        return Taught(hidden.detach(), self.output_weights().detach(), share)
+        return SoftTargets(hidden.detach(), self.output_weights().detach(), share)
 
     def log_probabilities(self, hidden: Tensor) -> Tensor:
         """log p of every word [N, V], given the output layer's input [N, D]."""

@@ -18,7 +18,7 @@ from rheostat.metrics import Quality
 from rheostat.model.operating_point import Ranking
 from rheostat.model.origin import Origin
 from rheostat.provenance import new_origin
-from rheostat.training.adaptive_softmax import Taught
+from rheostat.training.adaptive_softmax import SoftTargets
 from rheostat.training.evaluation import measure_quality
 from rheostat.training.language_model import UNADJUSTED, Adjustment, LanguageModel, Outputs, State
 from rheostat.training.regularization import RegularizationConfig, activation_penalty
@@ -73,7 +73,7 @@ class LanguageModelLoss(nn.Module):
         """An extra loss term, besides the activation penalties."""
         return None
 
-    def taught(self, inputs: Tensor, state: State) -> tuple[Taught | None, State]:
+    def soft_targets(self, inputs: Tensor, state: State) -> tuple[SoftTargets | None, State]:
         """A second target for this step, from a teacher; the teacher's state comes after the model's own."""
         return None, state
 
@@ -85,8 +85,8 @@ class LanguageModelLoss(nn.Module):
         own, carried = state[: len(self.model.layers)], state[len(self.model.layers) :]
         with self.reduced_precision(inputs):
             outputs = self.model(inputs, own, self.regularization, self.adjustment())
-            taught, carried = self.taught(inputs, carried)
-            objective, loss = self._losses(outputs.dropped, targets, taught)
+            soft, carried = self.soft_targets(inputs, carried)
+            objective, loss = self._losses(outputs.dropped, targets, soft)
             extra = self.extra_loss(inputs, targets, own, outputs)
         activations = activation_penalty(outputs.raw.float(), outputs.dropped.float(), self.regularization)
         for term in (extra, activations, self.penalty()):
@@ -100,12 +100,12 @@ class LanguageModelLoss(nn.Module):
         """
         return torch.autocast(inputs.device.type, dtype=torch.bfloat16, enabled=self.precision == "bf16")
 
-    def _losses(self, hidden: Tensor, targets: Tensor, taught: Taught | None) -> tuple[Tensor, Tensor]:
+    def _losses(self, hidden: Tensor, targets: Tensor, soft: SoftTargets | None) -> tuple[Tensor, Tensor]:
         """Objective and log-likelihood loss, as means over tokens."""
-        if taught is None:
+        if soft is None:
             loss = self.model.cross_entropy(hidden, targets) / targets.numel()
             return loss, loss.detach()
-        distilled = self.model.distillation(hidden, targets, taught)
+        distilled = self.model.distillation(hidden, targets, soft)
         return distilled.objective / targets.numel(), distilled.log_likelihood_loss / targets.numel()
 
 

@@ -171,7 +171,7 @@ def _idle(meter: Meter, recording: Recording, seconds: float, guard_s: float) ->
     begin = recording.mark()
     for _ in range(IDLE_LOOKS):
         meter.clock.sleep(seconds / IDLE_LOOKS)
-        recording.look()
+        recording.poll()
     window = Window(begin, recording.mark())
     meter.clock.sleep(GUARDS_AFTER * guard_s)
     return window
@@ -183,7 +183,7 @@ def _block(meter: Meter, recording: Recording, work: Work, seconds: float, guard
     begin, deadline = recording.mark(), meter.clock.now() + seconds
     queries = work.run()
     while meter.clock.now() < deadline:
-        recording.look()
+        recording.poll()
         queries += work.run()
     assert queries > 0, "work says how many queries it performed"
     window = Window(begin, recording.mark(), queries)

@@ -60,7 +60,7 @@ class HwmonMeter(SamplerMeter):
         return max([FASTEST_S, *(sensor.stated_period_s for sensor in self._chosen())])
 
     @property
-    def only_changes_count(self) -> bool:
+    def ignore_repeats(self) -> bool:
         """True unless every chip says how often it updates: many do so only once a second."""
         return not all(sensor.stated_period_s for sensor in self._chosen())
 

@@ -37,7 +37,7 @@ class Recording(ABC):
     def mark(self) -> float:
         """The current time, as the start or end of a window; raises if the meter has failed."""
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Called between queries and while idle, so that meters without their own thread can read."""
         return
 
@@ -95,7 +95,7 @@ class CounterMeter(Meter):
 
 
 class CounterRecording(Recording):
-    """The count at every mark, which gives a window its exact energy, and whenever `look` is called.
+    """The count at every mark, which gives a window its exact energy, and whenever `poll` is called.
 
     Only a changed count is a reading: how often it changes is observed, not taken from a data sheet.
     """
@@ -116,12 +116,12 @@ class CounterRecording(Recording):
         self._energy_j.append(energy_j)
         return moment
 
-    def look(self) -> None:
+    def poll(self) -> None:
         if self._clock.now() >= self._times[-1] + self._pause_s:
             self.mark()
 
     def reading(self, begin: float, end: float) -> WindowEnergy:
-        series = EnergySeries(self._times, self._energy_j, only_changes_count=True)
+        series = EnergySeries(self._times, self._energy_j, ignore_repeats=True)
         series.check_moves()
         return series.reading(begin, end)
 
@@ -133,7 +133,7 @@ class SamplerMeter(Meter):
     stopping_s = 15.0  # the longest wait for a reading in progress when the run ends
 
     @property
-    def only_changes_count(self) -> bool:
+    def ignore_repeats(self) -> bool:
         """Whether only changed values count, because the sensor is read more often than it updates."""
         return False
 
@@ -163,7 +163,7 @@ class SampledRecording(Recording):
     def __init__(self, read_power: Callable[[], float], meter: SamplerMeter) -> None:
         self._read_power, self._meter = read_power, meter
         self._pause_s = 0.0 if meter.waits_for_itself else meter.period_s
-        self._only_changes_count = meter.only_changes_count  # read now: the sensor can disappear later
+        self._ignore_repeats = meter.ignore_repeats  # read now: the sensor can disappear later
         self._times: list[float] = []
         self._watts: list[float] = []
         self._failure: Exception | None = None
@@ -188,7 +188,7 @@ class SampledRecording(Recording):
 
     def reading(self, begin: float, end: float) -> WindowEnergy:
         self._check()
-        series = PowerSeries(self._times, self._watts, only_changes_count=self._only_changes_count)
+        series = PowerSeries(self._times, self._watts, ignore_repeats=self._ignore_repeats)
         series.check_moves()
         return series.reading(begin, end)
 

@@ -16,7 +16,7 @@ from rheostat.sysfs import SYSTEM_ROOT, own_batteries, read_integer, read_word
 
 class BatteryMeter(SamplerMeter):
     name = "battery"
-    only_changes_count = True  # gauges update every one to thirty seconds and do not say when
+    ignore_repeats = True  # gauges update every one to thirty seconds and do not say when
     period_s = 0.5
 
     def __init__(self, system_root: Path = SYSTEM_ROOT) -> None:

@@ -124,7 +124,7 @@ def read_trace(path: Path) -> Series:
         times.append(_number(path, rows.line_num, "time", row["time"]))
         values.append(_number(path, rows.line_num, column, row[column]))
     _check_order(path, times, values, column)
-    return SERIES[column](times, values, only_changes_count=True)
+    return SERIES[column](times, values, ignore_repeats=True)
 
 
 def _check_order(path: Path, times: list[float], values: list[float], column: str) -> None:

@@ -32,13 +32,13 @@ class WindowEnergy:
 
 
 class Series(ABC):
-    """Values at increasing times. only_changes_count: a value equal to the one before is not a new reading."""
+    """Values at increasing times. ignore_repeats: a value equal to the one before is not a new reading."""
 
-    def __init__(self, times: Sequence[float], values: Sequence[float], *, only_changes_count: bool = False) -> None:
+    def __init__(self, times: Sequence[float], values: Sequence[float], *, ignore_repeats: bool = False) -> None:
         self.times: Floats = np.asarray(times, dtype=np.float64)
         self.values: Floats = np.asarray(values, dtype=np.float64)
         fresh = np.ones(len(self.times), dtype=bool)
-        if only_changes_count:
+        if ignore_repeats:
             fresh[1:] = np.diff(self.values) != 0
         self.fresh_times: Floats = self.times[fresh]
 

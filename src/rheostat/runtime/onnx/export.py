@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rheostat.arguments import checked
-from rheostat.durable import STALE_SECONDS, exchange, obstacle, take_over
+from rheostat.durable import STALE_SECONDS, copy_ownership, exchange, obstacle
 from rheostat.errors import ExportError, MissingExtraError
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
@@ -249,8 +249,8 @@ def _put_in_place(partial: Path, folder: Path) -> None:
         return
     _check_replaceable(folder)  # again, because it may have changed since
     for path in partial.iterdir():
-        take_over(folder / path.name, path)
-    take_over(folder, partial)
+        copy_ownership(folder / path.name, path)
+    copy_ownership(folder, partial)
     if exchange(partial, folder):
         return  # `partial` is the old folder now, and is deleted
     # Not every system can swap two folders. A kill between these two leaves the old one beside it, for `_tidy`.
