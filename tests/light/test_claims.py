@@ -234,7 +234,7 @@ def test_filters_dropped_by_a_ranking_stay_dropped(kept: KeptFilters) -> None:
 def test_dropped_filters_are_compared_in_a_model_of_that_corpus(kept: KeptFilters, tmp_path: Path) -> None:
     claim = CLAIMS["criteria-drop-different-filters"]
     other = write_sweep(tmp_path / "sweep.json", [full(), ranked("random", 0.8, 80.0)])
-    assert "no --model" in judge(claim, gather(read_all([other]), kept)).facts[0].text
+    assert "no model file given" in judge(claim, gather(read_all([other]), kept)).facts[0].text
     own = write_sweep(tmp_path / "own.json", [full(), ranked("random", 0.8, 80.0)], flops=kept.flops)
     assert "no two criteria" in judge(claim, gather(read_all([own]), kept)).facts[0].text
 

@@ -212,7 +212,7 @@ def test_the_report_has_a_row_and_a_line_for_n_grams(results: Path, tmp_path: Pa
     assert last[1] == "3-gram, modified Kneser–Ney" and last[4] == f"{on.ngrams[0].test_perplexity:.2f}"
     assert largest_shown(on) == pytest.approx(1.03 * on.ngrams[0].test_perplexity)
     titles = [section.title for section in build_report(evidence).sections]
-    assert "Without a network: n-grams" in titles
+    assert "N-gram models, for comparison" in titles
 
 
 def test_n_grams_are_drawn(results: Path, tmp_path: Path) -> None:

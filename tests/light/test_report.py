@@ -22,7 +22,7 @@ from results_files import (
 )
 from rheostat.errors import RheostatError
 from rheostat.measure.results import read_all, read_sweep
-from rheostat.report.document import tell_apart
+from rheostat.report.document import unique_labels
 from rheostat.report.evidence import gather
 from rheostat.report.figures.style import (
     OTHER,
@@ -86,7 +86,7 @@ def test_an_update_of_a_model_of_another_shape_has_no_column_of_the_paper(tmp_pa
         (comparison,) = compare([read_sweep(write_sweep(tmp_path / f"{name}.json", rows, flops=flops))])
         texts.append(learned_page(comparison, None))
     assert "| 80.00 | 75.00 | 50% | 53% |" in texts[0]
-    assert "| 80.00 | 75.00 | 50% |\n" in texts[1] and "paper: won back" not in texts[1]
+    assert "| 80.00 | 75.00 | 50% |\n" in texts[1] and "paper: recovered" not in texts[1]
 
 
 def test_the_page_says_where_it_comes_from(results_file: Path) -> None:
@@ -178,7 +178,7 @@ def test_learned_points_are_compared_with_the_unpruned_model(comparison: CorpusC
 
 def test_an_update_is_judged_by_the_share_it_recovered(comparison: CorpusComparison) -> None:
     (found,) = comparison.recoveries()
-    assert found.won_back == pytest.approx((83.67 - 76.0) / (83.67 - 73.67))
+    assert found.recovered_share == pytest.approx((83.67 - 76.0) / (83.67 - 73.67))
     text = learned_page(comparison, "picture.png")
     assert "| random-1-0.8 | 80.0% | 1 | 72,428 | 83.67 | 76.00 | 77% | 53% |" in text
 
@@ -187,7 +187,7 @@ def test_an_update_recovers_nothing_if_cutting_lost_nothing(tmp_path: Path) -> N
     rows = [full(70.0), ranked("random", 0.8, 80.0), *recovered("random", 0.8, 70.0, 69.0)]
     (comparison,) = compare([read_sweep(write_sweep(tmp_path / "ptb.json", rows))])
     (found,) = comparison.recoveries()
-    assert found.won_back is None
+    assert found.recovered_share is None
     assert "| 70.00 | 69.00 |  |" in learned_page(comparison, None)
 
 
@@ -300,7 +300,7 @@ def test_rows_with_the_same_label_get_different_ones(tmp_path: Path) -> None:
         line.split(" | ")[:2] for line in learned_page(comparison, None).splitlines() if line.startswith("| 79.9%")
     ]
     assert lines == [["| 79.9%", "taylor"], ["| 79.9%", "random (a)"], ["| 79.9%", "random (b)"]]
-    assert tell_apart(["x", "y", "x", "x"], ["1", "2", "3", "3"]) == ["x (1)", "y", "x (3)", "x (3), 2"]
+    assert unique_labels(["x", "y", "x", "x"], ["1", "2", "3", "3"]) == ["x (1)", "y", "x (3)", "x (3), 2"]
 
 
 def test_a_text_file_is_reported_like_a_test_text(tmp_path: Path) -> None:

@@ -323,7 +323,7 @@ def test_sections_with_updates_say_where_their_training_is_listed(tmp_path: Path
     assert "comparable only if" not in markdown(build_report(gather(read_all([plain]))))
     evidence = gather(read_all([plain, learned]))
     sections = {section.title: section for section in build_report(evidence).sections}
-    for title in ("The paper's table 1 in our numbers", "Learned operating points: ptb"):
+    for title in ("The paper's table 1, with our measurements", "Learned operating points: ptb"):
         text = " ".join(block.text for block in sections[title].blocks if isinstance(block, Paragraph))
         assert "“How models were made”" in text and "recipe" not in text
     (comparison,) = learned_comparisons(evidence)
@@ -735,7 +735,7 @@ def test_a_report_on_another_corpus_leaves_the_paper_out(tmp_path: Path) -> None
     rows = [full(70.0), ranked("graded", 0.5, 79.0)]
     document = build_report(gather(read_all([write_sweep(tmp_path / "chat.json", rows, corpus="chat")])))
     titles = [section.title for section in document.sections]
-    assert "What a smaller share costs: chat" in titles and not [title for title in titles if "paper" in title]
+    assert "Perplexity against cost: chat" in titles and not [title for title in titles if "paper" in title]
 
 
 def test_a_report_starts_with_five_lines(evidence: Evidence, tmp_path: Path) -> None:
@@ -747,7 +747,7 @@ def test_a_report_starts_with_five_lines(evidence: Evidence, tmp_path: Path) -> 
     assert "a test perplexity of 70.00 and R@3 40.0% on ptb" in lines[1]
     assert "`l0-0.6-updated` with update at 60% of the FLOPs, 77.00 (+10.0%) on ptb" in lines[2]
     assert "1.25 instead of 2 ms/query, energy 6 mJ instead of 10 on ptb" in lines[3]
-    assert "which filters are cut (no --model)" in lines[4]
+    assert "which filters are cut (no model file given)" in lines[4]
     alone = build_report(gather(read_all([write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0)])])))
     assert len(alone.summary) == 5 and alone.summary[1] == "Whole models: not measured."
 

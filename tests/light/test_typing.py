@@ -151,7 +151,7 @@ def test_a_model_is_set_beside_the_one_that_it_replaces(model: Path, corpus: Pat
     assert both.unknown_share == pytest.approx(1 / 12), "the full stop"
     assert both.old_unknown_share == pytest.approx(4 / 12), "now, home and together too"
     assert both.file_bytes == model.stat().st_size and both.query_ratio > 0
-    assert "## Beside the model before it" in typing_page(found)
+    assert "## Compared with the previous model" in typing_page(found)
     with pytest.raises(RheostatError, match="without a model or a corpus"):
         rheostat.measure_typing(model, old=fewer, aac=corpus, knobs=[1.0])
     oracle = Oracle("we")

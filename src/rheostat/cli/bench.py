@@ -147,7 +147,7 @@ def _list_meters(options: MeterOptions, json: bool) -> None:
 
 def _show(found: BenchResults, source: EnergySource) -> None:
     from rheostat.measure.results import engine_title
-    from rheostat.report.document import tell_apart
+    from rheostat.report.document import unique_labels
 
     models, subject = found.by_model(), found.subject
     runs = f"{subject.precision} on {engine_title(subject.engine)}, {_threads(subject)}"
@@ -159,7 +159,7 @@ def _show(found: BenchResults, source: EnergySource) -> None:
     rows = [(one.label(row), row) for one in models for row in one.rows]
     words = (word for _, row in rows for word in str(row.energy).split())
     table.add_column("mJ/query", justify="right", min_width=max(map(len, words)))
-    labels = tell_apart([label for label, _ in rows], [row.criterion or row.served_by for _, row in rows])
+    labels = unique_labels([label for label, _ in rows], [row.criterion or row.served_by for _, row in rows])
     for label, (short, row) in zip(labels, rows, strict=True):
         table.add_row(*_cells(label, row, says_by_what=label != short))
     results.print(table)

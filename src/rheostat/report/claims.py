@@ -48,7 +48,7 @@ class Fact:
     def sign(self) -> str:
         return SIGNS[self.holds] if self.comparable else NOT_COMPARABLE
 
-    def set_aside(self) -> Fact:
+    def without_verdict(self) -> Fact:
         """The same numbers, without a verdict."""
         return self if self.holds is None else replace(self, holds=None, comparable=False)
 
@@ -75,7 +75,7 @@ def _facts(check: checks.Check, evidence: Evidence) -> Iterator[Fact]:
     parts: list[Any] = [replace(cast(Any, check), corpora=(one,)) for one in corpora] or [check]
     for part, corpus in zip(parts, corpora or [getattr(check, "corpus", None)], strict=True):
         doubtful = corpus is not None and not evidence.on(corpus).beats_ngrams
-        yield from (fact.set_aside() if doubtful else fact for fact in check_facts(part, evidence))
+        yield from (fact.without_verdict() if doubtful else fact for fact in check_facts(part, evidence))
 
 
 def verdict_of(facts: Sequence[Fact]) -> Verdict:
@@ -133,11 +133,11 @@ def _(check: checks.Better, evidence: Evidence) -> list[Fact]:
         for corpus in check.corpora
         for with_update in check.with_update
         for other in check.than
-        for fact in _rival_facts(check, evidence.on(corpus), corpus, other, with_update)
+        for fact in _comparison_facts(check, evidence.on(corpus), corpus, other, with_update)
     ]
 
 
-def _rival_facts(
+def _comparison_facts(
     check: checks.Better, on: CorpusEvidence, corpus: str, other: str, with_update: bool
 ) -> Iterator[Fact]:
     """One fact per share at which both were measured and at least one would be in the paper's figure.
@@ -157,7 +157,7 @@ def _rival_facts(
         theirs = on.at(other, share, with_update=with_update)
         if mine and theirs and _is_shown(on, mine, theirs):
             found += 1
-            yield _rival(check, on, mine, theirs, f"{what}, each at its own widths" if own else what)
+            yield _compare_pair(check, on, mine, theirs, f"{what}, each at its own widths" if own else what)
     if not found:
         yield Fact(None, f"{what}: {NOT_MEASURED}")
     elif own:
@@ -173,7 +173,7 @@ def _at_equal_widths(
         theirs = on.at_widths(other, mine.widths, with_update=with_update) if mine else None
         if mine and theirs and _is_shown(on, mine, theirs):
             found = True
-            yield _rival(check, on, mine, theirs, topic)
+            yield _compare_pair(check, on, mine, theirs, topic)
     if not found:
         yield Fact(None, f"{topic}: {NOT_MEASURED}")
 
@@ -182,7 +182,7 @@ def _is_shown(on: CorpusEvidence, mine: Measurement, theirs: Measurement) -> boo
     return min(mine.test_perplexity, theirs.test_perplexity) <= (math.inf if on.cut_off is None else on.cut_off)
 
 
-def _rival(check: checks.Better, on: CorpusEvidence, mine: Measurement, theirs: Measurement, topic: str) -> Fact:
+def _compare_pair(check: checks.Better, on: CorpusEvidence, mine: Measurement, theirs: Measurement, topic: str) -> Fact:
     """Holds or fails only by more than the spread between seeds."""
     text = f"{mine.test_perplexity:.2f} / {theirs.test_perplexity:.2f} at {mine.flops_fraction:.0%}"
     paths, spread = (mine.path, theirs.path), on.spread_at(mine.flops_fraction)
@@ -391,7 +391,7 @@ def _(check: checks.DroppedStayDropped, evidence: Evidence) -> list[Fact]:
     on = evidence.on(check.corpus)
     what = f"{check.corpus}, {check.criterion}"
     if on.kept is None:
-        return [Fact(None, f"{what}: {NOT_MEASURED} (no --model)")]
+        return [Fact(None, f"{what}: {NOT_MEASURED} (no model file given)")]
     facts = []
     for high, low in pairwise(check.flops_fractions):
         first, second = on.kept.dropped(check.criterion, high), on.kept.dropped(check.criterion, low)
@@ -409,7 +409,7 @@ def _(check: checks.DroppedStayDropped, evidence: Evidence) -> list[Fact]:
 def _(check: checks.DroppedDiffer, evidence: Evidence) -> list[Fact]:
     on = evidence.on(check.corpus)
     if on.kept is None:
-        return [Fact(None, f"{check.corpus}: {NOT_MEASURED} (no --model)")]
+        return [Fact(None, f"{check.corpus}: {NOT_MEASURED} (no model file given)")]
     facts = []
     for share in check.flops_fractions:
         dropped = {name: found for name in check.criteria if (found := on.kept.dropped(name, share))}

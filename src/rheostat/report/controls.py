@@ -1,4 +1,4 @@
-"""What makes the difference: controls that separate the effect of a method from what happens to come with it.
+"""Controlled comparisons, which separate the effect of a method from the effects that come with it.
 
 A control is a list of measurements that differ in one thing. They are recognised by the names that reproduce.toml gives
 their points and files. What is not measured yet says so, and a difference counts only if it is larger than the spread
@@ -43,7 +43,7 @@ CRITERIA = ("random", "filter-norm", "mean-activation", "taylor")
 def _uniform(share: float) -> Control:
     return Control(
         f"Uniform widths, {share:.0%}",
-        "Which filters, when every layer keeps the same share?",
+        "Every layer keeps the same share of its filters. Which criterion is best?",
         tuple(Case(name, rf"{CORPUS}/{name}-{share:g}", cut_by_ranking=True) for name in CRITERIA),
     )
 
@@ -52,7 +52,7 @@ def _at_widths(title: str, widths: str, own: str, share: float) -> Control:
     cases = [Case(name, rf"{name}(-\d+)?-at-{re.escape(widths)}") for name in CRITERIA]
     return Control(
         f"{title}, {share:.0%}",
-        "Which filters, when every criterion has the same widths?",
+        "All criteria have the same widths. Which one is best?",
         (*cases, Case(own, re.escape(widths), without_update=True)),
     )
 
@@ -66,11 +66,11 @@ CONTROLS = (
     ),
     Control(
         "Equal budget",
-        "Is it grading, or the training that comes with it?",
+        "Does a graded model gain from grading, or only from more training?",
         (
-            Case("the whole model, trained on for as many steps", "ptb-continued/full"),
+            Case("the whole model, trained for as many more steps", "ptb-continued/full"),
             Case("the same, with the teacher", "ptb-continued-taught/(full|graded-1)"),
-            Case("one width of 60 %, fine-tuned whole with the teacher", "ptb-one-width/.*0.6"),
+            Case("one width of 60 %, all weights fine-tuned with the teacher", "ptb-one-width/.*0.6"),
             Case("graded, at 60 %", "ptb-graded/graded.*0.6"),
             Case("graded from a reconstructed start, at 60 %", "ptb-graded-reconstructed/graded.*0.6"),
         ),
@@ -78,7 +78,7 @@ CONTROLS = (
     ),
     Control(
         "Reconstruction with other methods, 60%",
-        "Does it add to gates and updates?",
+        "Does reconstruction improve points that have gates or an update?",
         (
             Case("l0, with its gates", "l0-0.6", without_update=True),
             Case("l0, with its gates, reconstructed", "l0-0.6-reconstructed", without_update=True),
@@ -89,7 +89,7 @@ CONTROLS = (
     ),
     Control(
         "Updates at equal steps",
-        "What does a matrix add to gates and biases, without a teacher?",
+        "How much more does a matrix recover than gates or biases alone, without a teacher?",
         (
             Case("nothing", "random-1-0.8", without_update=True),
             Case("biases only", "random-1-0.8-bias-untaught"),
@@ -99,7 +99,7 @@ CONTROLS = (
     ),
     Control(
         "Updates at equal steps, with the teacher",
-        "What does a matrix add to gates and biases?",
+        "How much more does a matrix recover than gates or biases alone?",
         (
             Case("nothing", "random-1-0.8", without_update=True),
             Case("biases only", "random-1-0.8-bias"),
@@ -111,7 +111,7 @@ CONTROLS = (
     ),
     Control(
         "The paper's own schedule",
-        "Does an update trained as in the paper do better than one in minutes?",
+        "Is an update trained on the paper's schedule better than one trained for minutes?",
         (
             Case("10 epochs of NT-ASGD", "random-1-0.8-paper"),
             Case("250 steps with the teacher", "random-1-0.8"),
@@ -120,7 +120,7 @@ CONTROLS = (
     ),
     Control(
         "Seeds",
-        "How much does chance do?",
+        "How much do results vary from seed to seed?",
         (
             Case("l0 at 80 %, three seeds", r"ptb-l0-seed-\d/l0-0.8"),
             Case("update of random at 80 %, three seeds", r"random-1-0.8-seed-\d"),
@@ -130,10 +130,10 @@ CONTROLS = (
     ),
     Control(
         "A dense model of 60 %",
-        "What does a model of that size reach by itself?",
+        "What perplexity does a dense model of that size reach?",
         (
-            Case("trained from scratch, for 6 epochs: no fair line", "ptb-dense-60/.*"),
-            Case("trained from scratch, for as many epochs as the reference", "ptb-dense-60-long/.*"),
+            Case("trained from scratch for 6 epochs, too few for a fair comparison", "ptb-dense-60/.*"),
+            Case("trained from scratch for as many epochs as the reference", "ptb-dense-60-long/.*"),
             Case("graded, at 60 %", "ptb-graded/graded.*0.6"),
         ),
         judged=False,
@@ -149,8 +149,8 @@ def controls_section(evidence: Evidence) -> Iterator[Section]:
     spread = seed_spread(on)
     known = f"{spread:.2f}" if spread is not None else NOT_YET
     text = (
-        "Each table varies one thing. Perplexity on the test text; the second number is how far it is above the whole "
-        "model of the same sweep. A verdict needs a difference larger than the spread between seeds (the largest range "
+        "Each table varies one thing. It shows test perplexity, and how far that is above the whole model of the same "
+        "sweep. A verdict needs a difference larger than the spread between seeds (the largest range "
         f"of three: {known}), or than the range of the random rankings in the same table; otherwise it says "
         f"“{NO_DIFFERENCE}”. Every control has its step in `reproduce.toml`; not run: {_not_run(on)}."
     )
@@ -160,8 +160,8 @@ def controls_section(evidence: Evidence) -> Iterator[Section]:
         judged_by = _spread_within(found, spread)
         blocks += [Paragraph(f"**{control.title}.** {control.question} {verdict(control, found, judged_by)}")]
         cells = [[case.what, *_cells(points, on)] for case, points in found]
-        blocks.append(Table(("what", "test perplexity", "above its base", "from"), "lrrl", rows(cells)))
-    yield Section("What makes the difference", tuple(blocks))
+        blocks.append(Table(("what", "test perplexity", "above its whole model", "from"), "lrrl", rows(cells)))
+    yield Section("Controlled comparisons", tuple(blocks))
 
 
 def matching(on: CorpusEvidence, case: Case) -> list[Measurement]:

@@ -21,7 +21,7 @@ from rheostat.measure.results import (
 )
 from rheostat.measure.results.bench import r_squared_interval
 from rheostat.report.claims import TOO_FEW_TO_FIT
-from rheostat.report.document import NOT_MEASURED, Paragraph, Picture, Section, Table, files, rows, tell_apart
+from rheostat.report.document import NOT_MEASURED, Paragraph, Picture, Section, Table, files, rows, unique_labels
 from rheostat.report.evidence import CorpusEvidence, Measurement
 from rheostat.report.figures.costs import draw_fit, energy_line, latency_line
 from rheostat.report.figures.day import draw_replay
@@ -105,7 +105,7 @@ def _bench_table(bench: ModelBench, beside: Sequence[ModelBench]) -> Table:
     whole = bench.subject.flops
     labelled = [(row.label, row.served_by, row) for row in bench.rows]
     labelled += [(_model_name(one), row.served_by, row) for one in beside for row in one.rows]
-    labels = tell_apart([label for label, _, _ in labelled], [by for _, by, _ in labelled])
+    labels = unique_labels([label for label, _, _ in labelled], [by for _, by, _ in labelled])
     cells = [
         [
             label,
@@ -216,11 +216,12 @@ def ngram_sections(ngrams: Sequence[NGramResults]) -> Iterator[Section]:
     header = ("corpus", "model", "valid perplexity", "test perplexity", "test, by kenlm", "test R@3")
     more = ("keystrokes saved", "MB", "ms/query", "from")
     text = Paragraph(
-        "A model of word counts, with the same words and measured in the same way as the networks. Nothing is pruned, "
-        "and probabilities have 32 bits. Its three words are exact: they come from sorted lists of what followed the "
-        "last words, without searching the vocabulary. kenlm, an independent program, reads the same n-grams."
+        "N-gram models with the vocabulary of the networks, measured in the same way. No n-gram is pruned, and "
+        "probabilities have 32 bits. The three best words are exact: they come from sorted lists of what followed the "
+        "last words, without searching the vocabulary. “By kenlm”: the perplexity that kenlm, an independent program, "
+        "computes from the same n-grams."
     )
-    yield Section("Without a network: n-grams", (text, Table((*header, *more), "llrrrrrrrl", rows(cells))))
+    yield Section("N-gram models, for comparison", (text, Table((*header, *more), "llrrrrrrrl", rows(cells))))
 
 
 def weights_sections(kept: KeptFilters | None) -> Iterator[Section]:
@@ -246,9 +247,9 @@ def day_section(day: GovernResults) -> Section:
     text = (
         f"The day `{comparison.trace.name}`{note}, {_duration(comparison.trace)}. Device: {comparison.device}, with a "
         f"battery of {day.body.battery_wh:g} Wh. The governor spends {comparison.energy_saved:.0%} less energy than "
-        f"always full, which is {comparison.battery_saved:.2%} of its battery."
-        f"{_targets(day)} {comparison.cost.describe()}. Heat is modelled as one warm body in air, not measured. "
-        f"From `{day.path.name}`."
+        f"a knob that is always full, which is {comparison.battery_saved:.2%} of the battery."
+        f"{_targets(day)} {comparison.cost.describe()}. The temperature is modelled (one body that cools in air), not "
+        f"measured. From `{day.path.name}`."
     )
     picture = Picture(
         f"{REPORT}-day-{day.path.stem}",
@@ -267,8 +268,8 @@ def _duration(trace: Trace) -> str:
 
 def _targets(day: GovernResults) -> str:
     target = day.policy.latency_p95_ms
-    text = "" if target is None else f" Its policy wants 95 % of the queries within {target:g} ms."
+    text = "" if target is None else f" The policy asks for 95 % of the queries within {target:g} ms."
     for one in day.budgets:
         unit = "ms for the median query" if one.budget == "latency_ms" else "mJ for the mean query"
-        text += f" Its budget is {one.asked:g} {unit}; it took {one.got:.4g} ({one.got_over_asked:.1%})."
+        text += f" The budget is {one.asked:g} {unit}; {one.got:.4g} was used ({one.got_over_asked:.1%})."
     return text

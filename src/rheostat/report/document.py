@@ -148,7 +148,7 @@ def _block_markdown(block: Block) -> str:
             return f"![{prose(alt)}]({stem}.png)\n\n{prose(caption)}"
 
 
-def tell_apart(labels: Sequence[str], details: Sequence[str]) -> list[str]:
+def unique_labels(labels: Sequence[str], details: Sequence[str]) -> list[str]:
     """Labels for a table's rows. A label that occurs twice gets its detail too, and a number if still not unique."""
     doubled = Counter(labels)
     found = [f"{one} ({detail})" if doubled[one] > 1 else one for one, detail in zip(labels, details, strict=True)]

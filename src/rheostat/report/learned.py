@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from rheostat.errors import RheostatError
 from rheostat.measure.results import BenchSubject, SweepResults, SweepSubject, SweptPoint
-from rheostat.report.document import Table, prose, rows, table_markdown, tell_apart
+from rheostat.report.document import Table, prose, rows, table_markdown, unique_labels
 from rheostat.report.origins import origins_of, origins_table
 from rheostat.report.published import PublishedTable, load_published, same_size
 
 GRADED = "graded"
-WON_BACK = (
-    "“Won back” is the share of the perplexity lost by cutting that an update recovers. How our updates were trained "
+RECOVERED = (
+    "“Recovered” is the share of the perplexity lost by cutting that an update wins back. How our updates were trained "
     "is listed under “How models were made”; the two shares are comparable only if it was the paper's own schedule."
 )
 
@@ -45,7 +45,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Recovery:
-    """How much of what cutting lost an update won back. file: the results file it comes from."""
+    """How much of what cutting lost an update recovered. file: the results file it comes from."""
 
     name: str
     criterion: str
@@ -58,8 +58,8 @@ class Recovery:
     file: str
 
     @property
-    def won_back(self) -> float | None:
-        """The share won back; None if cutting lost nothing."""
+    def recovered_share(self) -> float | None:
+        """The share recovered; None if cutting lost nothing."""
         lost = self.bare - self.full
         return (self.bare - self.updated) / lost if lost > 0 else None
 
@@ -196,7 +196,7 @@ def learned_page(comparison: CorpusComparison, picture: str | None) -> str:
         parts.append(f"![Perplexity above the unpruned model against share of FLOPs]({picture})")
     parts.append(table_markdown(shares_table(comparison)))
     if comparison.recoveries():
-        parts += ["## Updates", WON_BACK, table_markdown(recoveries_table(comparison))]
+        parts += ["## Updates", RECOVERED, table_markdown(recoveries_table(comparison))]
     sweeps = (comparison.reference, *comparison.others)
     made = [line for sweep in sweeps for line in origins_of(sweep.path, sweep.subject.model, sweep.subject.origins)]
     parts += ["## How models were made", table_markdown(origins_table(made))]
@@ -220,7 +220,7 @@ def shares_table(comparison: CorpusComparison) -> Table:
         ]
         for share, one in zip(shares, alike, strict=True)
     ]
-    return Table(("FLOPs", "by", "test perplexity", "above unpruned", "test R@3"), "rlrrr", rows(cells))
+    return Table(("FLOPs", "method", "test perplexity", "above unpruned", "test R@3"), "rlrrr", rows(cells))
 
 
 def recoveries_table(comparison: CorpusComparison) -> Table:
@@ -231,7 +231,7 @@ def recoveries_table(comparison: CorpusComparison) -> Table:
         for found in recoveries
     ]
     with_paper = any(theirs is not None for theirs in beside)
-    names = tell_apart([found.name for found in recoveries], [found.file for found in recoveries])
+    names = unique_labels([found.name for found in recoveries], [found.file for found in recoveries])
     cells = []
     for name, found, theirs in zip(names, recoveries, beside, strict=True):
         cells.append(
@@ -242,17 +242,17 @@ def recoveries_table(comparison: CorpusComparison) -> Table:
                 f"{found.size_bytes:,}",
                 f"{found.bare:.2f}",
                 f"{found.updated:.2f}",
-                "" if found.won_back is None else f"{found.won_back:.0%}",
+                "" if found.recovered_share is None else f"{found.recovered_share:.0%}",
                 *(["" if theirs is None else f"{theirs:.0%}"] if with_paper else []),
             ]
         )
-    header = ("point", "FLOPs", "rank", "bytes", "cut", "with update", "won back")
-    columns = (*header, *(["paper: won back"] if with_paper else []))
+    header = ("point", "FLOPs", "rank", "bytes", "cut", "with update", "recovered")
+    columns = (*header, *(["paper: recovered"] if with_paper else []))
     return Table(columns, "l" + "r" * (len(columns) - 1), rows(cells))
 
 
 def published_recovery(table: PublishedTable, criterion: str, share: float) -> float | None:
-    """The share of what cutting lost that the paper's update won back, at a share of FLOPs; None without an update."""
+    """The share of what cutting lost that the paper's update recovered, at a share of FLOPs; None without an update."""
     row = table.beside(criterion, share)
     if row is None or row.with_update is None:
         return None

@@ -1,5 +1,5 @@
-"""The paper's tables 1 and 2 in our numbers: each row as published, and below it what we measured. Baselines that are
-not in the paper come last.
+"""The paper's tables 1 and 2 with our measurements: each row as published, and ours below it. Baselines that are not
+in the paper come last.
 
 Knows the columns; quality and cost come from `evidence`.
 """

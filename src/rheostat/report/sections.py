@@ -50,7 +50,7 @@ from rheostat.report.evidence import CorpusEvidence, Evidence
 from rheostat.report.figures.costs import draw_costs, families, largest_shown, model_and_corpus, panels, precision_of
 from rheostat.report.figures.style import ASIDE, draw_learned
 from rheostat.report.kept_filters import KeptFilters
-from rheostat.report.learned import WON_BACK, CorpusComparison, recoveries_table, shares_table
+from rheostat.report.learned import RECOVERED, CorpusComparison, recoveries_table, shares_table
 from rheostat.report.origins import OriginLine, origins_of, origins_table
 from rheostat.report.paper_tables import NEARLY, NOT_TRAINED, paper_table, seeds_sentence, training_sentence
 from rheostat.report.published import load_published
@@ -98,21 +98,22 @@ def _trade_off_sections(evidence: Evidence) -> Iterator[Section]:
             f"{REPORT}-trade-off-{on.corpus}",
             f"Test perplexity on {on.corpus} against {' and '.join(panel.label for panel in panels(on))}",
             f"Test perplexity of {model_and_corpus(on)} for every criterion, in {precision_of(on)} unless a name says "
-            f"otherwise; means over seeds. {aside}The grey band is the Pareto front: points of this set of "
-            "weights that no other beats in both cost and valid perplexity. It is chosen on valid and drawn on test. "
+            f"otherwise; means over seeds. {aside}The grey band is the Pareto front: the points of this set of "
+            "weights that no other point beats in both cost and validation perplexity, drawn at their test perplexity. "
             "Other models (other weights, dense models, n-grams) are not part of it, nor are points that were measured "
-            f"on test alone. {_free_sentence(on)}{_bound_sentence(on)}Perplexity from {used}{_cost_origin(on)}.",
+            f"on test text only. {_training_free_sentence(on)}{_bound_sentence(on)}"
+            f"Perplexity from {used}{_cost_origin(on)}.",
             partial(draw_costs, on),
         )
-        yield Section(f"What a smaller share costs: {on.corpus}", (picture,))
+        yield Section(f"Perplexity against cost: {on.corpus}", (picture,))
 
 
-def _free_sentence(on: CorpusEvidence) -> str:
+def _training_free_sentence(on: CorpusEvidence) -> str:
     if not reconstructed_lines(on):
         return ""
     return (
-        "The last panel has every criterion without training: cut alone, and reconstructed, as percent above the whole "
-        "model; the other panels show the best of these lines. "
+        "The last panel shows every criterion without training, cut alone and reconstructed, as percent above the "
+        "whole model. The other panels show only the best of these lines. "
     )
 
 
@@ -121,11 +122,11 @@ def _bound_sentence(on: CorpusEvidence) -> str:
     if largest is None or all(one.test_perplexity <= largest for one in on.measurements):
         return ""
     if on.ngrams:
-        reason = "a little above what n-grams reach"
+        reason = "a little more than an n-gram model reaches"
     else:
         limit, theirs = published.cut_offs.figure_test_perplexity, published.table("ptb").full.test_perplexity
-        reason = f"as the paper shows nothing above {limit:g} for a full model of {theirs:g}"
-    return f"Nothing above {largest:.0f} is shown, {reason}; the tables below have everything. "
+        reason = f"the paper draws none above {limit:g}, for a full model of {theirs:g}"
+    return f"Perplexities above {largest:.0f} are not drawn ({reason}); the tables below list them all. "
 
 
 def _cost_origin(on: CorpusEvidence) -> str:
@@ -170,7 +171,7 @@ def _paper_sections(evidence: Evidence) -> Iterator[Section]:
         trainings = evidence.collection.trainings
         text += training_sentence(published, on, trainings)
         table = paper_table(published, on, trainings)
-        yield Section(f"The paper's table {published.number} in our numbers", (Paragraph(text), table))
+        yield Section(f"The paper's table {published.number}, with our measurements", (Paragraph(text), table))
 
 
 def _claims_section(evidence: Evidence) -> Iterator[Section]:
@@ -187,13 +188,13 @@ def _claims_section(evidence: Evidence) -> Iterator[Section]:
         "measured holds. Criteria are compared at shares where at least one of them has up to "
         f"{times:.2f} times the perplexity of its whole model, the cut-off of the paper's figure. Two numbers with a "
         "slash between them are the test perplexities of the two sides. ✓ holds, ✗ fails, – was not measured, ≠ was "
-        "measured but says nothing about the claim: on a machine or with a model that the claim is not about. "
+        "measured, but on a machine or with a model that the claim is not about. "
         "Estimates decide nothing, and neither does energy that the meter did not resolve. A difference within the "
         "range over seeds, where there are several, counts as no difference. L0 chooses widths too, so it is judged "
         "against the others at their own widths and at its own. Gates and updates are ours, made as listed under “How "
         "models were made”; unless that is the paper's own schedule, a verdict about them is about ours."
     )
-    yield Section("The paper's claims, one by one", (Paragraph(text), claims_table(judgements)))
+    yield Section("The paper's claims", (Paragraph(text), claims_table(judgements)))
 
 
 def learned_comparisons(evidence: Evidence) -> list[CorpusComparison]:
@@ -214,8 +215,8 @@ def _learned_sections(evidence: Evidence) -> Iterator[Section]:
         )
         blocks: list[Block] = [picture]
         if comparison.recoveries():
-            blocks += [Paragraph(f"{WON_BACK} From {used}."), recoveries_table(comparison)]
-        yield Section(f"Learned operating points: {corpus}", (*blocks, _fold(shares_table(comparison), "All shares")))
+            blocks += [Paragraph(f"{RECOVERED} From {used}."), recoveries_table(comparison)]
+        yield Section(f"Learned operating points: {corpus}", (*blocks, _fold(shares_table(comparison), "All points")))
 
 
 def learned_stem(comparison: CorpusComparison) -> str:
@@ -259,8 +260,8 @@ def _benchmarks_section(benchmarks: Sequence[BenchmarkResults]) -> Iterator[Sect
         return
     cells = [[f"`{one.path.name}`", name, f"{value:,.4g}"] for one in benchmarks for name, value in one.numbers.items()]
     table = Table(("file", "figure", "value"), "llr", rows(cells), folded=f"{len(cells)} figures")
-    text = Paragraph("Benchmarks of the program itself, each figure by its name in the file.")
-    yield Section("Benchmarks of the program", (text, table))
+    text = Paragraph("Benchmarks of the software itself. Each figure is listed under its name in the results file.")
+    yield Section("Benchmarks of the software", (text, table))
 
 
 def _origins_section(evidence: Evidence) -> Iterator[Section]:
@@ -274,8 +275,8 @@ def _origins_section(evidence: Evidence) -> Iterator[Section]:
             lines += origins_of(day.path, day.model, Origins(day.weights))
     if lines:
         text = Paragraph(
-            "How the measured weights, rankings and points were made, as copied from the model files. Models from "
-            "before this was recorded say “not recorded”."
+            "How the measured weights, rankings and points were made, as copied from the model files. Files written "
+            "before origins were recorded say “not recorded”."
         )
         yield Section("How models were made", (text, origins_table(lines)))
 
@@ -291,7 +292,7 @@ def _sources_section(evidence: Evidence, kept: KeptFilters | None) -> Section:
         for one in sources
     ]
     if kept:
-        cells.append(TableRow((f"`{kept.path.name}`", "a model file, given as `--model`", "", "", "")))
+        cells.append(TableRow((f"`{kept.path.name}`", "a model file", "", "", "")))
     blocks: list[Block] = [Table(("file", "last command", "commit", "date", "machine"), "lllll", tuple(cells))]
     paper = load_published().paper
     blocks.append(Paragraph(f"Published: {' and '.join(paper.authors)}, “{paper.title}”."))

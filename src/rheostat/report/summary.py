@@ -102,7 +102,7 @@ def _missing(evidence: Evidence, kept: KeptFilters | None) -> Iterator[str]:
     if not any(bench.has_measured_energy for bench in evidence.collection.benches):
         yield "energy, which no meter measured"
     if kept is None:
-        yield "which filters are cut (no --model)"
+        yield "which filters are cut (no model file given)"
     silent = [sweep for sweep in evidence.collection.sweeps if sweep.subject.origins.weights == NOT_RECORDED]
     if silent:
         yield f"how the weights of {_count(len(silent), 'swept model')} were made (not recorded)"

@@ -1,4 +1,4 @@
-"""A knob without training: the results of reconstruction for every criterion and every kind of widths.
+"""Reconstruction, without training: its results for every criterion and every kind of widths.
 
 Knows which measurements belong to one line: the same criterion, and widths chosen in the same way. Numbers come from
 `evidence`; `figures.costs` draws the lines.
@@ -20,7 +20,7 @@ SEARCHED_NAME, AT, SUFFIX = "-searched-", "-at-", f"-{RECONSTRUCTED}"
 
 
 @dataclass(frozen=True)
-class FreeLine:
+class TrainingFreeLine:
     """Measurements of one criterion with widths of one kind, by share of the FLOPs; largest first."""
 
     criterion: str
@@ -53,14 +53,14 @@ def widths_of(one: Measurement) -> str:
     return f"{OF_POINT}{plain_criterion(owner.rpartition('-')[0])}" if AT in one.name else "its own"
 
 
-def reconstructed_lines(on: CorpusEvidence) -> list[FreeLine]:
+def reconstructed_lines(on: CorpusEvidence) -> list[TrainingFreeLine]:
     """Reconstructed points of the reference's own weights, without updates."""
     groups: dict[tuple[str, str], list[Measurement]] = {}
     for one in on.comparable:
         if one.reconstructed and not one.updated:
             groups.setdefault((plain_criterion(one.criterion), widths_of(one)), []).append(one)
     ordered = {key: sorted(points, key=lambda one: -one.flops_fraction) for key, points in groups.items()}
-    return [FreeLine(*key, tuple(points)) for key, points in sorted(ordered.items())]
+    return [TrainingFreeLine(*key, tuple(points)) for key, points in sorted(ordered.items())]
 
 
 def cut_alone(on: CorpusEvidence, one: Measurement) -> Measurement | None:
@@ -78,7 +78,7 @@ def cut_alone(on: CorpusEvidence, one: Measurement) -> Measurement | None:
     return next(iter(same or alike), None)
 
 
-def best_line(on: CorpusEvidence) -> FreeLine | None:
+def best_line(on: CorpusEvidence) -> TrainingFreeLine | None:
     """The line without training that loses least, on average over the shares that all lines of its kind have."""
     found = [line for line in reconstructed_lines(on) if len(line.points) > 1]
     most = max((len(line.points) for line in found), default=0)
@@ -104,17 +104,18 @@ def training_free_sections(on: CorpusEvidence) -> Iterator[Section]:
     pairs = [(f"{share:.0%}, cut alone", f"{share:.0%}, {RECONSTRUCTED}") for share in shares]
     header = ("criterion", "widths", *(name for pair in pairs for name in pair), "from")
     text = Paragraph(
-        "Nothing is trained: what a position drops is guessed from what it keeps, and the guess is folded into the "
-        f"next matrix, for the same FLOPs (`rheostat reconstruct`). Test perplexity on {on.corpus}, and how far it is "
-        f"above the whole model's {full.test_perplexity:.2f}. Widths: {UNIFORM} keeps the same share of every layer; "
-        f"{FROM_ERROR} follows from what the output loses with each filter, by the calibration text; {SEARCHED} was "
-        f"found layer by layer on validation text, for the plain cut; “{OF_POINT.strip()} …” are those of another "
-        f"method's point. Cut alone: the same criterion at the same widths without the guess, by the very same ranking "
-        "where that was measured; else by the criterion's ranking in another file, or the mean over its seeds. "
+        "Nothing is trained: the outputs of dropped filters are approximated by a linear function of the kept ones, "
+        "which is folded into the next matrix, so FLOPs stay the same (`rheostat reconstruct`). The table shows test "
+        f"perplexity on {on.corpus}, and how far it is above the whole model's {full.test_perplexity:.2f}. Widths: "
+        f"{UNIFORM} keeps the same share of every layer; {FROM_ERROR} is computed from the error that dropping each "
+        f"filter causes on the calibration text; {SEARCHED} was found layer by layer on validation text, without "
+        f"reconstruction; “{OF_POINT.strip()} …” are those of another method's point. Cut alone: the same criterion at "
+        "the same widths without reconstruction, by the same ranking if that was measured; else by the criterion's "
+        "ranking in another file, or the mean over its seeds. "
         f"{_best_sentence(on, full, shares)}"
     )
     align = "ll" + "rr" * len(shares) + "l"
-    yield Section(f"A knob without training: {on.corpus}", (text, Table(header, align, tuple(rows))))
+    yield Section(f"Reconstruction, without training: {on.corpus}", (text, Table(header, align, tuple(rows))))
 
 
 def _best_sentence(on: CorpusEvidence, full: Measurement, shares: list[float]) -> str:

@@ -32,7 +32,7 @@ from rheostat.report.training_free import (
     AT,
     FROM_ERROR,
     UNIFORM,
-    FreeLine,
+    TrainingFreeLine,
     best_line,
     cut_alone,
     reconstructed_lines,
@@ -189,7 +189,7 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
         figure.legend(handles, labels, loc="outside upper center", **style)
 
 
-def _draw_training_free(axes: Any, on: CorpusEvidence, free: Sequence[FreeLine]) -> None:
+def _draw_training_free(axes: Any, on: CorpusEvidence, free: Sequence[TrainingFreeLine]) -> None:
     """Every criterion without training, as percent above the whole model: cut alone, and reconstructed."""
     whole = on.full
     assert whole is not None  # only the reference's own weights are reconstructed
@@ -213,10 +213,10 @@ def _draw_training_free(axes: Any, on: CorpusEvidence, free: Sequence[FreeLine])
     axes.set_xlabel("share of the whole model's cost (%): nothing is trained")
     axes.set_ylabel("test perplexity\nabove the whole model (%)")
     axes.grid(alpha=0.3)
-    axes.legend(handles=_free_legend(free), frameon=False, fontsize=FONT_SIZE - 3, loc="upper right")
+    axes.legend(handles=_training_free_legend(free), frameon=False, fontsize=FONT_SIZE - 3, loc="upper right")
 
 
-def _free_legend(free: Sequence[FreeLine]) -> list[Any]:
+def _training_free_legend(free: Sequence[TrainingFreeLine]) -> list[Any]:
     """Colours for criteria, line styles for widths: one entry for each instead of one for each pair."""
     from matplotlib.lines import Line2D
 

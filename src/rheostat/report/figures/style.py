@@ -78,14 +78,14 @@ def log_perplexity(axes: Any) -> None:
 
 def mark(criterion: str, *, updated: bool = False, hollow: bool = False) -> dict[str, Any]:
     """The style of a criterion's points: a star for an update, hollow if they are not part of its line."""
-    colour, marker = look_of(criterion)
+    colour, marker = style_of(criterion)
     if updated:
         return {"color": colour, "marker": UPDATED, "markersize": 12, "markeredgecolor": "#000000"}
     face = "#ffffff" if hollow else colour
     return {"color": colour, "marker": marker, "markersize": 8, "markerfacecolor": face, "markeredgewidth": 1.5}
 
 
-def look_of(criterion: str) -> tuple[str, str]:
+def style_of(criterion: str) -> tuple[str, str]:
     """Colour and marker: a criterion keeps them whatever is done to its points, and however its widths are chosen."""
     return STYLES.get(plain_criterion(criterion), OTHER)
 
@@ -173,7 +173,7 @@ def draw_trade_off(results: SweepResults, path: Path) -> None:
         axes.invert_xaxis()
         axes.set_xlabel("share of the whole model's cost (%)")
         axes.set_ylabel(f"test perplexity ({results.precision}, log scale)")
-        axes.set_title(f"{Path(results.subject.model).stem} on {results.subject.corpus}: what a smaller share costs")
+        axes.set_title(f"{Path(results.subject.model).stem} on {results.subject.corpus}: perplexity against cost")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=FONT_SIZE - 2)
 
@@ -239,7 +239,7 @@ def draw_learned(comparison: CorpusComparison, path: Path) -> None:
         for (family, precision), points in families.items():
             if not family:
                 continue
-            colour, marker = look_of(family)
+            colour, marker = style_of(family)
             if family != "dense" and family != "graded":
                 points = [*wholes.get(precision, ()), *points]  # cut from the unpruned model, so the line starts there
             style = "none" if family == "dense" else line_of(family, precision)
