@@ -138,14 +138,14 @@ def test_everything_can_be_done_without_a_mouse(open_page: OpenPage) -> None:
     page = open_page()
     expect(page.locator("#text")).to_be_focused()
     expect(page.locator("#suggestions button:enabled")).to_have_count(3)
-    expect(page.locator("#buys")).to_contain_text("ms")  # measured: the table is not drawn again below
+    expect(page.locator("#trade-off-rows")).to_contain_text("ms")  # measured: the table is not drawn again below
     order = []
     for _ in range(11):
         page.keyboard.press("Tab")
         order.append(page.evaluate("document.activeElement.id || document.activeElement.parentElement.id || 'keys'"))
     device = ["battery", "heat", "charging", "power-saver", "follow", "governed"]
     assert order == ["suggestions"] * 3 + ["keys", "knob", *device]
-    while page.evaluate("document.activeElement.closest('#buys') !== null") or len(order) == 11:
+    while page.evaluate("document.activeElement.closest('#trade-off-rows') !== null") or len(order) == 11:
         page.keyboard.press("Tab")
         order.append(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
     assert order[-1] == "measure"

@@ -138,12 +138,12 @@ def test_there_is_no_choice_of_engine_without_a_server(site: FileServer, open_pa
     expect(page.locator("footer")).to_contain_text("stays in this browser")
 
 
-# What the knob buys
+# Time saved and quality lost
 
 
 def test_no_figure_is_shown_where_none_was_measured(site: FileServer, open_page: OpenPage) -> None:
     page = open_page(site.address)
-    lost, label, doubt = page.locator("#quality-lost"), page.locator("#quality-label"), page.locator("#doubt")
+    lost, label, warning = page.locator("#quality-lost"), page.locator("#quality-label"), page.locator("#warning")
     turn_to(page, 40)  # the path has no position at 40 % exactly: what is served there was measured
     expect(label).to_have_text(re.compile(r"perplexity \d+\.\d$"))
     expect(lost).to_contain_text("%")
@@ -152,11 +152,11 @@ def test_no_figure_is_shown_where_none_was_measured(site: FileServer, open_page:
     turn_to(page, 85)
     expect(lost).to_have_text("–")
     expect(label).to_contain_text("between those of 80")
-    expect(doubt).to_be_hidden()
+    expect(warning).to_be_hidden()
     turn_to(page, 12)
     expect(lost).to_have_text("–")
     expect(label).to_contain_text("between those of 10")
-    expect(doubt).to_be_hidden()
+    expect(warning).to_be_hidden()
 
 
 @pytest.mark.parametrize("known", ["graded", "measured"])
@@ -174,14 +174,14 @@ def test_below_what_a_file_was_graded_or_measured_for_the_page_says_so(
     server.start()
     try:
         page = open_page(server.address)
-        doubt = page.locator("#doubt")
+        warning = page.locator("#warning")
         turn_to(page, 60)
-        expect(doubt).to_be_hidden()
+        expect(warning).to_be_hidden()
         turn_to(page, 30)
-        expect(doubt).to_contain_text("was trained or measured down to 60.0% only")
+        expect(warning).to_contain_text("was trained or measured down to 60.0% only")
         expect(page.locator("#quality-lost")).to_have_text("–")
         turn_to(page, 80)
-        expect(doubt).to_be_hidden()
+        expect(warning).to_be_hidden()
     finally:
         server.stop()
 
@@ -189,7 +189,7 @@ def test_below_what_a_file_was_graded_or_measured_for_the_page_says_so(
 def test_the_table_shows_time_and_quality_and_turns_the_knob(site: FileServer, open_page: OpenPage) -> None:
     page = open_page(site.address)
     page.wait_for_selector("html[data-measured]")
-    rows = page.locator("#buys tr")
+    rows = page.locator("#trade-off-rows tr")
     assert rows.count() >= 5
     for row in range(1, rows.count()):
         expect(rows.nth(row).locator("td strong")).to_have_text([re.compile(r"^\d")] * 2)
@@ -199,7 +199,7 @@ def test_the_table_shows_time_and_quality_and_turns_the_knob(site: FileServer, o
     expect(page.locator("#knob")).to_have_attribute("aria-valuenow", percent)
     expect(rows.nth(3)).to_have_attribute("aria-current", "true")
     expect(rows.nth(3).get_by_role("button")).to_be_focused()
-    expect(page.locator("#buys tr[aria-current]")).to_have_count(1)
+    expect(page.locator("#trade-off-rows tr[aria-current]")).to_have_count(1)
 
 
 # Writing
@@ -391,7 +391,7 @@ def test_the_tree_of_a_screen_reader_names_everything(site: FileServer, open_pag
           - slider "Battery"
           - checkbox "On the charger"
           - checkbox "The device turns the knob"
-          - table "What the knob buys":
+          - table "Time saved and quality lost":
             - rowgroup:
               - row "Knob Time saved Quality lost"
             - rowgroup:
@@ -403,9 +403,9 @@ def test_the_tree_of_a_screen_reader_names_everything(site: FileServer, open_pag
             - checkbox "Correct slips when a word ends" [checked]
             - checkbox "Words of this text become more likely"
           - group:
-            - text: Words you taught 0
+            - text: Learned words 0
           - group:
-            - text: /What your writing taught \\d+/
+            - text: /Learned from your writing \\d+/
             - checkbox "Learn from what I write" [checked]
             - checkbox "This text is private"
             - list:
@@ -464,9 +464,9 @@ def test_text_can_be_read_in_both_themes(
     page.locator("#text").fill("Zugspitze ")
     expect(page.locator("#learn")).to_be_visible()
     page.evaluate(
-        "() => Object.assign(document.getElementById('doubt'), {hidden: false, textContent: 'Not measured.'})"
+        "() => Object.assign(document.getElementById('warning'), {hidden: false, textContent: 'Not measured.'})"
     )
-    expect(page.locator("#doubt")).to_be_visible()
+    expect(page.locator("#warning")).to_be_visible()
     assert page.evaluate(CONTRAST) == []
     small = page.evaluate(
         """() => [...document.querySelectorAll('main button')]

@@ -499,13 +499,13 @@ def test_a_position_below_all_that_was_measured_says_so(tmp_path: Path) -> None:
     curve = [{"flops_fraction": share, "perplexity": 60.0} for share in (1.0, 0.6)]
     service = open_service(write_small(tmp_path / "model", provenance={"curve": curve}))
     with TestClient(make_app(service), base_url=f"http://{HOST}") as client:
-        assert suggest(client, text="", knob=0.65)["doubt"] is None
+        assert suggest(client, text="", knob=0.65)["warning"] is None
         with pytest.warns(RheostatWarning, match="measured down to"):
             answer = suggest(client, text="", knob=0.4)
-        assert "measured down to 60.0% only" in answer["doubt"]
+        assert "measured down to 60.0% only" in answer["warning"]
         positions = client.get("/model.json").json()["browser"]["positions"]
-        doubted = [one["percent"] for one in positions if one["doubt"]]
-        assert doubted and max(doubted) < 60 and doubted == list(range(positions[0]["percent"], max(doubted) + 1))
+        warned = [one["percent"] for one in positions if one["warning"]]
+        assert warned and max(warned) < 60 and warned == list(range(positions[0]["percent"], max(warned) + 1))
 
 
 # Slips

@@ -35,7 +35,7 @@ from rheostat.model.contents import (
 )
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.knob import choose, doubt_about
+from rheostat.model.knob import choose, unmeasured_warning
 from rheostat.model.operating_point import OperatingPoint, Update, full_point
 from rheostat.model.ordered import order_filters, ordered_bytes
 from rheostat.model.path import PathPosition, check_path, known_cost_down_to, known_down_to, path_along
@@ -508,10 +508,10 @@ def test_below_all_that_was_graded_or_measured_a_path_with_bits_says_so(tmp_path
         # In FLOPs, all of this path but its last position is the whole model: only the cost tells what was measured.
         curve = [{"flops_fraction": 1.0, "cost_fraction": None}, {"flops_fraction": 1.0, "cost_fraction": measured}]
         file = written(tmp_path / f"model-{measured}", replace(made, provenance={"curve": curve}))
-        doubts = [doubt_about(file, choose(file, cost + 1e-6)) for cost in costs[1:]]
-        assert [bool(doubt) for doubt in doubts] == [False, False, measured > costs[-1]]
-        if doubts[-1]:
-            assert f"{costs[-1]:.1%} of the cost" in doubts[-1] and f"down to {measured:.1%} only" in doubts[-1]
+        warnings = [unmeasured_warning(file, choose(file, cost + 1e-6)) for cost in costs[1:]]
+        assert [bool(warning) for warning in warnings] == [False, False, measured > costs[-1]]
+        if warnings[-1]:
+            assert f"{costs[-1]:.1%} of the cost" in warnings[-1] and f"down to {measured:.1%} only" in warnings[-1]
 
 
 @pytest.mark.parametrize("bounds", [(50, 40, 24), (8, 0, 0, 0), (64, 40, 24, 61), (-16, 0, 0, 0)])

@@ -46,14 +46,14 @@ def keyboard(
     threads: Annotated[int, typer.Option(min=0, help=THREADS_HELP)] = 1,
     hidden_words: HiddenWordsFile = None,
     user_words: Annotated[
-        Path | None, typer.Option(help="Keep words taught on the page in this file; otherwise they last until Ctrl-C.")
+        Path | None, typer.Option(help="Keep words learned on the page in this file; otherwise they last until Ctrl-C.")
     ] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = False,
 ) -> None:
     """Serve a web page with a phone keyboard and the knob.
 
     Runs until Ctrl-C. With --host 0.0.0.0, phones on the network can open the second address. Nothing you type is
-    stored or leaves this computer, except words that you teach, and only to --user-words.
+    stored or leaves this computer, except learned words, which are stored in the file of --user-words if you give one.
 
     Example: rheostat keyboard --open
     """

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from rheostat.model.cut import reorder
 from rheostat.model.file import ModelFile
-from rheostat.model.knob import can_serve, choose, doubt_about
+from rheostat.model.knob import can_serve, choose, unmeasured_warning
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.ordered import ordered_bytes
 from rheostat.model.path import SMALLEST, KnobPath, path_along, position_of
@@ -72,7 +72,7 @@ def browser_positions(file: ModelFile) -> list[dict[str, Any]]:
             "cost": point.cost,
             "flops": point.cut_shape(file.shape).flops,
             "flops_fraction": point.flops_fraction,
-            "doubt": doubt_about(file, point),
+            "warning": unmeasured_warning(file, point),
         })  # fmt: skip
     return found
 

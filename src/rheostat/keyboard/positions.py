@@ -18,7 +18,7 @@ from typing import NamedTuple
 from rheostat.errors import NotCopyable, OperatingPointError
 from rheostat.keyboard.browser_model import smallest_percent
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.knob import doubt_about, has_plain_path
+from rheostat.model.knob import has_plain_path, unmeasured_warning
 from rheostat.model.precision import Precision, bytes_read
 from rheostat.runtime.explaining import Taps
 from rheostat.runtime.predictor import TIMED_QUERIES, Predictor
@@ -58,7 +58,7 @@ class Position:
     predictor: Predictor
     flops: int  # of one query
     bytes_read: int  # by one query
-    doubt: str | None = None  # what is known, if this is below all that the model was trained or measured for
+    warning: str | None = None  # what is known, if this is below all that the model was trained or measured for
     query_ms: float = 0.0
     _measured_s: float = field(default=0.0, repr=False)
     # Hashes of the texts that were read, without their last word.
@@ -171,7 +171,7 @@ class Positions(NotCopyable):
             point = predictor.point
             flops = point.cut_shape(self.file.shape).flops
             read = bytes_read(self.file.shape.flops * point.cost, self.precision)
-            position = Position(percent, predictor, flops, read, doubt_about(self.file, point))
+            position = Position(percent, predictor, flops, read, unmeasured_warning(self.file, point))
             position.measure()
             with self._lock:
                 self._kept[percent] = position

@@ -243,7 +243,7 @@ class Service:
             "cost": predictor.cost,
             "flops_fraction": predictor.flops_fraction,
             "bytes_read": position.bytes_read,
-            "doubt": position.doubt,
+            "warning": position.warning,
             "energy_mj": energy.query_mj(position.flops, position.bytes_read) if energy else None,
         }
 
@@ -280,9 +280,9 @@ def make_app(service: Service, listens_on: str = LOCAL, allowed_hosts: Iterable[
         ],
         middleware=[Middleware(Protection, hosts=Hosts(listens_on, allowed_hosts))],
         exception_handlers={
-            BadRequestError: _say_what_is_wrong,
-            RheostatError: _say_what_is_wrong,
-            ClientDisconnect: _say_nothing,
+            BadRequestError: _respond_with_error,
+            RheostatError: _respond_with_error,
+            ClientDisconnect: _respond_empty,
         },
     )
 
@@ -466,10 +466,10 @@ def _suggestion_count(asked: Json) -> int:
     return k
 
 
-async def _say_what_is_wrong(request: Request, error: Exception) -> Response:
+async def _respond_with_error(request: Request, error: Exception) -> Response:
     status = error.status if isinstance(error, BadRequestError) else 422
     return JSONResponse({"error": " ".join(str(error).split())}, status)
 
 
-async def _say_nothing(request: Request, error: Exception) -> Response:
+async def _respond_empty(request: Request, error: Exception) -> Response:
     return Response(status_code=499)

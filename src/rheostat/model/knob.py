@@ -152,12 +152,12 @@ def chosen_by(file: ModelFile, point: OperatingPoint) -> str:
     return f"point {point.name}" if stored else "the whole model"
 
 
-def doubt_about(file: ModelFile, point: OperatingPoint) -> str | None:
+def unmeasured_warning(file: ModelFile, point: OperatingPoint) -> str | None:
     """What to say about a point of the default ranking below all that it was graded or measured for; else None."""
     known = _known_down_to(file)
     if known is None or point.ranking is None or point.ranking != file.description.default_ranking:
         return None
-    if point.cost >= doubtful_below(file):
+    if point.cost >= unmeasured_below(file):
         return None
     counted = "cost" if turns_bits(file) else "FLOPs"
     return (
@@ -166,8 +166,8 @@ def doubt_about(file: ModelFile, point: OperatingPoint) -> str | None:
     )
 
 
-def doubtful_below(file: ModelFile) -> float:
-    """The share of the cost below which `doubt_about` has something to say; 0 if nothing is recorded."""
+def unmeasured_below(file: ModelFile) -> float:
+    """The share of the cost below which `unmeasured_warning` has something to say; 0 if nothing is recorded."""
     known = _known_down_to(file)
     return 0.0 if known is None else known - NEAR
 

@@ -10,7 +10,7 @@ import threading
 import warnings
 
 from rheostat.errors import NotCopyable, OperatingPointError, RheostatError, RheostatWarning
-from rheostat.model.knob import doubt_about, doubtful_below
+from rheostat.model.knob import unmeasured_below, unmeasured_warning
 from rheostat.runtime.arguments import check_position
 from rheostat.runtime.engine import Engine
 from rheostat.runtime.points import Points, Serving
@@ -29,9 +29,9 @@ class Turner(NotCopyable):
         serving = points.serve(knob, point, criterion)
         assert serving.engine  # made now, so that an unusable file is refused here
         self._points = points
-        self._doubtful_below = doubtful_below(points.file)
+        self._unmeasured_below = unmeasured_below(points.file)
         self._lock = threading.Lock()
-        self._wishes = 0  # turns requested so far; of several in the background, the last one counts
+        self._requests = 0  # turns requested so far; of several in the background, the last one counts
         self._serving: Serving | None = serving  # None once closed
         self.knob = serving.cost if knob is None else knob
         self._warned = False
@@ -59,7 +59,7 @@ class Turner(NotCopyable):
         if type(knob) is float and 0 < knob <= 1 and point is None and latency_ms is None and self._serving is not None:
             serving = self._points.visited(knob, None)
             if serving is not None:
-                self._serve(serving, knob, self._wish())
+                self._serve(serving, knob, self._new_request())
                 return
         self.serving()
         check_position(knob, point, latency_ms)
@@ -70,14 +70,14 @@ class Turner(NotCopyable):
         if latency_ms is not None:
             self._turn_to_latency(latency_ms)
             return
-        wish = self._wish()
+        request = self._new_request()
         if serving := self._points.visited(knob, point):
-            self._serve(serving, knob, wish)
+            self._serve(serving, knob, request)
         elif wait:
-            self._serve(self._points.serve(knob, point), knob, wish)
+            self._serve(self._points.serve(knob, point), knob, request)
         else:
             self._points.choose(knob, point)  # raises here rather than in the background
-            threading.Thread(target=self._turn_later, args=(knob, point, wish), daemon=True).start()
+            threading.Thread(target=self._turn_later, args=(knob, point, request), daemon=True).start()
 
     def query_ms(self, queries: int) -> float:
         """Median time of a query at the point that is serving, measured now."""
@@ -85,30 +85,30 @@ class Turner(NotCopyable):
 
         return query_ms(self.serving().engine, queries)
 
-    def _wish(self) -> int:
+    def _new_request(self) -> int:
         with self._lock:
-            self._wishes += 1
-            return self._wishes
+            self._requests += 1
+            return self._requests
 
-    def _serve(self, serving: Serving, knob: float | None, wish: int) -> None:
+    def _serve(self, serving: Serving, knob: float | None, request: int) -> None:
         with self._lock:
-            if wish == self._wishes and self._serving is not None:  # no later turn, and still open
+            if request == self._requests and self._serving is not None:  # no later turn, and still open
                 self._serving = serving
                 self.knob = serving.cost if knob is None else knob
-        if serving.cost < self._doubtful_below:
+        if serving.cost < self._unmeasured_below:
             self._warn_about(serving)
 
     def _warn_about(self, serving: Serving) -> None:
         """Say once if the knob is below what the model was trained or measured for."""
-        if not self._warned and (doubt := doubt_about(self._points.file, serving.point)):
+        if not self._warned and (warning := unmeasured_warning(self._points.file, serving.point)):
             self._warned = True
-            warnings.warn(doubt, RheostatWarning, stacklevel=2)
+            warnings.warn(warning, RheostatWarning, stacklevel=2)
 
-    def _turn_later(self, knob: float | None, point: str | None, wish: int) -> None:
-        if wish != self._wishes:
+    def _turn_later(self, knob: float | None, point: str | None, request: int) -> None:
+        if request != self._requests:
             return
         try:
-            self._serve(self._points.serve(knob, point), knob, wish)
+            self._serve(self._points.serve(knob, point), knob, request)
         except Exception as error:  # out of memory, or the file is gone
             if self._serving is None:
                 return
@@ -119,11 +119,11 @@ class Turner(NotCopyable):
         """Take the largest position of this device's table that is fast enough."""
         from rheostat.runtime.latencies import latency_table
 
-        wish, points = self._wish(), self._points
+        request, points = self._new_request(), self._points
         table = latency_table(points.settings, self._positions_to_time)
         for knob, found_ms in table:
             if found_ms <= latency_ms:
-                self._serve(points.serve(knob, None), knob, wish)
+                self._serve(points.serve(knob, None), knob, request)
                 return
         knob, found_ms = table[-1]
         share = points.serve(knob, None).cost

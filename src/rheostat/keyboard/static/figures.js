@@ -1,6 +1,6 @@
 // How the page shows figures, and items that can be forgotten.
 
-import { format } from "./buys.js";
+import { format } from "./trade_off.js";
 
 export function flopsText(flops) {
   if (flops >= 1e9) return `${format(flops / 1e9)} GFLOPs`;

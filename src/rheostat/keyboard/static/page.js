@@ -2,7 +2,7 @@
 
 import { ServerEngine, ServerGone, call } from "./api.js";
 import { BrowserEngine } from "./browser_engine.js";
-import { Buys, format } from "./buys.js";
+import { TradeOffTable, format } from "./trade_off.js";
 import { DevicePanel } from "./device_panel.js";
 import { makeDial } from "./dial.js";
 import { bytesText, energyText, flopsText, makeItem, showFigure } from "./figures.js";
@@ -24,10 +24,10 @@ const buttons = [...element("suggestions").children];
 const engines = { browser: new BrowserEngine(), server: new ServerEngine() };
 
 let model = null;
-let buys = null;
+let tradeOff = null;
 let engineName = "browser";
 let shown = { text: null, suggestions: [] };
-let position = null; // from the last answer: knob, flops, energy_mj, doubt
+let position = null; // from the last answer: knob, flops, energy_mj, warning
 let sequence = 0;
 let request = null;
 
@@ -311,9 +311,9 @@ function turnTo(percent) {
 // --- the device ---
 
 const device = new DevicePanel(element, () => knob.value / 100);
-device.addEventListener("decision", ({ detail }) => obey(detail));
+device.addEventListener("decision", ({ detail }) => applyDecision(detail));
 
-function obey(decision) {
+function applyDecision(decision) {
   const percent = Math.max(knob.smallest, Math.round(decision.knob * 100));
   const reason = decision.reason.replace(/(\d)%/g, "$1\u00a0%");
   element("reason").textContent = `${reason[0].toUpperCase()}${reason.slice(1)}: knob at ${percent}\u00a0%.`;
@@ -326,7 +326,7 @@ function obey(decision) {
 // --- figures ---
 
 function showPosition() {
-  const { knob: at, flops, flops_fraction: share, bytes_read: bytes, cost, energy_mj: energy, point, doubt } = position;
+  const { knob: at, flops, flops_fraction: share, bytes_read: bytes, cost, energy_mj: energy, point, warning } = position;
   const percent = Math.round(at * 100);
   element("point").textContent = point === "full" ? "the whole model" : point;
   knob.refresh();
@@ -336,19 +336,19 @@ function showPosition() {
   showFigure("bytes", bytesText(bytes), "of weights");
   showFigure("energy", isKnown ? energyText(energy) : "–", isKnown ? (model.energy?.kind ?? "") : "not measured");
   element("figure-energy-note").title = model.energy?.note ?? "";
-  element("doubt").hidden = !doubt;
-  element("doubt").textContent = doubt ? `${doubt[0].toUpperCase()}${doubt.slice(1)}.` : "";
-  showDeal(percent);
+  element("warning").hidden = !warning;
+  element("warning").textContent = warning ? `${warning[0].toUpperCase()}${warning.slice(1)}.` : "";
+  showTradeOff(percent);
 }
 
 /** Time saved beside quality lost, at the current position and at all of the table. */
-function showDeal(percent) {
-  const time = buys.time(percent);
+function showTradeOff(percent) {
+  const time = tradeOff.time(percent);
   showFigure("time", time === undefined ? "–" : `${format(time)} ms`, WHERE[engineName]);
-  element("time-saved").textContent = buys.text(buys.saved(percent));
-  element("quality-lost").textContent = buys.text(buys.lost(percent));
-  element("quality-label").textContent = `quality lost: ${buys.quality(percent)}`;
-  buys.draw(percent);
+  element("time-saved").textContent = tradeOff.text(tradeOff.saved(percent));
+  element("quality-lost").textContent = tradeOff.text(tradeOff.lost(percent));
+  element("quality-label").textContent = `quality lost: ${tradeOff.quality(percent)}`;
+  tradeOff.draw(percent);
 }
 
 function showSaved() {
@@ -368,21 +368,21 @@ function measureLater(wait = SETTLE_MS) {
 
 async function measure() {
   const name = engineName;
-  const missing = [...new Set([100, ...buys.percents, knob.value])].filter((percent) => buys.time(percent) === undefined);
+  const missing = [...new Set([100, ...tradeOff.percents, knob.value])].filter((percent) => tradeOff.time(percent) === undefined);
   if (!missing.length) return;
   try {
     const times = await engines[name].times([...new Set([100, ...missing])]);
     if (name !== engineName) return;
-    buys.add(times);
+    tradeOff.add(times);
     device.observe(times);
-    showDeal(knob.value);
+    showTradeOff(knob.value);
     document.documentElement.dataset.measured = name;
   } catch {} // the next request reports the error
 }
 
 element("measure").addEventListener("click", () => {
-  buys.forget();
-  showDeal(knob.value);
+  tradeOff.forget();
+  showTradeOff(knob.value);
   measureLater(0);
 });
 
@@ -421,12 +421,12 @@ function choose(name) {
   remember("engine", name);
   clearTimeout(retrying);
   const costs = costsOf(name);
-  buys = new Buys(element("buys"), model.curve, costs, turnTo);
+  tradeOff = new TradeOffTable(element("trade-off-rows"), model.curve, costs, turnTo);
   knob.smallest = costs[0][0];
   element("memory").hidden = name !== "browser";
   if (name === "browser") memory.start(remembered("memory") === "on");
   element("cache-label").hidden = name !== "browser" || model.shape.softmax_splits.length > 0;
-  element("buys-note").textContent =
+  element("trade-off-note").textContent =
     `Time is measured ${WHERE[name]}. ${model.curve ? "Quality lost is the rise in perplexity on text the model has not seen." : "Quality was not measured."}`;
   clearSuggestions();
   ask();
@@ -470,8 +470,8 @@ async function start() {
   device.policy = model.policy;
   // On touch screens the page has its own keys, which the system's keyboard would hide.
   if (matchMedia("(pointer: coarse)").matches) element("text").inputMode = "none";
-  const wished = remembered("engine") ?? "browser";
-  choose(model[wished] ? wished : model.browser ? "browser" : "server");
+  const preferred = remembered("engine") ?? "browser";
+  choose(model[preferred] ? preferred : model.browser ? "browser" : "server");
   showSaved();
   keys.shift = true;
   element("text").focus({ preventScroll: true });

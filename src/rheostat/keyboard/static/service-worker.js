@@ -3,13 +3,13 @@
 // Small files are fetched from the network first, so nothing goes stale, and from the cache if the network does not
 // answer. The model's address changes with its contents, so it is fetched once.
 
-const CACHE = "rheostat-5";
+const CACHE = "rheostat-6";
 const PAGE = [
-  "./", "api.js", "battery.js", "browser_engine.js", "buys.js", "completion.js", "device_panel.js", "dial.js",
+  "./", "api.js", "battery.js", "browser_engine.js", "completion.js", "device_panel.js", "dial.js",
   "engine_worker.js", "figures.js", "governing.js", "icon.svg", "keys.js", "manifest.webmanifest", "memory.js", "memory_panel.js", "model.json", "page.js", "rheostat.js", "rheostat.wasm",
-  "slider.js", "slips.js", "style.css", "tables.js", "text_field.js", "typist.js", "user_words.js", "vocabulary.js", "watch.js", "writing.js",
+  "slider.js", "slips.js", "style.css", "tables.js", "text_field.js", "trade_off.js", "typist.js", "user_words.js", "vocabulary.js", "watch.js", "writing.js",
 ];
-const PATIENCE_MS = 4000; // for the network, if the cache has an answer
+const NETWORK_TIMEOUT_MS = 4000; // if the cache has an answer
 
 self.addEventListener("install", (event) => event.waitUntil(install()));
 
@@ -52,7 +52,7 @@ async function answer(event) {
   const kept = await cache.match(request.mode === "navigate" ? "./" : request);
   if (kept && isModel(request.url)) return kept;
   try {
-    const response = await fetch(request, kept ? { signal: AbortSignal.timeout(PATIENCE_MS) } : {});
+    const response = await fetch(request, kept ? { signal: AbortSignal.timeout(NETWORK_TIMEOUT_MS) } : {});
     if (response.ok && kept) event.waitUntil(put(cache, request, response.clone()));
     return response;
   } catch (error) {

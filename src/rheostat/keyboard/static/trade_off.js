@@ -1,5 +1,5 @@
-// What the knob buys: the time saved at each position, measured on this device, beside the quality lost, measured when the
-// model was made. Nothing is shown for a position that was not measured there: no value is guessed from its neighbours.
+// The trade-off of the knob: the time saved at each position, measured on this device, beside the quality lost, measured when
+// the model was made. Nothing is shown for a position that was not measured there: no value is guessed from its neighbours.
 //
 // The knob moves in whole percentages, and several of them may serve one position. So quality is matched by the cost of the
 // position that is served, never by the number on the knob.
@@ -19,7 +19,7 @@ function percentText(share) {
   return `${percent > 0 && percent < 9.95 ? percent.toFixed(1) : percent.toFixed(0)}\u202f%`;
 }
 
-export class Buys {
+export class TradeOffTable {
   #body;
   #curve; // percent -> {cost, perplexity, …} of the position that is served there
   #measured; // [percent, point], by cost: a percentage that serves each point
