@@ -34,7 +34,7 @@ def govern(
         ),
     ] = DEFAULT_DEVICE,
     latency_ms: Annotated[
-        float | None, typer.Option(help="Time of a query of the whole model on your device, without a --bench.")
+        float | None, typer.Option(help="Time of a query of the whole model on your device, if you give no --bench.")
     ] = None,
     energy_mj: Annotated[
         float | None, typer.Option(help="Energy of a query of the whole model on your device; estimated by default.")
@@ -48,7 +48,8 @@ def govern(
 
     The same day is replayed with the knob always at full, and with prediction off at 20 % battery. Latency and energy
     are estimates: by the positions of --bench, or linear in FLOPs from one query of the whole model. Without a model
-    and a bench, that is the paper's own model on its Raspberry Pi 3. Heat is modelled as one warm body in air.
+    and a bench, that is the paper's own model on its Raspberry Pi 3. The temperature
+    is modelled, not measured.
 
     Example: rheostat govern --trace day.csv --policy default --bench table.json --device linux-laptop -o report
     """

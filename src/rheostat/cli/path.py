@@ -34,7 +34,7 @@ def path(
     tokens: Annotated[int, typer.Option(min=2, help="Tokens of validation text per measurement.")] = 4000,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Find out which filters and bits the knob gives up first.
+    """Search the order in which the knob gives up filters and bits.
 
     Each step narrows one layer, or reads a block of rows in 4 bits instead of 8: whichever loses least on validation
     text per unit saved. The path is stored in the model file, and the knob follows it from then on. Takes minutes; run

@@ -11,7 +11,6 @@ from rheostat.cli.console import (
     DATA_HELP,
     JSON_HELP,
     MODEL_OUT_HELP,
-    RANKING_HELP,
     labelled_share,
     print_json,
     print_line,
@@ -24,13 +23,15 @@ def reconstruct(
     model: Annotated[Path, typer.Argument(help="A model file with a ranking.")],
     data: Annotated[str, typer.Option(help=DATA_HELP)],
     out: Annotated[Path, typer.Option("-o", "--out", help=MODEL_OUT_HELP)],
-    ranking: Annotated[str | None, typer.Option(help=RANKING_HELP)] = None,
+    ranking: Annotated[
+        str | None, typer.Option(help="The ranking to cut by; the default ranking if not given.")
+    ] = None,
     tokens: Annotated[int, typer.Option(min=2, help="Number of training tokens to read.")] = TOKENS,
     widths: Annotated[
         str,
         typer.Option(
-            help="error: choose each layer's width by what the output loses, at every knob position; "
-            "ranking: keep the widths that the ranking gives."
+            help="error: choose the width of each layer, at every knob position, by the error in the output; "
+            "ranking: keep the widths of the ranking."
         ),
     ] = "error",
     point: Annotated[
@@ -40,9 +41,9 @@ def reconstruct(
 ) -> None:
     """Give a ranked model a better knob, without training.
 
-    What a knob position drops is guessed from what it keeps, and the guess is folded into the next matrix: better
-    answers for the same FLOPs. Reads some of the training text, stores the mean and covariance of every layer's output,
-    and from then on cuts every position of the file that way. Needs no torch.
+    Approximates the outputs of dropped filters by a linear function of the kept ones, and folds it into the next
+    matrix: better answers for the same FLOPs. Reads some of the training text and stores the mean and covariance of
+    every layer's output; from then on, every knob position of the file is cut that way. Needs no torch.
 
     Example: rheostat reconstruct model.safetensors --data DIR -o model.safetensors
     """

@@ -1,4 +1,5 @@
-"""A knob without training: what a point drops is guessed from what it keeps, and folded into the next matrix.
+"""A better knob without training: the dropped filters of a point are guessed from the kept ones, and the guess is
+folded into the next matrix.
 
 `reconstruct` runs the model over some text, stores the mean and covariance of what every layer gives (as
 `model.reconstruction` describes), and from then on every knob position of the file is cut with the guess: no training,
