@@ -609,14 +609,14 @@ void rheo_bound_cluster(const rheo_model *model, rheo_answer *answer, int32_t cl
 /* --- the best words ----------------------------------------------------------------------------------------------- */
 
 /* The best words so far, best first. */
-typedef struct podium {
+typedef struct top_k {
     int32_t *words;
     float *scores;
     int32_t count, room;
     float least; /* a score below this does not enter */
-} podium;
+} top_k;
 
-static void offer(podium *best, int32_t word, float score) {
+static void offer(top_k *best, int32_t word, float score) {
     int32_t place = best->count < best->room ? best->count : best->room;
     while (place > 0 && (best->scores[place - 1] < score ||
                          (best->scores[place - 1] == score && best->words[place - 1] > word))) {
@@ -656,11 +656,11 @@ static int has_words(const choice *from, int32_t first, int32_t last) {
 
 /* The least logit that can still enter, where log p = logit + shift up to rounding: a margin keeps what rounding could
  * let in. */
-static float least_logit(const podium *best, double shift) {
+static float least_logit(const top_k *best, double shift) {
     return best->count < best->room ? -3.4e38f : (float)((double)best->least - shift) - 1e-3f;
 }
 
-static void offer_all(const rheo_model *model, rheo_answer *answer, int32_t cluster, const choice *from, podium *best) {
+static void offer_all(const rheo_model *model, rheo_answer *answer, int32_t cluster, const choice *from, top_k *best) {
     int32_t first = model->config.cluster_start[cluster], last = model->config.cluster_start[cluster + 1];
     const float *logits = logits_of(answer), *peaks = peaks_of(model, answer, cluster);
     double shift = (double)word_log_probability(model, answer, first, cluster) - (double)logits[first];
@@ -677,7 +677,7 @@ static void offer_all(const rheo_model *model, rheo_answer *answer, int32_t clus
 }
 
 static void offer_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster, const choice *from,
-                          podium *best) {
+                          top_k *best) {
     int32_t first = model->config.cluster_start[cluster], last = model->config.cluster_start[cluster + 1];
     if (!from->candidates) {
         offer_all(model, answer, cluster, from, best);
@@ -706,7 +706,7 @@ static int32_t next_tail(const rheo_model *model, rheo_answer *answer, const uin
 }
 
 /* A word of a tail is at most as probable as the tail itself. So the likeliest tail that cannot enter ends the search. */
-static void offer_tails(const rheo_model *model, rheo_answer *answer, const choice *from, podium *best) {
+static void offer_tails(const rheo_model *model, rheo_answer *answer, const choice *from, top_k *best) {
     uint8_t is_done[RHEO_MAX_CLUSTERS] = {0};
     vector hidden = hidden_of(model, answer);
     for (int32_t tail; (tail = next_tail(model, answer, is_done)) != 0;) {
@@ -740,7 +740,7 @@ rheo_status rheo_best(const rheo_model *model, rheo_answer *answer, const rheo_c
             from.count = (size_t)(last - first);
         }
     }
-    podium best = {words, log_probabilities, 0, k, 0.0f};
+    top_k best = {words, log_probabilities, 0, k, 0.0f};
     offer_cluster(model, answer, 0, &from, &best);
     if (model->config.clusters > 1) offer_tails(model, answer, &from, &best);
     *found = best.count;

@@ -585,10 +585,10 @@ static void add_swapped(rheo_typed *typed, const level *at, int32_t place, pool 
         for (int32_t edge = 0; edge < next.count; edge++) {
             if (next.letters[edge] != first) continue;
             int32_t child = target_of(&next, edge);
-            edges behind = edges_of(typed->typing, child, from->depth + 1);
-            for (int32_t last = 0; last < behind.count; last++) {
-                if (behind.letters[last] != second) continue;
-                put(typed, into, target_of(&behind, last), from->depth + 2, from->cost + typed->channel->swapped);
+            edges following = edges_of(typed->typing, child, from->depth + 1);
+            for (int32_t last = 0; last < following.count; last++) {
+                if (following.letters[last] != second) continue;
+                put(typed, into, target_of(&following, last), from->depth + 2, from->cost + typed->channel->swapped);
             }
         }
     }
