@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from rheostat.runtime.onnx.export import export
     from rheostat.runtime.predictor import Predictor, load
     from rheostat.training.run import resume, train, write_untrained
+    from rheostat.words.memory import Memory
     from rheostat.words.user_words import UserWords
     from rheostat.words.writing import Suggestion
 
@@ -69,6 +70,7 @@ __all__ = [
     "DeviceState",
     "ExportError",
     "Governor",
+    "Memory",
     "MeterError",
     "MissingExtraError",
     "ModelFile",
@@ -119,6 +121,7 @@ _WHERE = {
     "Cache": "rheostat.runtime.engine",
     "DeviceState": "rheostat.governor.device",
     "Governor": "rheostat.governor.governor",
+    "Memory": "rheostat.words.memory",
     "ModelFile": "rheostat.model.file",
     "OperatingPoint": "rheostat.model.operating_point",
     "Policy": "rheostat.governor.policy",
