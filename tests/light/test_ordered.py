@@ -262,7 +262,7 @@ def test_every_other_edit_keeps_the_order(tmp_path: Path, contents: Contents, ed
 
 def test_scores_that_are_not_in_order_are_refused(tmp_path: Path, contents: Contents) -> None:
     made = order_filters(contents)
-    with pytest.raises(ModelFileError, match="a better filter behind a worse one"):
+    with pytest.raises(ModelFileError, match="a better filter after a worse one"):
         write_model(tmp_path / "model", replace(made, rankings=contents.rankings))
 
 
@@ -306,7 +306,7 @@ def test_a_file_that_claims_an_order_it_does_not_have_is_refused_at_first_use(
     changed(tmp_path / "model", lambda fields: None)  # leaves out the checksums
     data = (tmp_path / "model").read_bytes()
     scores, cost = made.rankings[0].scores[0], np.float32(made.knob_path[3].cost)
-    for values, message in ((scores, "better filter behind a worse"), (cost, "a cost of")):
+    for values, message in ((scores, "better filter after a worse"), (cost, "a cost of")):
         old = values.astype("<f4").tobytes()
         assert data.count(old) == 1
         (tmp_path / "broken").write_bytes(

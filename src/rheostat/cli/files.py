@@ -183,11 +183,11 @@ def _origins(summary: Mapping[str, Any]) -> Iterable[Table]:
 def _origin_facts(origin: Origin) -> dict[str, str]:
     """All fields of an origin, and the recorded fields of the origins before it."""
     facts = origin.shown() | ({} if origin.recipe is None else {"recipe": _plain(origin.recipe)})
-    prefix, behind = "", origin.before
-    while behind is not None:
+    prefix, earlier = "", origin.before
+    while earlier is not None:
         prefix += "before: "
-        facts |= {prefix + fact: value for fact, value in behind.shown().items() if value != NOT_RECORDED}
-        behind = behind.before
+        facts |= {prefix + fact: value for fact, value in earlier.shown().items() if value != NOT_RECORDED}
+        earlier = earlier.before
     return facts
 
 

@@ -1,8 +1,8 @@
 """Asking the operating system: Linux (sysfs, psutil), macOS (`pmset`) and Windows (the system's power status).
 
 Each reader is a small function that asks, and a pure one that parses the answer. Only Linux is run in the tests; the
-parsers of macOS and Windows are tested on answers in their documented form. What cannot be read is missing, never
-guessed.
+parser of macOS is tested on what Macs printed in public logs, that of Windows on
+answers in the documented form. What cannot be read is missing, never guessed.
 Knows commands, files and formats; `device` says which values exist, the policy what they mean.
 """
 

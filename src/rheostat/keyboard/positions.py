@@ -1,6 +1,6 @@
 """Several knob positions of one model, served at the same time because each client has its own knob.
 
-Knows percentages of the FLOPs, predictors and memory limits; `server` handles HTTP. A position is a whole percentage,
+Knows percentages of the cost, predictors and memory limits; `server` handles HTTP. A position is a whole percentage,
 so there are at most a hundred; only the most recently used are kept.
 """
 
@@ -149,7 +149,7 @@ class Positions(NotCopyable):
         self.open(100)
 
     def percent_of(self, knob: float) -> int:
-        """The position for a share of the FLOPs, rounded down to a whole percentage."""
+        """The position for a share of the cost, rounded down to a whole percentage."""
         percent = int(100 * knob + ROUNDING) if 0 < knob <= 1 else 0
         if not self.smallest <= percent <= 100:
             raise OperatingPointError(f"the knob is {knob!s:.20}; expected a share from {self.smallest / 100:g} to 1")
@@ -191,7 +191,7 @@ class Positions(NotCopyable):
 
     @property
     def user_words(self) -> UserWords:
-        """The words that were taught; all clients share them."""
+        """The learned words; all clients share them."""
         return self._predictor.user_words
 
     def times_ms(self, percents: Iterable[int], rounds: int = ROUNDS) -> dict[int, float]:

@@ -4,14 +4,14 @@
     POST /api/correct     the same                                  what its last word, now finished, was meant to be
     POST /api/govern      {level, charging, heat?, …, previous?}    the knob for a reading of the device, and why
     POST /api/times       {percents}                                the time of a query at several positions
-    GET  /api/words                                                 the words that were taught
-    POST /api/learn, /api/forget  {word}                            teach a word, forget it
+    GET  /api/words                                                 the learned words
+    POST /api/learn, /api/forget  {word}                            learn a word, forget it
     GET  /model.json                                                the model, its curve, the range of its knob
     GET  /model.safetensors                                         the model, for the browser to run it itself
-    GET  /api/health      (or POST, with any object)                "ok", quickly
+    GET  /api/health      (or POST, with any object)                "ok", at once
 
 Every request contains the text and the knob. The states of texts are cached for speed, up to a limit; answers never
-depend on them. Nothing that is typed is logged or stored, except words that a user teaches. Errors are
+depend on them. Nothing that is typed is logged or stored, except learned words. Errors are
 returned as `{"error": …}`.
 
 Slow work runs in threads. One more word of a text that was just read is answered directly, because a thread would take
@@ -220,11 +220,11 @@ class Service:
         return _ENCODER.encode(answer).encode()
 
     def _unknown_word(self, text: str) -> str | None:
-        """The finished word before the cursor, if the model does not know it and nobody has taught it."""
-        file, taught = self.positions.file, self.positions.user_words
+        """The finished word before the cursor, if the model does not know it and it has not been learned."""
+        file, learned = self.positions.file, self.positions.user_words
         typed = split_typed(text, file.tokenizer)
         is_new = bool(typed.word) and not typed.prefix and typed.words[-1:] != [END_OF_LINE]
-        if not is_new or typed.words[-1] in file.vocabulary.index or typed.word in taught:
+        if not is_new or typed.words[-1] in file.vocabulary.index or typed.word in learned:
             return None
         return typed.word
 
@@ -352,7 +352,7 @@ def serve_keyboard(
 
     port: 0 = any free one. allowed_hosts: further host names to answer to. results: a sweep of the model, for the
     curve. bench: what queries cost on this device, as `rheostat bench -o` wrote it; without one, or without a meter in
-    it, energy is an estimate. user_words: where taught words are kept; without it, they last as long as the server.
+    it, energy is an estimate. user_words: where learned words are kept; without it, they last as long as the server.
     announce: called with each address.
     """
     with open_model(model) as file:

@@ -64,7 +64,7 @@ def simulate(words: Iterable[str], suggest: Suggest) -> KeystrokeCount:
     Without suggestions every character is a keystroke, including a line end and the space between two words; capitals
     need no extra key, and no space is typed before a line end. With suggestions the user looks before each letter of a
     word, including the first: if the wanted word is offered, one keystroke accepts it and also types the space.
-    Punctuation around a word is typed normally, and the space of a suggestion moves behind it. Pieces without a letter,
+    Punctuation around a word is typed normally, and the space of a suggestion moves after it. Pieces without a letter,
     special tokens such as `<unk>`, and words that are never offered are typed in full. Capitals and the kind of
     apostrophe do not matter: keyboards correct them.
     """

@@ -21,7 +21,7 @@ from rheostat.runtime.evaluation import RuntimeEvaluator
 from rheostat.runtime.predictor import load
 from rheostat.text.corpus import CorpusConfig, load_split
 
-ROUNDS = 15  # of timing, the two in turn
+ROUNDS = 15  # of timing, interleaved
 QUERIES = 21
 
 
@@ -67,6 +67,6 @@ def _perplexity(file: ModelFile, ids: NDArray[np.integer], counted: NDArray[np.b
 
 
 def _query_ratio(new: str | Path, old: str | Path) -> float:
-    """In turn, so that load affects both equally."""
+    """Interleaved, so that load affects both equally."""
     with load(new, threads=1, engine="core") as one, load(old, threads=1, engine="core") as other:
         return float(np.median([one.query_ms(QUERIES) / other.query_ms(QUERIES) for _ in range(ROUNDS)]))

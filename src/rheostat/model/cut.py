@@ -201,8 +201,8 @@ def _coarsened(weights: Mapping[str, Any], shape: ModelShape, bounds: Sequence[i
             raise OperatingPointError(
                 f"a point with bit bounds was given, and {name} in {matrix.dtype}; expected int8: pack it in int8"
             )
-        is_behind = np.tile(np.arange(len(matrix) // blocks) >= bound, blocks)[:, None]
-        changed[name] = np.where(is_behind, coarse(matrix), matrix)
+        in_four_bits = np.tile(np.arange(len(matrix) // blocks) >= bound, blocks)[:, None]
+        changed[name] = np.where(in_four_bits, coarse(matrix), matrix)
     return changed
 
 

@@ -100,8 +100,8 @@ def place_on_path(file: ModelFile, knob: float) -> int | None:
     """
     if not has_plain_path(file):
         return None
-    behind = bisect_right(file.path_costs, knob + ROUNDING)
-    return len(file.path_costs) - behind if behind else None
+    fitting = bisect_right(file.path_costs, knob + ROUNDING)
+    return len(file.path_costs) - fitting if fitting else None
 
 
 def has_plain_path(file: ModelFile) -> bool:

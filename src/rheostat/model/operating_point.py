@@ -72,7 +72,7 @@ class Ranking:
         """Raise OperatingPointError unless the filters stand in the order of this ranking, as an ordered file says."""
         if not self.is_in_order:
             raise OperatingPointError(
-                f"ranking '{self.name}' has a better filter behind a worse one; expected the best first in an ordered "
+                f"ranking '{self.name}' has a better filter after a worse one; expected the best first in an ordered "
                 "file: order it again with rheostat pack --order"
             )
 

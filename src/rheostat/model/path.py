@@ -125,14 +125,12 @@ def check_path(path: KnobPath, shape: ModelShape) -> None:
         _check_position(position, shape)
     for larger, smaller in pairwise(path):
         if not smaller.cost < larger.cost:
-            raise problem(f"a cost of {smaller.cost} behind {larger.cost} in the path", "descending costs", ADVICE)
+            raise problem(f"a cost of {smaller.cost} after {larger.cost} in the path", "descending costs", ADVICE)
         if any(inner > outer for inner, outer in zip(smaller.widths, larger.widths, strict=True)):
-            raise problem(
-                f"widths {list(smaller.widths)} behind {list(larger.widths)} in the path", "no larger", ADVICE
-            )
+            raise problem(f"widths {list(smaller.widths)} after {list(larger.widths)} in the path", "no larger", ADVICE)
         pairs = zip(_bounds(smaller, shape), _bounds(larger, shape), strict=True)
         if any(inner > outer for inner, outer in pairs):
-            raise problem(f"bit bounds {smaller.bounds} behind {larger.bounds} in the path", "no larger", ADVICE)
+            raise problem(f"bit bounds {smaller.bounds} after {larger.bounds} in the path", "no larger", ADVICE)
 
 
 def _check_position(position: PathPosition, shape: ModelShape) -> None:

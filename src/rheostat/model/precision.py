@@ -1,6 +1,6 @@
 """Precisions: how weights are stored (fp32, fp16, or int8 with one scale per row), and what the runtime computes in.
 
-w = q · scale with q in -127 … 127. Four bits are no precision of their own: they belong to an operating point. Knows
+w = q · scale with q in -127 … 127. Four bits are not a precision: they belong to an operating point. Knows
 numbers; knows nothing of where they are stored or what they mean.
 """
 

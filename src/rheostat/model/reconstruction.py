@@ -1,4 +1,4 @@
-"""The best linear guess of the filters that a point drops, from those that it keeps. Specified in DESIGN section 9.
+"""The best linear guess of the filters that a point drops, from those that it keeps (docs/file-format.md).
 
     ĥ_d = μ_d + A (h_k - μ_k)      A = C_dk C_kk⁻¹
 

@@ -136,7 +136,7 @@ def _with_guess(point: OperatingPoint, found: Reconstruction, origin: Origin) ->
 
 
 class Network:
-    """A QRNN in NumPy (DESIGN section 3), to see what every layer gives; the core runs models for users."""
+    """A QRNN in NumPy, as in `training.layers`, to see what every layer gives; the core runs models for users."""
 
     def __init__(self, shape: ModelShape, weights: Mapping[str, Floats]) -> None:
         self.shape, self.weights = shape, weights

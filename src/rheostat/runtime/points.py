@@ -190,20 +190,20 @@ class Points(NotCopyable):
 
     def _look_up(self, knob: float) -> Serving | None:
         """The largest position of the path that costs no more; None below the path's end."""
-        behind = bisect_right(self._costs, knob + knob_positions.ROUNDING)
-        if not behind:
+        fitting = bisect_right(self._costs, knob + knob_positions.ROUNDING)
+        if not fitting:
             return None
         with self._lock:
-            if (serving := self._on_path.get(behind)) is not None:
+            if (serving := self._on_path.get(fitting)) is not None:
                 return serving
-            cost = self._costs[behind - 1]
-            texts = self._states_on_path.part(behind)
-            serving = Serving(cost, partial(self._point_on_path, behind, knob), self._history_bytes, texts)
-            self._on_path[behind] = serving
+            cost = self._costs[fitting - 1]
+            texts = self._states_on_path.part(fitting)
+            serving = Serving(cost, partial(self._point_on_path, fitting, knob), self._history_bytes, texts)
+            self._on_path[fitting] = serving
             return serving
 
-    def _point_on_path(self, behind: int, knob: float) -> tuple[OperatingPoint, Engine]:
-        place = len(self._costs) - behind
+    def _point_on_path(self, fitting: int, knob: float) -> tuple[OperatingPoint, Engine]:
+        place = len(self._costs) - fitting
         point = knob_positions.point_on_path(self.file, place, knob) if place else full_point(self.file.shape)
         return point, self._engines(point)
 

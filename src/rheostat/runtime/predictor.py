@@ -66,7 +66,7 @@ def load(
     """Load a model for prediction.
 
     model: a model file, or the name of a bundled model.
-    knob: the share of the full model's FLOPs that a query may spend; or `point`, the name of a stored point.
+    knob: the share of the full model's cost that a query may spend; or `point`, the name of a stored point.
     precision: int8, or fp32 for exact arithmetic.
     threads: that compute a query together; the core's answers do not depend on it. 0 = as many as are useful: one for
         a model that fits the cache, more for a larger one; one per physical core for ONNX Runtime.
@@ -225,7 +225,7 @@ class Predictor(NotCopyable):
 
     @property
     def user_words(self) -> UserWords:
-        """The words that this user has taught."""
+        """The words that were learned from this user."""
         return self._lexicon.user_words
 
     @property
@@ -282,8 +282,8 @@ class Predictor(NotCopyable):
     ) -> list[Suggestion]:
         """What the last word of a text may have been meant to be, now that it is finished; best first.
 
-        To be called when the user ends a word, without the space behind it. What was typed is always among the
-        suggestions. If the first one's `advice` is "correct", the app replaces the word by itself.
+        To be called when the user ends a word, without the space after it. What was typed is always among the
+        suggestions. If the first one's `advice` is "correct", the app replaces the word automatically.
         The arguments are those of `complete`.
         """
         check_text("the text", text)

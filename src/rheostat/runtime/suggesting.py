@@ -86,7 +86,7 @@ class Suggester(NotCopyable):
         self._last_mixed: Mixed | None = None
 
     def suggest(self, serving: Serving, typed: Typed, text: str, end: int, letter: str, k: int) -> list[Suggestion]:
-        """The k most probable words. letter: behind the words that end at `end` (see `passage.read_words`)."""
+        """The k most probable words. letter: after the words that end at `end` (see `passage.read_words`)."""
         if type(k) is not int or not 1 <= k <= LARGEST_K:
             check_whole("k", k, 1, LARGEST_K)
         lexicon = self._lexicon

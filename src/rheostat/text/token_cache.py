@@ -173,7 +173,7 @@ def load_json(file: Path) -> dict[str, Any] | None:
 
 
 def store_json(file: Path, stored: Mapping[str, Any]) -> None:
-    """A JSON object behind a line with its checksum."""
+    """A JSON object after a line with its checksum."""
     data = json.dumps(stored, ensure_ascii=False).encode()
     with whole_file(file) as output:
         output.write(_checksum(data) + b"\n" + data)

@@ -236,10 +236,10 @@ def _make_task(
 ) -> Task:
     def write(model: LanguageModel, path: Path, run: Mapping[str, object], rankings: Sequence[Ranking]) -> None:
         made = after_run(origin, run)
-        ranked = [replace(ranking, origin=made.after(behind)) for ranking in rankings]
+        ranked = [replace(ranking, origin=made.after(order_origin)) for ranking in rankings]
         _write(model, path, request, recipe, corpus, run, ranked, made)
 
-    origin, behind = _origin(request, recipe, corpus), order.origin if order else UNKNOWN_ORIGIN
+    origin, order_origin = _origin(request, recipe, corpus), order.origin if order else UNKNOWN_ORIGIN
     assert request.precision
     valid, precision = corpus.splits["valid"].ids, request.precision
     if not recipe.train.graded:

@@ -84,11 +84,11 @@ class PrefixIndex:
         first = bisect_left(self.forms, form)
         if not form:
             return 0, len(self.forms)
-        behind = ord(form[-1]) + 1  # the next form of the same length: all that begin with this one sort before it
-        if behind > sys.maxunicode:
+        following = ord(form[-1]) + 1  # the next form of the same length: all that begin with this one sort before it
+        if following > sys.maxunicode:
             length = len(form)
             return first, bisect_right(self.forms, form, first, key=lambda other: other[:length])
-        return first, bisect_left(self.forms, form[:-1] + chr(behind), first)
+        return first, bisect_left(self.forms, form[:-1] + chr(following), first)
 
 
 def single(number: int) -> Candidates:

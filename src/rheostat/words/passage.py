@@ -60,7 +60,7 @@ def _all_words(text: str, start: int, end: int, letter: str, tokenizer: str) -> 
 
 def _start(text: str, end: int, limit: int) -> int:
     start = _steady_start(end, limit * CHARACTERS_PER_WORD)
-    return _break_behind(text, start, min(end, start + BLOCK)) or start if start else 0
+    return _break_after(text, start, min(end, start + BLOCK)) or start if start else 0
 
 
 # --- texts that grow ---------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ def _words_after(text: str, border: int, end: int, letter: str, tokenizer: str, 
 
 
 def _last_break(text: str, start: int, end: int) -> int:
-    """The last space or line end behind `start` where the text can be cut without changing a word; else `start`."""
+    """The last space or line end after `start` where the text can be cut without changing a word; else `start`."""
     found = max(text.rfind(" ", start, end), text.rfind("\n", start, end))
     return start if found < 0 or text.endswith(NUMBER_SIGNS, 0, found) else found
 
@@ -158,14 +158,14 @@ def _block_borders(text: str, start: int, end: int) -> list[int]:
     """Where blocks start: near multiples of their size, so all but the last stay the same as the text grows."""
     borders = [start]
     while (place := (borders[-1] // BLOCK + 1) * BLOCK) < end:
-        border = _break_behind(text, place, end)
+        border = _break_after(text, place, end)
         if border is None:
             break
         borders.append(border)
     return borders
 
 
-def _break_behind(text: str, place: int, end: int) -> int | None:
+def _break_after(text: str, place: int, end: int) -> int | None:
     """The first white space from `place` on where the text can be cut without changing a word."""
     for found in _WHITE_SPACE.finditer(text, place, end):
         if not text.endswith(NUMBER_SIGNS, 0, found.start()):

@@ -143,7 +143,7 @@ def find_halves(form: str, layout: KeyLayout, prices: Prices = PRICES) -> Iterat
 
 
 def may_be_corrected(prefix: str, shown: str, *, starts_sentence: bool) -> bool:
-    """Whether a finished word may be corrected by itself to `shown`: letters only, and capitals as they were typed.
+    """Whether a finished word may be corrected automatically to `shown`: letters only, and capitals as they were typed.
 
     Someone who typed a capital inside a sentence meant a name, so only another word with that capital will do; words in
     capitals are left alone.

@@ -45,7 +45,7 @@ RULES: Mapping[str, tuple[str, ...]] = {
         "A word is a run of letters, digits and combining marks, with single apostrophes between two of them. It is in "
         "lower case.",
         f"A piece that begins with a digit is {NUMBER}: digits, with single dots, commas or colons between them, and "
-        "an ending st, nd, rd, th, s or 's; a word that begins behind it is a piece of its own.",
+        "an ending st, nd, rd, th, s or 's; a word that begins right after it is a separate piece.",
         "Two or more full stops in a row are one piece: '...'. Every other sign, the underscore too, is a piece of its "
         "own.",
     ),
@@ -69,12 +69,12 @@ PREFIX_RULE = (
 )
 CASING_RULE = (
     "Show a word in its usual spelling if `casing.txt` has one; 'i' and words that begin with \"i'\" get a capital.",
-    "At the start of a line, and after a sign of `sentence_ends` with nothing but signs of `between_sentences` behind "
+    "At the start of a line, and after a sign of `sentence_ends` with nothing but signs of `between_sentences` after "
     "it, a word in lower case gets a capital.",
     "Capitals that were typed win: letter by letter, and the whole word if two letters or more were typed in capitals.",
 )
 HIDDEN_RULE = (
-    "Suggest a word only if its byte in `suggestible.bin` is 1, or 2 right behind a word. 0 marks special words, "
+    "Suggest a word only if its byte in `suggestible.bin` is 1, or 2 right after a word. 0 marks special words, "
     "numbers, signs, slurs and profanity, unless the user has taught it.",
 )
 _TEXTS = (

@@ -23,7 +23,7 @@ Kind = Literal["completion", "correction", "typed"]
 Advice = Literal["correct", "offer", "silent"]
 
 # When to act on a suggestion, by its confidence; docs/slips.md shows this table.
-CORRECT_AT = 0.8  # a finished word is replaced by itself from here on
+CORRECT_AT = 0.8  # a finished word is replaced automatically from this confidence on
 OFFER_AT = 0.02  # a suggestion is worth a place on the screen from here on
 SPARE = 4  # words to ask a model for beyond k, because some look the same once they are capitalised
 
@@ -48,7 +48,7 @@ class Suggestion(NamedTuple):
 
     @property
     def advice(self) -> Advice:
-        """What an app should do: replace the finished word by itself, offer the suggestion, or stay silent."""
+        """What an app should do: replace the finished word automatically, offer the suggestion, or stay silent."""
         if self.finished and self.kind == "correction" and self.confidence >= CORRECT_AT:
             return "correct"
         return "offer" if self.confidence >= OFFER_AT else "silent"

@@ -9,7 +9,7 @@ const count = (text) => [...text].length;
 const isUpper = (character) => /^\p{Uppercase}$/u.test(character);
 const isLower = (character) => /^\p{Lowercase}$/u.test(character);
 
-/** What to do with a suggestion: "correct" the finished word by itself, "offer" it, or stay "silent". */
+/** What to do with a suggestion: "correct" the finished word automatically, "offer" it, or stay "silent". */
 export function adviceOf({ finished, kind, confidence }) {
   if (finished && kind === "correction" && confidence >= CORRECT_AT) return "correct";
   return confidence >= OFFER_AT ? "offer" : "silent";

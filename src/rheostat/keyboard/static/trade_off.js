@@ -125,7 +125,7 @@ export class TradeOffTable {
   }
 }
 
-/** A bar with its figure, and a smaller one behind it. */
+/** A bar with its figure, and a smaller one after it. */
 function makeCell(kind) {
   const cell = document.createElement("td");
   const bar = document.createElement("span");

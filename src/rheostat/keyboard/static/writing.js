@@ -68,7 +68,7 @@ export function contextWords(text, tokenizer, limit = CONTEXT_LIMIT) {
 
 function read(characters, end, letter, tokenizer, limit) {
   let start = steadyStart(end, limit * CHARACTERS_PER_WORD);
-  if (start) start = breakBehind(characters, start, Math.min(end, start + BLOCK)) ?? start;
+  if (start) start = breakAfter(characters, start, Math.min(end, start + BLOCK)) ?? start;
   const text = join(characters.slice(start, end)) + letter;
   let words = [...(start ? [] : [END_OF_LINE]), ...splitLines(text, tokenizer)];
   if (tokenizer === "words" && text.includes("\n")) {
@@ -83,7 +83,7 @@ function steadyStart(length, limit) {
   return length > limit ? Math.ceil((length - limit) / step) * step : 0;
 }
 
-function breakBehind(characters, place, end) {
+function breakAfter(characters, place, end) {
   for (let at = place; at < end; at += 1) {
     const before = join(characters.slice(Math.max(0, at - 3), at));
     if (isSpace(characters[at]) && !NUMBER_SIGNS.includes(before)) return at;
