@@ -91,7 +91,7 @@ function suggest({ id, kind, ...asked }) {
 // --- memory ---
 
 let watch = null;
-let lastAsked = { percent: 100 }; // the knob, and the words that were taught
+let lastAsked = { percent: 100 }; // the knob, and the learned words
 let writing = 0;
 
 async function remember({ on, isPrivate, text }) {

@@ -166,7 +166,7 @@ document.addEventListener("keydown", (event) => {
   take(place);
 });
 
-// --- taught words ---
+// --- learned words ---
 
 async function learn(word) {
   await changeWords((words) => words.learn(word), `Learned ${word}.`);

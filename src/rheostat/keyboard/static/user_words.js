@@ -1,4 +1,4 @@
-// Words that the user has taught, in this browser's own storage or on the server: rheostat/words/user_words.py.
+// Learned words, in this browser's own storage or on the server: rheostat/words/user_words.py.
 
 import { DOUBLING_SECONDS, LONGEST_USER_WORD, MOST_USER_WORDS } from "./tables.js";
 import { matchingForm } from "./writing.js";
