@@ -1,4 +1,4 @@
-"""Controlled comparisons: cases are found by name, and verdicts need more than the spread between seeds."""
+"""What makes the difference: cases are found by name, and verdicts need more than the spread between seeds."""
 
 from __future__ import annotations
 

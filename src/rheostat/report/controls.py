@@ -1,4 +1,4 @@
-"""Controlled comparisons, which separate the effect of a method from the effects that come with it.
+"""What makes the difference: controls that separate the effect of a method from the effects that come with it.
 
 A control is a list of measurements that differ in one thing. They are recognised by the names that reproduce.toml gives
 their points and files. What is not measured yet says so, and a difference counts only if it is larger than the spread
@@ -161,7 +161,7 @@ def controls_section(evidence: Evidence) -> Iterator[Section]:
         blocks += [Paragraph(f"**{control.title}.** {control.question} {verdict(control, found, judged_by)}")]
         cells = [[case.what, *_cells(points, on)] for case, points in found]
         blocks.append(Table(("what", "test perplexity", "above its whole model", "from"), "lrrl", rows(cells)))
-    yield Section("Controlled comparisons", tuple(blocks))
+    yield Section("What makes the difference", tuple(blocks))
 
 
 def matching(on: CorpusEvidence, case: Case) -> list[Measurement]:
