@@ -43,9 +43,9 @@ FLUSH_WORDS_WITHOUT_FILE = 1000  # then it only drops what exceeds the limit, an
 LEAST_COUNT = 0.05  # decayed below this, a phrase is dropped
 NEW_WORD_COUNT = 1.5  # a word that the model does not know is suggested from here on: when it was written twice
 # How much the counts are trusted, by the words before the next one: none, one, two. A share of the probability goes to
-# the counts; half of it once that many words were seen behind this context. Tuned on senders of validation text.
-SHARES = (0.05, 0.12, 0.08)
-HALF_TRUSTED = (140.0, 15.0, 1.3)
+# the counts; half of it once that many words were seen after this context. Tuned on senders of validation text.
+SHARES = (0.05, 0.12, 0.25)
+HALF_TRUSTED = (140.0, 15.0, 2.0)
 _LARGEST_COUNT = 2.0**53
 BYTES_PER_PHRASE = 80  # beside its words, in JSON
 BYTES_PER_MINUTE = 30  # of what is recent
