@@ -28,9 +28,10 @@ async function run({ operations, limit, isMeant }) {
     ? (text) => {
         typist.memory = memory;
         const [best] = typist.correct({ text, percent: 100, k: 1 });
-        return !best || (best.kind === "typed" && best.confidence >= 0.9);
+        if (!best) return 1;
+        return best.kind === "typed" ? best.confidence : 0;
       }
-    : () => true;
+    : () => 1;
   let watch = new Watch(memory, "words", confirm);
   const answers = [];
   for (const [name, ...given] of operations) {

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 import rheostat
 from rheostat.errors import UserWordsError
-from rheostat.words.memory import FLUSH_WORDS, Memory
+from rheostat.runtime.remembering import Watch
+from rheostat.words.memory import FLUSH_WORDS, MOST_DOUBTFUL, Memory
 
 
 class Clock:
@@ -227,6 +228,20 @@ def test_what_was_written_is_suggested_with_and_without_a_prefix(tmp_path: Path)
         assert again.memory is not None and again.memory.count("zorblax") == pytest.approx(3.0)
         again.memory.clear()
         assert [s.word for s in again.complete("I like ")] == [s.word for s in rheostat.load().complete("I like ")]
+
+
+def test_a_doubtful_word_is_learned_when_it_is_written_again() -> None:
+    memory = Memory()
+    sure = {"gave": 0.95, "have": 1.0, "yq": 0.5}
+    for _ in range(2):
+        Watch(memory, "words", lambda text: sure.get(text.split()[-1], 1.0), private=False).end("I gave it yq")
+    assert (memory.count("gave"), memory.count("it"), memory.count("yq")) == (1.0, 2.0, 0.0)
+    assert memory.count("i", "gave", "it") == 1.0
+    memory.clear()
+    assert not memory.was_seen(["gave"]) and memory.was_seen(["gave"])
+    for number in range(MOST_DOUBTFUL):
+        memory.was_seen([f"word{number}"])
+    assert not memory.was_seen(["gave"])  # long ago
 
 
 def test_learned_words_reach_the_file_without_closing(tmp_path: Path) -> None:

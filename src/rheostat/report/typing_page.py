@@ -196,6 +196,6 @@ def _memory(found: TypingResults) -> Iterator[str]:
     if found.typos_learned is not None:
         wrong, typed = found.typos_learned
         yield (
-            f"If nobody corrects slips by hand, the memory learns some of them: {wrong} of {typed:,} typed words. A word "
-            "that the model does not know is learned once it was written twice."
+            f"If nobody corrects slips by hand, the memory learns some of them: {wrong} of {typed:,} typed words. A "
+            "word that the model does not know is learned once it was written twice."
         )

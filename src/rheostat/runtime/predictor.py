@@ -342,14 +342,12 @@ class Predictor(NotCopyable):
         from rheostat.runtime.remembering import Watch
 
         self._turner.serving()
-        return Watch(self._lexicon.memory, self.tokenizer, self._is_meant, private)
+        return Watch(self._lexicon.memory, self.tokenizer, self._confidence_as_typed, private)
 
-    def _is_meant(self, text: str) -> bool:
-        """Whether the last word of a text is almost certainly what was meant."""
-        from rheostat.runtime.remembering import LEARN_AT
-
+    def _confidence_as_typed(self, text: str) -> float:
+        """The confidence that the last word of a text is what was meant."""
         best = self.correct(text, 1)
-        return not best or (best[0].kind == "typed" and best[0].confidence >= LEARN_AT)
+        return 1.0 if not best else best[0].confidence if best[0].kind == "typed" else 0.0
 
     # The knob
 

@@ -20,7 +20,8 @@ from rheostat.words.writing import Suggestion, matching_form
 
 SETTLED = 2  # words written behind a word until it counts as meant
 CLOSING_SIGNS = ".,;:!?…)\"'”’"  # behind a word, and not part of it
-LEARN_AT = 0.995  # the confidence that a word is what was meant, from which on it is learned
+LEARN_AT = 0.995  # the confidence that a word is what was meant, from which on it is learned at once
+LEARN_AGAIN_AT = 0.9  # the same for a word that was written before
 
 
 class Mixed:
@@ -55,7 +56,7 @@ class Mixed:
         return [Suggestion(word, p, "user", len(prefix)) for word, p in found[:k]]
 
 
-Confirm = Callable[[str], bool]  # whether the last word of a text is what was meant
+Confirm = Callable[[str], float]  # the confidence that the last word of a text is what was meant
 
 
 class Watch:
@@ -128,8 +129,11 @@ class Watch:
 
     def _meant(self, pieces: list[str], place: int) -> list[str] | None:
         """The words of a piece that are worth learning; None if it looks like a slip."""
+        assert self._memory is not None
         words = [word for word in context_words(pieces[place], self._tokenizer)[1:] if any(map(str.isalpha, word))]
         if place in self._accepted or not words:
             return words
         stripped = pieces[place].rstrip(CLOSING_SIGNS)
-        return words if self._confirm(" ".join([*pieces[:place], stripped])) else None
+        sure = self._confirm(" ".join([*pieces[:place], stripped]))
+        is_meant = sure >= LEARN_AT or (sure >= LEARN_AGAIN_AT and self._memory.was_seen(words))
+        return words if is_meant else None

@@ -42,6 +42,7 @@ FLUSH_WORDS = 20
 FLUSH_WORDS_WITHOUT_FILE = 1000  # then it only drops what exceeds the limit, and takes as long as writing
 LEAST_COUNT = 0.05  # decayed below this, a phrase is dropped
 NEW_WORD_COUNT = 1.5  # a word that the model does not know is suggested from here on: when it was written twice
+MOST_DOUBTFUL = 1000  # words that may be slips and were seen once
 # How much the counts are trusted, by the words before the next one: none, one, two. A share of the probability goes to
 # the counts; half of it once that many words were seen after this context. Tuned on senders of validation text.
 SHARES = (0.05, 0.12, 0.25)
@@ -101,6 +102,7 @@ class Memory(NotCopyable):
         self.limit_bytes = max(1000, limit_bytes)
         self._clock, self._lock = clock, threading.RLock()
         self._pending: dict[Phrase, dict[int, float]] = {}
+        self._doubtful: dict[Phrase, None] = {}  # the oldest first
         self._learned = 0
         self.version = 0  # changes with every change of the counts
         self._counts: dict[Phrase, _Count] = {}
@@ -118,6 +120,20 @@ class Memory(NotCopyable):
     def unlearn(self, words: Sequence[str], before: Sequence[str] = ()) -> None:
         """Take back what `learn` counted, because the words were changed or deleted later."""
         self._add(words, before, -1.0)
+
+    def was_seen(self, words: Sequence[str]) -> bool:
+        """Whether words that may be a slip were written before in this process. If not, they will have been next time.
+
+        Slips seldom repeat. Nothing of this is stored.
+        """
+        piece = tuple(words)
+        with self._lock:
+            if piece in self._doubtful:
+                return True
+            self._doubtful[piece] = None
+            if len(self._doubtful) > MOST_DOUBTFUL:
+                del self._doubtful[next(iter(self._doubtful))]
+            return False
 
     def _add(self, words: Sequence[str], before: Sequence[str], by: float) -> None:
         flow, now = [*before[-(LONGEST_PHRASE - 1) :], *words], self._clock()
@@ -209,6 +225,7 @@ class Memory(NotCopyable):
                 entry.recent = {}
 
         with self._lock:
+            self._doubtful = {}
             self._change(change)
         return lost
 
@@ -227,6 +244,7 @@ class Memory(NotCopyable):
                 del counts[phrase]
 
         with self._lock:
+            self._doubtful = {}
             self._change(change)
         return removed
 

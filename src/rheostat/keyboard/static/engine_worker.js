@@ -13,7 +13,6 @@
 
 import { Memory, MemoryStore } from "./memory.js";
 import { loadCore, openModel } from "./rheostat.js";
-import { LEARN_AT } from "./tables.js";
 import { Typist } from "./typist.js";
 import { Watch } from "./watch.js";
 
@@ -97,7 +96,7 @@ let writing = 0;
 async function remember({ on, isPrivate, text }) {
   await typist.memory?.flush();
   typist.memory = on ? await new Memory(new MemoryStore()).open() : null;
-  watch = typist.memory && new Watch(isPrivate ? null : typist.memory, tokenizer, isMeant);
+  watch = typist.memory && new Watch(isPrivate ? null : typist.memory, tokenizer, confidenceAsTyped);
   watch?.skip(text);
   return listed();
 }
@@ -108,11 +107,12 @@ function listed() {
   return { words: phrases.filter(([phrase]) => !phrase.includes(" ")).length, phrases: phrases.slice(0, MOST_LISTED) };
 }
 
-/** Whether the last word of a text is almost certainly what was meant. */
-function isMeant(text) {
+/** The confidence that the last word of a text is what was meant. */
+function confidenceAsTyped(text) {
   const { percent, userWords } = lastAsked;
   const [best] = typist.correct({ text, percent, userWords, k: 1 });
-  return !best || (best.kind === "typed" && best.confidence >= LEARN_AT);
+  if (!best) return 1;
+  return best.kind === "typed" ? best.confidence : 0;
 }
 
 /** Learn, and write it soon. */

@@ -5,7 +5,7 @@
 
 import {
   BYTES_PER_MINUTE, BYTES_PER_PHRASE, END_OF_LINE, FLUSH_WORDS, HALF_LIFE_SECONDS, HALF_TRUSTED, LEAST_COUNT, LONGEST_PHRASE,
-  MEMORY_BYTES, RECENT_MINUTES, SHARES,
+  MEMORY_BYTES, MOST_DOUBTFUL, RECENT_MINUTES, SHARES,
 } from "./tables.js";
 
 const FORMAT = "rheostat-memory";
@@ -51,6 +51,7 @@ export class Memory {
   #following = new Map(); // "see you" -> the words that followed it
   #totals = new Map(); // "see you" -> how often
   #pending = new Map(); // phrase -> minute -> what was added since the last write
+  #doubtful = new Set(); // the oldest first
   #learned = 0;
   #store;
   #clock;
@@ -77,6 +78,15 @@ export class Memory {
   }
 
   // --- learning ---
+
+  /** Whether words that may be a slip were written before on this page. If not, they will have been next time. */
+  wasSeen(words) {
+    const piece = words.join(" ");
+    if (this.#doubtful.has(piece)) return true;
+    this.#doubtful.add(piece);
+    if (this.#doubtful.size > MOST_DOUBTFUL) this.#doubtful.delete(this.#doubtful.values().next().value);
+    return false;
+  }
 
   /** Count words in the order in which they were written. before: up to two words that precede them. */
   learn(words, before = []) {
@@ -173,6 +183,7 @@ export class Memory {
 
   /** Take back what was counted in the last hour. */
   forgetLastHour() {
+    this.#doubtful.clear();
     return this.#change((counts) => counts.forEach((entry) => entry.recent.clear()));
   }
 
@@ -182,6 +193,7 @@ export class Memory {
   }
 
   #remove(goes) {
+    this.#doubtful.clear();
     return this.#change((counts) => {
       for (const phrase of [...counts.keys()]) if (goes(phrase)) counts.delete(phrase);
     });

@@ -1,6 +1,6 @@
 // Which parts of a text were meant, and may be learned: the `Watch` of rheostat/runtime/remembering.py, for a browser.
 
-import { CLOSING_SIGNS, SETTLED } from "./tables.js";
+import { CLOSING_SIGNS, LEARN_AGAIN_AT, LEARN_AT, SETTLED } from "./tables.js";
 import { SPACE } from "./vocabulary.js";
 import { contextWords } from "./writing.js";
 
@@ -16,7 +16,7 @@ export class Watch {
   #learned = [];
   #accepted = new Set();
 
-  /** memory: null in a private field. confirm(text): whether its last word is almost certainly what was meant. */
+  /** memory: null in a private field. confirm(text): the confidence that its last word is what was meant. */
   constructor(memory, tokenizer, confirm) {
     this.#memory = memory;
     this.#tokenizer = tokenizer;
@@ -86,7 +86,8 @@ export class Watch {
     if (this.#accepted.has(place) || !words.length) return words;
     const characters = [...pieces[place]];
     while (CLOSING_SIGNS.includes(characters.at(-1) ?? " ")) characters.pop();
-    return this.#confirm([...pieces.slice(0, place), characters.join("")].join(" ")) ? words : null;
+    const sure = this.#confirm([...pieces.slice(0, place), characters.join("")].join(" "));
+    return sure >= LEARN_AT || (sure >= LEARN_AGAIN_AT && this.#memory.wasSeen(words)) ? words : null;
   }
 }
 
