@@ -16,6 +16,7 @@ from typing import Any
 from rheostat.core import word_tree
 from rheostat.governor import decision, device
 from rheostat.runtime import engine, explaining, reading, remembering
+from rheostat.runtime.arguments import DEFAULT_LAYOUT
 from rheostat.text import casing, tokenizers, vocabulary
 from rheostat.words import completion, memory, passage, slips, user_words, writing
 
@@ -63,7 +64,7 @@ def tables() -> dict[str, Any]:
         "PRICES": asdict(slips.PRICES),
         "LETTER_PRICES": list(slips.PRICES.of_letters().values()),
         "ENDINGS": slips.ENDINGS,
-        "DEFAULT_LAYOUT": slips.DEFAULT_LAYOUT,
+        "DEFAULT_LAYOUT": DEFAULT_LAYOUT,
         "KEY_LAYOUTS": {
             name: {"keys": layout.keys, "above_space": layout.above_space}
             for name, layout in slips.read_key_layouts().items()

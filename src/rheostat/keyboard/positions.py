@@ -20,11 +20,11 @@ from rheostat.keyboard.browser_model import smallest_percent
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import has_plain_path, unmeasured_warning
 from rheostat.model.precision import Precision, bytes_read
+from rheostat.runtime.arguments import DEFAULT_LAYOUT
 from rheostat.runtime.explaining import Taps
 from rheostat.runtime.predictor import TIMED_QUERIES, Predictor
 from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords
-from rheostat.words.slips import DEFAULT_LAYOUT
 from rheostat.words.user_words import UserWords
 from rheostat.words.writing import Suggestion
 

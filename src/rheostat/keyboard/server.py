@@ -59,9 +59,9 @@ from rheostat.keyboard.protection import EVERYWHERE, Hosts, Protection
 from rheostat.keyboard.site import page_files
 from rheostat.model.file import open_model
 from rheostat.model.precision import Precision
+from rheostat.runtime.arguments import DEFAULT_LAYOUT
 from rheostat.text.vocabulary import END_OF_LINE
 from rheostat.words.hidden_words import HiddenWords
-from rheostat.words.slips import DEFAULT_LAYOUT
 from rheostat.words.user_words import UserWords
 from rheostat.words.writing import split_typed
 

@@ -36,7 +36,6 @@ from rheostat.model.names import (
 )
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.planes import matrix_sizes
-from rheostat.model.reconstruction import packed_size
 from rheostat.model.shape import CLUSTERS, EMBEDDING, ModelShape
 from rheostat.text.tokenizers import TOKENIZERS, Tokenizer
 
@@ -449,6 +448,8 @@ def _parse_reconstruction(
     stored = fields.get("reconstruction") if version >= RECONSTRUCTION_VERSION else None
     if stored is None or stored == {}:
         return None
+    from rheostat.model.reconstruction import packed_size  # here, since few files have one
+
     entry = _object(stored, "reconstruction")
     ranking = entry.get("ranking")
     if ranking not in rankings:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,6 @@ from rheostat.arguments import checked
 from rheostat.bundled import DEFAULT_MODEL, model_path
 from rheostat.errors import ModelFileError, NotCopyable, OperatingPointError, show
 from rheostat.model.container import DTYPES, Container, problem
-from rheostat.model.contents import Contents
-from rheostat.model.counts import Counts, counts_of_tensors
 from rheostat.model.description import Description, PointEntry, RankingEntry, describe
 from rheostat.model.names import (
     CASING,
@@ -46,11 +44,15 @@ from rheostat.model.origin import Origin, digest_of
 from rheostat.model.path import KnobPath, check_path, path_of_tensors
 from rheostat.model.planes import from_planes, matrix_sizes
 from rheostat.model.precision import LARGEST_INTEGER, LARGEST_SCALE, StoredPrecision, all_finite, decode, precision_of
-from rheostat.model.reconstruction import LayerMoments, Reconstruction
 from rheostat.model.shape import ModelShape
 from rheostat.text.casing import casing_from_bytes
 from rheostat.text.tokenizers import Tokenizer
 from rheostat.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:  # what a suggestion does not need is imported where it is used
+    from rheostat.model.contents import Contents
+    from rheostat.model.counts import Counts
+    from rheostat.model.reconstruction import Reconstruction
 
 Entry = TypeVar("Entry", RankingEntry, PointEntry)
 
@@ -141,6 +143,8 @@ class ModelFile(NotCopyable):
         """The counts, checked; None if the file has none."""
         if not self.description.counts_order:
             return None
+        from rheostat.model.counts import counts_of_tensors
+
         names = [name for name in self._container.tensors if name.startswith("counts.")]
         counts = counts_of_tensors({name: self._values(name) for name in names})
         with self._naming():
@@ -271,6 +275,8 @@ class ModelFile(NotCopyable):
         entry = self.description.reconstruction
         if entry is None:
             return None
+        from rheostat.model.reconstruction import LayerMoments, Reconstruction
+
         by = self.ranking(entry.ranking)
         layers = tuple(
             LayerMoments(*(self._values(name).copy() for name in moment_tensors(layer))) for layer in self._layers
@@ -281,6 +287,8 @@ class ModelFile(NotCopyable):
 
     def contents(self) -> Contents:
         """Everything in the file, as a value to edit and write. Reads the whole file; weights are views."""
+        from rheostat.model.contents import Contents
+
         about = self.description
         return Contents(
             self.shape,

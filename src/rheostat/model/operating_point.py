@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from rheostat.errors import OperatingPointError
 from rheostat.model.flops import CostShare
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin, digest_of
-from rheostat.model.reconstruction import Reconstruction
 from rheostat.model.shape import ModelShape
+
+if TYPE_CHECKING:
+    from rheostat.model.reconstruction import Reconstruction
 
 Floats: TypeAlias = NDArray[np.float32]
 Indices: TypeAlias = NDArray[np.int32]

@@ -166,8 +166,8 @@ def path_of_tensors(
     cost: NDArray[Any], widths: NDArray[Any], bounds: NDArray[Any] | None, shape: ModelShape
 ) -> KnobPath:
     whole = whole_bounds(shape)
-    rows = [whole] * len(cost) if bounds is None else [tuple(map(int, row)) for row in bounds]
+    rows = [whole] * len(cost) if bounds is None else [tuple(row) for row in bounds.tolist()]
     return tuple(
-        PathPosition(float(share), tuple(map(int, row)), None if row_bounds == whole else row_bounds)
-        for share, row, row_bounds in zip(cost, widths, rows, strict=True)
+        PathPosition(share, tuple(row), None if row_bounds == whole else row_bounds)
+        for share, row, row_bounds in zip(cost.tolist(), widths.tolist(), rows, strict=True)
     )

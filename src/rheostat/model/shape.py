@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
@@ -159,7 +160,7 @@ class ModelShape:
     def parameters(self) -> int:
         return sum(math.prod(size) for size in self.tensor_shapes().values())
 
-    @property
+    @cached_property
     def flops(self) -> int:
         """FLOPs of one query, counted by `model.flops`."""
         return sum(flops_by_part(self).values())

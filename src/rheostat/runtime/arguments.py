@@ -13,6 +13,7 @@ from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.model.widths import check_knob
 
 LARGEST_K = 100
+DEFAULT_LAYOUT = "qwerty"  # of the keyboard; `words.slips` knows where its keys are
 # What a query should read per thread of the core, so that two threads begin at 16 MB: between the bundled model, whose
 # whole query is hardly longer than waking a thread up takes, and those of Penn Treebank (24 MB).
 THREAD_BYTES = 8 << 20

@@ -20,7 +20,7 @@ from rheostat.errors import NotCopyable, OperatingPointError, RheostatError
 from rheostat.model.operating_point import OperatingPoint
 from rheostat.model.precision import Precision, check_precision
 from rheostat.model.shape import ModelShape
-from rheostat.runtime.arguments import check_position
+from rheostat.runtime.arguments import DEFAULT_LAYOUT, check_position
 from rheostat.runtime.engine import Cache, EngineName, Floats
 from rheostat.runtime.points import DEFAULT_CACHE_BYTES, Points
 from rheostat.runtime.suggesting import Lexicon, Suggester
@@ -31,7 +31,6 @@ from rheostat.words.completion import Completion
 from rheostat.words.hidden_words import HiddenWords
 from rheostat.words.memory import Memory
 from rheostat.words.passage import CONTEXT_LIMIT
-from rheostat.words.slips import DEFAULT_LAYOUT
 from rheostat.words.user_words import UserWords
 from rheostat.words.writing import Suggestion, find_context
 

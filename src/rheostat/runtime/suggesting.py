@@ -21,8 +21,6 @@ from rheostat.runtime.points import Serving
 from rheostat.runtime.reading import Reader
 from rheostat.words.completion import BestWords, Completion, single
 from rheostat.words.hidden_words import HiddenWords, hidden_places
-from rheostat.words.memory import Memory
-from rheostat.words.slips import compose_meant
 from rheostat.words.user_words import UserWords
 from rheostat.words.writing import SPARE, Suggestion, Typed, compose_best, distinct, find_typed, matching_form
 
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from rheostat.core.word_tree import TypedWord
     from rheostat.runtime.explaining import Explainer, Keys, Taps
     from rheostat.runtime.remembering import Mixed
+    from rheostat.words.memory import Memory
 
 
 class Lexicon(NotCopyable):
@@ -53,7 +52,8 @@ class Lexicon(NotCopyable):
         self.has_look_alikes = self.tokenizer == "wikitext"  # "game" and "Game" are two words of such a model
         self.unknown = single(self.vocabulary.unknown_id)
         hidden = hidden_places(self.vocabulary, hidden_words)
-        misspelt = set(hidden_places(self.vocabulary, file.hidden_words)) - set(hidden)
+        index = self.vocabulary.index
+        misspelt = {index[word] for word in file.hidden_words if word in index}.difference(hidden)
         self.completion = Completion(self.vocabulary, self.tokenizer, hidden, misspelt)
         self.reader = Reader(self.vocabulary, self.tokenizer, context)
 
@@ -170,6 +170,8 @@ class Suggester(NotCopyable):
         finished: bool = False,
     ) -> list[Suggestion]:
         """The words that best explain what was typed, with what was typed among them."""
+        from rheostat.words.slips import compose_meant  # here, since `suggest` does without it
+
         lexicon, explainer, reader = self._lexicon, self._lexicon.explainer, self._lexicon.reader
         reading, _ = reader.read(serving, text, end, letter, 1, None)
         mixed = self._mixed(serving, reading, text, end, letter)

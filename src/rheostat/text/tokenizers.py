@@ -110,6 +110,8 @@ def fold(text: str) -> str:
 
 
 def _tokenize_raw(text: str) -> list[str]:
+    if text.isalpha() and text.isascii():  # most pieces of a text; the first suggestion often needs no pattern
+        return [text.lower()]
     # Lower-casing each piece, not the whole text, makes the result match the keys of the casing.
     return [NUMBER if piece[0].isdecimal() else piece.lower() for piece in spellings(text)]
 

@@ -25,7 +25,7 @@ class Vocabulary:
     end_id: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        index = {word: place for place, word in enumerate(self.words)}
+        index = dict(zip(self.words, range(len(self.words)), strict=True))
         _check_words(self.words, index)
         object.__setattr__(self, "index", index)
         object.__setattr__(self, "unknown_id", index[UNKNOWN])
@@ -60,7 +60,7 @@ def _check_words(words: Sequence[str], index: Mapping[str, int]) -> None:
     for special in (UNKNOWN, END_OF_LINE):
         if special not in index:
             raise ValueError(f"the vocabulary of {len(words)} words lacks {special}; every model needs it")
-    if any("\n" in word for word in words):
+    if "\n" in "".join(words):
         raise ValueError("the vocabulary has a word with a newline in it; words are stored one per line")
 
 

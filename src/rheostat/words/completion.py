@@ -151,13 +151,13 @@ class Completion(NotCopyable):
 
     def _mask_without_prefix(self, attach: bool) -> Mask:
         """Needs no index, so the first suggestion does without one."""
-        tokenizer, excluded = self._tokenizer, self._excluded
-        may = [
-            (attach or not attaches(word, tokenizer)) and _is_suggestible(word, tokenizer)
-            for word in self._vocabulary.words
-        ]
-        mask = np.array(may, np.bool_)
-        mask[list(excluded)] = False
+        words, tokenizer = self._vocabulary.words, self._tokenizer
+        # Nearly all words are letters alone and may be suggested; only the others have to be looked at.
+        mask = np.fromiter(map(str.isalpha, words), np.bool_, len(words))
+        for place in [*np.flatnonzero(~mask).tolist(), *self._vocabulary.encode([PTB_NUMBER])]:
+            word = words[place]
+            mask[place] = (attach or not attaches(word, tokenizer)) and _is_suggestible(word, tokenizer)
+        mask[list(self._excluded)] = False
         mask.flags.writeable = False
         self._without_prefix[attach] = mask
         return mask

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from rheostat.errors import RheostatError
 from rheostat.words.writing import Kind, Suggestion, Typed, as_first_person, matching_form, present
 
-DEFAULT_LAYOUT = "qwerty"
 ENDINGS = ("s", "es", "'s", "ed", "d", "ing", "er", "r", "ly", "y")  # of English words
 
 
