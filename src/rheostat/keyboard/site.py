@@ -21,8 +21,8 @@ from rheostat.keyboard.browser_model import NAME, browser_model
 from rheostat.keyboard.facts import curve_of, device_energy, model_facts
 from rheostat.model.file import open_model
 from rheostat.model.precision import Precision, check_precision
-from rheostat.words.completion import Completion
-from rheostat.words.hidden_words import HiddenWords, hidden_places
+from rheostat.words.completion import complete_without
+from rheostat.words.hidden_words import HiddenWords
 
 STATIC = Path(__file__).parent / "static"
 FACTS = "model.json"
@@ -68,8 +68,7 @@ def write_page(
                 f"{file.path.name} is a {file.shape.cell} in {precision}, which a browser cannot run; "
                 "expected a qrnn in int8 or fp32"
             )
-        hidden = {*hidden_places(file.vocabulary, hidden_words), *hidden_places(file.vocabulary, file.hidden_words)}
-        completion = Completion(file.vocabulary, file.tokenizer, hidden)
+        completion = complete_without(file.vocabulary, file.tokenizer, hidden_words, file.hidden_words)
         facts = model_facts(
             file,
             precision,

@@ -19,8 +19,8 @@ from rheostat.runtime.arguments import LARGEST_K
 from rheostat.runtime.engine import Reading
 from rheostat.runtime.points import Serving
 from rheostat.runtime.reading import Reader
-from rheostat.words.completion import BestWords, Completion, single
-from rheostat.words.hidden_words import HiddenWords, hidden_places
+from rheostat.words.completion import BestWords, complete_without, single
+from rheostat.words.hidden_words import HiddenWords
 from rheostat.words.user_words import UserWords
 from rheostat.words.writing import SPARE, Suggestion, Typed, compose_best, distinct, find_typed, matching_form
 
@@ -51,10 +51,7 @@ class Lexicon(NotCopyable):
         self.is_lazy = bool(file.shape.softmax_splits)
         self.has_look_alikes = self.tokenizer == "wikitext"  # "game" and "Game" are two words of such a model
         self.unknown = single(self.vocabulary.unknown_id)
-        hidden = hidden_places(self.vocabulary, hidden_words)
-        index = self.vocabulary.index
-        misspelt = {index[word] for word in file.hidden_words if word in index}.difference(hidden)
-        self.completion = Completion(self.vocabulary, self.tokenizer, hidden, misspelt)
+        self.completion = complete_without(self.vocabulary, self.tokenizer, hidden_words, file.hidden_words)
         self.reader = Reader(self.vocabulary, self.tokenizer, context)
 
     @cached_property

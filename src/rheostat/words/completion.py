@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from rheostat.errors import NotCopyable
 from rheostat.text.tokenizers import PTB_NUMBER, as_tokenizer, attaches
 from rheostat.text.vocabulary import SPECIAL_TOKENS, Vocabulary
+from rheostat.words.hidden_words import HiddenWords, hidden_places
 from rheostat.words.writing import matching_form
 
 Numbers: TypeAlias = NDArray[np.int32]
@@ -252,3 +253,12 @@ def _is_suggestible(word: str, tokenizer: str) -> bool:
 def _read_only(ids: Ids) -> Ids:
     ids.flags.writeable = False
     return ids
+
+
+def complete_without(
+    vocabulary: Vocabulary, tokenizer: str, hidden_words: HiddenWords, misspellings: Iterable[str]
+) -> Completion:
+    """The words that may be suggested: without hidden words and the misspellings that a model file lists."""
+    hidden = hidden_places(vocabulary, hidden_words)
+    misspelt = {vocabulary.index[word] for word in misspellings if word in vocabulary.index}
+    return Completion(vocabulary, tokenizer, hidden, misspelt.difference(hidden))

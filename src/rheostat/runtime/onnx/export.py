@@ -26,8 +26,8 @@ from rheostat.provenance import provenance
 from rheostat.runtime.onnx.graph import Form, build_graph
 from rheostat.runtime.onnx.weights import RuntimeWeights
 from rheostat.text.vocabulary import SPECIAL_TOKENS
-from rheostat.words.completion import Completion
-from rheostat.words.hidden_words import HiddenWords, hidden_places
+from rheostat.words.completion import complete_without
+from rheostat.words.hidden_words import HiddenWords
 from rheostat.words.text_rules import describe_text
 
 try:
@@ -143,8 +143,7 @@ def _write_words(file: ModelFile, folder: Path, hidden_words: HiddenWords) -> No
         if name in (names := {"vocabulary": VOCABULARY, "casing": CASING}):  # hidden words are in `suggestible`
             (folder / names[name]).write_bytes(array.tobytes())
     words = file.vocabulary
-    hidden = {*hidden_places(words, hidden_words), *hidden_places(words, file.hidden_words)}
-    completion = Completion(words, file.tokenizer, hidden)
+    completion = complete_without(words, file.tokenizer, hidden_words, file.hidden_words)
     (folder / SUGGESTIBLE).write_bytes(completion.kinds().tobytes())
     rules = describe_text(file.tokenizer, file.casing)
     (folder / TEXT).write_text(json.dumps(rules, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
