@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from footprint import TEXT, run_processes
 from measuring import make_parser, report_results
-from rheostat.measure.memory import resident_memory
+from rheostat.measure.resident_memory import resident_memory
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.flops import executed_flops

@@ -99,7 +99,7 @@ INSIDE: dict[str, str] = {
     " onnx.operators onnx.graph onnx.export onnx.session onnx.engine points evaluation reading"
     " suggesting turning predictor",
     "governor": "device cost policy decision readers body trace governor replay",
-    "measure": "machine memory ngram texts keystrokes slips personal meters.series meters.meter meters.power_trace"
+    "measure": "machine resident_memory ngram texts keystrokes slips personal meters.series meters.meter meters.power_trace"
     " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
     " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
     " results.typing results.files results packing evaluation sweep path_search latency bench ngram_baseline counting"

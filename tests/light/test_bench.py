@@ -26,9 +26,9 @@ from rheostat.measure import latency, machine
 from rheostat.measure.bench import BenchConfig, bench, bench_positions_of, busy_notice
 from rheostat.measure.latency import BenchPosition, Typist, median_interval, turn_sizes
 from rheostat.measure.machine import parse_cpus, pinned, read_conditions, was_throttled
-from rheostat.measure.memory import resident_memory
 from rheostat.measure.meters import EnergyPerQuery, EnergySource, Estimate, MeterOptions, NoMeter, Plan, find_meter
 from rheostat.measure.meters.meter import Clock, CounterMeter
+from rheostat.measure.resident_memory import resident_memory
 from rheostat.measure.results import BenchRow, read_results, write_results
 from rheostat.measure.results.bench import r_squared
 from rheostat.measure.texts import MESSAGE, Text, messages, read_text

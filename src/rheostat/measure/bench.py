@@ -29,7 +29,6 @@ from rheostat.measure.latency import (
     open_points,
 )
 from rheostat.measure.machine import pinned, read_conditions, usable_cpus, was_throttled
-from rheostat.measure.memory import ResidentMemory, resident_memory
 from rheostat.measure.meters import (
     EnergyPerQuery,
     EnergySource,
@@ -41,6 +40,7 @@ from rheostat.measure.meters import (
     measure_energies,
 )
 from rheostat.measure.meters.energy import SHORTEST_BLOCK_S
+from rheostat.measure.resident_memory import ResidentMemory, resident_memory
 from rheostat.measure.results import (
     BenchPart,
     BenchResults,

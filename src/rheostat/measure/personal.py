@@ -45,7 +45,7 @@ def count_typos_learned(
 ) -> tuple[int, int]:
     """Slipped words that the memory learned as something else than was meant, and the words that were typed.
 
-    The typist slips at the rates of `measure.slips`, lets the keyboard correct what it corrects by itself, notices
+    The typist slips at the rates of `measure.slips`, lets the keyboard correct what it corrects automatically, notices
     nothing and sends every message as it stands. A word is learned once the memory can suggest it: a word that the
     model does not know, when it was written twice.
     """

@@ -170,7 +170,7 @@ Hit = Callable[[str], tuple[str, Any]]  # what is typed for a word, and its taps
 
 
 def count_corrections(predictor: Corrects, words: Iterable[str], hit: Hit) -> CorrectionCount:
-    """Type words one after another; the keyboard corrects a finished word by itself if it is sure enough.
+    """Type words one after another; the keyboard corrects a finished word automatically if it is sure enough.
 
     The text before a word is what stands on the screen, mistakes included. Pieces without a letter are left out.
     """
@@ -198,7 +198,7 @@ def count_corrections(predictor: Corrects, words: Iterable[str], hit: Hit) -> Co
 
 
 def first_correction(predictor: Corrects, typed: str, keys: str, taps: Any) -> Suggestion | None:
-    """The correction that the keyboard makes by itself, if any."""
+    """The correction that the keyboard makes automatically, if any."""
     if taps is not None:  # of "role-playing", only the letters after the dash are the word being typed
         taps = taps[len(taps) - _typed_length(keys) :]
     best = predictor.correct(typed, 1, taps=taps)

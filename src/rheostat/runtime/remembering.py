@@ -18,8 +18,8 @@ from rheostat.words.memory import NEW_WORD_COUNT, Memory
 from rheostat.words.passage import context_words
 from rheostat.words.writing import Suggestion, matching_form
 
-SETTLED = 2  # words written behind a word until it counts as meant
-CLOSING_SIGNS = ".,;:!?…)\"'”’"  # behind a word, and not part of it
+SETTLED = 2  # words written after a word until it counts as meant
+CLOSING_SIGNS = ".,;:!?…)\"'”’"  # after a word, and not part of it
 LEARN_AT = 0.995  # the confidence that a word is what was meant, from which on it is learned at once
 LEARN_AGAIN_AT = 0.9  # the same for a word that was written before
 
@@ -62,7 +62,7 @@ Confirm = Callable[[str], float]  # the confidence that the last word of a text 
 class Watch:
     """One text field: shows the memory what was meant in it. Made by `Predictor.watch`.
 
-    `see` gets the text before the cursor whenever it changes. A word is learned once two more words were begun behind
+    `see` gets the text before the cursor whenever it changes. A word is learned once two more words were begun after
     it, or at once if it was accepted from the suggestions. A word that is changed or deleted afterwards is taken back.
     Words that look like slips are not learned. `end` says that the text was sent: what stands in it was meant.
     """

@@ -1,6 +1,6 @@
 """Memory used by a program that runs a model, measured in a separate process that does nothing else.
 
-    python -m rheostat.measure.memory '{"path": …, "knob": …, "texts": […], …}'
+    python -m rheostat.measure.resident_memory '{"path": …, "knob": …, "texts": […], …}'
 
 prints the resident bytes before the model was opened and after the queries.
 """
@@ -48,7 +48,7 @@ def resident_memory(
         "texts": texts,
         "engine": engine,
     }
-    command = [sys.executable, "-m", "rheostat.measure.memory", json.dumps(task)]
+    command = [sys.executable, "-m", "rheostat.measure.resident_memory", json.dumps(task)]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
         before, after = json.loads(answer.stdout)
