@@ -99,11 +99,11 @@ INSIDE: dict[str, str] = {
     " onnx.operators onnx.graph onnx.export onnx.session onnx.engine points evaluation reading"
     " suggesting turning predictor",
     "governor": "device cost policy decision readers body trace governor replay",
-    "measure": "machine resident_memory ngram texts keystrokes slips personal meters.series meters.meter meters.power_trace"
-    " meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor meters.choice"
-    " meters.energy meters results.shared results.sweep results.bench results.ngram results.govern results.benchmark"
-    " results.typing results.files results packing evaluation sweep path_search latency bench ngram_baseline counting"
-    " succession typing",
+    "measure": "machine resident_memory ngram texts keystrokes slips personal meters.series meters.meter"
+    " meters.power_trace meters.power_supply meters.hwmon meters.pmic meters.rapl meters.watts_up meters.zeus_monitor"
+    " meters.choice meters.energy meters results.shared results.sweep results.bench results.ngram results.govern"
+    " results.benchmark results.typing results.files results packing evaluation sweep path_search latency bench"
+    " ngram_baseline counting succession typing",
     "report": "document published_claims published origins kept_filters learned evidence training_free figures"
     " figures.style figures.day figures.costs figures.weights govern claims controls paper_tables sweep_page"
     " typing_page summary cost_sections sections writer demo",

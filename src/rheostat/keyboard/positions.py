@@ -20,6 +20,7 @@ from rheostat.keyboard.browser_model import smallest_percent
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import has_plain_path, unmeasured_warning
 from rheostat.model.precision import Precision, bytes_read
+from rheostat.model.widths import check_knob
 from rheostat.runtime.arguments import DEFAULT_LAYOUT
 from rheostat.runtime.explaining import Taps
 from rheostat.runtime.predictor import TIMED_QUERIES, Predictor
@@ -150,8 +151,9 @@ class Positions(NotCopyable):
 
     def percent_of(self, knob: float) -> int:
         """The position for a share of the cost, rounded down to a whole percentage."""
-        percent = int(100 * knob + ROUNDING) if 0 < knob <= 1 else 0
-        if not self.smallest <= percent <= 100:
+        check_knob(knob)
+        percent = int(100 * knob + ROUNDING)
+        if percent < self.smallest:
             raise OperatingPointError(f"the knob is {knob!s:.20}; expected a share from {self.smallest / 100:g} to 1")
         return percent
 
