@@ -104,7 +104,7 @@ def test_its_origin_says_how_it_was_made(default_model: Path) -> None:
         assert file.weights_digest() in measured, "those that results/talk-path.json was measured with"
         assert file.ranking().origin.is_recorded
     assert origin.recipe and "model" not in origin.recipe, "it has the shape of the model it started from"
-    assert (origin.corpus, origin.steps) == ("talk", 1526)
+    assert (origin.corpus, origin.steps) == ("talk", 4664)
     assert NOT_RECORDED not in origin.shown().values()
 
 

@@ -19,7 +19,6 @@ MISSED = {
     "Do you want to go out for",
     "Sorry I'm",
     "Good luck with your",
-    "I can't wait to see",
 }
 
 
