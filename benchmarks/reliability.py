@@ -27,6 +27,7 @@ from rheostat.measure.results import BenchmarkResults, Provenance, read_results,
 
 ROOT = Path(__file__).parents[1]
 Part = dict[str, Any]
+KEY_S = 0.3  # between two keys of a typist
 PRIVACY = ("tests/light/test_privacy.py", "tests/heavy/test_training_privacy.py")
 
 
@@ -164,8 +165,9 @@ def try_clients(asked: argparse.Namespace) -> Part:
 
 def try_typists(asked: argparse.Namespace) -> Part:
     """200 typists, for an hour in the full run."""
-    what = f"answers to 200 typists, for {asked.typists_seconds:g} s"
-    return _load(what, "--clients", "200", "--positions", "3", "--for", f"{asked.typists_seconds:g}")
+    what = f"answers to 200 typists, each with a key every {KEY_S:g} s on average, for {asked.typists_seconds:g} s"
+    options = ("--clients", "200", "--positions", "3", "--pause", f"{KEY_S:g}", "--for", f"{asked.typists_seconds:g}")
+    return _load(what, *options)
 
 
 def try_egress(asked: argparse.Namespace) -> Part:
