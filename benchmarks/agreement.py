@@ -33,7 +33,7 @@ def measure_quality(options: argparse.Namespace) -> Figures:
             ids = np.asarray(split.ids[: options.tokens])
             point = choose(file, 1.0)
             ppl = {
-                precision: RuntimeEvaluator(file, precision, 1).quality(point, ids).perplexity
+                precision: RuntimeEvaluator(file, precision, 1, counts=False).quality(point, ids).perplexity
                 for precision in ("int8", "fp32")
             }
         figures |= {f"{name}_int8_over_fp32": ppl["int8"] / ppl["fp32"], f"{name}_tokens": float(len(ids))}

@@ -35,7 +35,8 @@ QUERIES = 10  # per interleaved turn
 
 
 def core_engine(file: ModelFile, knob: float, precision: Precision = "int8") -> Engine:
-    return CoreWeights(file, precision).engine(choose(file, knob))
+    """The network alone, as ONNX Runtime has it: without the counts of the file."""
+    return CoreWeights(file, precision, counts=False).engine(choose(file, knob))
 
 
 def onnx_engine(file: ModelFile, knob: float, precision: Precision = "int8", threads: int = 1) -> Engine:
