@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import shutil
 import threading
 import time
 import tracemalloc
@@ -31,7 +32,6 @@ from rheostat.model.shape import ModelShape
 from rheostat.model.writer import write_model
 from rheostat.runtime.engine import CoreEngine, CoreReading
 from rheostat.runtime.history import NODE_BYTES
-from rheostat.runtime.latencies import forget_latencies
 from rheostat.runtime.onnx.session import GraphEngine
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
@@ -261,20 +261,21 @@ def test_of_several_turns_in_the_background_the_last_one_counts(model: Path) -> 
     assert predictor.knob == 0.5 and predictor.flops_fraction <= 0.5
 
 
-@pytest.fixture(autouse=True)
-def no_latencies() -> None:
-    forget_latencies()
+@pytest.fixture
+def unmeasured(model: Path, tmp_path: Path) -> Path:
+    """A file of its own, since times are kept for the life of a process."""
+    return Path(shutil.copy(model, tmp_path))
 
 
-def test_a_latency_is_met_by_the_largest_point_that_was_measured_to_fit(model: Path) -> None:
-    predictor = rheostat.load(model)
+def test_a_latency_is_met_by_the_largest_point_that_was_measured_to_fit(unmeasured: Path) -> None:
+    predictor = rheostat.load(unmeasured)
     predictor.turn(latency_ms=1000)
     assert predictor.flops_fraction == 1
     with pytest.raises(OperatingPointError, match="ms per query was requested; the smallest point tried, 4% of"):
         predictor.turn(latency_ms=1e-9)
 
 
-def test_a_latency_is_met_by_the_largest_step_of_the_knob(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_latency_is_met_by_the_largest_step_of_the_knob(unmeasured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, tried, query = 0.0, list[float](), CoreEngine.query
 
     def timed(self: CoreEngine, *arguments: Any) -> Any:
@@ -285,7 +286,7 @@ def test_a_latency_is_met_by_the_largest_step_of_the_knob(model: Path, monkeypat
         return query(self, *arguments)
 
     monkeypatch.setattr(CoreEngine, "query", timed)
-    predictor = rheostat.load(model)
+    predictor = rheostat.load(unmeasured)
     with monkeypatch.context() as clock:
         clock.setattr(time, "perf_counter", lambda: now_s)
         predictor.turn(latency_ms=1.00001)
@@ -297,10 +298,12 @@ def test_a_latency_is_met_by_the_largest_step_of_the_knob(model: Path, monkeypat
         predictor.turn(1.0)
         predictor.turn(latency_ms=1.00001)
     assert predictor.knob == 0.7 and not tried  # from the table
-    assert rheostat.load(model).at(0.5).knob == 0.5
+    assert rheostat.load(unmeasured).at(0.5).knob == 0.5
 
 
-def test_a_noisy_clock_gives_the_same_answer_twice(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_noisy_clock_gives_the_same_answer_twice(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One query in five is slow, and small positions look slower than large ones now and then."""
     now_s, chance, query = 0.0, random.Random(1), CoreEngine.query
 
@@ -311,11 +314,11 @@ def test_a_noisy_clock_gives_the_same_answer_twice(model: Path, monkeypatch: pyt
         return query(self, *arguments)
 
     monkeypatch.setattr(CoreEngine, "query", timed)
-    predictor, found = rheostat.load(model), set[float]()
+    found = set[float]()
     with monkeypatch.context() as clock:
         clock.setattr(time, "perf_counter", lambda: now_s)
-        for _ in range(5):
-            forget_latencies()
+        for number in range(5):
+            predictor = rheostat.load(shutil.copy(model, tmp_path / f"{number}.safetensors"))
             predictor.turn(latency_ms=0.5)
             found.add(predictor.knob)
             predictor.turn(latency_ms=0.5)

@@ -43,12 +43,6 @@ def latency_table(key: Hashable, positions: Callable[[], Sequence[tuple[float, E
         return _tables[key]
 
 
-def forget_latencies() -> None:
-    """Measure again when next asked."""
-    with _lock:
-        _tables.clear()
-
-
 def measure(positions: Sequence[tuple[float, Engine]], rounds: int = ROUNDS) -> LatencyTable:
     """Median milliseconds of a query at each position, the most expensive first."""
     queries = [_Queries(engine) for _, engine in positions]
