@@ -336,7 +336,12 @@ def test_a_finished_training_run_without_a_record_is_only_checked(resumable: Pro
 
 def start_runner(project: Project, *arguments: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "reproduce", "--file", str(project.folder / "reproduce.toml"), *arguments]
-    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT / "scripts")}, stdout=subprocess.DEVNULL)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "scripts")}
+
+    def listen() -> None:  # tests started in the background of a shell ignore SIGINT, and so would the runner
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, preexec_fn=listen)
 
 
 def wait_for(file: Path, seconds: float = 30.0) -> None:
