@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 torch = pytest.importorskip("torch")
 
 from rheostat.training import adaptive_softmax  # noqa: E402
-from rheostat.training.adaptive_softmax import OutputWeights, Taught  # noqa: E402
+from rheostat.training.adaptive_softmax import OutputWeights, SoftTargets  # noqa: E402
 
 WORDS, WIDTH, TEXTS = 17, 5, 60
 SPLITS = [(), (4,), (3, 9), (1, 2, 16)]
@@ -115,7 +115,7 @@ def test_loss_and_gradient_are_those_of_the_definition(splits: tuple[int, ...]) 
 def test_distillation_is_the_divergence_within_each_softmax_that_the_target_lies_in(splits: tuple[int, ...]) -> None:
     layer, teacher, share = make_layer(splits, 1), make_layer(splits, 3, width=8), 0.3
     hidden, theirs = make_hidden(2), make_hidden(4, width=8)
-    taught = Taught(torch.tensor(theirs), in_torch(teacher, splits).detach(), share)
+    taught = SoftTargets(torch.tensor(theirs), in_torch(teacher, splits).detach(), share)
     ours = adaptive_softmax.distillation(
         torch.tensor(hidden), in_torch(layer, splits), torch.from_numpy(TARGETS), taught
     )

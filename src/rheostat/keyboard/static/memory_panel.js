@@ -55,6 +55,7 @@ export class MemoryPanel extends EventTarget {
 
   async #switch() {
     this.#isStarted = true; // how it was left counts only until somebody switches it
+    this.dispatchEvent(new Event("switch")); // before the engine has answered: the page may be closed, or opened in another tab
     await this.#turn();
     this.dispatchEvent(new Event("change"));
   }

@@ -206,8 +206,10 @@ function showWords(words) {
 // --- the memory, which only the engine in this browser has ---
 
 const memory = new MemoryPanel(element, engines.browser.memory, () => field.value);
+const keepMemorySetting = () => remember("memory", memory.isOn ? "on" : "off");
+memory.addEventListener("switch", keepMemorySetting);
 memory.addEventListener("change", () => {
-  remember("memory", memory.isOn ? "on" : "off");
+  keepMemorySetting();
   ask();
 });
 memory.addEventListener("forgotten", ({ detail }) => {
