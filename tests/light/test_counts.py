@@ -19,6 +19,7 @@ from rheostat.core.binding import CoreModel
 from rheostat.core.library import kernels
 from rheostat.core.values import Widths
 from rheostat.errors import ModelFileError, RheostatError
+from rheostat.measure.counting import SAMPLE, sample_texts
 from rheostat.model.counts import Counts, level_of, share_of
 from rheostat.model.file import open_model
 from rheostat.model.ordered import ordered_bytes
@@ -270,3 +271,15 @@ def test_one_file_is_divided_before_it_is_counted(counted: tuple[Path, Path], tm
     text.write_text((corpus / "train.txt").read_text())
     found = rheostat.add_counts(model, tmp_path / "out.safetensors", data=text, megabytes=0.01, knobs=[1.0])
     assert found.tokens < 60 * 12 and 0 < found.sample < 60 * 12 / 10
+
+
+def test_each_part_is_sampled_as_much_as_training_reads_it() -> None:
+    sizes, weights = (200_000, 100_000, 50_000), (0.5, 1.0, 4.0)
+    starts = np.cumsum([0, *sizes])
+    texts = [
+        (np.arange(start, start + size), weight) for start, size, weight in zip(starts, sizes, weights, strict=False)
+    ]
+    tokens = np.concatenate(sample_texts(texts))
+    found = np.histogram(tokens, starts)[0]
+    wanted = np.multiply(sizes, weights) / np.dot(sizes, weights)
+    assert np.allclose(found / len(tokens), wanted, atol=0.001) and len(tokens) <= SAMPLE

@@ -153,6 +153,9 @@ def test_word_lists_are_read(tmp_path: Path) -> None:
     assert read_word_list(tmp_path / "list.txt") == {"teh", "becuase", "wierd"}
     with pytest.raises(UserWordsError, match="cannot be read"):
         read_word_list(tmp_path / "none.txt")
+    (tmp_path / "empty.txt").write_text("\n \n")
+    with pytest.raises(UserWordsError, match="has no words; expected one word per line"):
+        read_word_list(tmp_path / "empty.txt")
 
 
 def test_packed_misspellings_are_read_and_never_suggested(tmp_path: Path) -> None:

@@ -101,7 +101,7 @@ def add_counts(
         points = _points(file, knobs)
         weights = CoreWeights(file, "int8", counts=False)
         tables = _choose(train.ids, file, order, megabytes * 1e6, [weights.engine(p) for p in _ends(points)], progress)
-        stretches = _sample(_valid_texts(data, config, file.vocabulary))
+        stretches = sample_texts(_valid_texts(data, config, file.vocabulary))
         tuned = _tune(tables, stretches, [(point.cost, weights.engine(point)) for point in points], progress)
         costs = np.array([one.cost for one in tuned], np.float32)
         counts = Counts(*tables, costs, np.array([one.weights for one in tuned], np.float32))
@@ -272,7 +272,7 @@ def _valid_texts(data: str | Path, config: CorpusConfig, vocabulary: Vocabulary)
     return [(np.asarray(split.ids, np.int64), weight) for split, weight in found]
 
 
-def _sample(texts: Sequence[tuple[Ids, float]]) -> list[Ids]:
+def sample_texts(texts: Sequence[tuple[Ids, float]]) -> list[Ids]:
     """Stretches of the texts, as many tokens of each as training reads of it, in proportion."""
     total = sum(len(ids) * weight for ids, weight in texts)
     stretches = []

@@ -204,4 +204,7 @@ def read_word_list(path: Path) -> frozenset[str]:
     except (OSError, UnicodeDecodeError) as error:
         found = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UserWordsError(f"{path} cannot be read ({found}); expected one word per line: check the path") from None
-    return frozenset(line.partition("->")[0].strip().replace("’", "'") for line in lines) - {""}
+    words = frozenset(line.partition("->")[0].strip().replace("’", "'") for line in lines) - {""}
+    if not words:
+        raise UserWordsError(f"{path} has no words; expected one word per line: check the path")
+    return words
