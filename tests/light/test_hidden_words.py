@@ -115,8 +115,18 @@ def test_a_misspelling_is_rare_near_a_frequent_word_and_in_no_list() -> None:
 
 def test_long_words_need_not_be_so_rare() -> None:
     counts = {"definitely": 300, "definetly": 60, "useful": 90, "usefull": 8, "watched": 400, "rewatched": 29}
-    counts |= {"software": 90, "softwares": 9, "weird": 3000, "wierd": 51, "venom": 40, "venmo": 10, "dismissal": 12}
-    listed = {"definitely", "useful", "watched", "software", "weird", "venom", "dismissal"}
+    counts |= {
+        "software": 90,
+        "softwares": 9,
+        "weird": 3000,
+        "wierd": 51,
+        "venom": 40,
+        "venmo": 10,
+        "mango": 900,
+        "mgoan": 9,
+        "dismissal": 12,
+    }
+    listed = {"definitely", "useful", "watched", "software", "weird", "venom", "mango", "dismissal"}
     assert find_misspellings(counts, listed) == {"definetly": "definitely", "usefull": "useful", "wierd": "weird"}
 
 

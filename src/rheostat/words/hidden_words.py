@@ -167,7 +167,8 @@ def _is_misspelled(word: str, other: str, ratio: float) -> bool:
     if word[0] != other[0] or abs(len(word) - len(other)) > 2:
         return False
     if len(word) < _LONG:
-        return len(word) == _SHORT and ratio >= SWAPPED_FREQUENT and sorted(word) == sorted(other)
+        is_swapped = sorted(word) == sorted(other) and is_near(word, other, 1)
+        return len(word) == _SHORT and ratio >= SWAPPED_FREQUENT and is_swapped
     return not _is_other_form(word, other) and is_near(word, other, 2 if len(word) >= _VERY_LONG else 1)
 
 

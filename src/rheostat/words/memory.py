@@ -44,7 +44,8 @@ LEAST_COUNT = 0.05  # decayed below this, a phrase is dropped
 NEW_WORD_COUNT = 1.5  # a word that the model does not know is suggested from here on: when it was written twice
 MOST_DOUBTFUL = 1000  # words that may be slips and were seen once
 # How much the counts are trusted, by the words before the next one: none, one, two. A share of the probability goes to
-# the counts; half of it once that many words were seen after this context. Tuned on senders of validation text.
+# the counts; half of it once that many words were seen after this context. Tuned on senders of validation text, but for
+# the last pair: with it, a phrase that was written three times comes first.
 SHARES = (0.05, 0.12, 0.25)
 HALF_TRUSTED = (140.0, 15.0, 2.0)
 _LARGEST_COUNT = 2.0**53
@@ -122,9 +123,9 @@ class Memory(NotCopyable):
         self._add(words, before, -1.0)
 
     def was_seen(self, words: Sequence[str]) -> bool:
-        """Whether words that may be a slip were written before in this process. If not, they will have been next time.
+        """Note words that may be a slip. True if they were noted before: slips seldom repeat.
 
-        Slips seldom repeat. Nothing of this is stored.
+        They are kept as long as this object, and never stored.
         """
         piece = tuple(words)
         with self._lock:

@@ -79,7 +79,7 @@ export class Memory {
 
   // --- learning ---
 
-  /** Whether words that may be a slip were written before on this page. If not, they will have been next time. */
+  /** Note words that may be a slip. True if they were noted before: slips seldom repeat. */
   wasSeen(words) {
     const piece = words.join(" ");
     if (this.#doubtful.has(piece)) return true;
