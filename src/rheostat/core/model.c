@@ -667,32 +667,28 @@ static int compare(text left, text right) {
     return (left.length > right.length) - (left.length < right.length);
 }
 
-/* Heap sort: needs no memory besides the array, and no input makes it slow. */
-static void sift_down(const rheo_model *model, int32_t *order, int32_t place, int32_t count) {
-    int32_t moved = order[place];
-    for (;;) {
-        int32_t child = 2 * place + 1;
-        if (child >= count) break;
-        if (child + 1 < count && compare(word_of(model, order[child]), word_of(model, order[child + 1])) < 0) child++;
-        if (compare(word_of(model, moved), word_of(model, order[child])) >= 0) break;
-        order[place] = order[child];
-        place = child;
+/* Runs of words in order are merged in pairs until there is one: no input makes it slow. `other` has room for all. */
+static void merge_runs(const rheo_model *model, const int32_t *from, int32_t middle, int32_t end, int32_t *to) {
+    int32_t left = 0, right = middle;
+    for (int32_t place = 0; place < end; place++) {
+        int takes_left = left < middle &&
+                         (right >= end || compare(word_of(model, from[left]), word_of(model, from[right])) <= 0);
+        to[place] = takes_left ? from[left++] : from[right++];
     }
-    order[place] = moved;
 }
 
-static void sort_words(const rheo_model *model, int32_t *order, int32_t count) {
+static void sort_words(const rheo_model *model, int32_t *order, int32_t count, int32_t *other) {
     for (int32_t id = 0; id < count; id++) order[id] = id;
-    for (int32_t place = count / 2 - 1; place >= 0; place--) sift_down(model, order, place, count);
-    for (int32_t last = count - 1; last > 0; last--) {
-        int32_t largest = order[0];
-        order[0] = order[last];
-        order[last] = largest;
-        sift_down(model, order, 0, last);
+    for (int64_t run = 1; run < count; run *= 2) {
+        for (int64_t start = 0; start < count; start += 2 * run) {
+            int64_t left = count - start, middle = left < run ? left : run, end = left < 2 * run ? left : 2 * run;
+            merge_runs(model, order + start, (int32_t)middle, (int32_t)end, other + start);
+        }
+        memcpy(order, other, (size_t)count * sizeof(int32_t));
     }
 }
 
-static rheo_status index_words(rheo_model *model, const char *bytes, uint64_t length, rheo_error *error) {
+static rheo_status index_words(rheo_model *model, const char *bytes, uint64_t length, int32_t *room, rheo_error *error) {
     int32_t count = model->config.vocabulary_size, id = 0;
     model->words = bytes;
     model->word_start[0] = 0;
@@ -707,7 +703,7 @@ static rheo_status index_words(rheo_model *model, const char *bytes, uint64_t le
     if (id != count) {
         return rheo_fail(error, RHEO_BAD_FILE, "the vocabulary has another number of words than the model", NULL);
     }
-    sort_words(model, model->order, count);
+    sort_words(model, model->order, count, room);
     for (int32_t place = 1; place < count; place++) {
         if (!compare(word_of(model, model->order[place - 1]), word_of(model, model->order[place]))) {
             return rheo_fail(error, RHEO_BAD_FILE, "the vocabulary has a word twice", NULL);
@@ -765,11 +761,12 @@ int32_t rheo_end_id(const rheo_model *model) { return model->end_id; }
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-
-/* The model, the starts of the words and their order; and, while opening, the unescaped description. */
+/* The model, the starts of the words and their order; and, while opening, the unescaped description, then the words in
+ * part of their order. */
 static size_t workspace_bytes(const header *of, uint64_t words) {
-    size_t index = rheo_lines((size_t)(words + 1) * sizeof(uint32_t)) + rheo_lines((size_t)words * sizeof(int32_t));
-    return rheo_lines(sizeof(rheo_model)) + index + rheo_lines(of->json_bytes);
+    size_t starts = rheo_lines((size_t)(words + 1) * sizeof(uint32_t));
+    size_t order = rheo_lines((size_t)words * sizeof(int32_t)), json = rheo_lines(of->json_bytes);
+    return rheo_lines(sizeof(rheo_model)) + starts + order + (json > order ? json : order);
 }
 
 /* How many words there are, and whether their rows are stored in planes. */
@@ -849,7 +846,7 @@ static rheo_status fill(rheo_model *model, const header *of, char *room, rheo_er
     if (!status) status = get_path(of, model, error);
     if (!status) status = get_counts(of, model, error);
     if (!status) status = get_tensor(of, "vocabulary", "U8", 1, &letters, &words, error);
-    if (!status) status = index_words(model, words, letters, error);
+    if (!status) status = index_words(model, words, letters, (int32_t *)(void *)room, error);
     size_t widest = (size_t)config->embedding_size;
     for (int32_t layer = 0; layer < config->layers; layer++) {
         if ((size_t)config->hidden_sizes[layer] > widest) widest = (size_t)config->hidden_sizes[layer];

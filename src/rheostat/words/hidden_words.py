@@ -35,7 +35,8 @@ def read_hidden_words(wish: HiddenWords = None) -> frozenset[str]:
 def hidden_places(vocabulary: Vocabulary, wish: HiddenWords = None) -> list[int]:
     """The ids of the hidden words in a vocabulary, ignoring case."""
     hidden = read_hidden_words(wish)
-    return [place for place, word in enumerate(vocabulary.words) if word.lower() in hidden]
+    words = "\n".join(vocabulary.words).lower().split("\n")  # faster than word by word
+    return [place for place, word in enumerate(words) if word in hidden]
 
 
 def _checked(wish: Iterable[str]) -> list[str]:
