@@ -44,7 +44,7 @@ static void use_at(const rheo_model *model, const rheo_position *position) {
     float scores[3], *all = memory((size_t)config->vocabulary_size * sizeof(float));
     rheo_state *state = memory(rheo_state_bytes(model));
     rheo_answer *answer = memory(rheo_answer_bytes(model));
-    rheo_scratch *scratch = memory(rheo_scratch_bytes(model));
+    rheo_scratch *scratch = memory(rheo_evaluation_bytes(model));
     rheo_start(model, state);
     rheo_steps(model, position, state, text, 4, scratch, NULL);
     rheo_evaluate(model, position, state, text, 3, scores, ranks, scratch, NULL);

@@ -50,7 +50,7 @@ static record read_text(const rheo_model *model, int32_t number) {
     found.many = memory(rheo_state_bytes(model));
     found.evaluated = memory(rheo_state_bytes(model));
     rheo_answer *answer = memory(rheo_answer_bytes(model));
-    rheo_scratch *scratch = memory(rheo_scratch_bytes(model));
+    rheo_scratch *scratch = memory(rheo_evaluation_bytes(model));
     rheo_start(model, found.single), rheo_start(model, found.many), rheo_start(model, found.evaluated);
     for (int32_t step = 0; step < STEPS; step++) {
         rheo_step(model, &position, found.single, text[step], scratch, NULL);

@@ -66,7 +66,7 @@ def models(draw: st.DrawFn) -> Case:
     position = Widths(
         [draw(st.integers(1, size)) for size in hidden], bounds=draw(st.sampled_from([None, bounds, [0] * len(sizes)]))
     )
-    text = draw(st.lists(st.integers(0, words - 1), min_size=1, max_size=20))
+    text = draw(st.lists(st.integers(0, words - 1), min_size=1, max_size=40))  # more than a block
     return shape, position, text, draw(st.integers(0, 99))
 
 
@@ -84,13 +84,12 @@ def test_all_kernels_give_the_same_bits(precision: str, case: Case) -> None:
         assert np.array_equal(found[0].view(np.int32), other.view(np.int32))
 
 
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
 @given(case=models())
 @settings(max_examples=60)
-def test_a_block_of_words_gives_the_bits_of_single_steps(
-    case: Case,
-) -> None:
+def test_a_block_of_words_gives_the_bits_of_single_steps(precision: str, case: Case) -> None:
     shape, position, text, seed = case
-    model = open_core(shape, seed=seed)
+    model = open_core(shape, precision, seed=seed)
     one_by_one = model.start()
     for word in text:
         one_by_one = model.step(position, one_by_one, word)
@@ -124,11 +123,12 @@ def test_a_file_of_4_bits_gives_the_bits_of_the_knob_at_4_bits(case: Case) -> No
     assert np.array_equal(read(whole, at_4_bits, text), read(upper, position, text))
 
 
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
 @given(case=models())
 @settings(max_examples=60)
-def test_evaluation_gives_the_bits_of_single_answers(case: Case) -> None:
+def test_evaluation_gives_the_bits_of_single_answers(precision: str, case: Case) -> None:
     shape, position, text, seed = case
-    model = open_core(shape, seed=seed)
+    model = open_core(shape, precision, seed=seed)
     state, scores, ranks = model.evaluate(position, model.start(), [*text, 0])
     rows, following = read(model, position, text), [*text[1:], 0]
     wanted = rows[np.arange(len(text)), following]

@@ -63,7 +63,7 @@ def scores_after(core: CoreModel, position: Widths, text: list[int]) -> np.ndarr
     return core.log_probabilities(core.predict(position, core.steps(position, core.start(), text)))
 
 
-TEXTS = st.lists(st.integers(0, 13), min_size=1, max_size=20)
+TEXTS = st.lists(st.integers(0, 13), min_size=1, max_size=40)
 
 
 @settings(max_examples=60)
@@ -82,9 +82,9 @@ def test_the_core_mixes_as_defined(text: list[int], cost: float, seed: int, orde
 
 
 @settings(max_examples=30)
-@given(TEXTS.filter(lambda text: len(text) > 1), st.integers(0, 3))
-def test_evaluation_has_the_same_bits_as_queries(text: list[int], seed: int) -> None:
-    core = opened(some_counts(seed=seed))
+@given(TEXTS.filter(lambda text: len(text) > 1), st.integers(0, 3), st.sampled_from(["int8", "fp32"]))
+def test_evaluation_has_the_same_bits_as_queries(text: list[int], seed: int, precision: str) -> None:
+    core = opened(some_counts(seed=seed), precision)
     position, state = Widths(SHAPE.hidden_sizes, 0.5), core.start()
     after, scores, ranks = core.evaluate(position, state, text)
     for place, word in enumerate(text[:-1]):

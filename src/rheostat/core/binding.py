@@ -25,6 +25,7 @@ class _ThreadBuffers(threading.local):
 
     def __init__(self, scratch_bytes: int) -> None:
         self.scratch = Block(scratch_bytes)
+        self.evaluation: Block | None = None  # larger, and made when it is needed
         self.error = ErrorText()
         self.error_at = ctypes.byref(self.error)
         self.found = ctypes.c_int32()
@@ -240,6 +241,8 @@ class CoreModel(NotCopyable):
         ids = np.ascontiguousarray(words, np.int32)
         count = len(ids) - 1
         after, here = self._copy(state), self._here
+        if here.evaluation is None:
+            here.evaluation = Block(int(self._library.rheo_evaluation_bytes(self._model)))
         scores, ranks = np.empty(count, np.float32), np.empty(count, np.int32)
         status = self._library.rheo_evaluate(
             self._model,
@@ -249,7 +252,7 @@ class CoreModel(NotCopyable):
             count,
             scores.ctypes.data,
             ranks.ctypes.data,
-            here.scratch.address,
+            here.evaluation.address,
             here.error_at,
         )
         check(status, here.error)

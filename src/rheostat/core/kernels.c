@@ -17,12 +17,17 @@
 #include <cpuid.h>
 #include <immintrin.h>
 #define RHEO_X86 1
+#define RHEO_PLAIN static __attribute__((cold)) /* hardly any such processor lacks AVX2, so that plain C is kept small */
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #define RHEO_NEON 1
 #elif defined(__wasm_simd128__)
 #include <wasm_simd128.h>
 #define RHEO_WASM 1
+#endif
+
+#if !defined(RHEO_PLAIN)
+#define RHEO_PLAIN static
 #endif
 
 #if defined(__GNUC__)
@@ -54,15 +59,18 @@ RHEO_INLINE floats8 load(const float *from) {
 
 RHEO_INLINE void store(float *to, floats8 values) { memcpy(to, &values, sizeof values); }
 
-/* The first `count` < 8 of eight floats; the rest is `filler`. */
+/* The first `count` of eight floats; the rest is `filler`. */
 RHEO_INLINE floats8 load_some(const float *from, int32_t count, float filler) {
-    floats8 found = splat(filler);
-    for (int32_t lane = 0; lane < count; lane++) found[lane] = from[lane];
-    return found;
+    if (count == LANES) return load(from);
+    float found[LANES];
+    for (int32_t lane = 0; lane < LANES; lane++) found[lane] = filler;
+    memcpy(found, from, (size_t)count * sizeof(float));
+    return load(found);
 }
 
 RHEO_INLINE void store_some(float *to, int32_t count, floats8 values) {
-    for (int32_t lane = 0; lane < count; lane++) to[lane] = values[lane];
+    if (count == LANES) store(to, values);
+    else memcpy(to, &values, (size_t)count * sizeof(float));
 }
 
 /* Lane by lane: where the mask is set `chosen`, else `other`. */
@@ -83,36 +91,52 @@ RHEO_INLINE float add_lanes(floats8 lanes) {
 
 /* Adding 1.5 · 2²³ to a float of at most 2²² rounds it to a whole number, ties to even, and leaves that number in the
  * low bits; subtracting it again gives the number as a float. */
-static const float ROUNDER = 12582912.0f;
-static const float LOWEST = -87.0f; /* exp of it is nearly the smallest float */
+#define ROUNDER 12582912.0f
+#define LOWEST (-87.0f) /* exp of it is nearly the smallest float */
+enum { VECTORS = 4 };   /* of exponentials, taken together */
+
+/* The same number eight times, from a literal. GCC turns splat of one into eight instructions where it is inlined late. */
+#define EIGHT(literal) ((floats8){literal, literal, literal, literal, literal, literal, literal, literal})
 
 /* exp(x) = 2ⁿ · exp(r), n = round(x / ln 2), |r| ≤ ln 2 / 2, with ln 2 in two parts so that n · ln 2 loses nothing.
- * exp(r) = 1 + r + r² · p(r), p of degree 4 by Chebyshev interpolation. Below LOWEST it is 0. */
+ * exp(r) = 1 + r + r² · p(r), p of degree 4 by Chebyshev interpolation. x is not below LOWEST. Each step is taken for
+ * all vectors before the next: a processor finds work while it waits for a result. */
+RHEO_INLINE void exp_all(floats8 *x, int32_t vectors) {
+    floats8 r[VECTORS], p[VECTORS];
+    ints8 scale[VECTORS];
+    for (int32_t v = 0; v < vectors; v++) {
+        floats8 shifted = x[v] * EIGHT(1.4426950216293335f) + EIGHT(ROUNDER), n = shifted - EIGHT(ROUNDER);
+        scale[v] = (ints8)shifted << 23; /* n, where it is added to the exponent */
+        r[v] = (x[v] - n * EIGHT(0.693115234375f)) - n * EIGHT(3.194618329871446e-05f);
+    }
+    for (int32_t v = 0; v < vectors; v++) p[v] = EIGHT(0.0013926184037700295f) * r[v] + EIGHT(0.008363178931176662f);
+    for (int32_t v = 0; v < vectors; v++) p[v] = p[v] * r[v] + EIGHT(0.041666556149721146f);
+    for (int32_t v = 0; v < vectors; v++) p[v] = p[v] * r[v] + EIGHT(0.16666576266288757f);
+    for (int32_t v = 0; v < vectors; v++) p[v] = p[v] * r[v] + EIGHT(0.5f);
+    for (int32_t v = 0; v < vectors; v++) {
+        floats8 e = (p[v] * (r[v] * r[v]) + r[v]) + EIGHT(1.0f);
+        x[v] = (floats8)((ints8)e + scale[v]);
+    }
+}
+
+/* exp of any x up to 88. Below LOWEST it is 0. */
 RHEO_INLINE floats8 exp8(floats8 x) {
-    ints8 is_low = x < splat(LOWEST);
-    floats8 clipped = blend(is_low, splat(LOWEST), x);
-    floats8 shifted = clipped * splat(1.4426950216293335f) + splat(ROUNDER);
-    floats8 n = shifted - splat(ROUNDER);
-    floats8 r = (clipped - n * splat(0.693115234375f)) - n * splat(3.194618329871446e-05f);
-    floats8 p = splat(0.0013926184037700295f);
-    p = p * r + splat(0.008363178931176662f);
-    p = p * r + splat(0.041666556149721146f);
-    p = p * r + splat(0.16666576266288757f);
-    p = p * r + splat(0.5f);
-    floats8 e = (p * (r * r) + r) + splat(1.0f);
-    ints8 scaled = (ints8)e + ((ints8)shifted << 23); /* n, added to the exponent */
-    return (floats8)(~is_low & scaled);
+    ints8 is_low = x < EIGHT(LOWEST);
+    floats8 found = blend(is_low, EIGHT(LOWEST), x);
+    exp_all(&found, 1);
+    return (floats8)(~is_low & (ints8)found);
 }
 
 float rheo_exp(float x) { return exp8(splat(x))[0]; }
 
-RHEO_INLINE floats8 sigmoid8(floats8 x) {
-    floats8 clipped = blend(x > splat(-LOWEST), splat(-LOWEST), greater(x, splat(LOWEST)));
-    return splat(1.0f) / (splat(1.0f) + exp8(-clipped));
+/* σ(x) = 1 / (1 + exp(-x)) */
+RHEO_INLINE void sigmoid_all(floats8 *x, int32_t vectors) {
+    for (int32_t v = 0; v < vectors; v++) {
+        x[v] = -blend(x[v] > EIGHT(-LOWEST), EIGHT(-LOWEST), greater(x[v], EIGHT(LOWEST)));
+    }
+    exp_all(x, vectors);
+    for (int32_t v = 0; v < vectors; v++) x[v] = EIGHT(1.0f) / (EIGHT(1.0f) + x[v]);
 }
-
-/* tanh(x) = 2 σ(2x) - 1 */
-RHEO_INLINE floats8 tanh8(floats8 x) { return splat(2.0f) * sigmoid8(splat(2.0f) * x) - splat(1.0f); }
 
 /* log(x) = e · ln 2 + 2 (t + t³/3 + t⁵/5 + …), x = 2ᵉ · m, m in [√½, √2), t = (m - 1) / (m + 1), |t| ≤ 0.172. */
 double rheo_log(double x) {
@@ -172,27 +196,23 @@ RHEO_INLINE void add_body(const float *bias, int32_t count, float *out) {
     for (int32_t i = 0; i < count; i++) out[i] = out[i] + bias[i];
 }
 
-/* c = f c + (1 - f) z, h = o c */
+/* c = f c + (1 - f) z, h = o c, with tanh(z) = 2 σ(2z) - 1 */
 RHEO_INLINE void pool8(floats8 z, floats8 f, floats8 o, floats8 *c, floats8 *h) {
-    floats8 forget = sigmoid8(f);
-    *c = forget * *c + (splat(1.0f) - forget) * tanh8(z);
-    *h = sigmoid8(o) * *c;
+    floats8 gates[] = {EIGHT(2.0f) * z, f, o};
+    sigmoid_all(gates, 3);
+    floats8 tanh = EIGHT(2.0f) * gates[0] - EIGHT(1.0f), forget = gates[1];
+    *c = forget * *c + (EIGHT(1.0f) - forget) * tanh;
+    *h = gates[2] * *c;
 }
 
 RHEO_INLINE void pool_body(const float *z, const float *f, const float *o, int32_t count, float *c, float *h) {
-    int32_t i = 0, rest = count % LANES;
-    floats8 cell, hidden;
-    for (; i + LANES <= count; i += LANES) {
-        cell = load(c + i);
-        pool8(load(z + i), load(f + i), load(o + i), &cell, &hidden);
-        store(c + i, cell);
-        store(h + i, hidden);
+    for (int32_t i = 0; i < count; i += LANES) {
+        int32_t some = count - i < LANES ? count - i : LANES;
+        floats8 cell = load_some(c + i, some, 0.0f), hidden;
+        pool8(load_some(z + i, some, 0.0f), load_some(f + i, some, 0.0f), load_some(o + i, some, 0.0f), &cell, &hidden);
+        store_some(c + i, some, cell);
+        store_some(h + i, some, hidden);
     }
-    if (!rest) return;
-    cell = load_some(c + i, rest, 0.0f);
-    pool8(load_some(z + i, rest, 0.0f), load_some(f + i, rest, 0.0f), load_some(o + i, rest, 0.0f), &cell, &hidden);
-    store_some(c + i, rest, cell);
-    store_some(h + i, rest, hidden);
 }
 
 RHEO_INLINE float largest_body(const float *values, int32_t count) {
@@ -205,11 +225,21 @@ RHEO_INLINE float largest_body(const float *values, int32_t count) {
     return largest;
 }
 
+/* shift is the largest value, so that exp(LOWEST) in place of less, or of nothing, changes no bit of the sum. */
 RHEO_INLINE float sum_exp_body(const float *values, int32_t count, float shift) {
-    floats8 lanes = splat(0.0f);
-    int32_t i = 0;
-    for (; i + LANES <= count; i += LANES) lanes = lanes + exp8(load(values + i) - splat(shift));
-    if (i < count) lanes = lanes + exp8(load_some(values + i, count - i, 2.0f * LOWEST + shift) - splat(shift));
+    float shifts[LANES], rest[VECTORS * LANES]; /* in memory: see EIGHT */
+    for (int32_t lane = 0; lane < LANES; lane++) shifts[lane] = shift;
+    floats8 lanes = EIGHT(0.0f), all = load(shifts), some[VECTORS];
+    for (int32_t left = count; left > 0; left -= VECTORS * LANES, values += VECTORS * LANES) {
+        const float *from = values;
+        if (left < VECTORS * LANES) {
+            for (int32_t place = 0; place < VECTORS * LANES; place++) rest[place] = shift + 2.0f * LOWEST;
+            from = memcpy(rest, values, (size_t)left * sizeof(float));
+        }
+        for (int32_t v = 0; v < VECTORS; v++) some[v] = greater(load(from + v * LANES) - all, EIGHT(LOWEST));
+        exp_all(some, VECTORS);
+        for (int32_t v = 0; v < VECTORS; v++) lanes = lanes + some[v];
+    }
     return add_lanes(lanes);
 }
 
@@ -270,42 +300,84 @@ static void multiply4_plain(const rheo_planes *w, const rheo_vector8 *x, int32_t
     }
 }
 
-/* Four rows at once: x is loaded once for them. */
-RHEO_INLINE void multiply32_body(const rheo_rows32 *w, const float *x, float *out) {
-    size_t stride = w->stride;
-    int32_t whole = w->columns / LANES * LANES, r = 0;
-    for (; r + 4 <= w->rows && whole == w->columns; r += 4) {
-        const float *row = w->first + (size_t)r * stride;
-        floats8 a = splat(0.0f), b = a, c = a, d = a;
-        for (int32_t i = 0; i < whole; i += LANES) {
-            floats8 some = load(x + i);
-            a = a + load(row + i) * some;
-            b = b + load(row + stride + i) * some;
-            c = c + load(row + 2 * stride + i) * some;
-            d = d + load(row + 3 * stride + i) * some;
-        }
-        out[r] = add_lanes(a);
-        out[r + 1] = add_lanes(b);
-        out[r + 2] = add_lanes(c);
-        out[r + 3] = add_lanes(d);
+enum { TILE_ROWS = 4, TILE_WORDS = 2, FETCHED = 64 /* bytes */ };
+
+/* Four rows and one or two words at once, so that a value is loaded once for all of them. */
+RHEO_INLINE void multiply32_tile(const rheo_rows32 *w, int32_t first, const float *const *x, int32_t words,
+                                 floats8 sums[TILE_WORDS][TILE_ROWS]) {
+    const float *row = w->first + (size_t)first * w->stride;
+    for (int32_t word = 0; word < words; word++) {
+        for (int32_t r = 0; r < TILE_ROWS; r++) sums[word][r] = splat(0.0f);
     }
-    for (; r < w->rows; r++) out[r] = dot32_plain(w->first + (size_t)r * stride, x, w->columns);
+    int32_t i = 0, rest = w->columns % LANES;
+    for (; i + LANES <= w->columns; i += LANES) {
+        for (int32_t r = 0; r < TILE_ROWS; r++) {
+            floats8 weights = load(row + (size_t)r * w->stride + i);
+            for (int32_t word = 0; word < words; word++) sums[word][r] = sums[word][r] + weights * load(x[word] + i);
+        }
+    }
+    if (!rest) return;
+    float last[TILE_ROWS][LANES] = {{0}};
+    for (int32_t r = 0; r < TILE_ROWS; r++) memcpy(last[r], row + (size_t)r * w->stride + i, (size_t)rest * sizeof(float));
+    for (int32_t r = 0; r < TILE_ROWS; r++) {
+        for (int32_t word = 0; word < words; word++) sums[word][r] = sums[word][r] + load(last[r]) * load(x[word] + i);
+    }
 }
 
-static void multiply32_plain(const rheo_rows32 *w, const float *x, float *out) { multiply32_body(w, x, out); }
-static rheo_vector8 quantize_plain(const float *x, int32_t count, int8_t *values) {
+RHEO_INLINE void keep32(float product, int adds, float *out) { *out = adds ? *out + product : product; }
+
+RHEO_INLINE void multiply32_rows(const rheo_rows32 *w, int32_t first, const float *const *x, int32_t words, int adds,
+                                 float *const *out) {
+    floats8 sums[TILE_WORDS][TILE_ROWS];
+    multiply32_tile(w, first, x, words, sums);
+    for (int32_t word = 0; word < words; word++) {
+        for (int32_t r = 0; r < TILE_ROWS; r++) keep32(add_lanes(sums[word][r]), adds, out[word] + first + r);
+    }
+}
+
+/* Ask for a share of some rows before they are needed: all words together ask for all of them. */
+RHEO_INLINE void fetch32(const rheo_rows32 *w, int32_t first, int32_t rows, int32_t share, int32_t shares) {
+    const char *from = (const char *)(w->first + (size_t)first * w->stride);
+    int32_t lines = (int32_t)((size_t)rows * w->stride * sizeof(float) / FETCHED);
+    for (int32_t line = lines / shares * share; line <= lines / shares * (share + 1); line++) {
+        __builtin_prefetch(from + (size_t)line * FETCHED);
+    }
+}
+
+RHEO_INLINE void multiply32_body(const rheo_rows32 *w, const float *const *x, int32_t words, int adds,
+                                 float *const *out) {
+    int32_t r = 0;
+    for (; r + TILE_ROWS <= w->rows; r += TILE_ROWS) {
+        int32_t word = 0;
+        for (; word + TILE_WORDS <= words; word += TILE_WORDS) {
+            if (r + 2 * TILE_ROWS < w->rows) fetch32(w, r + TILE_ROWS, TILE_ROWS, word / TILE_WORDS, words / TILE_WORDS);
+            multiply32_rows(w, r, x + word, TILE_WORDS, adds, out + word);
+        }
+        for (; word < words; word++) multiply32_rows(w, r, x + word, 1, adds, out + word);
+    }
+    for (; r < w->rows; r++) {
+        for (int32_t word = 0; word < words; word++) {
+            keep32(dot32_plain(w->first + (size_t)r * w->stride, x[word], w->columns), adds, out[word] + r);
+        }
+    }
+}
+
+RHEO_PLAIN void multiply32_plain(const rheo_rows32 *w, const float *const *x, int32_t words, int adds, float *const *out) {
+    multiply32_body(w, x, words, adds, out);
+}
+RHEO_PLAIN rheo_vector8 quantize_plain(const float *x, int32_t count, int8_t *values) {
     return quantize_body(x, count, values);
 }
-static void rescale_plain(const int32_t *sums, const float *row_scale, float x_scale, int32_t count, int adds,
+RHEO_PLAIN void rescale_plain(const int32_t *sums, const float *row_scale, float x_scale, int32_t count, int adds,
                           float *out) {
     rescale_body(sums, row_scale, x_scale, count, adds, out);
 }
-static void add_plain(const float *bias, int32_t count, float *out) { add_body(bias, count, out); }
-static void pool_plain(const float *z, const float *f, const float *o, int32_t count, float *c, float *h) {
+RHEO_PLAIN void add_plain(const float *bias, int32_t count, float *out) { add_body(bias, count, out); }
+RHEO_PLAIN void pool_plain(const float *z, const float *f, const float *o, int32_t count, float *c, float *h) {
     pool_body(z, f, o, count, c, h);
 }
-static float largest_plain(const float *values, int32_t count) { return largest_body(values, count); }
-static float sum_exp_plain(const float *values, int32_t count, float shift) {
+RHEO_PLAIN float largest_plain(const float *values, int32_t count) { return largest_body(values, count); }
+RHEO_PLAIN float sum_exp_plain(const float *values, int32_t count, float shift) {
     return sum_exp_body(values, count, shift);
 }
 
@@ -392,7 +464,10 @@ RHEO_AVX2 static void multiply4_avx2(const rheo_planes *w, const rheo_vector8 *x
     }
 }
 
-RHEO_AVX2 static void multiply32_avx2(const rheo_rows32 *w, const float *x, float *out) { multiply32_body(w, x, out); }
+RHEO_AVX2 static void multiply32_avx2(const rheo_rows32 *w, const float *const *x, int32_t words, int adds,
+                                      float *const *out) {
+    multiply32_body(w, x, words, adds, out);
+}
 RHEO_AVX2 static rheo_vector8 quantize_avx2(const float *x, int32_t count, int8_t *values) {
     return quantize_body(x, count, values);
 }
@@ -410,68 +485,92 @@ RHEO_AVX2 static float sum_exp_avx2(const float *values, int32_t count, float sh
 }
 
 /* With VNNI one instruction multiplies a whole line with four values of x and adds four products of each row to a
- * 32-bit sum. Four sums are kept, so that no product waits for the one before. */
+ * 32-bit sum. Some blocks are read side by side: x is loaded once for all of them, and no product waits for the one
+ * before. */
 #define RHEO_VNNI __attribute__((target("avx2,avx512f,avx512bw,avx512vnni")))
 
-enum { SUMS = 4, TAKE_HIGH_HALVES = 0xe4 /* bit by bit: the mask's ones from the first, its zeros from the second */ };
+enum {
+    SIDE_BY_SIDE8 = 2,
+    SIDE_BY_SIDE4 = 4,
+    TAKE_HIGH_HALVES = 0xe4 /* bit by bit: the mask's ones from the first, its zeros from the second */
+};
 
 RHEO_VNNI RHEO_INLINE __m512i quad_vnni(const int8_t *x) { return _mm512_set1_epi32(quad_of(x)); }
 
 /* a: w + 128 of the first four columns of a line; b: of the other four. */
-RHEO_VNNI RHEO_INLINE void add_line8(const uint8_t *upper, const uint8_t *lower, const int8_t *x, __m512i *a,
+RHEO_VNNI RHEO_INLINE void add_line8(const uint8_t *upper, const uint8_t *lower, __m512i x, __m512i next_x, __m512i *a,
                                      __m512i *b) {
     const __m512i high = _mm512_set1_epi8((char)240);
     __m512i up = _mm512_loadu_si512(upper), low = _mm512_loadu_si512(lower);
     __m512i first = _mm512_ternarylogic_epi32(_mm512_slli_epi16(up, 4), low, high, TAKE_HIGH_HALVES);
     __m512i second = _mm512_ternarylogic_epi32(up, _mm512_srli_epi16(low, 4), high, TAKE_HIGH_HALVES);
-    *a = _mm512_dpbusd_epi32(*a, first, quad_vnni(x));
-    *b = _mm512_dpbusd_epi32(*b, second, quad_vnni(x + RHEO_QUAD));
+    *a = _mm512_dpbusd_epi32(*a, first, x);
+    *b = _mm512_dpbusd_epi32(*b, second, next_x);
 }
 
-RHEO_VNNI RHEO_INLINE void add_line4(const uint8_t *upper, const int8_t *x, __m512i *a, __m512i *b) {
-    const __m512i low = _mm512_set1_epi8(15);
-    __m512i up = _mm512_loadu_si512(upper);
-    *a = _mm512_dpbusd_epi32(*a, _mm512_and_si512(up, low), quad_vnni(x));
-    *b = _mm512_dpbusd_epi32(*b, _mm512_and_si512(_mm512_srli_epi16(up, 4), low), quad_vnni(x + RHEO_QUAD));
-}
-
-RHEO_VNNI RHEO_INLINE __m512i add_sums(const __m512i *sums) {
-    return _mm512_add_epi32(_mm512_add_epi32(sums[0], sums[1]), _mm512_add_epi32(sums[2], sums[3]));
+/* fetches: where columns are left out, the next blocks do not follow in memory, so they are asked for in time. */
+RHEO_VNNI RHEO_INLINE void multiply8_blocks(const rheo_planes *w, int32_t first, int32_t count, int fetches,
+                                            const rheo_vector8 *x, int32_t *out) {
+    size_t start = (size_t)first * w->stride, ahead = (size_t)count * w->stride;
+    __m512i a[SIDE_BY_SIDE8], b[SIDE_BY_SIDE8];
+    for (int32_t block = 0; block < count; block++) {
+        a[block] = _mm512_set1_epi32((int32_t)offset_of(x, OFFSET8));
+        b[block] = _mm512_setzero_si512();
+    }
+    for (int32_t line = 0; line < w->lines; line++) {
+        const int8_t *with = x->values + line * RHEO_COLUMNS;
+        __m512i quad = quad_vnni(with), next = quad_vnni(with + RHEO_QUAD);
+        for (int32_t block = 0; block < count; block++) {
+            size_t at = start + (size_t)block * w->stride + (size_t)line * RHEO_LINE;
+            if (fetches) {
+                __builtin_prefetch(w->upper + at + ahead);
+                __builtin_prefetch(w->lower + at + ahead);
+            }
+            add_line8(w->upper + at, w->lower + at, quad, next, a + block, b + block);
+        }
+    }
+    for (int32_t block = 0; block < count; block++) {
+        _mm512_storeu_si512(out + (first + block) * RHEO_ROWS, _mm512_add_epi32(a[block], b[block]));
+    }
 }
 
 RHEO_VNNI static void multiply8_vnni(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
-    __m512i offset = _mm512_set1_epi32((int32_t)offset_of(x, OFFSET8));
-    for (int32_t block = 0; block < w->blocks; block++) {
-        const uint8_t *upper = w->upper + (size_t)block * w->stride, *lower = w->lower + (size_t)block * w->stride;
-        const int8_t *with = x->values;
-        __m512i sums[SUMS] = {offset, _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512()};
-        int32_t line = 0;
-        for (; line + 2 <= w->lines; line += 2, upper += 2 * RHEO_LINE, lower += 2 * RHEO_LINE) {
-            add_line8(upper, lower, with + line * RHEO_COLUMNS, sums, sums + 1);
-            add_line8(upper + RHEO_LINE, lower + RHEO_LINE, with + (line + 1) * RHEO_COLUMNS, sums + 2, sums + 3);
+    int32_t block = 0;
+    int has_gaps = (size_t)(w->lines + 1) * RHEO_LINE < w->stride;
+    for (; has_gaps && block + SIDE_BY_SIDE8 <= w->blocks; block += SIDE_BY_SIDE8) {
+        multiply8_blocks(w, block, SIDE_BY_SIDE8, block + 2 * SIDE_BY_SIDE8 <= w->blocks, x, out);
+    }
+    for (; block < w->blocks; block++) multiply8_blocks(w, block, 1, 0, x, out);
+}
+
+/* a: the halves of bytes of the first four columns of a line; b: 16 times those of the other four, as they lie. */
+RHEO_VNNI RHEO_INLINE void multiply4_blocks(const rheo_planes *w, int32_t first, int32_t count, const rheo_vector8 *x,
+                                            int32_t *out) {
+    const __m512i low = _mm512_set1_epi8(15);
+    __m512i a[SIDE_BY_SIDE4], b[SIDE_BY_SIDE4];
+    for (int32_t block = 0; block < count; block++) {
+        a[block] = _mm512_setzero_si512();
+        b[block] = _mm512_set1_epi32((int32_t)offset_of(x, OFFSET4));
+    }
+    for (int32_t line = 0; line < w->lines; line++) {
+        const int8_t *with = x->values + line * RHEO_COLUMNS;
+        __m512i quad = quad_vnni(with), next = quad_vnni(with + RHEO_QUAD);
+        for (int32_t block = 0; block < count; block++) {
+            __m512i up = _mm512_loadu_si512(w->upper + (size_t)(first + block) * w->stride + (size_t)line * RHEO_LINE);
+            a[block] = _mm512_dpbusd_epi32(a[block], _mm512_and_si512(up, low), quad);
+            b[block] = _mm512_dpbusd_epi32(b[block], _mm512_andnot_si512(low, up), next);
         }
-        if (line < w->lines) add_line8(upper, lower, with + line * RHEO_COLUMNS, sums, sums + 1);
-        _mm512_storeu_si512(out + block * RHEO_ROWS, add_sums(sums));
+    }
+    for (int32_t block = 0; block < count; block++) {
+        __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(a[block], 4), b[block]);
+        _mm512_storeu_si512(out + (first + block) * RHEO_ROWS, sum);
     }
 }
 
-/* The products are taken with halves of bytes as they are, so their sum has to be multiplied by 16. */
 RHEO_VNNI static void multiply4_vnni(const rheo_planes *w, const rheo_vector8 *x, int32_t *out) {
-    __m512i offset = _mm512_set1_epi32((int32_t)offset_of(x, OFFSET4));
-    for (int32_t block = 0; block < w->blocks; block++) {
-        const uint8_t *upper = w->upper + (size_t)block * w->stride;
-        const int8_t *with = x->values;
-        __m512i sums[SUMS] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
-                              _mm512_setzero_si512()};
-        int32_t line = 0;
-        for (; line + 2 <= w->lines; line += 2, upper += 2 * RHEO_LINE) {
-            add_line4(upper, with + line * RHEO_COLUMNS, sums, sums + 1);
-            add_line4(upper + RHEO_LINE, with + (line + 1) * RHEO_COLUMNS, sums + 2, sums + 3);
-        }
-        if (line < w->lines) add_line4(upper, with + line * RHEO_COLUMNS, sums, sums + 1);
-        __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(add_sums(sums), 4), offset);
-        _mm512_storeu_si512(out + block * RHEO_ROWS, sum);
-    }
+    int32_t block = 0;
+    for (; block + SIDE_BY_SIDE4 <= w->blocks; block += SIDE_BY_SIDE4) multiply4_blocks(w, block, SIDE_BY_SIDE4, x, out);
+    for (; block < w->blocks; block++) multiply4_blocks(w, block, 1, x, out);
 }
 
 /* Asks the processor itself (Intel's manual, volume 2, CPUID): __builtin_cpu_supports needs a GCC library that zig

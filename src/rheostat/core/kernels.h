@@ -39,7 +39,6 @@ typedef struct rheo_planes {
 
 typedef struct rheo_rows32 {
     const float *first;
-    const float *end;
     size_t stride;
     int32_t rows;
     int32_t columns;
@@ -53,8 +52,9 @@ typedef struct rheo_kernels {
     /* The same from the upper plane alone, with w = 16 · upper + 8 - 128: the midpoint of what the lower one can add.
      * */
     void (*multiply4)(const rheo_planes *w, const rheo_vector8 *x, int32_t *out);
-    /* The same in float32: eight partial sums, i modulo 8, added as ((0+4)+(2+6))+((1+5)+(3+7)). x is padded. */
-    void (*multiply32)(const rheo_rows32 *w, const float *x, float *out);
+    /* The same in float32, for some words, (+ out[word][r] where `adds`): eight partial sums, i modulo 8, added as
+     * ((0+4)+(2+6))+((1+5)+(3+7)). x is padded. */
+    void (*multiply32)(const rheo_rows32 *w, const float *const *x, int32_t words, int adds, float *const *out);
     /* x = values · scale with scale = max |x| / 127, rounded to nearest, ties to even. */
     rheo_vector8 (*quantize)(const float *x, int32_t count, int8_t *values);
     /* out[i] = sums[i] · (x_scale · row_scale[i]) (+ out[i] where `adds`) */

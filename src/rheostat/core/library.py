@@ -94,6 +94,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "rheo_state_bytes": (_SIZE, [_POINTER]),
     "rheo_answer_bytes": (_SIZE, [_POINTER]),
     "rheo_scratch_bytes": (_SIZE, [_POINTER]),
+    "rheo_evaluation_bytes": (_SIZE, [_POINTER]),
     "rheo_start": (None, [_POINTER, _POINTER]),
     "rheo_step": (_INT, [_POINTER, _POINTER, _POINTER, _INT, _POINTER, _POINTER]),
     "rheo_steps": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER, _SIZE, _POINTER, _POINTER]),

@@ -18,7 +18,8 @@
 #include <string.h>
 
 enum {
-    BLOCK_WORDS = 16,   /* read at once by rheo_steps: more are hardly faster, and take more scratch */
+    READ_WORDS = 16,    /* read at once by rheo_steps: more are hardly faster, and take more scratch */
+    BLOCK_WORDS = 32,   /* read at once by rheo_evaluate: in float32, each block of words reads all of a large model */
     CACHED = 16384,     /* bytes of weights that all words of a block are multiplied by at once: half of a level-1 cache
     */
     OUTPUT_ROWS = 1024, /* of the output layer, whose exponentials are summed up together */
@@ -39,33 +40,32 @@ typedef struct vector {
     int32_t sum; /* of the values */
 } vector;
 
-/* Where the parts of a scratch lie. Inputs: one vector per word of a block and per step of the longest window. */
+/* Where the parts of a scratch for up to BLOCK_WORDS words lie. Inputs: one vector per word and per step of the longest
+ * window. */
 typedef struct room {
     vector inputs[BLOCK_WORDS + RHEO_MAX_WINDOW - 1];
     float *hidden[BLOCK_WORDS]; /* h of the layer at work */
-    float *gates[BLOCK_WORDS];  /* [3 · widest] before their activation; or logits of the output layer */
+    float *gates[BLOCK_WORDS];  /* [3 · widest] before their activation */
     int32_t *sums;              /* of one product, in whole blocks of rows */
-    rheo_answer *answer;        /* of an adaptive softmax or with counts, for evaluation; else NULL */
 } room;
 
-/* Whether evaluation needs a whole answer for each word. */
-static int has_answer(const rheo_model *model) { return model->config.clusters > 1 || model->counts.orders; }
-
-static size_t gates_floats(const rheo_model *model) {
-    size_t gates = GATES * widest(model);
-    return gates > OUTPUT_ROWS ? gates : OUTPUT_ROWS;
-}
+static size_t gates_floats(const rheo_model *model) { return GATES * widest(model); }
 
 /* A product may begin and end within a block of rows. */
-static size_t sums_count(const rheo_model *model) {
-    return (widest(model) > OUTPUT_ROWS ? widest(model) : OUTPUT_ROWS) + 2 * RHEO_ROWS;
+static size_t sums_count(const rheo_model *model) { return widest(model) + 2 * RHEO_ROWS; }
+
+static size_t room_bytes(const rheo_model *model, size_t words) {
+    size_t vectors = words + RHEO_MAX_WINDOW - 1, wide = widest(model);
+    return vectors * (rheo_lines(wide * sizeof(float)) + rheo_lines(wide)) +
+           words * (rheo_lines(wide * sizeof(float)) + rheo_lines(gates_floats(model) * sizeof(float))) +
+           rheo_lines(sums_count(model) * sizeof(int32_t));
 }
 
-size_t rheo_scratch_bytes(const rheo_model *model) {
-    size_t vectors = BLOCK_WORDS + RHEO_MAX_WINDOW - 1, wide = widest(model);
-    return vectors * (rheo_lines(wide * sizeof(float)) + rheo_lines(wide)) +
-           BLOCK_WORDS * (rheo_lines(wide * sizeof(float)) + rheo_lines(gates_floats(model) * sizeof(float))) +
-           rheo_lines(sums_count(model) * sizeof(int32_t)) + (has_answer(model) ? rheo_answer_bytes(model) : 0);
+size_t rheo_scratch_bytes(const rheo_model *model) { return room_bytes(model, READ_WORDS); }
+
+/* The answers to the words of a block come last. */
+size_t rheo_evaluation_bytes(const rheo_model *model) {
+    return room_bytes(model, BLOCK_WORDS) + BLOCK_WORDS * rheo_answer_bytes(model);
 }
 
 static void *cut_off(char **at, size_t bytes) {
@@ -74,21 +74,20 @@ static void *cut_off(char **at, size_t bytes) {
     return part;
 }
 
-static room divide(const rheo_model *model, rheo_scratch *scratch) {
+static room divide(const rheo_model *model, int32_t words, rheo_scratch *scratch) {
     room parts;
     char *at = (char *)scratch;
     size_t wide = widest(model);
     memset(&parts, 0, sizeof parts);
-    for (int32_t place = 0; place < BLOCK_WORDS + RHEO_MAX_WINDOW - 1; place++) {
+    for (int32_t place = 0; place < words + RHEO_MAX_WINDOW - 1; place++) {
         parts.inputs[place].floats = cut_off(&at, wide * sizeof(float));
         parts.inputs[place].values = cut_off(&at, wide);
     }
-    for (int32_t word = 0; word < BLOCK_WORDS; word++) {
+    for (int32_t word = 0; word < words; word++) {
         parts.hidden[word] = cut_off(&at, wide * sizeof(float));
         parts.gates[word] = cut_off(&at, gates_floats(model) * sizeof(float));
     }
     parts.sums = cut_off(&at, sums_count(model) * sizeof(int32_t));
-    parts.answer = has_answer(model) ? (rheo_answer *)(void *)at : NULL;
     return parts;
 }
 
@@ -180,27 +179,31 @@ static void multiply_blocks(const rheo_model *model, const rheo_matrix *w, const
     }
 }
 
-/* out[i] (+)= Σ_j w[first + i, j] · x[j]. `sums` has room for all blocks of rows that are touched. */
-static void multiply(const rheo_model *model, const rheo_matrix *w, const region *at, const vector *x, int adds,
-                     int32_t *sums, float *out) {
+/* out[word][i] (+)= Σ_j w[first + i, j] · x[word][j] for some words. `sums` has room for all blocks of rows that are
+ * touched. */
+static void multiply(const rheo_model *model, const rheo_matrix *w, const region *at, const vector *x, int32_t words,
+                     int adds, int32_t *sums, float *const *out) {
     size_t row = (size_t)at->part * (size_t)w->rows + (size_t)at->first;
     if (model->config.is_int8) {
-        int32_t block = at->first / RHEO_ROWS;
-        multiply_blocks(model, w, at, block, rheo_blocks(at->first + at->rows), x, sums);
-        model->kernels->rescale(sums + at->first % RHEO_ROWS, w->scales + row, x->scale, at->rows, adds, out);
+        int32_t block = at->first / RHEO_ROWS, end = rheo_blocks(at->first + at->rows);
+        for (int32_t word = 0; word < words; word++, x++) {
+            multiply_blocks(model, w, at, block, end, x, sums);
+            model->kernels->rescale(sums + at->first % RHEO_ROWS, w->scales + row, x->scale, at->rows, adds, out[word]);
+        }
     } else {
         size_t stride = (size_t)w->columns * (size_t)w->steps, start = row * stride + (size_t)(at->step * w->columns);
-        size_t items = (size_t)w->parts * (size_t)w->rows * stride;
-        rheo_rows32 part = {w->floats + start, w->floats + items, stride, at->rows, at->columns};
-        float *products = adds ? (float *)(void *)sums : out;
-        model->kernels->multiply32(&part, x->floats, products);
-        if (adds) model->kernels->add(products, at->rows, out);
+        rheo_rows32 part = {w->floats + start, stride, at->rows, at->columns};
+        const float *with[BLOCK_WORDS];
+        for (int32_t word = 0; word < words; word++) with[word] = x[word].floats;
+        model->kernels->multiply32(&part, with, words, adds, out);
     }
 }
 
-/* How many rows of a matrix stay in the cache while all words of a block are multiplied by them. */
+/* How many rows to multiply by all words of a block before the next ones are read: as many 8-bit rows as stay in the
+ * cache. Products of floats see to that themselves. */
 static int32_t rows_at_once(const rheo_matrix *w, int32_t columns) {
-    int32_t rows = CACHED / (columns * (w->floats ? (int32_t)sizeof(float) : 1)) / RHEO_ROWS * RHEO_ROWS;
+    if (w->floats) return OUTPUT_ROWS;
+    int32_t rows = CACHED / columns / RHEO_ROWS * RHEO_ROWS;
     return rows < RHEO_ROWS ? RHEO_ROWS : rows;
 }
 
@@ -254,13 +257,16 @@ static void run_filters(void *of, int32_t share) {
     for (int32_t gate = 0; gate < GATES; gate++) {
         for (int32_t first = start; first < end; first += at_once) {
             int32_t rows = end - first < at_once ? end - first : at_once;
+            float *out[BLOCK_WORDS];
             for (int32_t word = 0; word < job->count; word++) {
-                float *out = parts->gates[word] + (size_t)gate * (size_t)width + first;
-                for (int32_t step = 0; step < w->steps; step++) {
-                    region at = {gate, first, rows, step, job->inputs, job->bound};
-                    multiply(job->model, w, &at, &parts->inputs[word + step], step > 0, parts->sums + first, out);
-                }
-                kernels->add(job->weights->bias + gate * w->rows + first, rows, out);
+                out[word] = parts->gates[word] + (size_t)gate * (size_t)width + first;
+            }
+            for (int32_t step = 0; step < w->steps; step++) {
+                region at = {gate, first, rows, step, job->inputs, job->bound};
+                multiply(job->model, w, &at, parts->inputs + step, job->count, step > 0, parts->sums + first, out);
+            }
+            for (int32_t word = 0; word < job->count; word++) {
+                kernels->add(job->weights->bias + gate * w->rows + first, rows, out[word]);
             }
         }
     }
@@ -344,10 +350,10 @@ rheo_status rheo_steps(const rheo_model *model, const rheo_position *position, r
     rheo_status status = check_position(model, position, error);
     if (!status) status = check_words(model, words, count, error);
     if (status) return status;
-    room parts = divide(model, scratch);
-    for (size_t first = 0; first < count; first += BLOCK_WORDS) {
+    room parts = divide(model, READ_WORDS, scratch);
+    for (size_t first = 0; first < count; first += READ_WORDS) {
         size_t left = count - first;
-        int32_t some = left < BLOCK_WORDS ? (int32_t)left : BLOCK_WORDS;
+        int32_t some = left < READ_WORDS ? (int32_t)left : READ_WORDS;
         read_block(model, position, state->values, words + first, some, &parts);
     }
     return RHEO_OK;
@@ -469,7 +475,8 @@ static void multiply_words(const words_job *job, int32_t first, int32_t last) {
     int32_t sums[OUTPUT_ROWS + 2 * RHEO_ROWS];
     for (int32_t row = first; row < last; row += OUTPUT_ROWS) {
         region at = {0, row, last - row < OUTPUT_ROWS ? last - row : OUTPUT_ROWS, 0, job->of->width, job->of->bound};
-        multiply(job->model, &job->model->weights.output, &at, job->of->hidden, 0, sums, job->out + (row - job->first));
+        float *out = job->out + (row - job->first);
+        multiply(job->model, &job->model->weights.output, &at, job->of->hidden, 1, 0, sums, &out);
     }
 }
 
@@ -495,24 +502,29 @@ static void score_words(const rheo_model *model, const reading *of, int32_t firs
     }
 }
 
+/* All words of a cluster have their logits, whose sum this is. That of the head has the tails' too. */
+static void finish_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster, const vector *hidden,
+                           total *sum) {
+    int32_t tails = model->config.clusters - 1;
+    if (cluster == 0 && tails) {
+        int32_t sums[RHEO_MAX_CLUSTERS + 2 * RHEO_ROWS];
+        float *out = logits_of(answer) + model->config.vocabulary_size;
+        region at = {0, 0, tails, 0, answer->width, tails};
+        multiply(model, &model->weights.clusters, &at, hidden, 1, 0, sums, &out);
+        model->kernels->add(model->weights.cluster_bias, tails, out);
+        add_block(model, out, tails, model->kernels->largest(out, tails), sum);
+    }
+    answer->normalizer[cluster] = normalizer(sum);
+    answer->opened[cluster] = 1;
+}
+
 static void open_cluster(const rheo_model *model, rheo_answer *answer, int32_t cluster, const vector *hidden) {
     const int32_t *start = model->config.cluster_start;
     reading of = {hidden, answer->width, answer->bound};
     total sum = {0, 0, 0};
-    float *logits = logits_of(answer);
-    score_words(model, &of, start[cluster], start[cluster + 1], logits + start[cluster],
+    score_words(model, &of, start[cluster], start[cluster + 1], logits_of(answer) + start[cluster],
                 peaks_of(model, answer, cluster), &sum);
-    int32_t tails = model->config.clusters - 1;
-    if (cluster == 0 && tails) {
-        int32_t sums[RHEO_MAX_CLUSTERS + 2 * RHEO_ROWS];
-        float *out = logits + model->config.vocabulary_size;
-        region at = {0, 0, tails, 0, answer->width, tails};
-        multiply(model, &model->weights.clusters, &at, hidden, 0, sums, out);
-        model->kernels->add(model->weights.cluster_bias, tails, out);
-        add_block(model, out, tails, model->kernels->largest(out, tails), &sum);
-    }
-    answer->normalizer[cluster] = normalizer(&sum);
-    answer->opened[cluster] = 1;
+    finish_cluster(model, answer, cluster, hidden, &sum);
 }
 
 void rheo_answer_add(const rheo_model *model, rheo_answer *answer, int32_t word, double extra) {
@@ -524,9 +536,8 @@ void rheo_answer_add(const rheo_model *model, rheo_answer *answer, int32_t word,
 
 void rheo_answer_keep(rheo_answer *answer, double kept) { answer->normalizer[0] -= rheo_log(kept); }
 
-/* recent: the last words, or NULL where the file has no counts. */
-static void begin_answer(const rheo_model *model, const rheo_position *position, const float *h, const int32_t *recent,
-                         rheo_answer *answer) {
+/* An answer that no word has a logit in yet. Gives h as products read it. */
+static vector start_answer(const rheo_model *model, const rheo_position *position, const float *h, rheo_answer *answer) {
     const rheo_config *config = &model->config;
     memset(answer, 0, sizeof *answer);
     int64_t inputs = config->embedding_size;
@@ -535,13 +546,18 @@ static void begin_answer(const rheo_model *model, const rheo_position *position,
         inputs = position->widths[layer];
     }
     answer->width = position->widths[config->layers - 1];
+    answer->bound = position->bounds[config->layers];
     vector hidden = hidden_of(model, answer);
     prepare(model, h, answer->width, &hidden);
-    answer->bound = position->bounds[config->layers];
     answer->scale = hidden.scale;
     answer->sum = hidden.sum;
-    open_cluster(model, answer, 0, &hidden);
-    if (recent && !position->without_counts) rheo_mix_counts(model, position->cost, recent, answer);
+    return hidden;
+}
+
+/* recent: the last words. */
+static void mix_counts(const rheo_model *model, const rheo_position *position, const int32_t *recent,
+                       rheo_answer *answer) {
+    if (model->counts.orders && !position->without_counts) rheo_mix_counts(model, position->cost, recent, answer);
 }
 
 rheo_status rheo_predict(const rheo_model *model, const rheo_position *position, const rheo_state *state,
@@ -550,7 +566,9 @@ rheo_status rheo_predict(const rheo_model *model, const rheo_position *position,
     if (status) return status;
     int32_t recent[RHEO_MAX_ORDER - 1];
     recent_words(model, state->values, recent);
-    begin_answer(model, position, rheo_last_hidden(model, state), model->counts.orders ? recent : NULL, answer);
+    vector hidden = start_answer(model, position, rheo_last_hidden(model, state), answer);
+    open_cluster(model, answer, 0, &hidden);
+    mix_counts(model, position, recent, answer);
     return status;
 }
 
@@ -759,91 +777,93 @@ rheo_status rheo_query(const rheo_model *model, const rheo_position *position, c
 
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
-/* What is known of one word of a block while the rows of the output layer are read. */
-typedef struct target {
-    total sum;
-    float logit;
-    int32_t above;
-} target;
-
-static void count_above(const float *logits, int32_t count, target *of) {
-    int32_t above = 0;
-    for (int32_t place = 0; place < count; place++) above += logits[place] > of->logit;
-    of->above += above;
+/* How many words of a cluster have a logit above this one. */
+static int32_t count_above(const rheo_model *model, rheo_answer *answer, int32_t cluster, float logit) {
+    int32_t first = model->config.cluster_start[cluster], last = model->config.cluster_start[cluster + 1], above = 0;
+    const float *logits = logits_of(answer), *peaks = peaks_of(model, answer, cluster);
+    for (int32_t start = first; start < last; start += PIECE) {
+        int32_t end = last - start < PIECE ? last : start + PIECE;
+        if (*peaks++ <= logit) continue;
+        for (int32_t word = start; word < end; word++) above += logits[word] > logit;
+    }
+    return above;
 }
 
-/* A plain softmax: how probable the following word was, for each word of a block. */
+/* How probable a word was, and how many were more probable. Its own cluster is opened, and those that could hold a word
+ * that is more probable. */
+static void find_rank(const rheo_model *model, rheo_answer *answer, int32_t word, float *log_probability,
+                      int32_t *rank) {
+    const int32_t *start = model->config.cluster_start;
+    int32_t home = 0;
+    while (word >= start[home + 1]) home++;
+    rheo_open_cluster(model, answer, home);
+    float own = word_log_probability(model, answer, word, home);
+    int32_t above = count_above(model, answer, home, logits_of(answer)[word]);
+    for (int32_t cluster = 0; cluster < model->config.clusters; cluster++) {
+        if (cluster == home || (cluster && tail_log_probability(model, answer, cluster) <= own)) continue;
+        rheo_open_cluster(model, answer, cluster);
+        for (int32_t other = start[cluster]; other < start[cluster + 1]; other++) {
+            above += word_log_probability(model, answer, other, cluster) > own;
+        }
+    }
+    *log_probability = own;
+    *rank = above;
+}
+
+/* A block of words, whose h is in parts->hidden, and how probable the word after each was. */
 typedef struct block_job {
     const rheo_model *model;
-    int32_t width, bound;
-    const int32_t *following;
-    int32_t count; /* of words */
+    const rheo_position *position;
+    const int32_t *words;  /* [count + 1] */
+    const int32_t *recent; /* the last words before them */
+    int32_t count;
     room *parts;
+    char *answers;
     float *log_probabilities;
     int32_t *ranks;
     int32_t shares;
 } block_job;
 
-/* Each block of rows is multiplied by all words start … end-1 before the next one is read. */
+/* Each block of rows of the head is multiplied by all words start … end-1 before the next one is read. */
 static void evaluate_words(void *of, int32_t share) {
     const block_job *job = of;
     const rheo_model *model = job->model;
     const rheo_matrix *w = &model->weights.output;
-    room *parts = job->parts;
     int32_t start = share_start(job->count, share, job->shares), end = share_start(job->count, share + 1, job->shares);
-    target targets[BLOCK_WORDS];
-    float peaks[OUTPUT_ROWS / PIECE];
+    int32_t words = end - start, head = model->config.cluster_start[1];
+    int32_t width = job->position->widths[model->config.layers - 1], bound = job->position->bounds[model->config.layers];
+    int32_t at_once = rows_at_once(w, width), recent[RHEO_MAX_ORDER - 1];
+    rheo_answer *answers[BLOCK_WORDS];
+    vector hidden[BLOCK_WORDS];
+    total totals[BLOCK_WORDS];
+    float *out[BLOCK_WORDS];
     int32_t sums[OUTPUT_ROWS + 2 * RHEO_ROWS];
-    memset(targets, 0, sizeof targets);
-    for (int32_t word = start; word < end; word++) {
-        int32_t wanted = job->following[word];
-        region at = {0, wanted, 1, 0, job->width, job->bound};
-        prepare(model, parts->hidden[word], job->width, &parts->inputs[word]);
-        multiply(model, w, &at, &parts->inputs[word], 0, sums, &targets[word].logit);
-        model->kernels->add(model->weights.output_bias + wanted, 1, &targets[word].logit);
+    memset(totals, 0, sizeof totals);
+    for (int32_t word = 0; word < words; word++) {
+        answers[word] = (rheo_answer *)(void *)(job->answers + (size_t)(start + word) * rheo_answer_bytes(model));
+        hidden[word] = start_answer(model, job->position, job->parts->hidden[start + word], answers[word]);
     }
-    int32_t vocabulary = model->config.vocabulary_size, at_once = rows_at_once(w, job->width);
-    for (int32_t row = 0; row < vocabulary; row += OUTPUT_ROWS) {
-        int32_t rows = vocabulary - row < OUTPUT_ROWS ? vocabulary - row : OUTPUT_ROWS;
+    for (int32_t row = 0; row < head; row += OUTPUT_ROWS) {
+        int32_t rows = head - row < OUTPUT_ROWS ? head - row : OUTPUT_ROWS;
         for (int32_t first = 0; first < rows; first += at_once) {
-            int32_t some = rows - first < at_once ? rows - first : at_once;
-            for (int32_t word = start; word < end; word++) {
-                region at = {0, row + first, some, 0, job->width, job->bound};
-                multiply(model, w, &at, &parts->inputs[word], 0, sums, parts->gates[word] + first);
-            }
+            region at = {0, row + first, rows - first < at_once ? rows - first : at_once, 0, width, bound};
+            for (int32_t word = 0; word < words; word++) out[word] = logits_of(answers[word]) + at.first;
+            multiply(model, w, &at, hidden, words, 0, sums, out);
         }
-        for (int32_t word = start; word < end; word++) {
-            finish_scores(model, row, rows, parts->gates[word], peaks, &targets[word].sum);
-            count_above(parts->gates[word], rows, &targets[word]);
+        for (int32_t word = 0; word < words; word++) {
+            finish_scores(model, row, rows, logits_of(answers[word]) + row, peaks_of(model, answers[word], 0) + row / PIECE,
+                          &totals[word]);
         }
     }
-    for (int32_t word = start; word < end; word++) {
-        job->log_probabilities[word] = (float)((double)targets[word].logit - normalizer(&targets[word].sum));
-        job->ranks[word] = targets[word].above;
+    memcpy(recent, job->recent, sizeof recent);
+    for (int32_t word = 0; word < start; word++) push_word(recent, job->words[word]);
+    for (int32_t word = 0; word < words; word++) {
+        int32_t place = start + word;
+        push_word(recent, job->words[place]);
+        finish_cluster(model, answers[word], 0, &hidden[word], &totals[word]);
+        mix_counts(model, job->position, recent, answers[word]);
+        find_rank(model, answers[word], job->words[place + 1], job->log_probabilities + place, job->ranks + place);
     }
-}
-
-/* An adaptive softmax, or a plain one with counts, one word at a time: the target's own cluster is opened, and those that
- * could hold words that are more probable than the target. */
-static void evaluate_clusters(const rheo_model *model, const rheo_position *position, const float *h,
-                              const int32_t *recent, int32_t following,
-                              rheo_answer *answer, float *log_probability, int32_t *rank) {
-    const int32_t *start = model->config.cluster_start;
-    int32_t home = 0, above = 0;
-    begin_answer(model, position, h, recent, answer);
-    vector hidden = hidden_of(model, answer);
-    while (following >= start[home + 1]) home++;
-    if (!answer->opened[home]) open_cluster(model, answer, home, &hidden);
-    float own = word_log_probability(model, answer, following, home);
-    for (int32_t cluster = 0; cluster < model->config.clusters; cluster++) {
-        if (cluster && cluster != home && tail_log_probability(model, answer, cluster) <= own) continue;
-        if (!answer->opened[cluster]) open_cluster(model, answer, cluster, &hidden);
-        for (int32_t word = start[cluster]; word < start[cluster + 1]; word++) {
-            above += word_log_probability(model, answer, word, cluster) > own;
-        }
-    }
-    *log_probability = own;
-    *rank = above;
 }
 
 rheo_status rheo_evaluate(const rheo_model *model, const rheo_position *position, rheo_state *state,
@@ -852,24 +872,16 @@ rheo_status rheo_evaluate(const rheo_model *model, const rheo_position *position
     rheo_status status = check_position(model, position, error);
     if (!status) status = check_words(model, words, count + 1, error);
     if (status) return status;
-    room parts = divide(model, scratch);
-    int32_t width = position->widths[model->config.layers - 1], bound = position->bounds[model->config.layers];
+    room parts = divide(model, BLOCK_WORDS, scratch);
     for (size_t first = 0; first < count; first += BLOCK_WORDS) {
         size_t left = count - first;
         int32_t some = left < BLOCK_WORDS ? (int32_t)left : BLOCK_WORDS, recent[RHEO_MAX_ORDER - 1];
         recent_words(model, state->values, recent);
         read_block(model, position, state->values, words + first, some, &parts);
-        if (!parts.answer) {
-            block_job job = {model, width, bound, words + first + 1, some, &parts, log_probabilities + first,
-                             ranks + first, share_count(model, some)};
-            share_out(model, evaluate_words, &job, job.shares);
-        }
-        for (int32_t word = 0; parts.answer && word < some; word++) {
-            size_t place = first + (size_t)word;
-            if (model->counts.orders) push_word(recent, words[place]);
-            evaluate_clusters(model, position, parts.hidden[word], model->counts.orders ? recent : NULL, words[place + 1],
-                              parts.answer, log_probabilities + place, ranks + place);
-        }
+        block_job job = {model, position, words + first, recent, some, &parts,
+                         (char *)scratch + room_bytes(model, BLOCK_WORDS), log_probabilities + first, ranks + first,
+                         share_count(model, some)};
+        share_out(model, evaluate_words, &job, job.shares);
     }
     return RHEO_OK;
 }

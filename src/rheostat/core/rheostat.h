@@ -153,6 +153,7 @@ RHEO_API rheo_status rheo_position_near(const rheo_model *model, float share, rh
 RHEO_API size_t rheo_state_bytes(const rheo_model *model);
 RHEO_API size_t rheo_answer_bytes(const rheo_model *model);
 RHEO_API size_t rheo_scratch_bytes(const rheo_model *model);
+RHEO_API size_t rheo_evaluation_bytes(const rheo_model *model); /* of the scratch of rheo_evaluate */
 
 /* The state before the text starts. */
 RHEO_API void rheo_start(const rheo_model *model, rheo_state *state);
