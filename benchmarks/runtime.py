@@ -93,7 +93,7 @@ TARGETS = {
 EARLIER = """
 import sys, time
 from rheostat import Predictor
-text, predictor = "", Predictor("chat", threads=1)
+text, predictor = "", Predictor(sys.argv[1], threads=1)
 for line in sys.stdin:
     seconds = 0.0
     for word in line.split():
@@ -106,14 +106,18 @@ for line in sys.stdin:
 
 
 def over_before(options: argparse.Namespace) -> Figures:
-    """`suggest` of one more word, now and in an earlier version, each in a process of its own, interleaved."""
+    """`suggest` of one more word, now and in an earlier version, each in a process of its own, interleaved.
+
+    Both with the model that the earlier version bundles.
+    """
     if options.before is None:
         return {}
-    words = Writer(Predictor(DEFAULT_MODEL))
+    model = options.before / model_path().relative_to(ROOT)
+    words = Writer(Predictor(model))
     pipe = subprocess.PIPE
     children = {
         name: subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", EARLIER],
+            [sys.executable, "-W", "ignore", "-c", EARLIER, str(model)],
             env={**os.environ, "PYTHONPATH": str(Path(source) / "src")},
             text=True,
             stdin=pipe,
