@@ -61,8 +61,9 @@ def commit() -> str | None:
     """The commit of the source tree this package runs from; None for an installed package."""
     try:
         found = _git("describe", "--always", "--abbrev=12")
-        # Not `describe --dirty`, which writes into the repository.
-        changed = _git("status", "--porcelain", "--untracked-files=no")
+        # Not `describe --dirty`, which writes into the repository. What commands write does not change the program.
+        written = (":(exclude,top)results", ":(exclude,top)docs")
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", *written)
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{found}-dirty" if found and changed else found or None
