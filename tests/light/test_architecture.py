@@ -90,7 +90,7 @@ ONE_MODULE: dict[str, str] = {
 }
 # Inside a package, a module may import the ones before it.
 INSIDE: dict[str, str] = {
-    "text": "token_cache vocabulary chat sources mixture tokenizers casing reading word_counts corpus",
+    "text": "token_cache vocabulary chat sources mixture tokenizers casing known_words reading word_counts corpus",
     "model": "clusters container flops names counts origin precision shape planes reconstruction description"
     " operating_point cut widths path contents file summary writer knob ordered",
     "core": "build library values pool binding word_tree",

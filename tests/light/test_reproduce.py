@@ -687,6 +687,7 @@ def test_nothing_is_adopted_from_the_clone_before_its_model_is_there(workflow: W
     assert needs == {
         *("{data}/ptb", "{data}/wikitext-103-part", "{data}/talk", "{models}/ptb-qrnn.safetensors"),
         *("{words}/american-english-huge", "{words}/british-english-huge", "{words}/codespell.txt"),
+        *("{words}/american-english", "{words}/british-english"),
         "runs/before.safetensors",
     }
     # Replayed days need no model.

@@ -74,13 +74,20 @@ def pack(
     misspellings: Annotated[
         Path | None, typer.Option(help="A list of misspellings to hide, such as codespell's dictionary.")
     ] = None,
+    known_words: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A list of correct words: store those that the vocabulary does not have, so that they are not "
+            "corrected. May be repeated."
+        ),
+    ] = None,
     data: Annotated[str | None, typer.Option(help="With --word-list: the training corpus, to count words in.")] = None,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Write a changed copy of a model file.
 
-    Changes the precision, the default ranking, the order of the filters, which words are hidden, or which points and
-    rankings are stored. Hidden words stay readable and are never suggested.
+    Changes the precision, the default ranking, the order of the filters, which words are hidden or known, or which
+    points and rankings are stored. Hidden words stay readable and are never suggested; known words are not corrected.
     Everything else stays as it is, including origins. Weights whose precision does not change keep their bytes.
 
     An ordered file gives the same answers, and the core serves every position of its knob from the mapped file.
@@ -106,6 +113,7 @@ def pack(
         drop_counts=drop_counts,
         word_lists=word_list or (),
         misspellings=misspellings,
+        known_words=known_words or (),
         data=data,
     )
     if json:
@@ -142,6 +150,7 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
         "ordered": f"yes, {summary['path_positions']} positions" if summary["ordered"] else "no",
         "counts": f"up to {summary['counts_order']}-grams" if summary["counts_order"] else "none",
         "hidden words": f"{summary['hidden_words']:,}",
+        "known words": _known_words(summary["known_words"]),
     }
     yield _pairs("model", facts)
     yield _parts(summary["bytes_by_part"], summary["flops_by_part"], summary["cost_by_part"])
@@ -157,6 +166,10 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
 
 def _reconstruction(stored: Mapping[str, Any] | None) -> str:
     return f"by ranking {stored['ranking']}, {stored['bytes']:,} bytes" if stored else "none"
+
+
+def _known_words(stored: Mapping[str, int] | None) -> str:
+    return f"{stored['words']:,}, {stored['bytes']:,} bytes" if stored else "none"
 
 
 def _corpus(summary: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ measured or estimated. `model.json` holds these facts, from a server and in a pa
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -116,6 +117,7 @@ def _browser_facts(
         "casing": sorted(file.casing.values()),
         "kinds": "".join(map(str, completion.kinds())),
         "misspelt": sorted(completion.misspelt),
+        "known": base64.b64encode(known.to_bytes()).decode() if (known := file.known_words) else None,
     }
 
 

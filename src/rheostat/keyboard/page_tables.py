@@ -17,7 +17,7 @@ from rheostat.core import word_tree
 from rheostat.governor import decision, device
 from rheostat.runtime import engine, explaining, reading, remembering
 from rheostat.runtime.arguments import DEFAULT_LAYOUT
-from rheostat.text import casing, tokenizers, vocabulary
+from rheostat.text import casing, known_words, tokenizers, vocabulary
 from rheostat.words import completion, memory, passage, slips, user_words, writing
 
 PATH = Path(__file__).parent / "static" / "tables.js"
@@ -64,6 +64,10 @@ def tables() -> dict[str, Any]:
         "PRICES": asdict(slips.PRICES),
         "LETTER_PRICES": list(slips.PRICES.of_letters().values()),
         "ENDINGS": slips.ENDINGS,
+        "HASH_SEEDS": known_words.SEEDS,
+        "KNOWN_HEADER_BYTES": known_words.HEADER_BYTES,
+        "LEAST_KNOWN_LETTERS": known_words.LEAST_LETTERS,
+        "POSSESSIVE": known_words.POSSESSIVE,
         "DEFAULT_LAYOUT": DEFAULT_LAYOUT,
         "KEY_LAYOUTS": {
             name: {"keys": layout.keys, "above_space": layout.above_space}

@@ -29,15 +29,17 @@ from rheostat.model.contents import (
 from rheostat.model.contents import drop_reconstruction as without_reconstruction
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.knob import PATH
-from rheostat.model.names import HIDDEN
+from rheostat.model.names import HIDDEN, KNOWN
 from rheostat.model.ordered import order_filters
 from rheostat.model.path import has_bounds
 from rheostat.model.precision import StoredPrecision
 from rheostat.model.summary import summarize
 from rheostat.model.writer import check_target, write_model
 from rheostat.text.corpus import CorpusConfig, load_split
+from rheostat.text.known_words import KnownWords, select_known
 from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.hidden_words import Halves, find_joined, find_misspellings, read_word_list
+from rheostat.words.slips import is_inflected
 
 
 @checked
@@ -57,6 +59,7 @@ def pack(
     drop_counts: bool = False,
     word_lists: Sequence[str | Path] = (),
     misspellings: str | Path | None = None,
+    known_words: Sequence[str | Path] = (),
     data: str | Path | None = None,
 ) -> dict[str, Any]:
     """Write a changed copy of a model file to `out`, and return its summary, as `summarize` does.
@@ -67,8 +70,9 @@ def pack(
     ordered int8 file only, and answers as the knob at 4 bits. drop_reconstruction: leave out the reconstruction and the
     points that need it. drop_counts: leave out the counts. word_lists: lists of correct words; misspellings of frequent
     words that none of them has are stored as hidden: they stay readable and are never suggested. misspellings: a list
-    of words to hide as well. data: the training corpus, to count words in. Everything else stays as it is; weights
-    whose precision does not change keep their bytes.
+    of words to hide as well. known_words: lists of correct words; those that the vocabulary does not have are stored as
+    known, in place of what the file has, and are not corrected. data: the training corpus, to count words in.
+    Everything else stays as it is; weights whose precision does not change keep their bytes.
     """
     check_target(out)
     with open_model(model) as source:
@@ -79,6 +83,8 @@ def pack(
             contents = replace(contents, counts=None)
         if word_lists or misspellings is not None:
             contents = _with_hidden(contents, _hidden(source, word_lists, misspellings, data))
+        if known_words:
+            contents = _with_known(contents, _known(source, known_words))
         contents = order_filters(contents) if order else contents
         write_model(out, contents if bits is None else _in_bits(contents, bits))
     with open_model(Path(out).absolute()) as packed:  # a bare name could be that of a bundled model
@@ -142,6 +148,22 @@ def _with_hidden(contents: Contents, words: Sequence[str]) -> Contents:
     others = {name: array for name, array in contents.words.items() if name != HIDDEN}
     stored = {HIDDEN: np.frombuffer("\n".join(words).encode(), np.uint8)} if words else {}
     return replace(contents, words=others | stored)
+
+
+def _known(file: ModelFile, lists: Sequence[str | Path]) -> KnownWords:
+    """The words of these lists that the vocabulary does not have. With an ending, it need not: that costs even less."""
+    listed = frozenset[str]().union(*(read_word_list(Path(path), keep_case=True) for path in lists))
+    vocabulary = file.vocabulary.index
+    words = [word for word in select_known(listed, vocabulary) if not is_inflected(word, vocabulary)]
+    if not words:
+        raise RheostatError(
+            "the lists of known words have no word that the vocabulary lacks; expected some: check them"
+        )
+    return KnownWords.of(words)
+
+
+def _with_known(contents: Contents, known: KnownWords) -> Contents:
+    return replace(contents, words={**contents.words, KNOWN: np.frombuffer(known.to_bytes(), np.uint8)})
 
 
 def _with_curve(contents: Contents, results: Path) -> Contents:

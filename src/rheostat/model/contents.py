@@ -39,7 +39,7 @@ class Contents:
     """The contents of a model file, checked when written.
 
     weights: as stored, by the names in `shape.tensor_shapes`, with row scales for int8.
-    words: the bytes of `vocabulary` and, if the file has them, of `casing` and `hidden`.
+    words: the bytes of `vocabulary` and, if the file has them, of `casing`, `hidden` and `known`.
     """
 
     shape: ModelShape

@@ -20,6 +20,7 @@ from rheostat.model.names import (
     COUNTS_COST,
     COUNTS_WEIGHT,
     HIDDEN,
+    KNOWN,
     PATH_BOUNDS,
     PATH_COST,
     PATH_WIDTHS,
@@ -37,13 +38,14 @@ from rheostat.model.names import (
 from rheostat.model.origin import UNKNOWN_ORIGIN, Origin
 from rheostat.model.planes import matrix_sizes
 from rheostat.model.shape import CLUSTERS, EMBEDDING, ModelShape
+from rheostat.text.known_words import MOST_BYTES as MOST_KNOWN_BYTES
 from rheostat.text.tokenizers import TOKENIZERS, Tokenizer
 
 FORMAT_VERSION = 2  # the newest version that is read; a file without its features is written as version 1
 ORIGIN_VERSION = 2  # the first with origins
 ORDERED_VERSION = 2  # the first with ordered files
 RECONSTRUCTION_VERSION = 2  # the first with a reconstruction
-COUNTS_VERSION = 2  # the first with counts and hidden words
+COUNTS_VERSION = 2  # the first with counts, hidden and known words
 METADATA_KEY = "rheostat"
 DEFAULT_TOKENIZER = "ptb"  # for a file that does not state one
 
@@ -199,7 +201,7 @@ def metadata_of(
 ) -> dict[str, str]:
     """The metadata that `describe` reads, without empty keys. rankings, points: their entries.
 
-    is_newer: whether tensors need format version 2: counts, hidden words.
+    is_newer: whether tensors need format version 2: counts, hidden words, known words.
     """
     is_recorded = any(item.get("origin") for item in ({"origin": origin}, *rankings, *points))
     fields: dict[str, Any] = {
@@ -315,6 +317,10 @@ def _check_weights(shape: ModelShape, tensors: Tensors, bits: int | None, *, is_
     if HIDDEN in tensors:
         known.add(HIDDEN)
         _expect_list(tensors, HIDDEN, "U8")
+    if KNOWN in tensors:
+        known.add(KNOWN)
+        if (length := _expect_list(tensors, KNOWN, "U8")) > MOST_KNOWN_BYTES:
+            raise problem(f"known words in {length:,} bytes", f"at most {MOST_KNOWN_BYTES:,}")
     return known
 
 

@@ -27,6 +27,7 @@ from rheostat.model.description import Description, PointEntry, RankingEntry, de
 from rheostat.model.names import (
     CASING,
     HIDDEN,
+    KNOWN,
     PATH_BOUNDS,
     PATH_COST,
     PATH_WIDTHS,
@@ -46,6 +47,7 @@ from rheostat.model.planes import from_planes, matrix_sizes
 from rheostat.model.precision import LARGEST_INTEGER, LARGEST_SCALE, StoredPrecision, all_finite, decode, precision_of
 from rheostat.model.shape import ModelShape
 from rheostat.text.casing import casing_from_bytes
+from rheostat.text.known_words import KnownWords
 from rheostat.text.tokenizers import Tokenizer
 from rheostat.text.vocabulary import Vocabulary
 
@@ -138,6 +140,16 @@ class ModelFile(NotCopyable):
             return () if stored is None else tuple(stored.tobytes().decode().split())
         except UnicodeDecodeError:
             raise self._problem("hidden words that are not UTF-8", "one word per line") from None
+
+    @property
+    def known_words(self) -> KnownWords | None:
+        """Correct words that are not in the vocabulary; None if the file has none."""
+        if KNOWN not in self._container.tensors:
+            return None
+        try:
+            return KnownWords(self._container.array(KNOWN).tobytes())
+        except ValueError as error:
+            raise self._problem(str(error), "a filter as docs/file-format.md describes it") from None
 
     def counts(self) -> Counts | None:
         """The counts, checked; None if the file has none."""
@@ -250,9 +262,9 @@ class ModelFile(NotCopyable):
         return digest_of(self.stored_weights())
 
     def text_tensors(self) -> dict[str, NDArray[Any]]:
-        """The bytes of the vocabulary and, if the file has them, of the casing and the hidden words."""
+        """The bytes of the vocabulary and, if the file has them, of the casing, the hidden and the known words."""
         tensors = self._container.tensors
-        return {name: self._container.array(name) for name in (VOCABULARY, CASING, HIDDEN) if name in tensors}
+        return {name: self._container.array(name) for name in (VOCABULARY, CASING, HIDDEN, KNOWN) if name in tensors}
 
     def ranking(self, name: str | None = None) -> Ranking:
         """A ranking by name; without a name, the default ranking."""

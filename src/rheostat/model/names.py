@@ -17,6 +17,7 @@ PATH_COST = "path.cost"  # of an ordered file: the share of the cost of each pos
 PATH_WIDTHS = "path.widths"  # and how many filters of each layer it uses
 PATH_BOUNDS = "path.bounds"  # and how many of them, and of the words, in 8 bits
 HIDDEN = "hidden"  # words that are never suggested
+KNOWN = "known"  # correct words that are not in the vocabulary
 COUNTS_COST = "counts.cost"  # the costs of the table of weights of counts
 COUNTS_WEIGHT = "counts.weight"  # and the weight of each order there
 

@@ -10,7 +10,7 @@ from typing import Any
 from rheostat.arguments import checked
 from rheostat.model.file import ModelFile
 from rheostat.model.flops import cost_by_part, flops_by_part
-from rheostat.model.names import part_of, plane_of
+from rheostat.model.names import KNOWN, part_of, plane_of
 
 
 @checked
@@ -41,6 +41,7 @@ def summarize(file: ModelFile) -> dict[str, Any]:
         "reconstruction": _reconstruction(file),
         "counts_order": description.counts_order,
         "hidden_words": len(file.hidden_words),
+        "known_words": _known_words(file),
         "rankings": [vars(entry) | {"origin": entry.origin.as_json()} for entry in description.rankings],
         "points": [
             vars(entry) | {"widths": list(entry.widths), "origin": entry.origin.as_json()}
@@ -63,6 +64,11 @@ def _reconstruction(file: ModelFile) -> dict[str, Any] | None:
         return None
     size = bytes_by_part(file)["reconstruction"]
     return {"ranking": entry.ranking, "bytes": size, "origin": entry.origin.as_json()}
+
+
+def _known_words(file: ModelFile) -> dict[str, int] | None:
+    stored = file.known_words
+    return None if stored is None else {"words": stored.count, "bytes": bytes_by_part(file)[KNOWN]}
 
 
 def bytes_by_part(file: ModelFile) -> dict[str, int]:

@@ -20,7 +20,7 @@ from rheostat.model.container import check_target as check_container_target
 from rheostat.model.contents import Contents
 from rheostat.model.counts import counts_tensors
 from rheostat.model.description import describe, metadata_of
-from rheostat.model.names import HIDDEN, moment_tensors, point_tensors, scores_name
+from rheostat.model.names import HIDDEN, KNOWN, moment_tensors, point_tensors, scores_name
 from rheostat.model.operating_point import OperatingPoint, Ranking
 from rheostat.model.path import check_path, path_tensors
 from rheostat.model.planes import as_planes
@@ -86,7 +86,7 @@ def _metadata(contents: Contents) -> dict[str, str]:
         recipe=contents.recipe,
         provenance=contents.provenance,
         origin=contents.origin.as_json(),
-        is_newer=contents.counts is not None or HIDDEN in contents.words,
+        is_newer=contents.counts is not None or not contents.words.keys().isdisjoint((HIDDEN, KNOWN)),
     )
 
 

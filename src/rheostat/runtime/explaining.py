@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -46,8 +46,9 @@ class Keys(NamedTuple):
 class Explainer(NotCopyable):
     """The words that explain what was typed after a text. Safe to use from several threads."""
 
-    def __init__(self, completion: Completion, vocabulary: Vocabulary) -> None:
-        self._completion, self._vocabulary = completion, vocabulary
+    def __init__(self, completion: Completion, vocabulary: Vocabulary, known: Container[str] = ()) -> None:
+        """known: the known words of the model file."""
+        self._completion, self._vocabulary, self._known = completion, vocabulary, known
         self._lock = threading.Lock()
         self._tree: WordTree | None = None
 
@@ -107,7 +108,9 @@ class Explainer(NotCopyable):
         if place is not None:
             return Meant(form, math.exp(word.log_probability(place)), False)
         unknown = word.log_probability(self._vocabulary.unknown_id)
-        return Meant(form, math.exp(unknown - PRICES.of_new_word(form, self._vocabulary.index)), False)
+        index = self._vocabulary.index
+        price = PRICES.of_new_word(form, index, () if form in index else self._known)  # no misspelling is known
+        return Meant(form, math.exp(unknown - price), False)
 
     def _place(self, form: str) -> int | None:
         """The id of a word that the model knows; None for a misspelling, which counts as unknown."""

@@ -6,6 +6,7 @@ together; each has its own module. Which point answers is decided by `turning`.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -52,13 +53,14 @@ class Lexicon(NotCopyable):
         self.has_look_alikes = self.tokenizer == "wikitext"  # "game" and "Game" are two words of such a model
         self.unknown = single(self.vocabulary.unknown_id)
         self.completion = complete_without(self.vocabulary, self.tokenizer, hidden_words, file.hidden_words)
+        self.known_words: Container[str] = file.known_words or ()
         self.reader = Reader(self.vocabulary, self.tokenizer, context)
 
     @cached_property
     def explainer(self) -> Explainer:
         from rheostat.runtime.explaining import Explainer  # here, since `suggest` does without it
 
-        return Explainer(self.completion, self.vocabulary)
+        return Explainer(self.completion, self.vocabulary, self.known_words)
 
     def is_own(self, form: str) -> bool:
         """Whether this is a word that only the user can have meant: a taught one, or one that is never suggested.

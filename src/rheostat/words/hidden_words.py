@@ -199,13 +199,14 @@ def is_near(word: str, other: str, most: int) -> bool:
     return row[-1] <= most
 
 
-def read_word_list(path: Path) -> frozenset[str]:
-    """The words of a list in lower case: one per line, or "wrong->right" as in codespell's dictionary."""
+def read_word_list(path: Path, *, keep_case: bool = False) -> frozenset[str]:
+    """The words of a list: one per line, or "wrong->right" as in codespell's dictionary. In lower case by default."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").lower().splitlines()
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         found = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UserWordsError(f"{path} cannot be read ({found}); expected one word per line: check the path") from None
+    lines = (text if keep_case else text.lower()).splitlines()
     words = frozenset(line.partition("->")[0].strip().replace("’", "'") for line in lines) - {""}
     if not words:
         raise UserWordsError(f"{path} has no words; expected one word per line: check the path")

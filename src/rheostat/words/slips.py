@@ -42,19 +42,30 @@ class Prices:
     real_word: float = 1.0  # a finished word that the model knows but that was not meant
     new_letter: float = 2.5  # per letter of a word that the model does not know
     new_ending: float = 6.0  # of one that is a word of the model with an ending
+    known_word: float = 8.0  # of one that the model file has among its known words
 
-    def of_new_word(self, form: str, known: Container[str]) -> float:
-        """What a word costs that the model does not know: "cereals" less than its letters, since "cereal" is known."""
-        is_inflected = any(form.endswith(ending) and form[: -len(ending)] in known for ending in ENDINGS)
-        return min(self.new_letter * len(form), self.new_ending if is_inflected else math.inf)
+    def of_new_word(self, form: str, vocabulary: Container[str], known: Container[str] = ()) -> float:
+        """What a word costs that is not in the vocabulary: "cereals" less than its letters, since "cereal" is there.
+
+        known: the known words of the model file, which are correct.
+        """
+        prices = [self.new_letter * len(form)]
+        prices += [self.new_ending] if is_inflected(form, vocabulary) else []
+        prices += [self.known_word] if form in known else []
+        return min(prices)
 
     def of_letters(self) -> dict[str, float]:
         """The prices that the core reads."""
-        ours = ("missed_space", "space_as_letter", "real_word", "new_letter", "new_ending")
+        ours = ("missed_space", "space_as_letter", "real_word", "new_letter", "new_ending", "known_word")
         return {name: price for name, price in asdict(self).items() if name not in ours}
 
 
 PRICES = Prices()
+
+
+def is_inflected(form: str, vocabulary: Container[str]) -> bool:
+    """Whether this is a word of the vocabulary with an ending."""
+    return any(form.endswith(ending) and form[: -len(ending)] in vocabulary for ending in ENDINGS)
 
 
 # --- keys --------------------------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 // Small files are fetched from the network first, so nothing goes stale, and from the cache if the network does not
 // answer. The model's address changes with its contents, so it is fetched once.
 
-const CACHE = "rheostat-6";
+const CACHE = "rheostat-7";
 const PAGE = [
   "./", "api.js", "battery.js", "browser_engine.js", "completion.js", "device_panel.js", "dial.js",
-  "engine_worker.js", "figures.js", "governing.js", "icon.svg", "keys.js", "manifest.webmanifest", "memory.js", "memory_panel.js", "model.json", "page.js", "rheostat.js", "rheostat.wasm",
+  "engine_worker.js", "figures.js", "governing.js", "icon.svg", "keys.js", "known_words.js", "manifest.webmanifest", "memory.js", "memory_panel.js", "model.json", "page.js", "rheostat.js", "rheostat.wasm",
   "slider.js", "slips.js", "style.css", "tables.js", "text_field.js", "trade_off.js", "typist.js", "user_words.js", "vocabulary.js", "watch.js", "writing.js",
 ];
 const NETWORK_TIMEOUT_MS = 4000; // if the cache has an answer

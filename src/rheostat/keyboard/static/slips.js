@@ -20,10 +20,18 @@ export function canExplain(form) {
   return form.length > 0 && utf8.encode(form).length <= MAX_TYPED && /\p{L}/u.test(form);
 }
 
-/** The price of a word that the model does not know. isKnown(form): whether the model has a word. */
-export function priceOfNewWord(form, isKnown) {
-  const isInflected = ENDINGS.some((ending) => form.endsWith(ending) && isKnown(form.slice(0, form.length - ending.length)));
-  return Math.min(PRICES.new_letter * count(form), isInflected ? PRICES.new_ending : Infinity);
+/** Whether this is a word of the vocabulary with an ending. hasWord(form): whether the vocabulary has a word. */
+export function isInflected(form, hasWord) {
+  return ENDINGS.some((ending) => form.endsWith(ending) && hasWord(form.slice(0, form.length - ending.length)));
+}
+
+/** The price of a word that is not in the vocabulary. isKnown: whether it is a known word. */
+export function priceOfNewWord(form, hasWord, isKnown) {
+  return Math.min(
+    PRICES.new_letter * count(form),
+    isInflected(form, hasWord) ? PRICES.new_ending : Infinity,
+    isKnown ? PRICES.known_word : Infinity,
+  );
 }
 
 /** How a typed word could be two: {first, second, price}. aboveSpace: the letters of the keys above the space bar. */

@@ -4,6 +4,7 @@
 // "completion" of what was typed, a "correction" of it, or what was "typed".
 
 import { Completion } from "./completion.js";
+import { KnownWords } from "./known_words.js";
 import { canExplain, composeMeant, findHalves, priceOfNewWord } from "./slips.js";
 import {
   BEST_PAIR, CACHE_DEFAULTS, DEFAULT_LAYOUT, KEY_LAYOUTS, LETTER_PRICES, MAX_EXPLAINED, NEW_WORD_COUNT, PAIRS, PRICES, REMEMBERED, RIVALS,
@@ -24,6 +25,7 @@ export class Typist {
   #words;
   #kinds; // of the words: WHOLE, PART or 0
   #misspelt; // ids of words that nobody means to write
+  #known; // correct words that are not in the vocabulary
   #completion;
   #casing;
   #masks = new Map();
@@ -37,13 +39,14 @@ export class Typist {
 
   /** model: of rheostat.js. facts: of model.json. */
   constructor(model, facts) {
-    const { casing, kinds, misspelt, positions } = facts.browser;
+    const { casing, kinds, known, misspelt, positions } = facts.browser;
     this.#model = model;
     this.#facts = facts;
     this.#positions = new Map(positions.map((position) => [position.percent, position]));
     this.#words = Array.from({ length: model.vocabularySize }, (_, id) => model.word(id));
     this.#kinds = Uint8Array.from(kinds, Number);
     this.#misspelt = new Set(misspelt);
+    this.#known = new KnownWords(known);
     this.#completion = new Completion(this.#words, this.#kinds);
     this.#casing = new Map(casing.map((spelling) => [spelling.toLowerCase(), spelling]));
   }
@@ -213,6 +216,8 @@ export class Typist {
     return (id >= 0 && this.#kinds[id] !== WHOLE) || userWords.some(({ word }) => matchingForm(word) === form);
   }
 
+  #hasWord = (form) => this.#model.find(form) >= 0;
+
   /** The id of a word that the model knows; -1 for a misspelling, which counts as unknown. */
   #place(form) {
     const id = this.#model.find(form);
@@ -225,7 +230,8 @@ export class Typist {
     const model = this.#model;
     const id = this.#place(form);
     if (id >= 0) return { word: form, p: Math.exp(model.typedLogProbability(word, id)), isSlip: false };
-    const price = priceOfNewWord(form, (other) => model.find(other) >= 0);
+    const isKnown = model.find(form) < 0 && this.#known.has(form); // no misspelling is known
+    const price = priceOfNewWord(form, this.#hasWord, isKnown);
     return { word: form, p: Math.exp(model.typedLogProbability(word, model.unknownId) - price), isSlip: false };
   }
 
