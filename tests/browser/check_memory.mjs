@@ -32,14 +32,15 @@ async function run({ operations, limit, isMeant }) {
         return best.kind === "typed" ? best.confidence : 0;
       }
     : () => 1;
-  let watch = new Watch(memory, "words", confirm);
+  const isCorrect = isMeant === "model" ? (word) => typist.isCorrect(word) : () => true;
+  let watch = new Watch(memory, "words", confirm, isCorrect);
   const answers = [];
   for (const [name, ...given] of operations) {
     if (name === "at") [now] = given;
     else if (name === "reopen") {
       await memory.flush();
       memory = await new Memory(store, options).open();
-      watch = new Watch(memory, "words", confirm);
+      watch = new Watch(memory, "words", confirm, isCorrect);
     } else if (name === "share") {
       const { ofModel, extra } = memory.share(...given);
       answers.push([ofModel, Object.fromEntries(extra)]);

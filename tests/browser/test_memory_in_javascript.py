@@ -53,7 +53,7 @@ class InPython:
         if self.is_meant == "model":
             self.watch = self.predictor.watch()
         else:
-            self.watch = Watch(self.memory, "words", lambda text: 1.0, False)
+            self.watch = Watch(self.memory, "words", lambda text: 1.0, lambda word: True, False)
 
     def answer(self, name: str, *given: Any) -> Any:
         memory = self.memory

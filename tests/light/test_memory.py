@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import rheostat
 from rheostat.errors import UserWordsError
-from rheostat.runtime.remembering import Watch
+from rheostat.runtime.remembering import LEARN_AGAIN_AT, LEARN_AT, Watch
 from rheostat.words.memory import FLUSH_WORDS, MOST_DOUBTFUL, Memory
 
 
@@ -232,16 +232,33 @@ def test_what_was_written_is_suggested_with_and_without_a_prefix(tmp_path: Path)
 
 def test_a_doubtful_word_is_learned_when_it_is_written_again() -> None:
     memory = Memory()
-    sure = {"gave": 0.95, "have": 1.0, "yq": 0.5}
+    sure = {"gave": (LEARN_AT + LEARN_AGAIN_AT) / 2, "its": 0.95, "yq": 0.5}
     for _ in range(2):
-        Watch(memory, "words", lambda text: sure.get(text.split()[-1], 1.0), private=False).end("I gave it yq")
-    assert (memory.count("gave"), memory.count("it"), memory.count("yq")) == (1.0, 2.0, 0.0)
+        watch = Watch(
+            memory, "words", lambda text: sure.get(text.split()[-1], 1.0), lambda word: word != "zorblax", private=False
+        )
+        watch.end("I gave it zorblax its yq")
+    assert (memory.count("gave"), memory.count("it"), memory.count("zorblax")) == (1.0, 2.0, 1.0)
+    assert memory.count("its") == memory.count("yq") == 0.0
     assert memory.count("i", "gave", "it") == 1.0
     memory.clear()
     assert not memory.was_seen(["gave"]) and memory.was_seen(["gave"])
     for number in range(MOST_DOUBTFUL):
         memory.was_seen([f"word{number}"])
     assert not memory.was_seen(["gave"])  # long ago
+
+
+def test_a_contraction_without_its_last_letter_is_not_learned(model: rheostat.Predictor) -> None:
+    predictor, memory = watched(model)
+    predictor.watch().end('she said it\' and "that is it"')
+    assert memory.count("it") == memory.count("is") == 1.0
+
+
+def test_a_word_that_is_not_known_to_be_correct_is_learned_when_it_is_written_again(model: rheostat.Predictor) -> None:
+    predictor, memory = watched(model)
+    for count in (0.0, 1.0):
+        predictor.watch().end("I want a zorblaxian/dog")
+        assert memory.count("zorblaxian") == memory.count("dog") == count
 
 
 def test_learned_words_reach_the_file_without_closing(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ def tables() -> dict[str, Any]:
         "UNKNOWN": vocabulary.UNKNOWN,
         "END_OF_LINE": vocabulary.END_OF_LINE,
         "NUMBER": vocabulary.NUMBER,
+        "SPECIAL_TOKENS": vocabulary.SPECIAL_TOKENS,
         "PTB_NUMBER": tokenizers.PTB_NUMBER,
         "PTB_SIGNS": tokenizers.PTB_SIGNS,
         "WIKITEXT_JOINTS": tokenizers.WIKITEXT_JOINTS,

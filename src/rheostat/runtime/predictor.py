@@ -341,7 +341,8 @@ class Predictor(NotCopyable):
         from rheostat.runtime.remembering import Watch
 
         self._turner.serving()
-        return Watch(self._lexicon.memory, self.tokenizer, self._confidence_as_typed, private)
+        lexicon = self._lexicon
+        return Watch(lexicon.memory, self.tokenizer, self._confidence_as_typed, lexicon.is_correct, private)
 
     def _confidence_as_typed(self, text: str) -> float:
         """The confidence that the last word of a text is what was meant."""

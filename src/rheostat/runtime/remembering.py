@@ -19,9 +19,9 @@ from rheostat.words.passage import context_words
 from rheostat.words.writing import Suggestion, matching_form
 
 SETTLED = 2  # words written after a word until it counts as meant
-CLOSING_SIGNS = ".,;:!?…)\"'”’"  # after a word, and not part of it
-LEARN_AT = 0.995  # the confidence that a word is what was meant, from which on it is learned at once
-LEARN_AGAIN_AT = 0.9  # the same for a word that was written before
+CLOSING_SIGNS = '.,;:!?…)"”'  # after a word, and not part of it; after an apostrophe, a letter may be missing
+LEARN_AT = 0.998  # the confidence that a word is what was meant, from which on a correct word is learned at once
+LEARN_AGAIN_AT = 0.99  # the same for any word that was written before
 
 
 class Mixed:
@@ -57,6 +57,7 @@ class Mixed:
 
 
 Confirm = Callable[[str], float]  # the confidence that the last word of a text is what was meant
+IsCorrect = Callable[[str], bool]  # whether a word is correct, as far as that is known
 
 
 class Watch:
@@ -64,12 +65,15 @@ class Watch:
 
     `see` gets the text before the cursor whenever it changes. A word is learned once two more words were begun after
     it, or at once if it was accepted from the suggestions. A word that is changed or deleted afterwards is taken back.
-    Words that look like slips are not learned. `end` says that the text was sent: what stands in it was meant.
+    Words that look like slips are not learned; what could be one is learned when it is written again. `end` says that
+    the text was sent: what stands in it was meant.
     """
 
-    def __init__(self, memory: Memory | None, tokenizer: str, confirm: Confirm, private: bool) -> None:
+    def __init__(
+        self, memory: Memory | None, tokenizer: str, confirm: Confirm, is_correct: IsCorrect, private: bool
+    ) -> None:
         self._memory = None if private else memory
-        self._tokenizer, self._confirm = tokenizer, confirm
+        self._tokenizer, self._confirm, self._is_correct = tokenizer, confirm, is_correct
         # Pieces of the text in order, and the words that were learned of each; None if it looked like a slip.
         self._learned: list[tuple[str, list[str] | None]] = []
         self._accepted: set[int] = set()
@@ -135,5 +139,6 @@ class Watch:
             return words
         stripped = pieces[place].rstrip(CLOSING_SIGNS)
         sure = self._confirm(" ".join([*pieces[:place], stripped]))
-        is_meant = sure >= LEARN_AT or (sure >= LEARN_AGAIN_AT and self._memory.was_seen(words))
-        return words if is_meant else None
+        is_name = pieces[place][0].isupper() and len(words) == 1  # nobody types a capital by accident
+        is_meant = sure >= LEARN_AT and (is_name or all(map(self._is_correct, words)))
+        return words if is_meant or (sure >= LEARN_AGAIN_AT and self._memory.was_seen(words)) else None

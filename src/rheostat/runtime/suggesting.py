@@ -20,6 +20,7 @@ from rheostat.runtime.arguments import LARGEST_K
 from rheostat.runtime.engine import Reading
 from rheostat.runtime.points import Serving
 from rheostat.runtime.reading import Reader
+from rheostat.text.vocabulary import SPECIAL_TOKENS
 from rheostat.words.completion import BestWords, complete_without, single
 from rheostat.words.hidden_words import HiddenWords
 from rheostat.words.user_words import UserWords
@@ -70,6 +71,20 @@ class Lexicon(NotCopyable):
         place = self.vocabulary.index.get(form)
         is_hidden = place is not None and not self.completion.allowed_mask()[place]
         return (is_hidden and place not in self.completion.misspelt) or self.user_words.knows(form)
+
+    def is_correct(self, word: str) -> bool:
+        """Whether a word is correct, as far as is known: taught, of the vocabulary, with an ending, or a known word.
+
+        A hidden word is not: more often than not, it is a slip.
+        """
+        from rheostat.words.slips import is_inflected  # here, since `suggest` does without it
+
+        form, index = matching_form(word), self.vocabulary.index
+        if word in SPECIAL_TOKENS or self.user_words.knows(form):
+            return True
+        if (place := index.get(word)) is not None:
+            return bool(self.completion.allowed_mask(attach=True)[place])
+        return is_inflected(form, index) or form in self.known_words
 
     def named(self, best: BestWords) -> list[tuple[str, float]]:
         """The most probable words by their names."""

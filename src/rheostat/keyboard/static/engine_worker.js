@@ -96,7 +96,7 @@ let writing = 0;
 async function remember({ on, isPrivate, text }) {
   await typist.memory?.flush();
   typist.memory = on ? await new Memory(new MemoryStore()).open() : null;
-  watch = typist.memory && new Watch(isPrivate ? null : typist.memory, tokenizer, confidenceAsTyped);
+  watch = typist.memory && new Watch(isPrivate ? null : typist.memory, tokenizer, confidenceAsTyped, (word) => typist.isCorrect(word, lastAsked.userWords));
   watch?.skip(text);
   return listed();
 }

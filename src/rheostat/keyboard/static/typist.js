@@ -5,10 +5,10 @@
 
 import { Completion } from "./completion.js";
 import { KnownWords } from "./known_words.js";
-import { canExplain, composeMeant, findHalves, priceOfNewWord } from "./slips.js";
+import { canExplain, composeMeant, findHalves, isInflected, priceOfNewWord } from "./slips.js";
 import {
   BEST_PAIR, CACHE_DEFAULTS, DEFAULT_LAYOUT, KEY_LAYOUTS, LETTER_PRICES, MAX_EXPLAINED, NEW_WORD_COUNT, PAIRS, PRICES, REMEMBERED, RIVALS,
-  SHORTEST_PAIR, SPARE, WHOLE,
+  SHORTEST_PAIR, SPARE, SPECIAL_TOKENS, WHOLE,
 } from "./tables.js";
 import { bestUserWords } from "./user_words.js";
 import { compose, distinct, matchingForm, splitTyped } from "./writing.js";
@@ -217,6 +217,14 @@ export class Typist {
   }
 
   #hasWord = (form) => this.#model.find(form) >= 0;
+
+  /** Whether a word is correct, as far as is known: taught, of the vocabulary, one with an ending, or a known word. */
+  isCorrect(word, userWords = []) {
+    const form = matchingForm(word);
+    if (SPECIAL_TOKENS.includes(word) || userWords.some((taught) => matchingForm(taught.word) === form)) return true;
+    const id = this.#model.find(word);
+    return id < 0 ? isInflected(form, this.#hasWord) || this.#known.has(form) : this.#kinds[id] !== 0;
+  }
 
   /** The id of a word that the model knows; -1 for a misspelling, which counts as unknown. */
   #place(form) {

@@ -12,15 +12,18 @@ export class Watch {
   #memory;
   #tokenizer;
   #confirm;
+  #isCorrect;
   // [piece of the text, the words that were learned of it], in order; null if it is not counted, not even as what came before
   #learned = [];
   #accepted = new Set();
 
-  /** memory: null in a private field. confirm(text): the confidence that its last word is what was meant. */
-  constructor(memory, tokenizer, confirm) {
+  /** memory: null in a private field. confirm(text): the confidence that its last word is what was meant. isCorrect(word): whether
+   * a word is correct, as far as that is known. */
+  constructor(memory, tokenizer, confirm, isCorrect) {
     this.#memory = memory;
     this.#tokenizer = tokenizer;
     this.#confirm = confirm;
+    this.#isCorrect = isCorrect;
   }
 
   /** Do not learn what is already in the text: it was written earlier, or in private. */
@@ -87,7 +90,9 @@ export class Watch {
     const characters = [...pieces[place]];
     while (CLOSING_SIGNS.includes(characters.at(-1) ?? " ")) characters.pop();
     const sure = this.#confirm([...pieces.slice(0, place), characters.join("")].join(" "));
-    return sure >= LEARN_AT || (sure >= LEARN_AGAIN_AT && this.#memory.wasSeen(words)) ? words : null;
+    const isName = /^\p{Uppercase}/u.test(pieces[place]) && words.length === 1; // nobody types a capital by accident
+    const isMeant = sure >= LEARN_AT && (isName || words.every(this.#isCorrect));
+    return isMeant || (sure >= LEARN_AGAIN_AT && this.#memory.wasSeen(words)) ? words : null;
   }
 }
 
