@@ -37,9 +37,24 @@ def _now() -> str:
 
 
 def command_line() -> str:
-    """The command as a person would type it, with the program's name instead of its installed path."""
+    """The command as a person would type it, with the program's name instead of its installed path.
+
+    Results are published, so a path says nothing about this machine or its user: it is relative to the working folder
+    if it is near, else only its end is shown.
+    """
     program = Path(sys.argv[0]).name if sys.argv else ""
-    return shlex.join(["rheostat" if program in ("__main__.py", "rheostat") else program, *sys.argv[1:]])
+    given = map(_public_path, sys.argv[1:])
+    return shlex.join(["rheostat" if program in ("__main__.py", "rheostat") else program, *given])
+
+
+def _public_path(argument: str) -> str:
+    if not os.path.isabs(argument) or argument.startswith("/usr/"):
+        return argument
+    try:
+        near = Path(os.path.relpath(argument))
+    except ValueError:  # another drive of Windows
+        near = Path("..", "..", Path(argument).name)
+    return str(near) if near.parts[:2] != ("..", "..") else f".../{near.name}"
 
 
 def machine() -> dict[str, Any]:

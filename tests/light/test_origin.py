@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +13,7 @@ from models import TINY, make_ranking
 from rheostat.errors import ModelFileError, RheostatError
 from rheostat.model.origin import LONGEST_CHAIN, NOT_RECORDED, UNKNOWN_ORIGIN, Origin
 from rheostat.model.widths import select
-from rheostat.provenance import new_origin
+from rheostat.provenance import command_line, new_origin
 
 TRAINED = Origin(
     command="rheostat train ptb",
@@ -101,3 +103,13 @@ def test_a_new_origin_has_what_the_process_knows_and_no_more() -> None:
     origin = new_origin()
     assert origin.command and origin.version and origin.date
     assert set(origin.as_json()) == {"command", "version", "date"}
+
+
+def test_a_recorded_command_says_nothing_about_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "work" / "main"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    near, far = folder.parent / "data", Path("/home/somebody/corpora/ptb")
+    given = ["sweep", str(folder / "model"), "--data", str(near), "--aac", str(far), "--list", "/usr/share/dict/words"]
+    monkeypatch.setattr(sys, "argv", ["/opt/bin/rheostat", *given])
+    assert command_line() == "rheostat sweep model --data ../data --aac .../ptb --list /usr/share/dict/words"
