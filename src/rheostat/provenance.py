@@ -48,7 +48,7 @@ def command_line() -> str:
 
 
 def _public_path(argument: str) -> str:
-    if not os.path.isabs(argument) or argument.startswith("/usr/"):
+    if not Path(argument).is_absolute() or argument.startswith("/usr/"):
         return argument
     try:
         near = Path(os.path.relpath(argument))
