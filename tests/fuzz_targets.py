@@ -8,7 +8,10 @@ targets serve `tests/light/test_fuzzing.py`, which runs them for seconds, and `s
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import json
+import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -309,7 +312,6 @@ checkpoint_minutes = 0.0
 @cache
 def stopped_run() -> Path:
     """The folder of a run that was interrupted after its first step."""
-    import signal
     import tempfile
 
     import rheostat
@@ -320,32 +322,45 @@ def stopped_run() -> Path:
     (folder / "text").mkdir()
     for name in ("train", "valid", "test"):
         (folder / "text" / f"{name}.txt").write_text("ann sees the boats .\nbob hides the lamps .\n" * 3)
-    drawn = trainer.draw_length
+    try:
+        with stopped_after(1):
+            rheostat.train(folder / "small.toml", out=folder / "run", data=folder / "text")
+    except trainer.InterruptedRunError:
+        return folder / "run"
+    raise AssertionError("the run was not stopped")
 
-    def stopping(config: Any, steps: int) -> int:
-        signal.raise_signal(signal.SIGTERM)
-        return drawn(config, steps)
+
+@contextlib.contextmanager
+def stopped_after(steps: int) -> Iterator[None]:
+    """Training that is stopped as by a user after this many steps."""
+    from rheostat.training import trainer
+
+    drawn, left = trainer.draw_length, itertools.count(steps - 1, -1)
+
+    def stopping(config: Any, step: int) -> int:
+        if next(left) <= 0:
+            signal.raise_signal(signal.SIGTERM)
+        return drawn(config, step)
 
     trainer.draw_length = stopping
     try:
-        rheostat.train(folder / "small.toml", out=folder / "run", data=folder / "text")
-    except trainer.InterruptedRunError:
-        return folder / "run"
+        yield
     finally:
         trainer.draw_length = drawn
-    raise AssertionError("the run was not stopped")
 
 
 def use_checkpoint(path: Path) -> None:
     import shutil
 
     import rheostat
+    from rheostat.training.trainer import InterruptedRunError
 
     run = path.with_name("run")
     shutil.rmtree(run, ignore_errors=True)
     shutil.copytree(stopped_run(), run)
     (run / "checkpoint.pt").write_bytes(path.read_bytes())
-    rheostat.resume(run)
+    with stopped_after(20), contextlib.suppress(InterruptedRunError):  # a damaged recipe may ask for a billion steps
+        rheostat.resume(run)
 
 
 def checkpoints() -> list[bytes]:

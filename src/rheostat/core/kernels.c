@@ -42,6 +42,7 @@ enum { LANES = 8 }; /* partial sums of a float product */
  * AVX2, to two of SSE, NEON or WebAssembly. Each lane is an IEEE float, so the bits are the same everywhere. */
 typedef float floats8 __attribute__((vector_size(LANES * sizeof(float))));
 typedef int32_t ints8 __attribute__((vector_size(LANES * sizeof(int32_t))));
+typedef uint32_t wholes8 __attribute__((vector_size(LANES * sizeof(uint32_t)))); /* sums that may wrap around */
 typedef int8_t bytes8 __attribute__((vector_size(LANES)));
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wpsabi" /* about calls between files; all of these are inlined */
@@ -169,17 +170,18 @@ RHEO_INLINE rheo_vector8 quantize_body(const float *x, int32_t count, int8_t *va
     for (int lane = 1; lane < LANES; lane++) largest = extremes[lane] > largest ? extremes[lane] : largest;
 
     floats8 inverse = splat(largest > 1e-30f ? 127.0f / largest : 0.0f);
-    ints8 sums = {0};
+    wholes8 sums = {0}; /* of a damaged model, values can be anything */
     memset(values + i, 0, rheo_padded((size_t)count) - (size_t)i);
     for (i = 0; i < count; i += LANES) {
         floats8 some = count - i < LANES ? rest : load(x + i);
         ints8 whole = (ints8)(some * inverse + splat(ROUNDER)) - (ints8)splat(ROUNDER);
         bytes8 narrow = __builtin_convertvector(whole, bytes8);
         memcpy(values + i, &narrow, sizeof narrow);
-        sums = sums + whole;
+        sums = sums + (wholes8)whole;
     }
-    rheo_vector8 found = {values, largest / 127.0f, 0};
-    for (int lane = 0; lane < LANES; lane++) found.sum += sums[lane];
+    uint32_t sum = 0;
+    for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
+    rheo_vector8 found = {values, largest / 127.0f, (int32_t)sum};
     return found;
 }
 
@@ -257,7 +259,7 @@ RHEO_INLINE float dot32_plain(const float *w, const float *x, int32_t columns) {
  * times this is added to the product of the planes. All sums are modulo 2³², and the final result fits in 31 bits. */
 enum { OFFSET8 = -128, OFFSET4 = 8 - 128 };
 
-RHEO_INLINE uint32_t offset_of(const rheo_vector8 *x, int32_t offset) { return (uint32_t)(x->sum * offset); }
+RHEO_INLINE uint32_t offset_of(const rheo_vector8 *x, int32_t offset) { return (uint32_t)x->sum * (uint32_t)offset; }
 
 RHEO_INLINE uint32_t product_plain(uint32_t w, int8_t x) {
     int32_t value = x;

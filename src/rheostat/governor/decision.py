@@ -141,9 +141,12 @@ def _seen(policy: Policy, situation: Situation, previous: Decision) -> Decision:
 
 
 def _step(levels: Sequence[float], hysteresis: float, level: float | None, step: int) -> int:
-    """How many steps apply at this level if `step` of them applied before. An unknown level changes nothing."""
+    """How many steps apply at this level if `step` of them applied before. An unknown level changes nothing.
+
+    The policy may have had more steps before.
+    """
     if level is None:
-        return step
+        return max(0, min(step, len(levels)))
     entered = sum(level < one for one in levels)
     not_left = sum(level < one + hysteresis for one in levels)
     return max(entered, min(step, not_left))

@@ -118,7 +118,7 @@ class RunFolder:
         if not isinstance(contents, dict):
             raise self.damaged(f"it holds {show(type(contents).__name__)}; expected a dict")
         version = contents.get("checkpoint_version")
-        if version != CHECKPOINT_VERSION:
+        if not isinstance(version, int) or version != CHECKPOINT_VERSION:
             raise CheckpointError(
                 f"{self.checkpoint} has version {show(version)}; this program reads {CHECKPOINT_VERSION}"
             )

@@ -35,8 +35,7 @@ def read_hidden_words(wish: HiddenWords = None) -> frozenset[str]:
 def hidden_places(vocabulary: Vocabulary, wish: HiddenWords = None) -> list[int]:
     """The ids of the hidden words in a vocabulary, ignoring case."""
     hidden = read_hidden_words(wish)
-    words = "\n".join(vocabulary.words).lower().split("\n")  # faster than word by word
-    return [place for place, word in enumerate(words) if word in hidden]
+    return [place for place, word in enumerate(vocabulary.words) if word.lower() in hidden]
 
 
 def _checked(wish: Iterable[str]) -> list[str]:

@@ -73,7 +73,7 @@ function whatIsSeen(policy, situation, previous) {
 }
 
 function stepOf(bounds, hysteresis, level, step) {
-  if (level === null) return step;
+  if (level === null) return Math.max(0, Math.min(step, bounds.length));
   const entered = count(bounds, (one) => level < one);
   const notLeft = count(bounds, (one) => level < one + hysteresis);
   return Math.max(entered, Math.min(step, notLeft));

@@ -94,6 +94,10 @@ class BenchRow(LatencyFigures, CostShare):
     energy: EnergyPerQuery
     paced: PacedFigures | None = stored_if_set(None)  # noqa: RUF009
 
+    def __post_init__(self) -> None:
+        if not (self.flops > 0 and self.flops_fraction > 0):
+            raise ValueError(f"has {self.flops} FLOPs, {self.flops_fraction:g} of all; expected numbers above 0")
+
     @property
     def megabytes_read(self) -> float:
         return self.bytes_read / 1e6

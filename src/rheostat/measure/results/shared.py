@@ -88,6 +88,10 @@ class QualityFigures:
     recall_at_5: float
     tokens: int
 
+    def __post_init__(self) -> None:
+        if not self.perplexity > 0:
+            raise ValueError(f"has perplexity {self.perplexity}; expected a number above 0")
+
     @classmethod
     def of(cls, quality: Quality) -> QualityFigures:
         return from_json(QualityFigures, quality.as_json(), "quality")
