@@ -26,6 +26,11 @@ def test_every_results_file_has_its_rows(tmp_path: Path, monkeypatch: pytest.Mon
     assert recorded and all(f"`{name}`" in text for name in recorded)
 
 
+def test_the_committed_page_is_that_of_the_committed_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    committed = (ROOT / "docs" / "results" / "benchmarks.md").read_text(encoding="utf-8")
+    assert page_of(ROOT / "results", tmp_path / "page.md", monkeypatch) == committed
+
+
 def test_the_page_says_what_ran_on_onnx_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     contents = json.loads((ROOT / "results" / "benchmark-learning.json").read_text(encoding="utf-8"))
     (tmp_path / "benchmark-learning.json").write_text(json.dumps(contents), encoding="utf-8")
