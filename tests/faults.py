@@ -7,7 +7,9 @@ before and with what the whole write makes: every file must be one or the other,
 except `.partial` files after a crash. After a crash the writer is run again, and must succeed.
 
 In the same way, each request for memory finds none, once: those that reach the system's allocator, from Python and from
-the libraries below it. A library may end the process then; that is a crash like the others.
+the libraries below it. A library may end the process then; that is a crash like the others. Export makes 140,000 of
+them. So that not all of a writer runs again for each, the running writer is copied at a request, and the copy finds no
+memory. While a file is open, a request is tried from the start.
 
 A process is ended, not the machine: what the system has taken but not yet put on disk is not lost here.
 """
@@ -21,12 +23,13 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,8 +38,11 @@ from rheostat import provenance
 
 KINDS = {1: "no space", 2: "input/output error", 3: "crash before", 4: "crash after", 5: "crash in the middle"}
 NO_MEMORY = "no memory"
-REQUESTS = 2000  # for memory: more than most writers make. Building a graph for ONNX makes 140,000
+REQUESTS = 2000  # for memory: more than most writers make
 CRASHED = 86
+MOST_SAID = 60_000  # bytes: less than a pipe holds
+RECORD = struct.Struct("@ll")  # of a copy: request, status
+CHANGED = -1  # instead of a status
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # where flushing takes no time
 REFUSED = 1
 LEFT = re.compile(r"\.partial(/|$)|(^|/)\..*\.(lock|old)(/|$)")  # by a crash, or for other processes
@@ -67,6 +73,12 @@ def tree(folder: Path, with_leftovers: bool = False) -> Tree:
     return {name: DATES.sub(b"DATE", contents(path.read_bytes())) for name, path in kept.items()}
 
 
+def state(folder: Path) -> Tree:
+    """Everything: all files, with leftovers, and all folders."""
+    folders = {f"{path.relative_to(folder)}/": b"" for path in folder.rglob("*") if path.is_dir()}
+    return tree(folder, with_leftovers=True) | folders
+
+
 def contents(data: bytes) -> bytes:
     """What a file says. Of a checkpoint, a zip file: its records with their checksums right, but for torch's own id.
 
@@ -90,19 +102,19 @@ class Faults:
         self.shim.faults_memory.restype = ctypes.c_long
         self.shim.faults_arm_memory.argtypes = [ctypes.c_long]
         self.writer, self.root = writer, Path(tempfile.mkdtemp(prefix="rheostat-faults-", dir=MEMORY)).resolve()
-        self.before, self.work = self.root / "before", self.root / "work"
+        self.before, self.work, self.now = self.root / "before", self.root / "work", self.root / "now"
         self.before.mkdir()
         if not is_new:
             self._in_child(lambda: writer.prepare(self.before))
         self.old = tree(self.before)
+        self.repairable = [state(self.before)]  # what a run makes the whole of
         self.names, self.requests = self._count()
         self.new = tree(self.work)
         self.tried: Counter[str] = Counter()
         self.problems: list[str] = []
 
     def _start(self) -> None:
-        shutil.rmtree(self.work, ignore_errors=True)
-        shutil.copytree(self.before, self.work)
+        _copy(self.before, self.work)
 
     def _in_child(self, act: Callable[[], object], number: int = 0, kind: int = 0, request: int = 0) -> tuple[int, str]:
         """Fork, act, and say how the child ended, and what it said: its error, and its requests and calls.
@@ -112,24 +124,58 @@ class Faults:
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            os.close(reading)
-            self.shim.faults_arm(str(self.work).encode(), number, kind)
-            code, said = 0, ""
-            self.shim.faults_arm_memory(request)
-            try:
-                act()
-            except Exception as error:  # what a user sees is checked by the parent
-                code, said = REFUSED, f"{type(error).__name__}: {error}"
-            requests = self.shim.faults_memory()
-            self.shim.faults_arm_memory(-1)
-            said += f"\n{requests}\n{self.shim.faults_names().decode()}"
-            self.shim.faults_arm(b"", 0, 0)
-            os.write(writing, said.encode()[-60_000:])
-            self.shim.faults_end(code)
+            self._act(act, writing, number, kind, request)
         os.close(writing)
         with os.fdopen(reading, "rb") as said:
             text = said.read().decode(errors="replace")
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
+
+    def _act(self, act: Callable[[], object], writing: int, number: int = 0, kind: int = 0, request: int = 0) -> None:
+        """Act, write what there is to say, and end the process."""
+        code, said = 0, ""
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # libraries complain there
+        self.shim.faults_arm(str(self.work).encode(), number, kind)
+        self.shim.faults_arm_memory(request)
+        try:
+            act()
+        except Exception as error:  # what a user sees is checked by the parent
+            code, said = REFUSED, f"{type(error).__name__}: {error}"
+        requests = self.shim.faults_memory()
+        self.shim.faults_arm_memory(-1)
+        said += f"\n{requests}\n{self.shim.faults_names().decode()}"
+        self.shim.faults_arm(b"", 0, 0)
+        os.write(writing, said.encode()[-MOST_SAID:])
+        self.shim.faults_end(code)
+
+    def _in_copies(self, every: int) -> Iterator[tuple[int, int, str]]:
+        """Run the writer; copies of it find no memory: which request, how the copy ended, what it said."""
+        self._start()
+        _copy(self.before, self.now)
+        now = state(self.now)
+        (reading, writing), (listening, telling), (waiting, going) = os.pipe(), os.pipe(), os.pipe()
+        os.set_blocking(reading, False)
+        writer = os.fork()
+        if writer == 0:
+            for end in (reading, listening, going):  # so that it ends if this process does
+                os.close(end)
+            self.shim.faults_in_copies(every, telling, waiting)
+            self._act(lambda: self.writer.write(self.work), writing)
+        for end in (writing, telling, waiting):
+            os.close(end)
+        while record := os.read(listening, RECORD.size):
+            request, status = RECORD.unpack(record)
+            if status == CHANGED:
+                _copy(self.work, self.now)
+                now = state(self.now)
+            else:
+                yield request, os.waitstatus_to_exitcode(status), _said(reading)
+                if state(self.work) != now:
+                    _copy(self.now, self.work)
+            os.write(going, b".")
+        for end in (reading, listening, going):
+            os.close(end)
+        code = os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1])
+        assert code == 0, f"{self.writer.name} fails while it is copied: {code}"
 
     def _count(self) -> tuple[list[str], int]:
         """The calls that change files, and the number of requests for memory."""
@@ -142,13 +188,13 @@ class Faults:
     def run(self, most_requests: int = 0) -> None:
         """Try all faults. most_requests: how many of those for memory, evenly spaced; 0 = all."""
         every = -(-self.requests // most_requests) if most_requests else 1
-        for number in range(1, self.requests + 1, every):
+        copied = set()
+        for request, code, said in self._in_copies(every):
+            copied.add(request)
+            self._check_memory(request, code, said)
+        for request in sorted(set(range(1, self.requests + 1, every)) - copied):
             self._start()
-            code, said = self._in_child(lambda: self.writer.write(self.work), request=number)
-            self.tried[NO_MEMORY] += 1
-            where = f"{self.writer.name}: no memory at request {number} of {self.requests}"
-            code = CRASHED if code < 0 else code
-            self.problems += [f"{where}: {problem}" for problem in self._check(code, said, "memory")]
+            self._check_memory(request, *self._in_child(lambda: self.writer.write(self.work), request=request))
         for number, call in enumerate(self.names, 1):
             for kind, fault in KINDS.items():
                 if fault == "crash in the middle" and call != "write":
@@ -159,6 +205,12 @@ class Faults:
                 where = f"{self.writer.name}: {fault} at call {number} of {len(self.names)}, {call}"
                 self.problems += [f"{where}: {problem}" for problem in self._check(code, said, call)]
         shutil.rmtree(self.root)
+
+    def _check_memory(self, request: int, code: int, said: str) -> None:
+        self.tried[NO_MEMORY] += 1
+        where = f"{self.writer.name}: no memory at request {request} of {self.requests}"
+        found = self._check(CRASHED if code < 0 else code, said, "memory")
+        self.problems += [f"{where}: {problem}" for problem in found]
 
     def _check(self, code: int, said: str, call: str) -> list[str]:
         found, problems = tree(self.work), []
@@ -177,11 +229,13 @@ class Faults:
         left = sorted(set(tree(self.work, with_leftovers=True)) - set(self.old) - set(self.new))
         if code != CRASHED and call != "unlink" and (strays := [name for name in left if not name.endswith(".lock")]):
             problems.append(f"left {strays[0]}")
-        if code != CRASHED:
+        if code != CRASHED or (crashed := state(self.work)) in self.repairable:
             return problems
         again, said = self._in_child(lambda: self.writer.write(self.work))
         if again or (self.writer.repeatable and tree(self.work) != self.new):
             problems.append(f"a second run ended with {again}: {said[:200]}")
+        else:
+            self.repairable.append(crashed)
         return problems
 
     def _compare(self, found: Tree) -> list[str]:
@@ -197,6 +251,18 @@ class Faults:
         names = {*found, *self.old, *self.new}
         odd = [name for name in names if found.get(name) not in (self.old.get(name), self.new.get(name))]
         return f"{odd[0]} is damaged" if odd else f"old and new files are mixed: {', '.join(sorted(found))[:200]}"
+
+
+def _copy(source: Path, out: Path) -> None:
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(source, out)
+
+
+def _said(reading: int) -> str:
+    try:
+        return os.read(reading, MOST_SAID).decode(errors="replace")
+    except BlockingIOError:  # nothing
+        return ""
 
 
 # The writers
@@ -317,6 +383,19 @@ def checkpoint_writer() -> Writer:
     return Writer("checkpoint", lambda folder: save(folder, 1), lambda folder: save(folder, 2))
 
 
+def careless_writer() -> Writer:
+    """What every writer must not do: delete the old file first, and write the new one in its place."""
+
+    def write(folder: Path, size: int) -> None:
+        path = folder / "file"
+        path.unlink(missing_ok=True)
+        content = bytes(size)  # finds no memory once: the old file is gone
+        path.write_bytes(content)
+
+    return Writer("careless", lambda folder: write(folder, 500_000), lambda folder: write(folder, 600_000))
+
+
+CARELESS = "careless"
 WRITERS: dict[str, Callable[[bool], Writer]] = {
     "model": lambda whole: model_writer(),
     "results": lambda whole: results_writer(),
@@ -347,9 +426,9 @@ def run(folder: Path, names: Sequence[str], *, whole: bool = False, requests: in
     command += ["--whole"] if whole else []
     environment = {**os.environ, "LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
     if done.returncode:
-        raise RuntimeError(f"the faults could not be tried: {done.stderr[-500:]}")
+        raise RuntimeError("the faults could not be tried; its errors are above")
     found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -365,13 +444,15 @@ def main() -> None:
     found = []
     for name in asked.writers or WRITERS:
         for is_new in (False, True):
-            writer = WRITERS[name](asked.whole)
+            writer = WRITERS[name](asked.whole) if name != CARELESS else careless_writer()
             faults = Faults(asked.library, writer, is_new)
             faults.run(asked.requests)
             start = "nothing there" if is_new else "replacing"
             entry: dict[str, Any] = {"writer": writer.name, "start": start, "calls": len(faults.names)}
             entry["requests"] = faults.requests
             found.append({**entry, "tried": dict(faults.tried), "problems": faults.problems})
+            said = f"{faults.tried.total():,} faults, {len(faults.problems)} problems"
+            print(f"faults: {writer.name}, {start}: {said}", file=sys.stderr)
     print(json.dumps(found))
 
 

@@ -6,7 +6,13 @@
  *
  * faults_arm_memory(number) starts another count: requests for memory from the system's allocator. The one with that
  * number gets none. Python's small objects come from blocks of its own, so these are the requests that can fail on a
- * machine that is short of memory. Only where the C library is glibc, whose allocator has a second name. */
+ * machine that is short of memory. Only where the C library is glibc, whose allocator has a second name.
+ *
+ * faults_in_copies(every, tells, waits) refuses many of them in one run. For each request that is due, the process is
+ * copied (forked) and the copy finds no memory. Once the copy has ended, the request and how the copy ended are written
+ * to `tells`, and the process goes on when it can read a byte from `waits`. Before the first copy after a change of
+ * files, CHANGED is written there instead: whoever listens has to put back what the copies do to files. While a file or
+ * a folder in there is open, nothing is copied, since the process would go on with one that was put back. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,7 +25,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { CRASHED = 86 };
@@ -47,9 +55,56 @@ long faults_memory(void) { return requests; }
 #ifdef __GLIBC__
 void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 
+enum { CHANGED = -1, MOST_FILES = 256 };
+static long every, seen;
+static int tells, waits;
+
+void faults_in_copies(long each, int to, int from) { every = each, seen = 0, tells = to, waits = from; }
+
+static void tell(long status) {
+    char go;
+    long record[2] = {requests, status};
+    if (syscall(SYS_write, tells, record, sizeof record) != sizeof record || read(waits, &go, 1) != 1) abort();
+}
+
+/* Copies the process. Whether this is the copy. */
+static int is_copy(void) {
+    int status, before = errno;
+    counts_memory = 0;
+    if (seen != calls) tell(CHANGED);
+    seen = calls;
+    pid_t copy = fork();
+    if (copy == 0) {
+        every = 0, counts_memory = 1;
+        return 1;
+    }
+    if (copy < 0 || waitpid(copy, &status, 0) < 0) abort();
+    tell(status);
+    counts_memory = 1;
+    errno = before;
+    return 0;
+}
+
+static int is_inside_fd(int descriptor);
+
+static int has_open_file(void) {
+    int before = errno, found = 0;
+    for (int descriptor = 0; descriptor < MOST_FILES && !found; descriptor++)
+        found = fcntl(descriptor, F_GETFL) >= 0 && is_inside_fd(descriptor);
+    errno = before;
+    return found;
+}
+
+/* Only the first thread is copied: a copy of another would wait for the first. */
+static int is_due(void) {
+    return every && (requests - 1) % every == 0 && syscall(SYS_gettid) == getpid() && !has_open_file();
+}
+
 /* Whether there is memory. */
 static int has_memory(void) {
-    if (!counts_memory || ++requests != refused) return 1;
+    if (!counts_memory) return 1;
+    requests++;
+    if (is_due() ? !is_copy() : requests != refused) return 1;
     errno = ENOMEM;
     return 0;
 }

@@ -9,6 +9,7 @@ import importlib.util
 import platform
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,18 +20,31 @@ REQUESTS = 20  # for memory, of each writer
 NEEDS = {"export": "onnx", "report": "matplotlib", "checkpoint": "torch"}
 
 
+def run(folder: Path, writer: str, requests: int = REQUESTS) -> list[dict[str, Any]]:
+    try:
+        return faults.run(folder, [writer], requests=requests)
+    except CompilerError as error:
+        pytest.skip(f"no C compiler: {error}"[:200])
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="preloads a library, as Linux does it")
 @pytest.mark.parametrize("writer", faults.WRITERS)
 def test_after_every_fault_the_old_file_is_whole_or_the_new_one_is(writer: str, tmp_path: Path) -> None:
     if (needed := NEEDS.get(writer)) and not importlib.util.find_spec(needed):
         pytest.skip(f"needs {needed}")
-    try:
-        replaced, created = faults.run(tmp_path, [writer], requests=REQUESTS)
-    except CompilerError as error:
-        pytest.skip(f"no C compiler: {error}"[:200])
+    replaced, created = run(tmp_path, writer)
     assert replaced["problems"] + created["problems"] == []
     for entry in (replaced, created):
         assert entry["calls"] >= 5, "an open, a write, a flush, a rename and the folder's flush at least"
         assert all(entry["tried"][kind] == entry["calls"] for kind in list(faults.KINDS.values())[:4])
         assert entry["tried"]["crash in the middle"] >= 1
         assert platform.libc_ver()[0] != "glibc" or entry["tried"][faults.NO_MEMORY] >= REQUESTS // 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="preloads a library, as Linux does it")
+def test_a_careless_writer_is_noticed(tmp_path: Path) -> None:
+    replaced, _ = run(tmp_path, faults.CARELESS, requests=0)
+    assert replaced["problems"]
+    for fault in ("no space", "crash before", "crash in the middle", faults.NO_MEMORY):
+        if fault != faults.NO_MEMORY or platform.libc_ver()[0] == "glibc":
+            assert any(fault in problem for problem in replaced["problems"]), fault
