@@ -162,6 +162,14 @@ def test_linear_with_too_few_points_is_not_comparable(judged: Judged) -> None:
     assert found.verdict == "not comparable" and "too few points to tell" in found.facts[0].text
 
 
+def test_linear_is_judged_at_8_bits(judged: Judged) -> None:
+    """4 bits take less time for the same FLOPs."""
+    rows = [bench_row(share, share) for share in (0.4, 0.6, 0.8, 1.0)]
+    fewer_bits = {**bench_row(1.0, 0.5), "bounds": [0] * 5}
+    found = judged("linear-in-flops", [], [*rows, fewer_bits]).facts[0]
+    assert found.holds is True and "over 4 points" in found.text
+
+
 def test_linear_is_judged_on_executed_flops(judged: Judged) -> None:
     """A lazy output layer: the static count falls, what is executed does not."""
     executed = (0.5, 0.42, 0.55, 0.35, 0.45, 0.6, 0.38)

@@ -408,6 +408,16 @@ def test_no_line_is_drawn_through_fewer_than_three_points(tmp_path: Path, monkey
     assert [axes.get_legend_handles_labels()[1] for axes in figure.axes] == [["points, 95 % interval"]] * 2
 
 
+def test_points_with_fewer_bits_are_drawn_beside_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They take less time at the same FLOPs."""
+    whole = [bench_row(share, 2.0 * share, 10.0) for share in (1.0, 0.8, 0.6)]
+    costs = [*whole, {**bench_row(1.0, 0.5, 10.0), "bounds": [0] * 5}]
+    (bench,) = read_all([write_bench(tmp_path / "b.json", costs)]).benches
+    assert bench.fit.latency_r_squared == pytest.approx(1.0)
+    figure = drawn(monkeypatch, draw_fit, bench)
+    assert "some weights in 4 bits: not in the line" in figure.axes[0].get_legend_handles_labels()[1]
+
+
 def test_there_is_a_panel_for_every_cost_that_was_measured(evidence: Evidence, files: list[Path]) -> None:
     labels = [panel.label for panel in panels(evidence.on("ptb"))]
     assert [label.partition(" ")[0] for label in labels] == ["share", "latency", "energy"]

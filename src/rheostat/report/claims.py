@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from rheostat.measure.results import ModelBench
-from rheostat.measure.results.bench import r_squared_interval
+from rheostat.measure.results.bench import r_squared_interval, rows_to_fit
 from rheostat.report import published_claims as checks
 from rheostat.report.document import NOT_MEASURED, Table, TableRow, files
 from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
@@ -326,9 +326,10 @@ def _(check: checks.Linear, evidence: Evidence) -> list[Fact]:
 
 def _linear(check: checks.Linear, found: float, bench: ModelBench, what: str) -> Fact:
     """Holds if r² is as large as claimed, fails if even its interval is not, and is not comparable in between."""
-    low, high = r_squared_interval(found, len(bench.rows))
+    points = len(rows_to_fit(bench.rows))
+    low, high = r_squared_interval(found, points)
     digits = len(f"{check.r_squared}".partition(".")[2])  # as exact as the paper gives it
-    numbers = f"r² = {found:.3f} ({low:.2f} to {high:.2f}) with executed FLOPs over {len(bench.rows)} points"
+    numbers = f"r² = {found:.3f} ({low:.2f} to {high:.2f}) with executed FLOPs over {points} points"
     text = f"{what}: {numbers} (claimed {check.r_squared})"
     if round(found, digits) < check.r_squared <= high:
         return Fact(None, f"{text}: too few points to tell", (bench.path,), comparable=False)

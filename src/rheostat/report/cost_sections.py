@@ -19,7 +19,7 @@ from rheostat.measure.results import (
     NGramResults,
     engine_title,
 )
-from rheostat.measure.results.bench import r_squared_interval
+from rheostat.measure.results.bench import r_squared_interval, rows_to_fit
 from rheostat.report.claims import TOO_FEW_TO_FIT
 from rheostat.report.document import NOT_MEASURED, Paragraph, Picture, Section, Table, files, rows, unique_labels
 from rheostat.report.evidence import CorpusEvidence, Measurement
@@ -84,7 +84,7 @@ def _paced_sentence(bench: ModelBench) -> str:
 
 
 def _fit_sentence(bench: ModelBench) -> str:
-    claimed = load_published().linearity
+    claimed, points = load_published().linearity, len(rows_to_fit(bench.rows))
     parts = []
     for name, unit, line, r_squared, theirs in (
         ("Latency", "ms", latency_line(bench), bench.fit.latency_r_squared, claimed.latency_r_squared),
@@ -93,10 +93,12 @@ def _fit_sentence(bench: ModelBench) -> str:
         if line is None or r_squared is None:
             parts.append(f"{name}: no fit, {TOO_FEW_TO_FIT}.")
             continue
-        low, high = r_squared_interval(r_squared, len(bench.rows))
+        low, high = r_squared_interval(r_squared, points)
         parts.append(
             f"{name}: {line.written(unit)}, r² = {r_squared:.3f} ({low:.2f} to {high:.2f}; published {theirs})."
         )
+    if points < len(bench.rows):
+        parts.append(f"Fitted to the {points} points with all weights in 8 bits: fewer bits save time, but no FLOPs.")
     return " ".join(parts)
 
 

@@ -130,15 +130,21 @@ class BenchRow(LatencyFigures, CostShare):
 @dataclass(frozen=True)
 class Fit:
     """How well a straight line in executed FLOPs predicts each cost; None for fewer than three points, or if not
-    measured. Files from before 17 November 2026 hold the fit on static FLOPs; readers compute it again (`fit_of`).
+    measured. Older files hold the fit on static FLOPs, or with rows in 4 bits; readers compute it again (`fit_of`).
     """
 
     latency_r_squared: float | None
     energy_r_squared: float | None
 
 
+def rows_to_fit(rows: Sequence[BenchRow]) -> list[BenchRow]:
+    """Those with all weights in 8 bits. Fewer bits save time at the same FLOPs, so FLOPs do not tell their cost."""
+    return [row for row in rows if row.bounds is None]
+
+
 def fit_of(rows: Sequence[BenchRow]) -> Fit:
-    """r² of latency with executed FLOPs, and of energy if a meter resolved every point."""
+    """r² of latency with executed FLOPs, and of energy if a meter resolved every point; of rows in 8 bits."""
+    rows = rows_to_fit(rows)
     flops = [row.executed_flops.mean for row in rows]
     energies = [row.measured_mj for row in rows if row.measured_mj is not None]
     measured = len(energies) == len(rows)

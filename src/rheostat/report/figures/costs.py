@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from rheostat.measure.results import BenchRow, ModelBench, NGramResults
+from rheostat.measure.results.bench import rows_to_fit
 from rheostat.measure.results.sweep import RECONSTRUCTED
 from rheostat.report.evidence import DENSE, CorpusEvidence, Measurement
 from rheostat.report.figures.style import (
@@ -42,6 +43,7 @@ FREE_STYLES: dict[str, Any] = {UNIFORM: RECONSTRUCTED_LINE, FROM_ERROR: BY_ERROR
 FRONT = {"color": "#999999", "linewidth": 7, "alpha": 0.45, "zorder": 1}
 LINE = "#0072B2"
 NGRAM = "#555555"
+OTHER_BITS = "#777777"
 ABOVE_NGRAMS = 1.03
 FEWEST_TO_FIT = 3
 MOST_ABOVE = 50.0  # percent above the whole model; worse points are not shown
@@ -317,20 +319,22 @@ def fit_line(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
 
 def latency_line(bench: ModelBench) -> Line | None:
     """In ms per million FLOPs."""
-    return fit_line(_executed_millions(bench), [row.latency_ms for row in bench.rows])
+    rows = rows_to_fit(bench.rows)
+    return fit_line(_executed_millions(rows), [row.latency_ms for row in rows])
 
 
 def energy_line(bench: ModelBench) -> Line | None:
     """In mJ per million FLOPs; None unless energy was measured at all points."""
-    values = [row.measured_mj for row in bench.rows]
+    rows = rows_to_fit(bench.rows)
+    values = [row.measured_mj for row in rows]
     if any(value is None for value in values):
         return None
-    return fit_line(_executed_millions(bench), [value for value in values if value is not None])
+    return fit_line(_executed_millions(rows), [value for value in values if value is not None])
 
 
-def _executed_millions(bench: ModelBench) -> list[float]:
+def _executed_millions(rows: Sequence[BenchRow]) -> list[float]:
     """What a query executes, not its static count: a lazy output layer leaves clusters closed."""
-    return [row.executed_flops.mean / 1e6 for row in bench.rows]
+    return [row.executed_flops.mean / 1e6 for row in rows]
 
 
 def draw_fit(bench: ModelBench, path: Path) -> None:
@@ -359,7 +363,7 @@ def _draw_fit_panel(
     r_squared: float | None,
     unit: str,
 ) -> None:
-    flops = np.array(_executed_millions(bench))
+    flops = np.array(_executed_millions(bench.rows))
     values = np.array([value for value, _ in measured])
     # A bootstrap interval does not always contain the median.
     bounds = np.array([interval or (value, value) for value, interval in measured]).T
@@ -370,9 +374,15 @@ def _draw_fit_panel(
         if r_squared is not None:
             label += f", r² = {r_squared:.3f}"
         axes.plot(ends, line.intercept + line.slope * ends, color=LINE, linewidth=2, label=label)
-    axes.errorbar(
-        flops, values, errors, fmt="o", color="#000000", capsize=4, markersize=8, label="points, 95 % interval"
-    )
+    fitted = rows_to_fit(bench.rows)
+    is_fitted = np.array([row in fitted for row in bench.rows])
+    for chosen, style, label in (
+        (is_fitted, {"color": "#000000"}, "points, 95 % interval"),
+        (~is_fitted, {"color": OTHER_BITS, "markerfacecolor": "none"}, "some weights in 4 bits: not in the line"),
+    ):
+        if chosen.any():
+            parts: Any = {"fmt": "o", "capsize": 4, "markersize": 8, "label": label, **style}
+            axes.errorbar(flops[chosen], values[chosen], errors[:, chosen], **parts)
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     axes.grid(alpha=0.3)
