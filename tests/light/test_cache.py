@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -171,3 +172,45 @@ def test_wrong_settings_are_errors(options: dict[str, float]) -> None:
 def test_onnx_runtime_has_no_cache(model: Path) -> None:
     with pytest.raises(RheostatError, match="no cache"):
         rheostat.load(model, engine="onnx", cache=Cache())
+
+
+def test_an_answer_that_is_made_again_is_kept_once_the_cache_is_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread asks while it is made: it must not get an answer without the cache."""
+    of = engine(Cache(words=4, weight=0.5))
+    state, reading = of.start(), None
+    for token in (3, 5, 3, 5, 3):
+        reading = of.read(state, token)
+        state = of.after(reading)
+    assert reading is not None
+    expected = of.best(reading, 3)
+    reading.core.kept.answer = None
+    mix, seen = of.core.model.mix_cache, []
+
+    def mix_while_another_asks(*arguments: Any) -> None:
+        if not seen:
+            seen.append(None)
+            seen.append(of.best(reading, 3))
+        mix(*arguments)
+
+    monkeypatch.setattr(of.core.model, "mix_cache", mix_while_another_asks)
+    assert of.best(reading, 3) == expected
+    assert seen[1] == expected
+
+
+def test_an_answer_that_is_dropped_while_it_is_asked_for_has_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    of = engine(Cache(words=4, weight=0.5))
+    state = of.start()
+    for token in (3, 5, 3, 5):
+        state = of.after(of.read(state, token))
+    _, expected = of.query(state, 3, 3)
+    keep = of.core.keep
+
+    def keep_nothing(answer: Any) -> Any:
+        kept = keep(answer)
+        kept.answer = None
+        return kept
+
+    monkeypatch.setattr(of.core, "keep", keep_nothing)
+    reading, found = of.query(state, 3, 3)
+    assert found == expected
+    assert of.best(reading, 3) == expected

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -260,6 +263,31 @@ def test_lazy_clusters_give_what_all_clusters_give(case: Case, k: int) -> None:
     assert found.ids.tolist() == expected_best(scores, list(range(shape.vocabulary_size)), k)
     assert model.executed_flops(lazy) <= model.executed_flops(opened)
     assert model.executed_flops(opened) == shape.with_hidden_sizes(position.widths).flops
+
+
+def together(ask: Callable[[int], object], count: int = 4) -> list[object]:
+    """What threads get that ask at once."""
+    start = threading.Barrier(count)
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda number: (start.wait(), ask(number))[1], range(count)))
+
+
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_threads_that_open_the_clusters_of_one_answer_agree(precision: str) -> None:
+    """Looking into an answer opens clusters in it."""
+    shape = ModelShape(60_000, 128, (128,), (1,), (1000, 30_000))
+    model = open_core(shape, precision)
+    position, mask = Widths(shape.hidden_sizes), np.arange(shape.vocabulary_size) >= 30_000
+
+    def best(answer: Any) -> tuple[list[int], list[float]]:
+        return model.best_words(answer, 5, Choice(mask=mask))
+
+    for word in range(20):
+        state = model.step(position, model.start(), word)
+        expected = best(model.predict(position, state))
+        answer = model.predict(position, state)
+        assert together(lambda _, answer=answer: best(answer)) == [expected] * 4
+        assert best(answer) == expected
 
 
 def test_executed_flops_count_the_clusters_that_were_opened() -> None:

@@ -184,29 +184,31 @@ class CoreModel(NotCopyable):
         self._library.rheo_cache_add(self._model, position, cache.address, state.address, word)
 
     def mix_cache(
-        self, position: Widths, cache: Block, state: Block, weight: float, sharpness: float, answer: Block
+        self, position: Widths, cache: Block, state: Block, weight: float, sharpness: float, answer: Answer
     ) -> None:
         """Mix a cache into the answer for a state."""
         here = self._here
-        status = self._library.rheo_cache_mix(
-            self._model, position, cache.address, state.address, weight, sharpness, answer.address, here.error_at
-        )
+        with answer.lock:
+            status = self._library.rheo_cache_mix(
+                self._model, position, cache.address, state.address, weight, sharpness, answer.address, here.error_at
+            )
         check(status, here.error)
 
-    def best(self, answer: Block, k: int, choice: Choice = EVERYTHING) -> ScoredWords:
+    def best(self, answer: Answer, k: int, choice: Choice = EVERYTHING) -> ScoredWords:
         """The k most probable words of the choice."""
         ids, scores = self.best_words(answer, k, choice)
         return ScoredWords(np.array(ids, np.int32), np.array(scores, np.float32))
 
-    def best_words(self, answer: Block, k: int, choice: Choice = EVERYTHING) -> tuple[list[int], list[float]]:
+    def best_words(self, answer: Answer, k: int, choice: Choice = EVERYTHING) -> tuple[list[int], list[float]]:
         """The same as lists: words and their log p."""
         if self._pool.is_missing:
             self._pool.start()
         self._check_choice(choice)
         here = self._here
-        status = self._library.rheo_best(
-            self._model, answer.address, choice, k, here.ids_at, here.scores_at, here.found_at, here.error_at
-        )
+        with answer.lock:
+            status = self._library.rheo_best(
+                self._model, answer.address, choice, k, here.ids_at, here.scores_at, here.found_at, here.error_at
+            )
         if status:
             check(status, here.error)
         found = here.found.value
@@ -223,12 +225,15 @@ class CoreModel(NotCopyable):
         ctypes.memmove(after.address, state.address, self._state_bytes)
         return after
 
-    def log_probabilities(self, answer: Block) -> Floats:
+    def log_probabilities(self, answer: Answer) -> Floats:
         """log p of every word [V]."""
         if self._pool.is_missing:
             self._pool.start()
         scores, here = np.empty(self.config.vocabulary_size, np.float32), self._here
-        status = self._library.rheo_log_probabilities(self._model, answer.address, scores.ctypes.data, here.error_at)
+        with answer.lock:
+            status = self._library.rheo_log_probabilities(
+                self._model, answer.address, scores.ctypes.data, here.error_at
+            )
         check(status, here.error)
         return scores
 
@@ -258,7 +263,7 @@ class CoreModel(NotCopyable):
         check(status, here.error)
         return after, scores, ranks
 
-    def executed_flops(self, answer: Block) -> int:
+    def executed_flops(self, answer: Answer) -> int:
         """FLOPs of the query that an answer belongs to, with the clusters that were opened so far."""
         return 2 * int(self._library.rheo_executed(self._model, answer.address))
 

@@ -304,9 +304,19 @@ static void multiply4_plain(const rheo_planes *w, const rheo_vector8 *x, int32_t
 
 enum { TILE_ROWS = 4, TILE_WORDS = 2, FETCHED = 64 /* bytes */ };
 
+/* The same value, kept in a register of AVX2. GCC would rather load it again for each product, and loading is what takes
+ * longest here. */
+RHEO_INLINE floats8 held(floats8 value, int in_avx2) {
+#if defined(__x86_64__) && defined(__OPTIMIZE__) && !defined(__clang__)
+    if (in_avx2) __asm__("" : "+x"(value));
+#endif
+    (void)in_avx2;
+    return value;
+}
+
 /* Four rows and one or two words at once, so that a value is loaded once for all of them. */
 RHEO_INLINE void multiply32_tile(const rheo_rows32 *w, int32_t first, const float *const *x, int32_t words,
-                                 floats8 sums[TILE_WORDS][TILE_ROWS]) {
+                                 int in_avx2, floats8 sums[TILE_WORDS][TILE_ROWS]) {
     const float *row = w->first + (size_t)first * w->stride;
     for (int32_t word = 0; word < words; word++) {
         for (int32_t r = 0; r < TILE_ROWS; r++) sums[word][r] = splat(0.0f);
@@ -314,7 +324,7 @@ RHEO_INLINE void multiply32_tile(const rheo_rows32 *w, int32_t first, const floa
     int32_t i = 0, rest = w->columns % LANES;
     for (; i + LANES <= w->columns; i += LANES) {
         for (int32_t r = 0; r < TILE_ROWS; r++) {
-            floats8 weights = load(row + (size_t)r * w->stride + i);
+            floats8 weights = held(load(row + (size_t)r * w->stride + i), in_avx2);
             for (int32_t word = 0; word < words; word++) sums[word][r] = sums[word][r] + weights * load(x[word] + i);
         }
     }
@@ -329,9 +339,9 @@ RHEO_INLINE void multiply32_tile(const rheo_rows32 *w, int32_t first, const floa
 RHEO_INLINE void keep32(float product, int adds, float *out) { *out = adds ? *out + product : product; }
 
 RHEO_INLINE void multiply32_rows(const rheo_rows32 *w, int32_t first, const float *const *x, int32_t words, int adds,
-                                 float *const *out) {
+                                 int in_avx2, float *const *out) {
     floats8 sums[TILE_WORDS][TILE_ROWS];
-    multiply32_tile(w, first, x, words, sums);
+    multiply32_tile(w, first, x, words, in_avx2, sums);
     for (int32_t word = 0; word < words; word++) {
         for (int32_t r = 0; r < TILE_ROWS; r++) keep32(add_lanes(sums[word][r]), adds, out[word] + first + r);
     }
@@ -347,15 +357,15 @@ RHEO_INLINE void fetch32(const rheo_rows32 *w, int32_t first, int32_t rows, int3
 }
 
 RHEO_INLINE void multiply32_body(const rheo_rows32 *w, const float *const *x, int32_t words, int adds,
-                                 float *const *out) {
+                                 int in_avx2, float *const *out) {
     int32_t r = 0;
     for (; r + TILE_ROWS <= w->rows; r += TILE_ROWS) {
         int32_t word = 0;
         for (; word + TILE_WORDS <= words; word += TILE_WORDS) {
             if (r + 2 * TILE_ROWS < w->rows) fetch32(w, r + TILE_ROWS, TILE_ROWS, word / TILE_WORDS, words / TILE_WORDS);
-            multiply32_rows(w, r, x + word, TILE_WORDS, adds, out + word);
+            multiply32_rows(w, r, x + word, TILE_WORDS, adds, in_avx2, out + word);
         }
-        for (; word < words; word++) multiply32_rows(w, r, x + word, 1, adds, out + word);
+        for (; word < words; word++) multiply32_rows(w, r, x + word, 1, adds, in_avx2, out + word);
     }
     for (; r < w->rows; r++) {
         for (int32_t word = 0; word < words; word++) {
@@ -365,7 +375,7 @@ RHEO_INLINE void multiply32_body(const rheo_rows32 *w, const float *const *x, in
 }
 
 RHEO_PLAIN void multiply32_plain(const rheo_rows32 *w, const float *const *x, int32_t words, int adds, float *const *out) {
-    multiply32_body(w, x, words, adds, out);
+    multiply32_body(w, x, words, adds, 0, out);
 }
 RHEO_PLAIN rheo_vector8 quantize_plain(const float *x, int32_t count, int8_t *values) {
     return quantize_body(x, count, values);
@@ -468,7 +478,7 @@ RHEO_AVX2 static void multiply4_avx2(const rheo_planes *w, const rheo_vector8 *x
 
 RHEO_AVX2 static void multiply32_avx2(const rheo_rows32 *w, const float *const *x, int32_t words, int adds,
                                       float *const *out) {
-    multiply32_body(w, x, words, adds, out);
+    multiply32_body(w, x, words, adds, 1, out);
 }
 RHEO_AVX2 static rheo_vector8 quantize_avx2(const float *x, int32_t count, int8_t *values) {
     return quantize_body(x, count, values);

@@ -6,6 +6,7 @@ C allocates nothing, so states, answers and workspaces are blocks that belong to
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -55,12 +56,14 @@ class Block(NotCopyable):
 class Answer(Block):
     """How probable every next word is. Its memory is used again once nobody needs the answer: fresh memory costs more
     than the call, since an answer takes many pages.
+
+    lock: held by who looks into the answer. Looking opens clusters of an adaptive softmax, and so changes it.
     """
 
-    __slots__ = ("_spare",)
+    __slots__ = ("_spare", "lock")
 
     def __init__(self, size: int, spare: list[tuple[NDArray[np.uint8], int]]) -> None:
-        self._spare = spare
+        self._spare, self.lock = spare, threading.Lock()
         try:
             self._room, self.address = spare.pop()
             self.size = size

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from rheostat.core.binding import CoreModel
 from rheostat.core.library import ErrorText, check, load_library
-from rheostat.core.values import Block
+from rheostat.core.values import Answer, Block
 from rheostat.errors import NotCopyable
 
 MAX_TYPED = 64  # RHEO_MAX_TYPED
 MAX_KEYS = 64  # RHEO_MAX_KEYS
 MAX_EXPLAINED = 64  # RHEO_MAX_EXPLAINED
 # What the words of a text are worth: an answer of a model in the core, or log p of every word when it is asked for.
-Scores: TypeAlias = tuple[CoreModel, Block] | Callable[[], NDArray[np.float32]]
+Scores: TypeAlias = tuple[CoreModel, Answer] | Callable[[], NDArray[np.float32]]
 _ROW = struct.Struct("=iff")  # rheo_explained; unpacking all rows at once is faster than asking ctypes for each field
 _RECENT = 2  # words being typed that are kept per thread: one, and the second half of one with a missed space
 
@@ -165,13 +165,15 @@ class TypedWord(NotCopyable):
         self._asked = _Keystrokes()
         self._asked_at = ctypes.byref(self._asked)
         self._source, self._model, self._answer = source, None, None
+        self._lock = threading.Lock()
         typed = ctypes.c_void_p()
         at = ctypes.byref(typed)
         if isinstance(source, tuple):
-            self._model, self._answer = source[0].handle, source[1].address
-            status = library.rheo_typed_open_answer(
-                at, tree, self._model, self._answer, memory.address, memory.size, self._error_at
-            )
+            self._model, self._answer, self._lock = source[0].handle, source[1].address, source[1].lock
+            with self._lock:
+                status = library.rheo_typed_open_answer(
+                    at, tree, self._model, self._answer, memory.address, memory.size, self._error_at
+                )
         else:
             values = np.ascontiguousarray(source(), np.float32)
             status = library.rheo_typed_open(at, tree, values.ctypes.data, memory.address, memory.size, self._error_at)
@@ -189,17 +191,18 @@ class TypedWord(NotCopyable):
         asked, text = self._asked, form.encode()
         asked.text, asked.length, asked.is_whole = text, len(text), whole
         asked.taps, asked.tap_count = (None, 0) if taps is None else (taps.ctypes.data, len(taps))
-        status = self._library.rheo_typed_best(
-            self._typed,
-            channel.address,
-            self._asked_at,
-            self._model,
-            self._answer,
-            k,
-            self._found,
-            self._count_at,
-            self._error_at,
-        )
+        with self._lock:
+            status = self._library.rheo_typed_best(
+                self._typed,
+                channel.address,
+                self._asked_at,
+                self._model,
+                self._answer,
+                k,
+                self._found,
+                self._count_at,
+                self._error_at,
+            )
         check(status, self._error)
         rows = _ROW.iter_unpack(self._bytes[: _ROW.size * self._count.value])
         return list(map(Explained._make, rows))

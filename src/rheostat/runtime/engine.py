@@ -185,7 +185,7 @@ class CoreEngine:
 
     def read(self, state: Block, token: int) -> CoreReading:
         found = self.model.query(self.position, state, token, 0)
-        return CoreReading(found.state, self._keep(found.answer))
+        return CoreReading(found.state, self.keep(found.answer))
 
     def query(
         self, state: Block, token: int, k: int, mask: NDArray[np.bool_] | None = None
@@ -193,7 +193,7 @@ class CoreEngine:
         choice = EVERYTHING if mask is None else self._choice(mask)
         found = self.model.query(self.position, state, token, k, choice)
         best = list(zip(found.words, map(exp, found.log_probabilities)))  # noqa: B905 — of one length, and in a hurry
-        return CoreReading(found.state, self._keep(found.answer)), best
+        return CoreReading(found.state, self.keep(found.answer)), best
 
     def replay(self, state: Block, ids: Ids) -> Block:
         return self.model.steps(self.position, state, ids)
@@ -206,11 +206,17 @@ class CoreEngine:
         mask: NDArray[np.bool_] | None = None,
         candidates: Candidates | None = None,
     ) -> BestWords:
+        return self.best_of(self.answer(reading), k, mask, candidates)
+
+    def best_of(
+        self, answer: Answer, k: int, mask: NDArray[np.bool_] | None = None, candidates: Candidates | None = None
+    ) -> BestWords:
+        """The k most probable words of an answer."""
         if candidates is not None:
             choice = Choice.from_ids(candidates.address, candidates.count)
         else:
             choice = EVERYTHING if mask is None else self._choice(mask)
-        words, scores = self.model.best_words(self.answer(reading), k, choice)
+        words, scores = self.model.best_words(answer, k, choice)
         return list(zip(words, map(exp, scores), strict=True))
 
     def log_probabilities(self, reading: CoreReading) -> Floats:
@@ -224,10 +230,10 @@ class CoreEngine:
         answer = reading.kept.answer
         if answer is None:
             answer = self.model.predict(self.position, reading.state)
-            reading.kept = self._keep(answer)
+            reading.kept = self.keep(answer)
         return answer
 
-    def _keep(self, answer: Answer) -> _KeptAnswer:
+    def keep(self, answer: Answer) -> _KeptAnswer:
         """Keep an answer, and drop the oldest one. Who is using that one still has it."""
         kept, answers = _KeptAnswer(answer), self._answers
         answers.append(kept)
@@ -307,17 +313,17 @@ class CachedEngine:
         return CachedState(reading.core.state, reading.cache)
 
     def read(self, state: CachedState, token: int) -> CachedReading:
-        model, position, cache = self.core.model, self.core.position, state.cache.copy()
-        model.add_to_cache(position, cache, state.state, token)
-        reading = CachedReading(self.core.read(state.state, token), cache)
-        self._mix(reading)
-        return reading
+        return self.query(state, token, 0)[0]
 
     def query(
         self, state: CachedState, token: int, k: int, mask: NDArray[np.bool_] | None = None
     ) -> tuple[CachedReading, BestWords]:
-        reading = self.read(state, token)
-        return reading, self.core.best(reading.core, k, mask=mask)
+        model, position, cache = self.core.model, self.core.position, state.cache.copy()
+        model.add_to_cache(position, cache, state.state, token)
+        found = model.query(position, state.state, token, 0)
+        self._mix(found.answer, found.state, cache)
+        reading = CachedReading(CoreReading(found.state, self.core.keep(found.answer)), cache)
+        return reading, self.core.best_of(found.answer, k, mask) if k else []
 
     def replay(self, state: CachedState, ids: Ids) -> CachedState:
         """The cache needs the state before each of its words, so the last ones are read one by one.
@@ -344,23 +350,28 @@ class CachedEngine:
         mask: NDArray[np.bool_] | None = None,
         candidates: Candidates | None = None,
     ) -> BestWords:
-        return self.core.best(self._mixed(reading), k, mask=mask, candidates=candidates)
+        return self.core.best_of(self._answer(reading), k, mask, candidates)
 
     def log_probabilities(self, reading: CachedReading) -> Floats:
-        return self.core.log_probabilities(self._mixed(reading))
+        return self.core.model.log_probabilities(self._answer(reading))
 
     def executed_flops(self, reading: CachedReading) -> int:
         return self.core.executed_flops(reading.core)
 
-    def _mixed(self, reading: CachedReading) -> CoreReading:
-        """The core's reading with the cache in its answer; mixed again if the answer was dropped."""
-        if reading.core.kept.answer is None:
-            self._mix(reading)
-        return reading.core
+    def _answer(self, reading: CachedReading) -> Answer:
+        """The answer with the cache in it. If it was dropped, it is made again, and kept once it is mixed: other
+        threads may be asking for it.
+        """
+        answer = reading.core.kept.answer
+        if answer is None:
+            answer = self.core.model.predict(self.core.position, reading.core.state)
+            self._mix(answer, reading.core.state, reading.cache)
+            reading.core.kept = self.core.keep(answer)
+        return answer
 
-    def _mix(self, reading: CachedReading) -> None:
-        model, position, answer = self.core.model, self.core.position, self.core.answer(reading.core)
-        model.mix_cache(position, reading.cache, reading.core.state, self.cache.weight, self.cache.sharpness, answer)
+    def _mix(self, answer: Answer, state: Block, cache: Block) -> None:
+        core, weight, sharpness = self.core, self.cache.weight, self.cache.sharpness
+        core.model.mix_cache(core.position, cache, state, weight, sharpness, answer)
 
 
 def _stored_bytes(size: tuple[int, ...], precision: Precision) -> int:
