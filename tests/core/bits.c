@@ -1,7 +1,8 @@
 /* Prints the bits of the core's answers, so that builds for different processors can be compared with one committed
  * text: bits MODEL. For every kernel and position the model reads a fixed text; each line has the kernel, the number of
  * the position, and a hash of the log-probabilities, the best words and the state. One more line per kernel, "typing",
- * has a hash of the words that explain letters typed with slips, with and without taps. */
+ * has a hash of the words that explain letters typed with slips, with and without taps. For a model with a plain softmax
+ * there is a line "mixing" too: with a cache, masks, queries in one call and evaluation. */
 
 #include "rheostat.h"
 
@@ -126,6 +127,42 @@ static void run_typing(const rheo_model *model) {
     free(forms), free(room), free(state), free(answer), free(scratch);
 }
 
+/* A model with a plain softmax, its counts if it has any, and a cache of the last words. */
+static void run_mixing(const rheo_model *model) {
+    enum { CACHED = 7, TEXT = 60 };
+    int32_t vocabulary = rheo_config_of(model)->vocabulary_size, text[TEXT + 1], words[5], ranks[TEXT], found;
+    float scores[TEXT], *all = memory((size_t)vocabulary * sizeof(float));
+    uint8_t *mask = memory((size_t)vocabulary);
+    rheo_position position;
+    rheo_state *state = memory(rheo_state_bytes(model));
+    rheo_answer *answer = memory(rheo_answer_bytes(model));
+    rheo_scratch *scratch = memory(rheo_evaluation_bytes(model));
+    rheo_cache *cache = memory(rheo_cache_bytes(model, CACHED));
+    rheo_choice choice = {.mask = mask};
+    uint64_t hash = 14695981039346656037u;
+    uint32_t seed = 11;
+    rheo_position_full(model, &position);
+    rheo_cache_start(model, cache, CACHED, NULL);
+    rheo_start(model, state);
+    for (int32_t word = 0; word < vocabulary; word++) mask[word] = (uint8_t)(word % 3);
+    for (int32_t step = 0; step <= TEXT; step++) text[step] = (int32_t)draw(&seed, 9);
+    for (int32_t step = 0; step < TEXT; step++) {
+        rheo_cache_add(model, &position, cache, state, text[step], NULL);
+        rheo_query(model, &position, state, text[step], state, answer, &choice, 5, words, scores, &found, scratch, NULL);
+        hash = add_to_hash(hash, words, (size_t)found * sizeof *words);
+        hash = add_to_hash(hash, scores, (size_t)found * sizeof *scores);
+        rheo_cache_mix(model, &position, cache, state, 0.3f, 0.2f, answer, NULL);
+        rheo_log_probabilities(model, answer, all, NULL);
+        hash = add_to_hash(hash, all, (size_t)vocabulary * sizeof *all);
+    }
+    rheo_start(model, state);
+    rheo_evaluate(model, &position, state, text, TEXT, scores, ranks, scratch, NULL);
+    hash = add_to_hash(hash, scores, sizeof scores);
+    hash = add_to_hash(hash, ranks, sizeof ranks);
+    printf("%s mixing %08x%08x\n", rheo_kernel_of(model), (unsigned)(hash >> 32), (unsigned)hash);
+    free(all), free(mask), free(state), free(answer), free(scratch), free(cache);
+}
+
 int main(int count, char **arguments) {
     if (count != 2) return fail("expected the name of a model file");
     FILE *file = fopen(arguments[1], "rb");
@@ -145,6 +182,7 @@ int main(int count, char **arguments) {
         if (rheo_open(&model, bytes, (size_t)size, workspace, needed, kernel, &error)) return fail(error.text);
         for (int32_t position = 0; position < rheo_config_of(model)->positions; position++) run(model, position);
         run_typing(model);
+        if (rheo_config_of(model)->clusters == 1) run_mixing(model);
         free(workspace);
     }
     free(bytes);

@@ -59,8 +59,21 @@ static void use_at(const rheo_model *model, const rheo_position *position) {
         float their_scores[3];
         rheo_best(model, answer, &choice, 3, others, their_scores, &more, NULL);
     }
+    rheo_cache *cache = memory(rheo_cache_bytes(model, 3));
+    if (!rheo_cache_start(model, cache, 3, NULL)) {
+        const int32_t others[] = {-5, config->vocabulary_size, 1 << 30};
+        for (size_t place = 0; place < 3; place++) {
+            if (!rheo_cache_add(model, position, cache, state, others[place], NULL)) abort();
+            rheo_cache_add(model, position, cache, state, text[place], NULL);
+        }
+        rheo_cache_mix(model, position, cache, state, 0.5f, 0.5f, answer, NULL);
+    }
+    uint8_t *mask = memory((size_t)config->vocabulary_size);
+    for (int32_t word = 0; word < config->vocabulary_size; word++) mask[word] = (uint8_t)draw(256);
+    const rheo_choice masked = {.mask = mask};
+    rheo_query(model, position, state, text[1], state, answer, &masked, 3, words, scores, &found, scratch, NULL);
     rheo_log_probabilities(model, answer, all, NULL);
-    free(all), free(state), free(answer), free(scratch);
+    free(all), free(mask), free(state), free(answer), free(scratch), free(cache);
 }
 
 static void use(const rheo_model *model) {

@@ -422,3 +422,53 @@ def test_exponentials_and_logarithms_are_as_exact_as_stated(functions: ctypes.CD
     assert functions.rheo_exp(0.0) == 1
     for x in np.geomspace(1e-30, 1e30, 2001):
         assert functions.rheo_log(x) == pytest.approx(math.log(x), rel=1e-14, abs=1e-15)
+
+
+def test_gates_are_as_exact_as_stated() -> None:
+    """A layer whose products are zero: its biases alone decide σ(f) = 1/2, h = σ(o) c and c = tanh(z) / 2."""
+    shape = ModelShape(61, 8, (1000, 8), (1, 1))
+    z, o = np.linspace(-20, 20, 1000), np.linspace(20, -20, 1000)
+    weights = {name: np.zeros_like(array) for name, array in make_weights(shape).items()}
+    weights["layers.0.bias"] = np.concatenate([z, np.zeros(1000), o]).astype(np.float32)
+    model = CoreModel(ordered_bytes(weights, shape, make_vocabulary(61), "fp32"))
+    cells = np.frombuffer(model.step(model.full_position(), model.start(), 4).tobytes(), np.float32)[:1000]
+    assert np.abs(cells - np.tanh(z.astype(np.float32).astype(np.float64)) / 2).max() <= 2.4e-7 / 2 + 6e-8
+
+
+def test_any_number_but_0_in_a_mask_allows_a_word() -> None:
+    model = open_core(CLUSTERED)
+    position = model.full_position()
+    answers = [model.predict(position, model.step(position, model.start(), 4)) for _ in range(2)]
+    masks = [np.full(CLUSTERED.vocabulary_size, value, np.uint8) for value in (1, 255)]
+    found = [model.best_words(answer, 61, Choice(mask=mask)) for answer, mask in zip(answers, masks, strict=True)]
+    assert found[0] == found[1] and len(found[0][0]) == 61
+
+
+@pytest.mark.parametrize("bias", [-5e4, -1e6, 1e6])
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_the_best_words_are_exact_beside_a_huge_logit(precision: str, bias: float) -> None:
+    """log p of all words is then rounded to the same few numbers."""
+    weights = small_weights(SHAPE)
+    weights["output.bias"] = weights["output.bias"].copy()
+    weights["output.bias"][0] = bias
+    model = CoreModel(ordered_bytes(weights, SHAPE, make_vocabulary(SHAPE.vocabulary_size), precision))
+    position, state = model.full_position(), model.start()
+    for word in range(2, 30):
+        state = model.step(position, state, word)
+        answer = model.predict(position, state)
+        scores = model.log_probabilities(answer)
+        assert model.best(answer, 5).ids.tolist() == expected_best(scores, list(range(SHAPE.vocabulary_size)), 5)
+
+
+def test_a_cache_takes_only_words_and_positions_that_the_model_has() -> None:
+    model = open_core(SHAPE)
+    position, cache = model.full_position(), model.start_cache(3)
+    state = model.step(position, model.start(), 4)
+    for word in (-5, SHAPE.vocabulary_size, 1_000_000):
+        with pytest.raises(RheostatError, match="word"):
+            model.add_to_cache(position, cache, state, word)
+    wide = Widths((*SHAPE.hidden_sizes[:-1], 100_000))
+    with pytest.raises(RheostatError, match="width"):
+        model.add_to_cache(wide, cache, state, 4)
+    with pytest.raises(RheostatError, match="width"):
+        model.mix_cache(wide, cache, state, 0.1, 0.1, model.predict(position, state))

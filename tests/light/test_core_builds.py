@@ -70,7 +70,7 @@ def fails(*command: str | Path) -> str:
 def check_bits(*command: str | Path) -> set[str]:
     """Compare every kernel's bits with the committed ones; which kernels there were."""
     seen = set()
-    for precision in ("int8", "int4", "fp32"):
+    for precision in ("int8", "int4", "fp32", "counts"):
         lines = [line.split() for line in run(*command, DATA / f"{precision}.safetensors").splitlines()]
         for kernel in {line[0] for line in lines}:
             found = sorted([precision, position, bits] for name, position, bits in lines if name == kernel)
@@ -127,6 +127,34 @@ def test_typing_at_random_is_answered_or_refused_and_never_crashes(tmp_path: Pat
         pytest.skip(f"this compiler has no sanitizers: {error}"[:200])
     answered, refused = map(int, re.findall(r"\d+", run(program, "300")))
     assert answered > 2000 and refused > 500, "calls that are all refused, or none, test little"
+
+
+def test_the_file_with_counts_is_the_committed_one(tmp_path: Path) -> None:
+    """Its bits are among the committed ones, which have a cache too."""
+    assert write_counted(tmp_path / "counts").read_bytes() == (DATA / "counts.safetensors").read_bytes()
+
+
+OTHER_FLOATS = ("-funsafe-math-optimizations", "-freciprocal-math", "-mfma -ffp-contract=fast")
+
+
+@pytest.mark.parametrize("flags", OTHER_FLOATS)
+def test_a_build_that_computes_other_floats_refuses_to_open(flags: str, tmp_path: Path) -> None:
+    try:
+        program = build(tmp_path / "bits", PROGRAMS / "bits.c", *flags.split())
+    except CompilerError as error:
+        pytest.skip(f"the compiler has no such flags: {error}"[:200])
+    assert "-ffp-contract=off" in fails(program, DATA / "int8.safetensors")
+
+
+# With what compilers add to protect the stack.
+HARMLESS = re.compile(r"_?_?(mem(cpy|move|set|cmp|chr)|str(len|n?cmp)|getauxval|stack_chk_(fail|guard))$")
+
+
+def test_the_core_calls_nothing_but_the_functions_that_the_header_names(tmp_path: Path) -> None:
+    lister = needed("nm", "binutils")
+    own = run_compiler(find_compiler(), [*FLAGS, "-r", "-nostdlib", *sources()], tmp_path / "core.o")
+    called = [line.split()[-1] for line in run(lister, "-u", own).splitlines()]
+    assert [name for name in called if not HARMLESS.match(name)] == []
 
 
 def write_counted(path: Path) -> Path:

@@ -81,6 +81,10 @@ struct rheo_state {
     float values[1]; /* rheo_state_bytes tells how many there are */
 };
 
+/* Whether the model has this position, and all of these words. */
+rheo_status rheo_check_position(const rheo_model *model, const rheo_position *position, rheo_error *error);
+rheo_status rheo_check_words(const rheo_model *model, const int32_t *words, size_t count, rheo_error *error);
+
 /* Whether the model has a position of these widths [layers] and bounds [layers + 1]. */
 int rheo_fits(const rheo_model *model, const int32_t *widths, const int32_t *bounds);
 

@@ -27,8 +27,7 @@ enum {
 
 /* A part of a matrix of 8-bit weights, stored as two planes: w = 16 · upper + lower - 128, both 0 to 15. A plane is a
  * sequence of blocks of 16 rows that begin `stride` bytes apart; a block is a sequence of lines. Byte 4 r + c of a line
- * holds row
- * r: column c in its low half, column c + 4 in its high half. */
+ * holds row r: column c in its low half, column c + 4 in its high half. */
 typedef struct rheo_planes {
     const uint8_t *upper;
     const uint8_t *lower; /* not read by multiply4 */
@@ -49,8 +48,7 @@ typedef struct rheo_kernels {
     int (*is_available)(void);
     /* out[r] = Σ_i w[r, i] · x[i] for the 16 rows of each block, exact: 128 · 127 · 2¹⁷ columns fit 32 bits. */
     void (*multiply8)(const rheo_planes *w, const rheo_vector8 *x, int32_t *out);
-    /* The same from the upper plane alone, with w = 16 · upper + 8 - 128: the midpoint of what the lower one can add.
-     * */
+    /* The same from the upper plane alone, with w = 16 · upper + 8 - 128: the middle of what the lower one can add. */
     void (*multiply4)(const rheo_planes *w, const rheo_vector8 *x, int32_t *out);
     /* The same in float32, for some words, (+ out[word][r] where `adds`): eight partial sums, i modulo 8, added as
      * ((0+4)+(2+6))+((1+5)+(3+7)). x is padded. */
@@ -76,5 +74,8 @@ float rheo_exp(float x);
 
 /* log(x) for a finite x > 0. */
 double rheo_log(double x);
+
+/* Whether this file was compiled without options that change the bits of floats. */
+int rheo_floats_are_exact(void);
 
 #endif

@@ -102,7 +102,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "rheo_predict": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER, _POINTER]),
     "rheo_cache_bytes": (_SIZE, [_POINTER, _INT]),
     "rheo_cache_start": (_INT, [_POINTER, _POINTER, _INT, _POINTER]),
-    "rheo_cache_add": (None, [_POINTER, _POINTER, _POINTER, _POINTER, _INT]),
+    "rheo_cache_add": (_INT, [_POINTER, _POINTER, _POINTER, _POINTER, _INT, _POINTER]),
     "rheo_cache_mix": (
         _INT,
         [_POINTER, _POINTER, _POINTER, _POINTER, ctypes.c_float, ctypes.c_float, _POINTER, _POINTER],

@@ -156,25 +156,31 @@ static float quantize_hidden(const float *h, int32_t width, int8_t *values) {
     return largest / 127.0f;
 }
 
-void rheo_cache_add(const rheo_model *model, const rheo_position *position, rheo_cache *cache, const rheo_state *state,
-                    int32_t word) {
+rheo_status rheo_cache_add(const rheo_model *model, const rheo_position *position, rheo_cache *cache,
+                           const rheo_state *state, int32_t word, rheo_error *error) {
+    rheo_status status = rheo_check_position(model, position, error);
+    if (!status) status = rheo_check_words(model, &word, 1, error);
+    if (status) return status;
     int32_t width = position->widths[model->config.layers - 1];
     pairs of = pairs_of(cache, cache->room);
     if (cache->width != width) cache->count = cache->next = 0; /* h of another position cannot be compared */
     int32_t place = cache->next;
     float scale = quantize_hidden(rheo_last_hidden(model, state), width,
                                   of.hidden + (size_t)place * (size_t)full_width(model));
-    if (!(scale > 0.0f)) return; /* nothing was read yet */
+    if (!(scale > 0.0f)) return RHEO_OK; /* nothing was read yet */
     of.words[place] = word;
     of.scales[place] = scale;
     cache->width = width;
     cache->next = place + 1 < cache->room ? place + 1 : 0;
     if (cache->count < cache->room) cache->count++;
+    return RHEO_OK;
 }
 
 rheo_status rheo_cache_mix(const rheo_model *model, const rheo_position *position, rheo_cache *cache,
                            const rheo_state *state, float weight, float sharpness, rheo_answer *answer,
                            rheo_error *error) {
+    rheo_status status = rheo_check_position(model, position, error);
+    if (status) return status;
     int32_t width = position->widths[model->config.layers - 1];
     pairs of = pairs_of(cache, cache->room);
     float scores[RHEO_MAX_CACHE], largest = 0.0f;

@@ -667,7 +667,7 @@ static int compare(text left, text right) {
     return (left.length > right.length) - (left.length < right.length);
 }
 
-/* Runs of words in order are merged in pairs until there is one: no input makes it slow. `other` has room for all. */
+/* `to` are the words of two runs, each of which is in order: `from` up to `middle`, and from there to `end`. */
 static void merge_runs(const rheo_model *model, const int32_t *from, int32_t middle, int32_t end, int32_t *to) {
     int32_t left = 0, right = middle;
     for (int32_t place = 0; place < end; place++) {
@@ -677,6 +677,7 @@ static void merge_runs(const rheo_model *model, const int32_t *from, int32_t mid
     }
 }
 
+/* Runs of words in order are merged in pairs until there is one: no input makes it slow. `other` has room for all. */
 static void sort_words(const rheo_model *model, int32_t *order, int32_t count, int32_t *other) {
     for (int32_t id = 0; id < count; id++) order[id] = id;
     for (int64_t run = 1; run < count; run *= 2) {
@@ -803,13 +804,6 @@ static const rheo_kernels *choose_kernels(const char *name) {
     return NULL;
 }
 
-/* (1 + 2⁻¹²)² - (1 + 2⁻¹¹) is 2⁻²⁴ if the product is not rounded before the sum, and 0 if it is. */
-static int floats_are_contracted(void) {
-    volatile float factor = 1.0f + 1.0f / 4096.0f, sum = -(1.0f + 1.0f / 2048.0f);
-    float one = factor, other = sum;
-    return one * one + other != 0.0f;
-}
-
 /* The layers and the output layer have the bits of the embedding; the rows of the tails always have 8. */
 static rheo_status check_planes(const rheo_model *model, rheo_error *error) {
     const rheo_weights *weights = &model->weights;
@@ -865,8 +859,9 @@ rheo_status rheo_open(rheo_model **opened, const void *file, size_t file_bytes, 
     if (!workspace || (uintptr_t)workspace % RHEO_ALIGNMENT || workspace_room < workspace_bytes(&of, words)) {
         return rheo_fail(error, RHEO_NO_ROOM, "the workspace is too small or not aligned to 16 bytes", NULL);
     }
-    if (floats_are_contracted()) {
-        return rheo_fail(error, RHEO_BAD_BUILD, "compiled with contraction of floats: add -ffp-contract=off", NULL);
+    if (!rheo_floats_are_exact()) {
+        return rheo_fail(error, RHEO_BAD_BUILD, "compiled with options that change floats: use -ffp-contract=off and no "
+                         "-ffast-math", NULL);
     }
     char *place = workspace;
     rheo_model *model = workspace;

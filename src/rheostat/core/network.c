@@ -331,12 +331,12 @@ static void read_block(const rheo_model *model, const rheo_position *position, f
     memcpy(state, parts->hidden[count - 1], (size_t)inputs * sizeof(float));
 }
 
-static rheo_status check_position(const rheo_model *model, const rheo_position *position, rheo_error *error) {
+rheo_status rheo_check_position(const rheo_model *model, const rheo_position *position, rheo_error *error) {
     if (rheo_fits(model, position->widths, position->bounds)) return RHEO_OK;
     return rheo_fail(error, RHEO_BAD_ARGUMENT, "the position has a width or a bit bound that the model does not have", NULL);
 }
 
-static rheo_status check_words(const rheo_model *model, const int32_t *words, size_t count, rheo_error *error) {
+rheo_status rheo_check_words(const rheo_model *model, const int32_t *words, size_t count, rheo_error *error) {
     for (size_t place = 0; place < count; place++) {
         if (words[place] < 0 || words[place] >= model->config.vocabulary_size) {
             return rheo_fail(error, RHEO_BAD_ARGUMENT, "a word's id is not in the vocabulary", NULL);
@@ -347,8 +347,8 @@ static rheo_status check_words(const rheo_model *model, const int32_t *words, si
 
 rheo_status rheo_steps(const rheo_model *model, const rheo_position *position, rheo_state *state, const int32_t *words,
                        size_t count, rheo_scratch *scratch, rheo_error *error) {
-    rheo_status status = check_position(model, position, error);
-    if (!status) status = check_words(model, words, count, error);
+    rheo_status status = rheo_check_position(model, position, error);
+    if (!status) status = rheo_check_words(model, words, count, error);
     if (status) return status;
     room parts = divide(model, READ_WORDS, scratch);
     for (size_t first = 0; first < count; first += READ_WORDS) {
@@ -562,7 +562,7 @@ static void mix_counts(const rheo_model *model, const rheo_position *position, c
 
 rheo_status rheo_predict(const rheo_model *model, const rheo_position *position, const rheo_state *state,
                          rheo_answer *answer, rheo_error *error) {
-    rheo_status status = check_position(model, position, error);
+    rheo_status status = rheo_check_position(model, position, error);
     if (status) return status;
     int32_t recent[RHEO_MAX_ORDER - 1];
     recent_words(model, state->values, recent);
@@ -669,19 +669,26 @@ static int has_words(const choice *from, int32_t first, int32_t last) {
         return 0;
     }
     if (!from->mask) return 1;
-    return memchr(from->mask + first, 1, (size_t)(last - first)) != NULL;
+    uint8_t allowed = 0;
+    for (int32_t word = first; word < last; word++) allowed |= from->mask[word];
+    return allowed != 0;
 }
 
-/* The least logit that can still enter, where log p = logit + shift up to rounding: a margin keeps what rounding could
- * let in. */
+static double size_of(double value) { return value < 0.0 ? -value : value; }
+
+/* The least logit that can still enter, where log p = logit + shift up to rounding: a margin, larger for larger numbers,
+ * keeps what rounding could let in. */
 static float least_logit(const top_k *best, double shift) {
-    return best->count < best->room ? -3.4e38f : (float)((double)best->least - shift) - 1e-3f;
+    if (best->count < best->room) return -3.4e38f;
+    double least = (double)best->least - shift;
+    return (float)(least - (1e-3 + 1e-6 * (size_of(least) + size_of((double)best->least))));
 }
 
 static void offer_all(const rheo_model *model, rheo_answer *answer, int32_t cluster, const choice *from, top_k *best) {
     int32_t first = model->config.cluster_start[cluster], last = model->config.cluster_start[cluster + 1];
     const float *logits = logits_of(answer), *peaks = peaks_of(model, answer, cluster);
-    double shift = (double)word_log_probability(model, answer, first, cluster) - (double)logits[first];
+    double shift = -answer->normalizer[cluster];
+    if (cluster) shift += (double)logits[model->config.vocabulary_size + cluster - 1] - answer->normalizer[0];
     float least = least_logit(best, shift);
     for (int32_t start = first; start < last; start += PIECE) {
         int32_t end = last - start < PIECE ? last : start + PIECE;
@@ -748,7 +755,7 @@ rheo_status rheo_best(const rheo_model *model, rheo_answer *answer, const rheo_c
         from.candidates = asked->candidates;
         from.count = asked->candidate_count;
         if (asked->candidates) {
-            rheo_status status = check_words(model, asked->candidates, asked->candidate_count, error);
+            rheo_status status = rheo_check_words(model, asked->candidates, asked->candidate_count, error);
             if (status) return status;
         }
         if (asked->prefix) {
@@ -769,6 +776,7 @@ rheo_status rheo_query(const rheo_model *model, const rheo_position *position, c
                        rheo_state *after, rheo_answer *answer, const rheo_choice *choice, int32_t k, int32_t *words,
                        float *log_probabilities, int32_t *found, rheo_scratch *scratch, rheo_error *error) {
     if (after != before) memcpy(after, before, rheo_state_bytes(model));
+    if (found) *found = 0;
     rheo_status status = rheo_step(model, position, after, word, scratch, error);
     if (!status) status = rheo_predict(model, position, after, answer, error);
     if (!status && k) status = rheo_best(model, answer, choice, k, words, log_probabilities, found, error);
@@ -869,8 +877,8 @@ static void evaluate_words(void *of, int32_t share) {
 rheo_status rheo_evaluate(const rheo_model *model, const rheo_position *position, rheo_state *state,
                           const int32_t *words, size_t count, float *log_probabilities, int32_t *ranks,
                           rheo_scratch *scratch, rheo_error *error) {
-    rheo_status status = check_position(model, position, error);
-    if (!status) status = check_words(model, words, count + 1, error);
+    rheo_status status = rheo_check_position(model, position, error);
+    if (!status) status = rheo_check_words(model, words, count + 1, error);
     if (status) return status;
     room parts = divide(model, BLOCK_WORDS, scratch);
     for (size_t first = 0; first < count; first += BLOCK_WORDS) {

@@ -209,7 +209,7 @@ rheo_status rheo_pool_start(rheo_pool **pool, int32_t threads, void *memory, siz
     if (threads < 1 || threads > RHEO_MAX_THREADS) {
         return rheo_fail(error, RHEO_BAD_ARGUMENT, "a pool has 1 to 1024 threads", NULL);
     }
-    if ((uintptr_t)memory % RHEO_ALIGNMENT || bytes < rheo_pool_bytes(threads)) {
+    if (!memory || (uintptr_t)memory % RHEO_ALIGNMENT || bytes < rheo_pool_bytes(threads)) {
         return rheo_fail(error, RHEO_NO_ROOM, "the pool's memory is too small or not aligned to 16 bytes", NULL);
     }
     memset(made, 0, rheo_pool_bytes(threads));

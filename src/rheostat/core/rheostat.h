@@ -14,13 +14,16 @@
  *     rheo_typed_best  the words that best explain what was typed, slips included
  *     rheo_use_workers products on several threads, for large models
  *
- * The caller owns all memory and says how much there is. Nothing here allocates, opens files, keeps globals or calls
- * the C library beyond the mem… and str… functions that every compiler supplies. A model never changes after rheo_open, so any number
- * of threads may use it, each with a state, an answer and a scratch of its own.
+ * The caller owns all memory. The rheo_…_bytes functions say how much is needed; it begins at a multiple of
+ * RHEO_ALIGNMENT. Nothing here allocates, opens files, keeps globals or calls the C library beyond the mem… and str…
+ * functions that every compiler supplies (on AArch64 Linux also getauxval, which tells what the processor can do). A
+ * model never changes after rheo_open, so any number of threads may use it, each with a state, an answer and a scratch
+ * of its own. An answer is changed by looking into it: its clusters are opened when they are needed.
  *
  * The same model gives the same bits on every processor: products are exact in integers, tanh, sigmoid, exp and log are
- * polynomials of our own, float additions have a fixed order and are never contracted. Compile with
- * -ffp-contract=off and without -ffast-math; rheo_open refuses a build in which this does not hold.
+ * polynomials of our own, float additions have a fixed order and are never contracted. Compile all files with
+ * -ffp-contract=off and without -ffast-math and its parts; rheo_open refuses a build whose kernels.c contracts, puts
+ * additions in another order or divides by multiplying.
  *
  * Every function that can fail returns a rheo_status, and writes one line of text into the rheo_error, if one is given
  * (NULL is fine).
@@ -79,11 +82,11 @@ typedef struct rheo_config {
  * filters before bounds[l] are read in 8 bits and those of the others in 4; bounds[layers] is such a bound for the words
  * of the output layer, and a word's input row is read in the bits of its output row. A bound is a multiple of 16, or at
  * least as large as the layer (the vocabulary): then all are read in 8 bits. A file of 4 bits is always read in 4, one
- * of float32 never: both ignore the bounds. */
+ * of float32 never; bounds must be of this form all the same. */
 typedef struct rheo_position {
     int32_t widths[RHEO_MAX_LAYERS];
     int32_t bounds[RHEO_MAX_LAYERS + 1];
-    float cost; /* share of the whole model's cost; filled in by rheo_position_at and rheo_position_near */
+    float cost; /* share of the whole model's cost; filled in by the rheo_position_… functions */
     int32_t without_counts; /* 1: the network alone */
 } rheo_position;
 
@@ -98,8 +101,8 @@ typedef struct rheo_scratch rheo_scratch; /* room for one call; nothing in it ou
 /* How much workspace a model needs. Reads the header of the file and its vocabulary's length. */
 RHEO_API rheo_status rheo_workspace_bytes(const void *file, size_t file_bytes, size_t *needed, rheo_error *error);
 
-/* Open a model from the bytes of an ordered model file (int8 or float32), which must stay where they are and unchanged
- * as long as the model is used. Checks the whole structure, and that every float is finite.
+/* Open a model from the bytes of an ordered model file (int8 or float32), which begin at a multiple of RHEO_ALIGNMENT
+ * and must stay where they are and unchanged as long as the model is used. Checks the whole structure, and that every float is finite.
  * kernel: NULL for the fastest one of this processor, or the name of one (rheo_kernel_name). */
 RHEO_API rheo_status rheo_open(rheo_model **model, const void *file, size_t file_bytes, void *workspace,
                                size_t workspace_bytes, const char *kernel, rheo_error *error);
@@ -144,7 +147,7 @@ RHEO_API void rheo_position_full(const rheo_model *model, rheo_position *positio
 RHEO_API rheo_status rheo_position_at(const rheo_model *model, int32_t number, rheo_position *position,
                                       rheo_error *error);
 
-/* The largest position of the path that costs no more than `share` (0 to 1) of the full model. */
+/* The largest position of the path that costs no more than `share` (above 0, at most 1) of the full model. */
 RHEO_API rheo_status rheo_position_near(const rheo_model *model, float share, rheo_position *position,
                                         rheo_error *error);
 
@@ -189,8 +192,8 @@ RHEO_API rheo_status rheo_cache_start(const rheo_model *model, rheo_cache *cache
 
 /* Remember that `word` followed the text of `state`: call it before rheo_step reads that word. A cache that was written
  * at a position with another last width is emptied first. */
-RHEO_API void rheo_cache_add(const rheo_model *model, const rheo_position *position, rheo_cache *cache,
-                             const rheo_state *state, int32_t word);
+RHEO_API rheo_status rheo_cache_add(const rheo_model *model, const rheo_position *position, rheo_cache *cache,
+                                    const rheo_state *state, int32_t word, rheo_error *error);
 
 /* Mix the cache into the answer that rheo_predict gave for `state`: (1 - a) p + a p_cache, where a is the weight times the
  * share of the cache that is filled. sharpness: how much a similar h counts. A cache belongs to one position: after
@@ -217,7 +220,7 @@ RHEO_API rheo_status rheo_log_probabilities(const rheo_model *model, rheo_answer
                                             rheo_error *error);
 
 /* One query in one call: read a word into the state `before`, giving `after` (which may be the same), predict, and find
- * the k best words; k = 0 finds none. The same bits as rheo_step, rheo_predict and rheo_best. */
+ * the k best words; k = 0 finds none, and *found is 0. The same bits as rheo_step, rheo_predict and rheo_best. */
 RHEO_API rheo_status rheo_query(const rheo_model *model, const rheo_position *position, const rheo_state *before,
                                 int32_t word, rheo_state *after, rheo_answer *answer, const rheo_choice *choice,
                                 int32_t k, int32_t *words, float *log_probabilities, int32_t *found,
@@ -232,7 +235,7 @@ RHEO_API int64_t rheo_executed(const rheo_model *model, const rheo_answer *answe
 #define RHEO_MAX_KEYS 64      /* of a keyboard */
 #define RHEO_MAX_EXPLAINED 64 /* words that rheo_typed_best gives at once */
 
-/* A key: its letter (a code point up to U+00FF), and its centre in key widths, y downwards. */
+/* A key: its letter (ASCII, or a small letter from U+00DF to U+00FF), and its centre in key widths, y downwards. */
 typedef struct rheo_key {
     uint32_t letter;
     float x, y;
@@ -255,7 +258,8 @@ typedef struct rheo_prices {
 typedef struct rheo_typing rheo_typing; /* the words that may be suggested, in a sorted tree */
 typedef struct rheo_typed rheo_typed;   /* what is being typed after one text */
 
-/* Keys with their prices, filled in by rheo_typing_set_keys: a plain value; do not change its fields. */
+/* Keys with their prices, filled in by rheo_typing_set_keys: a plain value; do not change its fields. A word that is
+ * being typed keeps the keys it was begun with: other keys need a channel of their own. */
 typedef struct rheo_channel {
     int32_t count;
     float precision;

@@ -245,11 +245,11 @@ class Model {
 
   /** The cache after `word` followed the text of a state, before that word is read. */
   addToCache(position, cache, state, word) {
-    const { position: where, state: here, cache: kept } = this.#at;
+    const { position: where, state: here, cache: kept, error } = this.#at;
     this.#put(where, position);
     this.#put(here, state);
     this.#put(kept, cache);
-    this.#core.rheo_cache_add(this.#model, where, kept, here, word);
+    this.#check(this.#core.rheo_cache_add(this.#model, where, kept, here, word, error));
     return this.#take(kept, cache.byteLength);
   }
 

@@ -117,7 +117,7 @@ static int compare_entries(const uint8_t *letters, entry left, entry right) {
     return left.id < right.id ? -1 : 1;
 }
 
-/* Heap sort, as for the index of a model. */
+/* Heap sort: entries are sorted where they are, and no input makes it slow. */
 static void sift(const uint8_t *letters, entry *entries, size_t place, size_t count) {
     entry moved = entries[place];
     for (;;) {
@@ -254,7 +254,7 @@ rheo_status rheo_typing_set_keys(rheo_channel *channel, const rheo_key *keys, in
     for (int32_t key = 0; key < count; key++) {
         uint8_t letter = code_of(keys[key].letter);
         if (!letter || channel->key_of[letter] != NO_KEY) {
-            return rheo_fail(error, RHEO_BAD_ARGUMENT, "a key has no letter up to U+00FF, or another has the same", NULL);
+            return rheo_fail(error, RHEO_BAD_ARGUMENT, "a key has no letter that it could have, or another has the same", NULL);
         }
         channel->key_of[letter] = (uint8_t)key;
         channel->keys[key] = keys[key];
