@@ -33,7 +33,7 @@ PATIENCE_S = 60
 
 def shown_words(suggestions: Iterable[Suggestion]) -> list[str]:
     """The words that the page shows: all but those that an app should leave out, and always what was typed."""
-    return [one.word for one in suggestions if not one.confidence or one.kind == "typed" or one.advice != "silent"]
+    return [one.word for one in suggestions if one.kind == "typed" or one.advice != "silent"]
 
 
 def write_small(path: Path, criterion: str = "random", **more: Any) -> Path:

@@ -21,6 +21,8 @@ def test_the_typing_loop_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     runpy.run_path(str(EXAMPLES / "typing_loop.py"), run_name="__main__")
     shown = capsys.readouterr().out
     assert "dping → doing" in shown and shown.endswith("what are you doing \n")
+    after_a_space = next(line for line in shown.splitlines() if line.startswith("'what are '"))
+    assert "you" in after_a_space, "next words are offered"
 
 
 def test_every_example_is_listed_and_sketches_say_what_they_are() -> None:

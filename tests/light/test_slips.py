@@ -297,6 +297,7 @@ def test_advice_follows_the_thresholds() -> None:
     assert advice("correction", 1.0, finished=False) == "offer", "an unfinished word is never replaced"
     assert advice("typed", 1.0) == "offer"
     assert advice("completion", OFFER_AT / 2) == "silent"
+    assert advice("completion", 0.0, finished=False) == "offer", "a next word"
 
 
 def test_the_documented_thresholds_and_prices_are_those_of_the_code() -> None:

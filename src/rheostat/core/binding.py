@@ -182,9 +182,7 @@ class CoreModel(NotCopyable):
     def add_to_cache(self, position: Widths, cache: Block, state: Block, word: int) -> None:
         """Remember, in this cache, that a word followed the text of a state."""
         here = self._here
-        status = self._library.rheo_cache_add(
-            self._model, position, cache.address, state.address, word, here.error_at
-        )
+        status = self._library.rheo_cache_add(self._model, position, cache.address, state.address, word, here.error_at)
         check(status, here.error)
 
     def mix_cache(

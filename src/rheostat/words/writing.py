@@ -34,7 +34,7 @@ class Suggestion(NamedTuple):
     probability: of the word, times that of the slips if it was typed otherwise.
     replaces: the part of the word that was typed already, or the word that it extends: "don't" replaces "do ".
     kind: it completes what was typed, corrects it, or is what was typed.
-    confidence: how sure it is that this word is meant, among all that were considered; 0 between words.
+    confidence: how sure it is that this word is meant, among all that were considered; 0 for a next word.
     finished: whether the word before the cursor was taken as complete (`Predictor.correct`).
     """
 
@@ -48,10 +48,13 @@ class Suggestion(NamedTuple):
 
     @property
     def advice(self) -> Advice:
-        """What an app should do: replace the finished word automatically, offer the suggestion, or stay silent."""
+        """What an app should do: replace the finished word automatically, offer the suggestion, or stay silent.
+
+        A next word is always offered: nothing was typed that it could differ from.
+        """
         if self.finished and self.kind == "correction" and self.confidence >= CORRECT_AT:
             return "correct"
-        return "offer" if self.confidence >= OFFER_AT else "silent"
+        return "offer" if self.confidence >= OFFER_AT or not self.confidence else "silent"
 
     def insert_into(self, text: str) -> str:
         """The text after accepting the suggestion, without a space after it."""

@@ -93,10 +93,9 @@ function show(text, answer) {
   announceLater();
 }
 
-/** Within a word, unlikely suggestions are hidden, but never what was typed. Between words, suggestions have no
- * confidence. */
+/** Unlikely suggestions are hidden, but never what was typed. */
 function isShown(suggestion) {
-  return !suggestion.confidence || suggestion.kind === "typed" || adviceOf(suggestion) !== "silent";
+  return suggestion.kind === "typed" || adviceOf(suggestion) !== "silent";
 }
 
 function clearSuggestions() {

@@ -9,10 +9,11 @@ const count = (text) => [...text].length;
 const isUpper = (character) => /^\p{Uppercase}$/u.test(character);
 const isLower = (character) => /^\p{Lowercase}$/u.test(character);
 
-/** What to do with a suggestion: "correct" the finished word automatically, "offer" it, or stay "silent". */
+/** What to do with a suggestion: "correct" the finished word automatically, "offer" it, or stay "silent". A next word has no
+ * confidence, and is offered. */
 export function adviceOf({ finished, kind, confidence }) {
   if (finished && kind === "correction" && confidence >= CORRECT_AT) return "correct";
-  return confidence >= OFFER_AT ? "offer" : "silent";
+  return !confidence || confidence >= OFFER_AT ? "offer" : "silent";
 }
 
 /** Whether slips are looked for in these letters. */
