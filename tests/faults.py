@@ -30,7 +30,7 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +219,7 @@ class Faults:
             problems.append(f"ended with {code}")
         if code == REFUSED and not re.match(r"(\w*Error: )", message):
             problems.append(f"an unexpected error: {message[:200]}")
-        ours = r"(Rheostat|ModelFile|Checkpoint|Export|UserWords|OS|Permission)"
+        ours = r"(Rheostat|ModelFile|Checkpoint|Corpus|Export|UserWords|OS|Permission)"
         # Without memory, most errors are MemoryErrors, but Python has others for locks, modules and calls into C.
         if code == REFUSED and call != "memory" and not re.match(ours, message):
             problems.append(f"not an error of ours: {message[:200]}")
@@ -306,6 +306,93 @@ def memory_writer() -> Writer:
         memory.flush()
 
     return Writer("memory", lambda f: learn(f, "see", "you"), lambda f: learn(f, "at", "noon"), repeatable=False)
+
+
+def words_copy_writer() -> Writer:
+    from rheostat.words.user_words import UserWords
+
+    def copy(folder: Path, *words: str) -> None:
+        known = UserWords(clock=lambda: 1.8e9)
+        for word in words:
+            known.learn(word)
+        known.export(folder / "copy")
+
+    return Writer("copy of user words", lambda folder: copy(folder, "one"), lambda folder: copy(folder, "one", "two"))
+
+
+def memory_copy_writer() -> Writer:
+    from rheostat.words.memory import Memory
+
+    def copy(folder: Path, *words: str) -> None:
+        memory = Memory(clock=lambda: 1.8e9)
+        memory.learn(words)
+        memory.export(folder / "copy")
+
+    return Writer("copy of a memory", lambda folder: copy(folder, "see"), lambda folder: copy(folder, "see", "you"))
+
+
+def ngram_writer() -> Writer:
+    import numpy as np
+
+    from rheostat.measure.ngram import estimate, write_arpa
+
+    names = [f"word{number}" for number in range(9)]
+    models = [estimate(np.random.default_rng(seed).integers(0, 9, 500), 9, 3) for seed in (1, 2)]
+    return Writer(
+        "n-gram",
+        lambda folder: write_arpa(models[0], names, folder / "model.arpa"),
+        lambda folder: write_arpa(models[1], names, folder / "model.arpa"),
+    )
+
+
+def typing_page_writer() -> Writer:
+    from rheostat.measure.results import read_results
+    from rheostat.measure.results.typing import TypingResults
+    from rheostat.report.typing_page import write_typing_page
+
+    found = read_results(Path(__file__).parents[1] / "results" / "typing.json")
+    assert isinstance(found, TypingResults)
+    other = replace(found, resamples=1)
+    return Writer(
+        "typing page",
+        lambda folder: write_typing_page(other, folder / "typing.md"),
+        lambda folder: write_typing_page(found, folder / "typing.md"),
+    )
+
+
+def search_writer() -> Writer:
+    from rheostat.measure.path_search import SavedSearch, Search, spending
+    from rheostat.model.shape import ModelShape
+
+    shape = ModelShape(60, 8, (24, 8), (2, 1))
+
+    def save(folder: Path, loss: float) -> None:
+        SavedSearch(folder / "path.search.json", {"model": "m"}).save(
+            Search(shape, lambda _: loss, spending(shape, "cost", None))
+        )
+
+    return Writer("saved search", lambda folder: save(folder, 1.0), lambda folder: save(folder, 2.0))
+
+
+def tokens_writer() -> Writer:
+    import numpy as np
+
+    from rheostat.text.token_cache import store_json, write_ids
+
+    def write(folder: Path, count: int) -> None:
+        write_ids(folder / "ids", [np.arange(count) % 9], end_id=1, unknown_id=0)
+        store_json(folder / "vocabulary.json", {"words": ["a"] * count})
+
+    return Writer("token cache", lambda folder: write(folder, 900), lambda folder: write(folder, 1000), at_once=False)
+
+
+def log_writer() -> Writer:
+    from rheostat.training.run_folder import RunFolder
+
+    def log(folder: Path, count: int) -> None:
+        (folder / "log.jsonl").write_text("".join(f'{{"step": {step}}}\n' for step in range(1, count + 1)))
+
+    return Writer("log", lambda folder: log(folder, 9), lambda folder: RunFolder(folder).cut_log(5))
 
 
 def export_writer() -> Writer:
@@ -400,7 +487,14 @@ WRITERS: dict[str, Callable[[bool], Writer]] = {
     "model": lambda whole: model_writer(),
     "results": lambda whole: results_writer(),
     "words": lambda whole: words_writer(),
+    "words-copy": lambda whole: words_copy_writer(),
     "memory": lambda whole: memory_writer(),
+    "memory-copy": lambda whole: memory_copy_writer(),
+    "ngram": lambda whole: ngram_writer(),
+    "typing-page": lambda whole: typing_page_writer(),
+    "search": lambda whole: search_writer(),
+    "tokens": lambda whole: tokens_writer(),
+    "log": lambda whole: log_writer(),
     "export": lambda whole: export_writer(),
     "page": page_writer,
     "report": report_writer,

@@ -17,7 +17,7 @@ import faults
 from rheostat.core.build import CompilerError
 
 REQUESTS = 20  # for memory, of each writer
-NEEDS = {"export": "onnx", "report": "matplotlib", "checkpoint": "torch"}
+NEEDS = {"export": "onnx", "report": "matplotlib", "checkpoint": "torch", "log": "torch"}
 
 
 def run(folder: Path, writer: str, requests: int = REQUESTS) -> list[dict[str, Any]]:
@@ -34,11 +34,12 @@ def test_after_every_fault_the_old_file_is_whole_or_the_new_one_is(writer: str, 
         pytest.skip(f"needs {needed}")
     replaced, created = run(tmp_path, writer)
     assert replaced["problems"] + created["problems"] == []
-    for entry in (replaced, created):
+    for entry in (replaced, created) if writer != "log" else (replaced,):  # without a log there is nothing to cut
         assert entry["calls"] >= 5, "an open, a write, a flush, a rename and the folder's flush at least"
         assert all(entry["tried"][kind] == entry["calls"] for kind in list(faults.KINDS.values())[:4])
         assert entry["tried"]["crash in the middle"] >= 1
-        assert platform.libc_ver()[0] != "glibc" or entry["tried"][faults.NO_MEMORY] >= REQUESTS // 2
+        tried = entry["tried"].get(faults.NO_MEMORY, 0)
+        assert platform.libc_ver()[0] != "glibc" or tried >= min(REQUESTS // 2, entry["requests"]) > 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="preloads a library, as Linux does it")
