@@ -12,7 +12,7 @@ import numpy as np
 
 from rheostat.measure.machine import Conditions
 from rheostat.measure.meters import EnergyPerQuery
-from rheostat.measure.results.shared import LatencyFigures, Origins, Provenance
+from rheostat.measure.results.shared import LatencyFigures, Origins, Provenance, check_flops
 from rheostat.model.flops import CostShare
 from rheostat.model.knob import BITS, PATH
 from rheostat.runtime.engine import EngineName
@@ -44,6 +44,9 @@ class BenchSubject:
     meter: str
     engine: EngineName = "onnx"
     origins: Origins = field(default_factory=Origins)
+
+    def __post_init__(self) -> None:
+        check_flops(self.flops)
 
 
 @dataclass(frozen=True)

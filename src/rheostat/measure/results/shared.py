@@ -20,6 +20,12 @@ _ENGINE_TITLES: dict[EngineName | None, str] = {"core": "the core", "onnx": "ONN
 OriginJson: TypeAlias = Mapping[str, Any] | Literal["not recorded"]
 
 
+def check_flops(flops: int) -> None:
+    """Results compare FLOPs by their ratio."""
+    if flops <= 0:
+        raise ValueError(f"has {flops} FLOPs; expected a number above 0")
+
+
 @dataclass(frozen=True)
 class RecordedMachine:
     processor: str

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from rheostat.errors import OperatingPointError
-from rheostat.measure.results.shared import KeystrokeFigures, Origins, Provenance, QualityFigures
+from rheostat.measure.results.shared import KeystrokeFigures, Origins, Provenance, QualityFigures, check_flops
 from rheostat.model.flops import CostShare
 from rheostat.model.operating_point import FULL
 from rheostat.runtime.engine import EngineName
@@ -40,6 +40,9 @@ class SweepSubject:
     engine: EngineName | None = None
     typed_words: int | None = None
     origins: Origins = field(default_factory=Origins, compare=False)
+
+    def __post_init__(self) -> None:
+        check_flops(self.flops)
 
 
 @dataclass(frozen=True, kw_only=True)
