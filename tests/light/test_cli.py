@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.main import get_command
 
 import rheostat
 from models import GOLDEN
-from rheostat.cli import app, main
+from rheostat.cli import app, console, main
 from rheostat.cli.console import print_json
 
 LONG_NAME = "x" * 300  # longer than any file system allows
@@ -149,3 +150,14 @@ def test_debug_shows_the_traceback() -> None:
     command = [sys.executable, "-m", "rheostat", "--debug", "inspect", "absent.safetensors"]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 1 and "Traceback" in answer.stderr and "ModelFileError" in answer.stderr
+
+
+def test_long_work_without_a_terminal_prints_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = iter([0.0, 10.0, 31.0, 31.0, 40.0, 62.0, 62.0])
+    monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    with console.labelled_share() as show:
+        for share in (0.1, 0.3, 0.4, 0.6):
+            show("reading", share)
+    assert capsys.readouterr().err.splitlines() == ["reading 30%", "reading 60%"]

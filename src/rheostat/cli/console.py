@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,7 @@ THREADS_HELP = "Threads per query; 0 = one for a small model, more for a large o
 POLICY_HELP = "The battery policy: a .toml file, or the name of a bundled one."
 RESULTS_OUT_HELP = "The results file to write."
 JSON_HELP = "Print the result as JSON."
+LINE_SECONDS = 30.0  # between lines of progress, if there is no terminal for a bar
 INTERRUPTED = 130  # exit code after Ctrl-C, as in shells
 HiddenWordsFile: TypeAlias = Annotated[
     Path | None,
@@ -100,13 +102,17 @@ def progress_bar() -> Progress:
 
 @contextmanager
 def labelled_share() -> Iterator[Callable[[str, float], None]]:
-    """A bar whose label changes with the work. It appears at the first call."""
-    bar = progress_bar()
+    """A bar whose label changes with the work. It appears at the first call. Without a terminal: lines, if it is long."""
+    bar, last_line = progress_bar(), time.monotonic()
     task = bar.add_task("", total=1.0)
 
     def show(label: str, share: float) -> None:
+        nonlocal last_line
         bar.start()
         bar.update(task, description=label, completed=share)
+        if not messages.is_terminal and time.monotonic() - last_line > LINE_SECONDS:
+            last_line = time.monotonic()
+            messages.print(f"{label} {share:.0%}", markup=False, highlight=False, soft_wrap=True)
 
     try:
         yield show

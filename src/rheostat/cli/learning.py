@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from rheostat.cli.console import INTERRUPTED, messages, print_json, print_line
+from rheostat.cli.console import INTERRUPTED, LINE_SECONDS, messages, print_json, print_line
 from rheostat.metrics import Quality, perplexity
 from rheostat.model.operating_point import OperatingPoint, Ranking
 
 if TYPE_CHECKING:
     from rheostat.pruning.steps import Stored
     from rheostat.training.trainer import RunProgress
-
-LINE_SECONDS = 30.0  # between lines of progress, if there is no terminal for a bar
 
 
 @contextmanager
