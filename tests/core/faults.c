@@ -12,7 +12,7 @@
  * copied (forked) and the copy finds no memory. Once the copy has ended, the request and how the copy ended are written
  * to `tells`, and the process goes on when it can read a byte from `waits`. Before the first copy after a change of
  * files, CHANGED is written there instead: whoever listens has to put back what the copies do to files. While a file or
- * a folder in there is open, nothing is copied, since the process would go on with one that was put back. */
+ * a folder in there is open, nothing is copied, since the process would then use one that was put back. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -141,7 +141,7 @@ class Fit:
 
 
 def rows_to_fit(rows: Sequence[BenchRow]) -> list[BenchRow]:
-    """Those with all weights in 8 bits. Fewer bits save time at the same FLOPs, so FLOPs do not tell their cost."""
+    """Those with all weights in 8 bits. Fewer bits save time at the same FLOPs, so FLOPs say too little about them."""
     return [row for row in rows if row.bounds is None]
 
 
