@@ -725,6 +725,41 @@ def test_times_on_two_engines_are_not_compared(tmp_path: Path) -> None:
     assert [one.path.name for one in gather(read_all(files)).on("ptb").cost_benches] == ["core.json"]
 
 
+def test_a_table_with_baselines_has_times_of_one_engine(tmp_path: Path) -> None:
+    dense = round(0.6 * FLOPS)
+    beside = [
+        bench_part(bench_subject(name, flops, engine="onnx"), [bench_row(1.0, ms, flops=flops)])
+        for name, flops, ms in (("ptb-awd-lstm.safetensors", 48_380_000, 2.2), ("ptb-dense-60.safetensors", dense, 1.4))
+    ]
+    files = [
+        write_sweep(tmp_path / "ptb.json", [full(widths=[100]), ranked("random", 0.8, 80.0)]),
+        write_bench(tmp_path / "core.json", [bench_row(1.0, 1.1), bench_row(0.8, 0.9)], engine="core"),
+        write_bench(tmp_path / "onnx.json", [bench_row(1.0, 2.0)], engine="onnx", beside=beside),
+        write_bench(tmp_path / "more.json", [bench_row(0.8, 1.7)], engine="onnx"),
+        write_bench(tmp_path / "skip.json", [bench_row(1.0, 9.0)], model="ptb-skip-lstm.safetensors", flops=FLOPS + 1),
+    ]
+    evidence = gather(read_all(files))
+    lines = our_lines(evidence)
+    times = [lines[number]["ms/query"] for number in (1, 2, 3, 6)]
+    assert times == [NOT_MEASURED, "2.2", "2", "≈ 1.7"], "the core's times and those of a baseline on it are left out"
+    last = paper_table(load_published().table("ptb"), evidence.on("ptb")).rows[-1].cells
+    assert (last[1], last[8]) == ("`ptb-dense-60.safetensors`", "1.4")
+    text = markdown(build_report(evidence))
+    assert "ms and mJ from `onnx.json`, `more.json`: m in int8, measured on ONNX Runtime with 1 thread" in text
+    assert "Left out, because the engine, threads, machine or meter differ: `core.json`." in text
+
+
+def test_the_committed_table_sets_the_lstms_beside_the_qrnn_on_onnx_runtime() -> None:
+    core_first = sorted(RESULTS.glob("ptb*.json"), key=lambda path: path.name != "ptb-path-bench.json")
+    evidence = gather(read_all(core_first))
+    lines = our_lines(evidence)
+    engines = {one.path.name: one.subject.engine for one in evidence.collection.benches}
+    for cells in lines.values():
+        used = [engine for name, engine in engines.items() if f"`{name}`" in cells["from"]]
+        assert used == ["onnx"], cells
+    assert all("`ptb-bench.json`" in lines[number]["from"] for number in (1, 2, 3))
+
+
 def test_a_bench_from_before_engines_were_recorded_is_of_onnx_runtime(tmp_path: Path) -> None:
     path = write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0)])
     contents = json.loads(path.read_text())

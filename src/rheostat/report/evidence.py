@@ -7,7 +7,7 @@ files are matched with each other; verdicts are in `claims`, pictures in `figure
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rheostat.errors import RheostatError
@@ -117,6 +117,26 @@ class CorpusEvidence:
         if chosen is None:
             return []
         return [chosen, *(one for one in self.benches if one is not chosen and _setup(one) == _setup(chosen))]
+
+    def of_one_setup(self) -> CorpusEvidence:
+        """The same with comparable benches only, for a table that has our model and baselines: times of two engines, or
+        of other numbers of threads, do not belong in one column.
+
+        A bench with measured energy comes first, then one whose points are interleaved with a baseline.
+        """
+        beside = {one.path for one in self.baseline_benches if one not in self.benches}
+        of_corpus = [one for one in self.baseline_benches if is_corpus(one.subject.corpus, self.corpus)]
+        chosen = max(
+            self.benches or of_corpus, key=lambda one: (one.has_measured_energy, one.path in beside), default=None
+        )
+        if chosen is None:
+            return self
+        own, others = (
+            tuple(one for one in benches if _setup(one) == _setup(chosen))
+            for benches in (self.benches, self.baseline_benches)
+        )
+        first = sorted(own, key=lambda one: one is not chosen)
+        return replace(self, benches=tuple(first), baseline_benches=others)
 
     def at(self, criterion: str, share: float, *, with_update: bool = False) -> Measurement | None:
         """The point of a criterion at a share. with_update: a point with an update of rank 1, as in the paper."""

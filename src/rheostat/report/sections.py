@@ -166,12 +166,24 @@ def _paper_sections(evidence: Evidence) -> Iterator[Section]:
             f"does not depend on the values of its weights.{seeds_sentence(published, on)} How our models, gates and "
             "updates were made is listed under “How models were made”."
         )
-        if on.bench:
-            text += f" ms and mJ from {files(one.path for one in on.cost_benches)}: {bench_subject(on.bench)}."
+        text += _times_sentence(on)
         trainings = evidence.collection.trainings
         text += training_sentence(published, on, trainings)
         table = paper_table(published, on, trainings)
         yield Section(f"The paper's table {published.number}, with our measurements", (Paragraph(text), table))
+
+
+def _times_sentence(on: CorpusEvidence) -> str:
+    """Where the times of a paper's table come from, and which files with other times are left out of it."""
+    used = on.of_one_setup()
+    if used.bench is None:
+        return ""
+    text = f" ms and mJ from {files(one.path for one in used.cost_benches)}: {bench_subject(used.bench)}."
+    if used.baseline_benches:
+        text += " Baselines were measured in the same way."
+    if left_out := [one.path for one in on.benches if one not in used.benches]:
+        text += f" Left out, because the engine, threads, machine or meter differ: {files(left_out)}."
+    return text + (" N-grams run in Python, on one thread." if on.ngrams else "")
 
 
 def _claims_section(evidence: Evidence) -> Iterator[Section]:
