@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import sys
 import time
@@ -26,12 +27,18 @@ def interleaved_seconds(
 def interleaved(
     functions: Mapping[str, Callable[[], object]], repeats: int, quiet: bool = False
 ) -> dict[str, list[float]]:
-    """Seconds of every turn of each function; each function warms up for one turn first."""
+    """Seconds of every turn of each function; each function warms up for one turn first.
+
+    The order changes from turn to turn: in a fixed one, a function would always find in the caches what the one before
+    it has read.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in functions}
+    order, chance = list(functions), random.Random(1)
     for turn in range(repeats + 1):
-        for name, function in functions.items():
+        chance.shuffle(order)
+        for name in order:
             start = time.perf_counter()
-            function()
+            functions[name]()
             elapsed = time.perf_counter() - start
             if turn:
                 seconds[name].append(elapsed)

@@ -1,4 +1,4 @@
-"""The benchmarks page: every results file has its rows, even one without the latest figures."""
+"""The benchmarks page: every results file has its rows, even one without the latest figures. And what they time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 import json
 import runpy
 import sys
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,44 @@ def test_every_target_of_the_runtime_has_a_row(monkeypatch: pytest.MonkeyPatch) 
     runtime, page = (runpy.run_path(str(ROOT / "benchmarks" / name)) for name in ("runtime.py", "page.py"))
     words = {f"same_words_{percent}" for percent in (100, 50, 20)}
     assert set(runtime["TARGETS"]) <= set(page["RUNTIME_ROWS"]) | words
+
+
+def test_the_sides_of_a_ratio_change_their_order() -> None:
+    interleaved, ran = runpy.run_path(str(ROOT / "benchmarks" / "measuring.py"))["interleaved"], list[str]()
+    sides = {name: partial(ran.append, name) for name in "abc"}
+    seconds = interleaved(sides, 30, quiet=True)
+    turns = ["".join(ran[start : start + 3]) for start in range(0, len(ran), 3)]
+    assert {name: len(times) for name, times in seconds.items()} == {"a": 30, "b": 30, "c": 30}
+    assert {"".join(sorted(turn)) for turn in turns} == {"abc"}, "every side once a turn"
+    assert len(set(turns)) == 6, "in every order"
+
+
+def test_turning_is_timed_until_a_position_could_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    turning_seconds, now = runpy.run_path(str(ROOT / "benchmarks" / "runtime.py"))["turning_seconds"], 0.0
+
+    class Slow:
+        """A predictor whose turn takes a second, and making its engine ten."""
+
+        @property
+        def _turner(self) -> Slow:
+            return self
+
+        def serving(self) -> Slow:
+            return self
+
+        @property
+        def engine(self) -> None:
+            nonlocal now
+            now += 10
+
+        def turn(self, knob: float) -> None:
+            nonlocal now
+            now += 1
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    assert turning_seconds(Slow(), 0.5) == 11
 
 
 def defined_names(module: ast.Module) -> set[str]:
