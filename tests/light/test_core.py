@@ -22,11 +22,13 @@ from rheostat.core.build import FLAGS, find_compiler, run_compiler, sources
 from rheostat.core.library import kernels
 from rheostat.core.values import Choice, Widths
 from rheostat.errors import ModelFileError, RheostatError
+from rheostat.model import planes
 from rheostat.model.cut import cut, reorder
 from rheostat.model.flops import executed_flops
 from rheostat.model.operating_point import Ranking
 from rheostat.model.ordered import as_precision, ordered_bytes
 from rheostat.model.path import position_of
+from rheostat.model.planes import matrix_sizes
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import best_of
 from rheostat.runtime.onnx.session import GraphEngine
@@ -200,6 +202,20 @@ def test_reordering_filters_changes_nothing_but_rounding() -> None:
     assert np.abs(found - read(model, model.full_position(), words)).max() < 1e-5
 
 
+def test_the_least_byte_is_multiplied_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """We write no -128, but a file may hold it: pairs of products with it still fit 16 bits."""
+    monkeypatch.setattr(planes, "LARGEST_INTEGER", 128)
+    weights: dict[str, Any] = as_precision(small_weights(SHAPE), "int8")
+    for name in matrix_sizes(SHAPE):
+        weights[name] = np.where(np.arange(weights[name].shape[0])[:, None] % 2, weights[name], np.int8(-128))
+    floats = weights | {name: weights[name] * weights[f"{name}.scale"][:, None] for name in matrix_sizes(SHAPE)}
+    file, words = ordered_bytes(weights, SHAPE, make_vocabulary(SHAPE.vocabulary_size)), [5, 1, 60, 7]
+    found = [read(model := CoreModel(file, kernel), model.full_position(), words) for kernel in kernels()]
+    assert np.abs(found[0] - textbook(floats, SHAPE, words)).max() < 0.1
+    for other in found[1:]:
+        assert np.array_equal(found[0].view(np.int32), other.view(np.int32))
+
+
 # --- the best words ---------------------------------------------------------------------------------------
 
 
@@ -288,6 +304,17 @@ def test_threads_that_open_the_clusters_of_one_answer_agree(precision: str) -> N
         answer = model.predict(position, state)
         assert together(lambda _, answer=answer: best(answer)) == [expected] * 4
         assert best(answer) == expected
+
+
+def test_a_cluster_that_could_only_tie_is_opened() -> None:
+    """Clusters are opened by probability, not by id, so a later one may contain the lower of two equal words."""
+    shape = ModelShape(6, 2, (2,), (1,), (3,))
+    weights = {name: np.zeros(size, np.float32) for name, size in shape.tensor_shapes().items()}
+    model = CoreModel(ordered_bytes(weights, shape, make_vocabulary(6), "fp32"))
+    position = model.full_position()
+    answer = model.predict(position, model.start())  # the words of the head and the cluster: a quarter each
+    assert model.best(answer, 3).ids.tolist() == [0, 1, 2]
+    assert model.executed_flops(answer) == executed_flops(shape, [1])
 
 
 def test_executed_flops_count_the_clusters_that_were_opened() -> None:
