@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -166,6 +167,23 @@ def test_the_tree_of_modules_is_that_of_the_package() -> None:
         name = path.relative_to(package).as_posix()
         as_one_line = {f"{folder.as_posix()}/" for folder in Path(name).parents if folder.as_posix() not in listed}
         assert name in shown or as_one_line & shown, f"docs/pipeline.md does not show {name}"
+
+
+def test_the_table_of_the_readme_is_that_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    readme = runpy.run_path(str(ROOT / "benchmarks" / "readme.py"))
+    committed = (ROOT / "README.md").read_text(encoding="utf-8")
+    made = readme["replaced"](committed, readme["MARKS"], readme["section"]())
+    assert made == committed, "run python benchmarks/readme.py"
+    *positions, ngram = [
+        [float(cell.strip(" %")) for cell in line.split("|")[2:-1] if cell.strip()]
+        for line in made.partition(readme["MARKS"][0])[2].partition(readme["MARKS"][1])[0].splitlines()
+        if re.match(r"\| (\d+%|5-gram)", line)
+    ]
+    assert len(positions) > 5, "the knob's positions and the n-gram are in one table"
+    for megabytes, _, _, perplexity, _, recall, _ in positions:  # as the README says
+        assert 5 * megabytes < ngram[0] and perplexity < ngram[2] and recall > ngram[4]
+    assert positions[-1][6] == pytest.approx(ngram[5], abs=1)
 
 
 def test_the_readme_says_what_reconstruction_measured() -> None:
