@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -200,6 +201,33 @@ def test_the_table_shows_time_and_quality_and_turns_the_knob(site: FileServer, o
     expect(rows.nth(3)).to_have_attribute("aria-current", "true")
     expect(rows.nth(3).get_by_role("button")).to_be_focused()
     expect(page.locator("#trade-off-rows tr[aria-current]")).to_have_count(1)
+
+
+def test_an_ngram_stands_in_the_table(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    facts = json.loads(page.request.get(f"{site.address}model.json").text())
+    ngram, whole = facts["ngram"], facts["curve"][-1]
+    cells = page.locator("#ngram").locator("th, td")
+    rise = f"{100 * (ngram['perplexity'] / whole['perplexity'] - 1):.0f}"
+    expect(cells).to_contain_text(["5-gram", "ms\u202f*", f"{rise}\u202f%"])
+    expect(cells.last).to_contain_text(f"{ngram['perplexity']:.1f}")
+    note = page.locator("#ngram-note")
+    expect(note).to_contain_text(f"{ngram['size_bytes'] / 1e6:.0f} MB instead of")
+    expect(note).to_contain_text(f"saves {100 * ngram['keystrokes_saved_share']:.1f}\u202f% of the keystrokes")
+    expect(note).to_contain_text(f"({ngram['machine']})")
+
+
+def test_without_a_measured_ngram_there_is_no_row(tmp_path: Path, open_page: OpenPage) -> None:
+    write_page(tmp_path / "site", write_small(tmp_path / "model.safetensors"))
+    server = FileServer(tmp_path / "site")
+    server.start()
+    try:
+        page = open_page(server.address)
+        page.wait_for_selector("html[data-measured]")
+        expect(page.locator("#ngram")).to_be_hidden()
+        expect(page.locator("#ngram-note")).to_be_hidden()
+    finally:
+        server.stop()
 
 
 # Writing

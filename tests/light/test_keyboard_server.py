@@ -25,13 +25,14 @@ from starlette.testclient import TestClient
 
 import rheostat
 from models import make_ranking, make_vocabulary, make_weights, write_file, write_tiny
-from results_files import bench_row, full, row, write_bench, write_sweep
+from results_files import bench_row, full, ranked, row, write_bench, write_sweep
+from rheostat.bundled import DEFAULT_MODEL
 from rheostat.core.binding import CoreModel
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.keyboard import page_tables
 from rheostat.keyboard import server as server_module
 from rheostat.keyboard.browser_model import browser_model
-from rheostat.keyboard.facts import Energy, device_energy, estimated_energy
+from rheostat.keyboard.facts import NGRAM, Energy, device_energy, estimated_energy
 from rheostat.keyboard.positions import HISTORY_BYTES, Positions
 from rheostat.keyboard.protection import CONTENT_SECURITY_POLICY, Hosts
 from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, Service, addresses, make_app, open_service, serve
@@ -47,6 +48,7 @@ from rheostat.model.writer import write_model
 from rheostat.runtime.predictor import Predictor
 
 HOST = "127.0.0.1:8017"
+RESULTS = Path(__file__).parents[2] / "results"
 SHAPE = ModelShape(60, 8, (24, 8), (2, 1))
 ENERGY = Energy("estimate", "a millijoule per byte", lambda flops, size: float(size))
 TEXT = "word3 word7 "
@@ -348,6 +350,26 @@ def test_the_curve_comes_from_the_model_file(tmp_path: Path) -> None:
         {"cost": 1.0, "flops_fraction": 1.0, "perplexity": 60.0},
     ]
     assert 0.45 < served < 0.5
+
+
+def test_an_ngram_of_the_same_text_and_words_is_shown_beside_the_curve(tmp_path: Path, model: Path) -> None:
+    measured = json.loads((RESULTS / "talk-ngram.json").read_text(encoding="utf-8"))
+    ngram = open_service(DEFAULT_MODEL).facts["ngram"]
+    assert (ngram["name"], ngram["size_bytes"]) == ("5-gram", measured["subject"]["size_bytes"])
+    assert ngram["perplexity"] == measured["rows"][1]["perplexity"] and measured["rows"][1]["split"] == "test"
+    assert ngram["latency_ms"] == measured["latency"]["latency_ms"]
+    assert ngram["keystrokes_saved_share"] == measured["keystrokes"]["keystrokes_saved_share"]
+    same_text = write_sweep(tmp_path / "talk.json", [full(), ranked("random", 0.5, 80.0)], corpus="talk")
+    curve = [{"flops_fraction": share, "perplexity": 60.0} for share in (1.0, 0.6)]
+    other_words = write_small(tmp_path / "small", provenance={"curve": curve, "corpus": {"name": "talk"}})
+    for other in (open_service(other_words), open_service(model), open_service(model, results=same_text)):
+        assert other.facts["ngram"] is None
+    other_text = write_sweep(tmp_path / "ptb.json", [full(), ranked("path", 0.5, 80.0)], corpus="ptb")
+    assert open_service(DEFAULT_MODEL, results=other_text).facts["ngram"] is None
+
+
+def test_the_ngram_of_the_page_is_the_measured_one() -> None:
+    assert NGRAM.read_bytes() == (RESULTS / "talk-ngram.json").read_bytes(), "copy the new one"
 
 
 def test_the_page_knows_what_each_percentage_costs(client: TestClient, service: Service) -> None:

@@ -18,7 +18,7 @@ from rheostat.governor.cost import read_costs
 from rheostat.governor.policy import Policy
 from rheostat.keyboard.browser_model import BrowserModel, browser_positions, smallest_percent
 from rheostat.measure.meters.choice import Estimate
-from rheostat.measure.results import BenchResults, read_results, read_sweep
+from rheostat.measure.results import BenchResults, NGramResults, read_results, read_sweep
 from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.model.file import ModelFile
 from rheostat.model.knob import PATH, can_serve, choose, turns_bits
@@ -29,6 +29,7 @@ from rheostat.words.completion import Completion
 
 Json = dict[str, Any]
 DIGITS = 6  # of shares: two positions of one path differ by more
+NGRAM = Path(__file__).with_name("talk-ngram.json")  # of the bundled model's text: a copy of the one in results/
 SPLITS = (TEST, TEXT, "valid")  # in order of preference; a single file is measured as "text"
 
 
@@ -73,9 +74,10 @@ def model_facts(
     browser: BrowserModel | None,
     completion: Completion,
     *,
+    ngram: Json | None,
     server: bool,
 ) -> Json:
-    """The contents of `model.json`. server: whether there is one that answers too."""
+    """The contents of `model.json`. ngram: compared with the curve. server: whether there is one that answers too."""
     shape, description = file.shape, file.description
     return {
         "name": file.path.stem,
@@ -94,6 +96,7 @@ def model_facts(
             for point in description.points
         ],
         "curve": curve,
+        "ngram": ngram if curve else None,
         "energy": {"kind": energy.kind, "note": energy.note} if energy else None,
         "policy": asdict(policy),
         "browser": _browser_facts(file, precision, energy, browser, completion) if browser else None,
@@ -135,6 +138,27 @@ def curve_of(file: ModelFile, results: Path | None = None) -> list[Json] | None:
     rows: Any = _sweep_rows(results, file) if results else file.description.provenance.get("curve")
     points = _points_of(rows, file) if isinstance(rows, list) else []
     return points if len(points) > 1 else None
+
+
+def ngram_of(file: ModelFile, results: Path | None = None) -> Json | None:
+    """An n-gram model with the same words that was measured on the text of the curve; None if there is none.
+
+    Its time is of another machine than the page's times, so that machine is named.
+    """
+    found = read_results(NGRAM)
+    assert isinstance(found, NGramResults)
+    made_from = file.description.provenance.get("corpus")
+    corpus = read_sweep(results).subject.corpus if results else isinstance(made_from, dict) and made_from.get("name")
+    if (corpus, file.shape.vocabulary_size) != (found.subject.corpus, found.subject.vocabulary_size):
+        return None
+    return {
+        "name": found.subject.model,
+        "perplexity": found.test_perplexity,
+        "keystrokes_saved_share": found.keystrokes.keystrokes_saved_share,
+        "size_bytes": found.subject.size_bytes,
+        "latency_ms": found.latency.latency_ms,
+        "machine": found.provenance.machine.processor,
+    }
 
 
 def _sweep_rows(path: Path, file: ModelFile) -> list[Json]:

@@ -52,7 +52,7 @@ from rheostat.bundled import DEFAULT_MODEL
 from rheostat.governor.policy import DEFAULT, Policy, read_policy
 from rheostat.keyboard.browser_model import NAME, browser_model
 from rheostat.keyboard.connections import IDLE_S, LimitedProtocol, bound_logs, room_for_connections
-from rheostat.keyboard.facts import Energy, Json, curve_of, device_energy, model_facts
+from rheostat.keyboard.facts import Energy, Json, curve_of, device_energy, model_facts, ngram_of
 from rheostat.keyboard.governing import govern
 from rheostat.keyboard.positions import Position, Positions, Touches
 from rheostat.keyboard.protection import EVERYWHERE, Hosts, Protection
@@ -104,11 +104,12 @@ class Service:
         policy: Policy | None = None,
         energy: Energy | None = None,
         curve: list[Json] | None = None,
+        ngram: Json | None = None,
     ) -> None:
         self.positions, self.energy = positions, energy
         self.policy = policy or read_policy(DEFAULT)
         self.browser = browser_model(positions.file, positions.precision)
-        self.curve = curve
+        self.curve, self.ngram = curve, ngram
         self._descriptions: dict[int, Json] = {}  # for at most a hundred positions
         self._answering, self._opening = anyio.CapacityLimiter(ANSWERING), anyio.CapacityLimiter(OPENING)
         self._writing = anyio.CapacityLimiter(OPENING)
@@ -143,6 +144,7 @@ class Service:
             self.curve,
             self.browser,
             positions.completion,
+            ngram=self.ngram,
             server=True,
         )
 
@@ -300,8 +302,8 @@ def open_service(
 ) -> Service:
     """A service for a model file. results: a sweep of the model, for the curve."""
     positions = Positions(model, precision=precision, threads=threads, hidden_words=hidden_words, user_words=user_words)
-    curve = curve_of(positions.file, results)
-    return Service(positions, policy=read_policy(policy), energy=energy, curve=curve)
+    curve, ngram = curve_of(positions.file, results), ngram_of(positions.file, results)
+    return Service(positions, policy=read_policy(policy), energy=energy, curve=curve, ngram=ngram)
 
 
 def serve(

@@ -18,7 +18,7 @@ from rheostat.durable import obstacle, replacing
 from rheostat.errors import RheostatError
 from rheostat.governor.policy import DEFAULT, read_policy
 from rheostat.keyboard.browser_model import NAME, browser_model
-from rheostat.keyboard.facts import curve_of, device_energy, model_facts
+from rheostat.keyboard.facts import curve_of, device_energy, model_facts, ngram_of
 from rheostat.model.file import open_model
 from rheostat.model.precision import Precision, check_precision
 from rheostat.words.completion import complete_without
@@ -77,6 +77,7 @@ def write_page(
             curve_of(file, results),
             browser,
             completion,
+            ngram=ngram_of(file, results),
             server=False,
         )
         contents = {name: path.read_bytes() for name, path in page_files().items()}

@@ -2,7 +2,7 @@
 
 import { ServerEngine, ServerGone, call } from "./api.js";
 import { BrowserEngine } from "./browser_engine.js";
-import { TradeOffTable, format } from "./trade_off.js";
+import { TradeOffTable, format, showNGram } from "./trade_off.js";
 import { DevicePanel } from "./device_panel.js";
 import { makeDial } from "./dial.js";
 import { bytesText, energyText, flopsText, makeItem, showFigure } from "./figures.js";
@@ -465,6 +465,7 @@ async function start() {
   element("privacy").textContent = model.server
     ? "The server that sent this page does not log or store what you write, and it goes no further."
     : "What you write stays in this browser.";
+  showNGram(element("ngram"), element("ngram-note"), model.ngram, model.curve, model.file_bytes);
   knob.value = Number(remembered("knob")) || 100;
   element("autocorrect").checked = remembered("autocorrect") !== "off";
   element("cache").checked = remembered("cache") === "on";

@@ -125,6 +125,26 @@ export class TradeOffTable {
   }
 }
 
+/** Why not an n-gram? Its row below those of the knob, and what a table of times cannot say. bytes: of the model file. */
+export function showNGram(foot, note, ngram, curve, bytes) {
+  foot.hidden = note.hidden = !ngram;
+  if (!ngram) return;
+  const [head, time, loss] = foot.rows[0].cells;
+  head.textContent = ngram.name;
+  const [, ms] = time.children;
+  ms.textContent = `${format(ngram.latency_ms)}\u202fms\u202f*`;
+  const [lost, perplexity] = loss.children;
+  lost.textContent = percentText(ngram.perplexity / curve.at(-1).perplexity - 1);
+  perplexity.textContent = ngram.perplexity.toFixed(1);
+  const exact = (share) => `${(100 * share).toFixed(1)}\u202f%`;
+  const shares = curve.map((point) => point.keystrokes_saved_share).filter((share) => share);
+  const ours = shares.length ? `; this model saves ${exact(Math.min(...shares))} to ${exact(Math.max(...shares))}` : "";
+  note.textContent =
+    `Why not an n-gram? The ${ngram.name} of the same training text has no knob and takes ${format(ngram.size_bytes / 1e6)} MB ` +
+    `instead of ${format(bytes / 1e6)} MB. It saves ${exact(ngram.keystrokes_saved_share)} of the keystrokes${ours}. ` +
+    `* In Python on another machine (${ngram.machine}), so it cannot be compared with the times above.`;
+}
+
 /** A bar with its figure, and a smaller one after it. */
 function makeCell(kind) {
   const cell = document.createElement("td");
