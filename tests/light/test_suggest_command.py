@@ -45,6 +45,33 @@ def test_json_has_words_probabilities_and_flops(model: Path) -> None:
     assert answer["flops_fraction"] <= 0.6 == answer["knob"]
 
 
+@pytest.mark.parametrize("command", ["suggest", "complete"])
+def test_a_position_below_what_was_measured_is_served_with_a_note(command: str, tmp_path: Path) -> None:
+    curve = [{"flops_fraction": share, "perplexity": 60.0} for share in (1.0, 0.6)]
+    model = write_words(tmp_path / "model.safetensors", WORDS, SHAPE, provenance={"curve": curve})
+    for knob, is_known in (("0.7", True), ("0.3", False)):
+        arguments = [
+            sys.executable,
+            "-m",
+            "rheostat",
+            command,
+            "the boat ",
+            "--model",
+            str(model),
+            "--knob",
+            knob,
+            "--json",
+        ]
+        answer = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+        assert answer.returncode == 0 and json.loads(answer.stdout)["suggestions"]
+        if is_known:
+            assert answer.stderr == ""
+        else:
+            (note,) = answer.stderr.splitlines()
+            assert note.startswith("note: ") and "model.safetensors was" in note and "down to 60.0% only" in note
+            assert "turn the knob to 0.6 or more" in note
+
+
 def test_complete_takes_the_text_before_the_cursor(model: Path) -> None:
     answer = json.loads(complete("The boat sees the Ga", "--model", model, "--knob", "0.6", "--json"))
     assert {entry["word"] for entry in answer["suggestions"]} == {"Game", "Gate", "Garden"}
