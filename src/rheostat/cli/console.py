@@ -102,7 +102,7 @@ def progress_bar() -> Progress:
 
 @contextmanager
 def labelled_share() -> Iterator[Callable[[str, float], None]]:
-    """A bar whose label changes with the work. It appears at the first call. Without a terminal: lines, now and then."""
+    """A bar whose label changes with the work. It appears at the first call. Without a terminal, lines."""
     bar, last_line = progress_bar(), time.monotonic()
     task = bar.add_task("", total=1.0)
 
