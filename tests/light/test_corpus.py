@@ -184,7 +184,10 @@ def test_a_damaged_division_is_made_again(tmp_path: Path, cache: Path) -> None:
     text = write(tmp_path / "letters.txt", numbered(40), age_s=60)
     divided = sources.divide(text, cache)
     before = divided.paths["valid"].read_bytes()
-    divided.paths["valid"].write_bytes(b"")
+    for damaged in (b"", before.replace(b"line", b"lone")):
+        divided.paths["valid"].write_bytes(damaged)
+        assert sources.divide(text, cache) == divided and divided.paths["valid"].read_bytes() == before
+    divided.paths["valid"].unlink()
     assert sources.divide(text, cache) == divided and divided.paths["valid"].read_bytes() == before
 
 
@@ -808,7 +811,7 @@ def test_a_message_of_the_chat_corpus_is_a_line(cache: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_chat")
-def test_the_chat_texts_are_written_once_and_again_if_incomplete(cache: Path) -> None:
+def test_the_chat_texts_are_written_once_and_again_if_damaged(cache: Path) -> None:
     config = CorpusConfig(conversations=20)
     corpus = load_corpus("chat", config, cache_directory=cache)
     [folder] = cache.glob("chat-*")
@@ -816,9 +819,10 @@ def test_the_chat_texts_are_written_once_and_again_if_incomplete(cache: Path) ->
     test = load_split("chat", "test", config, corpus.vocabulary, cache_directory=cache)
     assert np.array_equal(test.ids, corpus.splits["test"].ids)
     assert (folder / "train.txt").stat().st_mtime_ns == written
-    write(folder / "test.txt", "cut sho")
-    again = load_split("chat", "test", config, corpus.vocabulary, cache_directory=cache)
-    assert np.array_equal(again.ids, corpus.splits["test"].ids)
+    for damaged in (b"cut sho", (folder / "test.txt").read_bytes().replace(b"say", b"yes")):
+        write(folder / "test.txt", damaged)
+        again = load_split("chat", "test", config, corpus.vocabulary, cache_directory=cache)
+        assert np.array_equal(again.ids, corpus.splits["test"].ids)
 
 
 @needs_chat

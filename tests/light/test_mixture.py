@@ -211,11 +211,12 @@ def test_texts_are_written_once_and_again_for_another_input(folder: Path, cache:
     assert mixture_texts(PARTS, folder, 1, cache)["train"].parent != train.parent
 
 
-def test_a_text_that_is_not_whole_is_written_again(folder: Path, cache: Path) -> None:
+def test_a_damaged_text_is_written_again(folder: Path, cache: Path) -> None:
     train = mixture_texts(PARTS, folder, 1, cache)["train"]
     whole = train.read_bytes()
-    train.write_text("cut sho")
-    assert mixture_texts(PARTS, folder, 1, cache)["train"].read_bytes() == whole
+    for damaged in (b"cut sho", whole.replace(b"talk", b"walk")):
+        train.write_bytes(damaged)
+        assert mixture_texts(PARTS, folder, 1, cache)["train"].read_bytes() == whole
 
 
 def test_missing_files_are_named_with_their_source_and_left_out(

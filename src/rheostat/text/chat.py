@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rheostat.errors import MissingExtraError
-from rheostat.text.token_cache import CACHE_VERSION, load_json, open_cache, store_json, whole_file
+from rheostat.text.token_cache import CACHE_VERSION, checksum_texts, load_json, open_cache, store_json, whole_file
 from rheostat.text.vocabulary import SPECIAL_TOKENS
 
 CHAT_CYCLE = 20  # conversations; with fewer, a split would be empty
@@ -34,11 +34,10 @@ class Turn(NamedTuple):
 
 
 def chat_texts(cache: Path, conversations: int, seed: int) -> dict[str, Path]:
-    """The text file of each split, written to the cache if missing. conversations: how many to use; 0 = all."""
+    """The text file of each split, written to the cache if missing or damaged. conversations: to use; 0 = all."""
     folder = cache / f"chat-{conversations or 'all'}-{seed}-{CACHE_VERSION}"
     paths = {name: folder / f"{name}.txt" for name in _SPLITS}
-    sizes = load_json(folder / "sizes.json")
-    if sizes != {name: path.stat().st_size for name, path in paths.items() if path.is_file()}:
+    if load_json(folder / "checksums.json") != checksum_texts(paths):
         _write_texts(open_cache(folder), paths, conversations, seed)
     return paths
 
@@ -50,7 +49,7 @@ def _write_texts(folder: Path, paths: Mapping[str, Path], conversations: int, se
     for name, path in paths.items():
         with whole_file(path) as output:
             output.write("".join(f"{message}\n" for message in texts[name]).encode())
-    store_json(folder / "sizes.json", {name: path.stat().st_size for name, path in paths.items()})
+    store_json(folder / "checksums.json", checksum_texts(paths))
 
 
 def split_conversations(

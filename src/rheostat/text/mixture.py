@@ -24,7 +24,16 @@ from rheostat.recipe import read_recipe
 from rheostat.tables import fill
 from rheostat.text.chat import Turn, read_turns, split_conversations
 from rheostat.text.sources import SPLITS, TALK
-from rheostat.text.token_cache import hash_text, key, load_json, open_cache, reading, store_json, whole_file
+from rheostat.text.token_cache import (
+    checksum_texts,
+    hash_text,
+    key,
+    load_json,
+    open_cache,
+    reading,
+    store_json,
+    whole_file,
+)
 
 SENDERS = 40
 WORDS = range(2000, 6001)  # of one sender: enough to learn from, too few to shape the corpus
@@ -147,7 +156,7 @@ def talk_folder() -> Path:
 
 
 def mix(parts: Sequence[Part], folder: Path | None, seed: int, cache_directory: Path | None = None) -> Mixture:
-    """The mixture of these parts, written into the cache if it is missing.
+    """The mixture of these parts, written into the cache if it is missing or damaged.
 
     folder: where the files are; all of them must be there. None means `talk_folder()`, and files that are missing there
     are left out, with a warning.
@@ -161,8 +170,7 @@ def mix(parts: Sequence[Part], folder: Path | None, seed: int, cache_directory: 
     place = cache / f"mixture-{key(_VERSION, settings, str(seed), *inputs)}"
     names = [*SPLITS, *(f"{split}-{part.name}" for part in present for split in SPLITS[1:])]
     paths = {name: place / f"{name}.txt" for name in names}
-    sizes = load_json(place / "sizes.json")
-    if sizes != {name: path.stat().st_size for name, path in paths.items() if path.is_file()}:
+    if load_json(place / "checksums.json") != checksum_texts(paths):
         _write_texts(open_cache(place), paths, present, seed)
     return Mixture(paths, tuple(present))
 
@@ -215,7 +223,7 @@ def _write_texts(place: Path, paths: Mapping[str, Path], parts: Mapping[Part, Pa
     for name, path in paths.items():
         with whole_file(path) as output:
             output.write("\n".join("".join(f"{line}\n" for line in lines) for lines in texts[name]).encode())
-    store_json(place / "sizes.json", {name: path.stat().st_size for name, path in paths.items()})
+    store_json(place / "checksums.json", checksum_texts(paths))
 
 
 def _split_file(part: Part, path: Path, seed: int) -> dict[str, list[Conversation]]:

@@ -19,6 +19,7 @@ from rheostat.errors import CorpusError
 from rheostat.text.token_cache import (
     CACHE_VERSION,
     Progress,
+    checksum_texts,
     hash_text,
     load_json,
     open_cache,
@@ -159,13 +160,13 @@ class DividedText:
 
 
 def divide(text: Path, cache_directory: Path | None = None, progress: Progress | None = None) -> DividedText:
-    """The parts of a text file, written to the cache if missing."""
+    """The parts of a text file, written to the cache if missing or damaged."""
     cache = open_cache(cache_directory)
     folder = cache / f"divided-{hash_text(text, cache, progress)}-{CACHE_VERSION}"
     known = load_json(folder / "division.json") or {}
     divided = DividedText(folder, str(known.get("rule", "")))
-    sizes = {name: path.stat().st_size for name, path in divided.paths.items() if path.is_file()}
-    return divided if known.get("sizes") == sizes and sizes else _write(text, open_cache(folder))
+    is_intact = known.get("checksums") == checksum_texts(divided.paths)
+    return divided if is_intact else _write(text, open_cache(folder))
 
 
 def _write(text: Path, folder: Path) -> DividedText:
@@ -185,8 +186,7 @@ def _write(text: Path, folder: Path) -> DividedText:
             if number % block == 0:
                 output = outputs[next(names)]
             output.write(line if line.endswith(b"\n") else line + b"\n")
-    sizes = {name: path.stat().st_size for name, path in divided.paths.items()}
-    store_json(folder / "division.json", {"rule": rule, "sizes": sizes})
+    store_json(folder / "division.json", {"rule": rule, "checksums": checksum_texts(divided.paths)})
     return divided
 
 

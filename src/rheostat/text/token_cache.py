@@ -179,6 +179,25 @@ def store_json(file: Path, stored: Mapping[str, Any]) -> None:
         output.write(_checksum(data) + b"\n" + data)
 
 
+def checksum_texts(paths: Mapping[str, Path]) -> dict[str, str]:
+    """The checksum of each text that is in the cache, by its name; empty for one that cannot be read.
+
+    Whoever writes texts stores their checksums beside them, and writes the texts again if these differ.
+    """
+    return {name: _checksum_file(path) for name, path in paths.items() if path.is_file()}
+
+
+def _checksum_file(path: Path) -> str:
+    checksum = 0
+    try:
+        with path.open("rb") as file:
+            while data := file.read(_HASH_BLOCK_BYTES):
+                checksum = zlib.crc32(data, checksum)
+    except OSError:
+        return ""
+    return f"{checksum:08x}"
+
+
 def _checksum(data: bytes) -> bytes:
     return f"{zlib.crc32(data):08x}".encode()
 
