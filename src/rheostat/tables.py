@@ -7,6 +7,7 @@ its values mean, and raises ValueError.
 
 from __future__ import annotations
 
+import json
 import math
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,6 +62,16 @@ def parse_toml(text: str) -> dict[str, Any]:
         raise RecipeError("it is nested too deeply; expected a few levels of tables") from None
     except ValueError as error:  # TOMLDecodeError, or a whole number of thousands of digits
         raise RecipeError(f"it is not valid TOML: {str(error)[:200]}") from None
+
+
+def decode_json(data: bytes | str) -> Any:
+    """The value of a JSON text; a RheostatError if it is not JSON. Callers that know the file put its name first."""
+    try:
+        return json.loads(data.decode() if isinstance(data, bytes) else data)
+    except RecursionError:
+        raise RheostatError("it is nested too deeply; expected a few levels") from None
+    except ValueError as error:  # not UTF-8, not JSON, or a whole number of thousands of digits
+        raise RheostatError(f"it is not JSON: {str(error)[:200]}") from None
 
 
 def to_json(value: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from rheostat.errors import CheckpointError
+from rheostat.errors import CheckpointError, RheostatWarning
 from rheostat.training.run_folder import RunFolder
 
 FULL = Path("/dev/full")
@@ -45,3 +45,38 @@ def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
     folder.log = FULL
     with pytest.raises(CheckpointError, match="No space left on device; free some space"):
         folder.append_log({"step": 1})
+
+
+DAMAGED_LINES = {
+    "not UTF-8": b"\xff\xfe",
+    "deep": b"[" * 100_000,
+    "endless": b'{"step": 1' + b"0" * 400 + b"}",
+    "many digits": b'{"step": ' + b"1" * 5000 + b"}",
+    "infinite": b'{"step": Infinity}',
+    "text": b'{"step": "1"}',
+    "a list": b"[1]",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED_LINES.values(), ids=DAMAGED_LINES)
+def test_a_damaged_line_of_the_log_is_removed(tmp_path: Path, damage: bytes) -> None:
+    folder = RunFolder(tmp_path)
+    first, second, third = (f'{{"event": "train", "step": {step}}}\n'.encode() for step in (1, 2, 3))
+    folder.log.write_bytes(first + damage + b"\n" + second + third)
+    if damage == DAMAGED_LINES["endless"]:  # a step, but a later one
+        folder.cut_log(2)
+    else:
+        with pytest.warns(RheostatWarning, match="log.jsonl: 1 of 4 lines were removed, because they are damaged"):
+            folder.cut_log(2)
+    assert folder.log.read_bytes() == first + second
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_line_that_a_kill_left_incomplete_is_removed_silently(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    folder.log.write_bytes(b'{"step": 1}\n{"step": 2')
+    folder.cut_log(2)
+    assert folder.log.read_bytes() == b'{"step": 1}\n'
+    folder.log.write_bytes(b"")
+    folder.cut_log(2)
+    assert folder.log.read_bytes() == b""

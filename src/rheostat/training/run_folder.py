@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
@@ -23,7 +24,8 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from rheostat.durable import obstacle, replacing
-from rheostat.errors import CheckpointError, RheostatError, show
+from rheostat.errors import CheckpointError, RheostatError, RheostatWarning, show
+from rheostat.tables import decode_json
 
 CHECKPOINT_VERSION = 1
 MOST_THREADS = 4096
@@ -144,12 +146,22 @@ class RunFolder:
             raise self.damaged(f"{type(error).__name__}: {str(error)[:200]}") from None
 
     def cut_log(self, step: int) -> None:
-        """Remove what was logged after `step`: the resumed run will log it again."""
+        """Remove what was logged after `step`, because the resumed run logs it again; and damaged lines."""
         if not self.log.exists():
             return
-        kept = [line for line in self.log.read_text().splitlines() if _step_of(line) <= step]
-        with _logging(self.log), replacing(self.log, alone=True) as file:
-            file.write("".join(f"{line}\n" for line in kept).encode())
+        with _logging(self.log):
+            lines = self.log.read_bytes().splitlines()
+            steps = [_step_of(line) for line in lines]
+            with replacing(self.log, alone=True) as file:
+                pairs = zip(lines, steps, strict=True)
+                file.writelines(line + b"\n" for line, logged in pairs if logged is not None and logged <= step)
+        if damaged := steps[:-1].count(None):  # a kill can leave the last line incomplete
+            warnings.warn(
+                f"{self.log}: {damaged} of {len(lines)} lines were removed, because they are damaged; "
+                "the checkpoint is intact, and the run resumes from it",
+                RheostatWarning,
+                stacklevel=2,
+            )
 
     def append_log(self, entry: dict[str, Any]) -> None:
         with _logging(self.log), self.log.open("a") as file:
@@ -194,8 +206,11 @@ def _logging(path: Path) -> Iterator[None]:
         raise CheckpointError(f"cannot write {path}: {error.strerror}; free some space, then resume the run") from None
 
 
-def _step_of(line: str) -> float:
+def _step_of(line: bytes) -> int | None:
+    """The step of a line of the log; None if the line is damaged."""
     try:
-        return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
-        return float("inf")  # an incomplete line, after a kill
+        entry = decode_json(line)
+    except RheostatError:
+        return None
+    step = entry.get("step") if isinstance(entry, dict) else None
+    return step if type(step) is int else None
