@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from rheostat.cli import app
 from rheostat.core.binding import CoreModel
 from rheostat.errors import CheckpointError, OperatingPointError
 from rheostat.measure import path_search
-from rheostat.measure.path_search import LARGEST_STEP, Search, Spending, sample, search_path, spending
+from rheostat.measure.path_search import LARGEST_STEP, SavedSearch, Search, Spending, sample, search_path, spending
 from rheostat.measure.results import read_sweep
 from rheostat.model.contents import add_rankings, new_contents
 from rheostat.model.cut import cut as make_cut
@@ -220,6 +221,46 @@ def test_a_killed_search_resumes_and_finds_the_same(
     Path(f"{second}.search.json").write_text("{")
     with pytest.raises(CheckpointError, match="delete it"):
         search_path(model, second, data=corpus, smallest=0.4, tokens=60)
+
+
+DAMAGED_SEARCHES = {
+    "deep": lambda saved: "[" * 100_000,
+    "not UTF-8": lambda saved: b"\xff\xfe",
+    "cost": lambda saved: change(saved, "cost", 10**400),
+    "infinite loss": lambda saved: change(saved, "loss", float("inf")),
+    "a text as a width": lambda saved: change(saved, "widths", [64, 48, "x"]),
+    "a negative width": lambda saved: change(saved, "widths", [64, -5, 32]),
+    "no widths": lambda saved: change(saved, "widths", []),
+    "a width too few": lambda saved: change(saved, "widths", [64, 48]),
+    "bounds": lambda saved: change(saved, "bounds", [1, 2]),
+    "no steps": lambda saved: {**saved, "steps": []},
+    "infinite measurements": lambda saved: {**saved, "measurements": float("inf")},
+    "too few measurements": lambda saved: {**saved, "measurements": -1},
+    "prices": lambda saved: {**saved, "prices": {"narrow 0": [0.5]}},
+    "a price of tomorrow": lambda saved: {**saved, "prices": {"narrow 0": [0.5, 10**6]}},
+}
+
+
+def change(saved: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    return {**saved, "steps": [*saved["steps"][:-1], {**saved["steps"][-1], name: value}]}
+
+
+@pytest.mark.parametrize("damage", DAMAGED_SEARCHES.values(), ids=DAMAGED_SEARCHES)
+def test_a_damaged_search_is_refused_in_one_line_and_left_alone(tmp_path: Path, damage: Callable[[Any], Any]) -> None:
+    path, subject = tmp_path / "out.search.json", {"weights": "w"}
+    search = Search(SHAPE, lambda position: 2 - position.cost, COST)
+    saved = SavedSearch(path, subject, SHAPE)
+    for _ in search.down_to(0.8):
+        saved.save(search)
+    state = saved.load()
+    assert state is not None and (list(state.steps), state.prices) == (search.steps, search.prices)
+    damaged = damage(json.loads(path.read_text()))
+    content = damaged if isinstance(damaged, str | bytes) else json.dumps(damaged)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=r"out.search.json (is damaged|cannot be read).*delete it") as caught:
+        saved.load()
+    assert len(str(caught.value)) < 400 and path.read_bytes() == before
 
 
 def test_the_command_shows_the_path_and_says_how_much_it_read(model: Path, corpus: Path, tmp_path: Path) -> None:

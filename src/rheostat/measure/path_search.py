@@ -30,12 +30,13 @@ from rheostat.measure.results import BenchResults, read_results
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.flops import cost_by_part, flops_by_part
 from rheostat.model.operating_point import BOUND_STEP, whole_bounds
-from rheostat.model.path import SMALLEST, KnobPath, PathPosition, known_down_to, path_along, point_at
+from rheostat.model.path import SMALLEST, KnobPath, PathPosition, check_path, known_down_to, path_along, point_at
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import check_knob
 from rheostat.model.writer import check_target, write_model
 from rheostat.provenance import new_origin
 from rheostat.runtime.evaluation import RuntimeEvaluator
+from rheostat.tables import decode_json, from_json
 from rheostat.text.corpus import CorpusConfig, load_training_split
 
 LARGEST_STEP = 0.02  # of the whole model's cost, between neighbouring positions
@@ -116,7 +117,7 @@ def search_path(
 
         weights = file.weights_digest()
         subject = {"weights": weights, "text": split.digest, "tokens": len(ids), "by": spends.name, "smallest": end}
-        saved = SavedSearch(Path(f"{out}.search.json"), subject)
+        saved = SavedSearch(Path(f"{out}.search.json"), subject, file.shape)
         together = [position.widths for position in path_along(ranking, file.shape, SMALLEST_SHARE)]
         search = Search(file.shape, loss, spends, together, saved.load())
         for position in search.down_to(end):
@@ -387,19 +388,42 @@ def _times(step: int, change: Callable[[int], PathPosition], count: int) -> Path
     return change(count * step)
 
 
+@dataclass(frozen=True)
+class _SavedStep:
+    cost: float
+    widths: tuple[int, ...]
+    bounds: tuple[int, ...] | None
+    loss: float
+
+
+@dataclass(frozen=True)
+class _SavedState:
+    """A search as JSON."""
+
+    subject: Mapping[str, Any]
+    steps: tuple[_SavedStep, ...]
+    prices: Mapping[str, tuple[float, int]]
+    measurements: int
+
+    def state(self) -> SearchState:
+        steps = (PathStep(PathPosition(step.cost, step.widths, step.bounds), step.loss) for step in self.steps)
+        prices = {name: Price(*price) for name, price in self.prices.items()}
+        return SearchState(tuple(steps), prices, self.measurements)
+
+
 class SavedSearch:
     """The steps of a search that is not finished, in a file beside its result."""
 
-    def __init__(self, path: Path, subject: Mapping[str, Any]) -> None:
-        self._path, self._subject = path, dict(subject)
+    def __init__(self, path: Path, subject: Mapping[str, Any], shape: ModelShape) -> None:
+        self._path, self._subject, self._shape = path, dict(subject), shape
 
     def load(self) -> SearchState | None:
-        """The state that an earlier call saved, or None; an error if that was another search."""
+        """The state that an earlier call saved, or None; an error if it is damaged or was another search."""
         try:
-            saved = json.loads(self._path.read_text(encoding="utf-8"))
+            saved = decode_json(self._path.read_bytes())
         except FileNotFoundError:
             return None
-        except (OSError, ValueError) as error:
+        except (OSError, RheostatError) as error:
             raise CheckpointError(
                 f"{self._path} cannot be read ({error}); expected a saved search: delete it"
             ) from None
@@ -409,11 +433,17 @@ class SavedSearch:
                 "delete it to start again"
             )
         try:
-            steps = tuple(PathStep(_position_of_json(step), float(step["loss"])) for step in saved["steps"])
-            prices = {str(name): Price(float(loss), int(at)) for name, (loss, at) in saved["prices"].items()}
-            return SearchState(steps, prices, int(saved["measurements"]))
-        except (KeyError, TypeError, ValueError, AttributeError):
+            state = from_json(_SavedState, saved, "search").state()
+            self._check(state)
+        except (RheostatError, ValueError):
             raise CheckpointError(f"{self._path} is damaged; expected a saved search: delete it") from None
+        return state
+
+    def _check(self, state: SearchState) -> None:
+        check_path(tuple(step.position for step in state.steps), self._shape)
+        steps = len(state.steps)
+        if state.measurements < steps or any(not 0 < price.measured_at <= steps for price in state.prices.values()):
+            raise ValueError("prices of steps that were not measured")
 
     def save(self, search: Search) -> None:
         steps = [{**step.position._asdict(), "loss": step.loss} for step in search.steps]
@@ -426,8 +456,3 @@ class SavedSearch:
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)
-
-
-def _position_of_json(step: Mapping[str, Any]) -> PathPosition:
-    bounds = step["bounds"]
-    return PathPosition(float(step["cost"]), tuple(step["widths"]), None if bounds is None else tuple(bounds))
