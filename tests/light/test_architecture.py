@@ -54,7 +54,7 @@ ONE_MODULE: dict[str, str] = {
     "model.origin": "tables",
     "words.hidden_words": "bundled",
     "words.user_words": "durable",
-    "runtime.onnx.export": "durable provenance",
+    "runtime.onnx.export": "durable provenance tables",
     "runtime.predictor": "bundled",
     "governor.governor": "arguments",
     "governor.readers": "sysfs",

@@ -205,7 +205,7 @@ def test_an_earlier_export_with_other_files_in_it_is_not_overwritten(tmp_path: P
     assert (tmp_path / "out" / "notes.txt").read_text() == "precious"
 
 
-@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"format": "other"}', "\xff"])
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"format": "other"}', "\xff", "[" * 100_000, "1" * 5000])
 def test_a_folder_with_another_manifest_is_not_overwritten(tmp_path: Path, manifest: str) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "manifest.json").write_text(manifest, encoding="latin-1")

@@ -17,7 +17,7 @@ from typing import Any
 
 from rheostat.arguments import checked
 from rheostat.durable import STALE_SECONDS, copy_ownership, exchange, obstacle
-from rheostat.errors import ExportError, MissingExtraError
+from rheostat.errors import ExportError, MissingExtraError, RheostatError
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
@@ -25,6 +25,7 @@ from rheostat.model.precision import Precision, check_precision
 from rheostat.provenance import provenance
 from rheostat.runtime.onnx.graph import Form, build_graph
 from rheostat.runtime.onnx.weights import RuntimeWeights
+from rheostat.tables import decode_json
 from rheostat.text.vocabulary import SPECIAL_TOKENS
 from rheostat.words.completion import complete_without
 from rheostat.words.hidden_words import HiddenWords
@@ -213,8 +214,8 @@ def _check_replaceable(folder: Path) -> None:
 
 def _is_export(manifest: Path) -> bool:
     try:
-        described = json.loads(manifest.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        described = decode_json(manifest.read_bytes())
+    except (OSError, RheostatError):
         return False
     return isinstance(described, dict) and described.get("format") == FORMAT
 
