@@ -158,3 +158,10 @@ def test_a_trace_named_like_markup_is_shown_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "[red]day.csv"
     path.write_text("time_s,level,charging,queries\n0,0.5,0,3\n")
     assert "[red]day" in run("--trace", str(path))
+
+
+@pytest.mark.parametrize("option", ["--energy-mj", "--latency-ms"])
+@pytest.mark.parametrize("value", ["1e308", "1e13", "0", "nan", "inf"])
+def test_a_cost_that_no_query_has_is_an_error_in_one_line(option: str, value: str) -> None:
+    with pytest.raises(RheostatError, match=r"of the full model is .*; expected a number above 0, at most 1e\+12$"):
+        run("--trace", DAY, option, value)

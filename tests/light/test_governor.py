@@ -258,7 +258,7 @@ def test_percentile_of_known_values() -> None:
     assert percentile_95([7.0]) == 7.0
 
 
-@pytest.mark.parametrize("latency_ms", [-1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("latency_ms", [-1.0, float("nan"), float("inf"), 1e308])
 def test_an_impossible_latency_is_refused(latency_ms: float) -> None:
     with pytest.raises(RheostatError, match="expected milliseconds, 0 or more"):
         Governor(Knob()).observe(latency_ms)

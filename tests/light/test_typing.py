@@ -201,7 +201,7 @@ def test_a_predictor_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     assert find_predictor("my_predictor:ready").complete("", 3) == ["we"]
     assert find_predictor("my_predictor:Mine").complete("", 3) == ["we"]
-    for name in ("my_predictor:other", "my_predictor:none", "no_such_module:x", "my_predictor"):
+    for name in ("my_predictor:other", "my_predictor:none", "no_such_module:x", "my_predictor", "os:system", ":x"):
         with pytest.raises(RheostatError, match=re.escape(name)):
             find_predictor(name)
 

@@ -9,18 +9,18 @@ Knows numbers and the bench's file. `decision` looks for the position that keeps
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from rheostat.errors import RheostatError
+from rheostat.errors import RheostatError, show
 from rheostat.tables import from_json
 
 Quantity = Literal["latency_ms", "energy_mj"]
 QUANTITIES: tuple[Quantity, ...] = ("latency_ms", "energy_mj")
+LARGEST_COST = 1e12  # milliseconds or millijoules of a query; the sums of a day stay finite
 EXPECTED = "a table that `rheostat bench MODEL --knob 1 --knob 0.5 -o table.json` wrote"
 
 
@@ -33,13 +33,19 @@ class CostPoint:
     energy_mj: float | None = None
 
     def __post_init__(self) -> None:
-        given: list[tuple[str, object]] = [("knob", self.knob), ("latency_ms", self.latency_ms)]
-        given += [] if self.energy_mj is None else [("energy_mj", self.energy_mj)]
-        for name, value in given:
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-                raise RheostatError(f"{name} is {value!r:.40}; expected a number above 0")
+        check_cost("knob", self.knob)
+        check_cost("latency_ms", self.latency_ms)
+        if self.energy_mj is not None:
+            check_cost("energy_mj", self.energy_mj)
         if self.knob > 1:
             raise RheostatError(f"knob is {self.knob}; expected a share of the cost in (0, 1]")
+
+
+def check_cost(name: str, value: object) -> None:
+    """Raise RheostatError unless this is a cost that a query can have."""
+    # Callers may not check their types.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST_COST:
+        raise RheostatError(f"{name} is {show(value)}; expected a number above 0, at most {LARGEST_COST:g}")
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from types import TracebackType
 from typing import Protocol
 
 from rheostat.arguments import checked, is_number, shown
-from rheostat.errors import NotCopyable, OperatingPointError, RheostatError, RheostatWarning
-from rheostat.governor.cost import CostTable, read_costs
+from rheostat.errors import NotCopyable, OperatingPointError, RheostatError, RheostatWarning, show
+from rheostat.governor.cost import LARGEST_COST, CostTable, read_costs
 from rheostat.governor.decision import Decision, Situation, check_budget, decide
 from rheostat.governor.device import DeviceState, ReadBattery, ReadDevice
 from rheostat.governor.policy import DEFAULT, Policy, read_policy
@@ -132,8 +132,10 @@ def _only_battery(read: ReadBattery) -> DeviceState:
 
 def _check_observed(what: str, value: object, unit: str) -> None:
     # Callers may not check their types.
-    if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value < math.inf):
-        raise RheostatError(f"{what} of {value!r:.40} was reported; expected {unit}, 0 or more")
+    if isinstance(value, bool) or not (isinstance(value, int | float) and 0 <= value <= LARGEST_COST):
+        raise RheostatError(
+            f"{what} of {show(value)} was reported; expected {unit}, 0 or more, at most {LARGEST_COST:g}"
+        )
 
 
 class LatencyWindow:

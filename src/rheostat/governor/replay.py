@@ -16,9 +16,8 @@ from dataclasses import asdict, dataclass
 from itertools import chain, pairwise
 from typing import Any, Protocol
 
-from rheostat.errors import RheostatError
 from rheostat.governor.body import DEFAULT_DEVICE, FORECAST_S, Body, read_body
-from rheostat.governor.cost import CostPoint, CostTable
+from rheostat.governor.cost import CostPoint, CostTable, check_cost
 from rheostat.governor.device import HEATS, Battery, DeviceState, Heat
 from rheostat.governor.governor import Governor
 from rheostat.governor.policy import Policy
@@ -45,9 +44,8 @@ class FullCost:
     points: tuple[CostPoint, ...] = ()
 
     def __post_init__(self) -> None:
-        for name, value in (("latency", self.latency_ms), ("energy", self.energy_mj)):
-            if not 0 < value < math.inf:
-                raise RheostatError(f"the {name} of the full model is {value}; expected a number above 0")
+        check_cost("the latency of the full model", self.latency_ms)
+        check_cost("the energy of the full model", self.energy_mj)
 
     @property
     def table(self) -> CostTable:

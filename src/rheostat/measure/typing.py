@@ -184,8 +184,9 @@ def find_predictor(name: str) -> Completes:
         found: Any = getattr(importlib.import_module(module), attribute) if attribute else None
         if isinstance(found, type) or (callable(found) and not hasattr(found, "complete")):
             found = found()
-    except (ImportError, AttributeError) as error:
-        raise RheostatError(f"the predictor {name} cannot be loaded ({error}); expected module:object") from None
+    except Exception as error:  # it is someone else's code
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        raise RheostatError(f"the predictor {name} cannot be loaded ({why}); expected module:object") from error
     finally:
         sys.path.pop(0)
     if not callable(getattr(found, "complete", None)):
