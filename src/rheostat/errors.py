@@ -36,7 +36,12 @@ def show(value: object) -> str:
         text = repr(value)
     except (ValueError, RecursionError):  # a number of thousands of digits, a list of lists of lists …
         text = f"a {type(value).__name__}"
-    return text if len(text) <= 60 else f"{text[:57]}…"
+    return shorten(text)
+
+
+def shorten(text: str, most: int = 60) -> str:
+    """A text from a file, for a message: its beginning, if it is longer than this."""
+    return text if len(text) <= most else f"{text[: most - 3]}…"
 
 
 class RheostatError(Exception):

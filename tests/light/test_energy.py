@@ -275,13 +275,20 @@ def test_a_trace_that_is_copied_over_after_the_run_is_waited_for(tmp_path: Path)
         ("time,energy_j\n1,2\n2,1\n", "line 3: the energy is less than before"),
         ("time,power_w\n2026-01-31T12:00:00,2\n", "needs an offset from UTC"),
         ("time,power_w\nyesterday,2\n", "line 2: time is 'yesterday'"),
+        ("time,power_w\n1,2\n1e300,2\n", r"line 3: time is 1e\+300; expected a number from 0 to 1e\+11"),
+        ("time,power_w\n-1,2\n", "line 2: time is -1; expected a number from 0"),
+        ("[" * 100_000 + "\n", "has the columns"),
+        ("[" * 200_000 + "\n", "is not CSV"),
+        (f"time,power_w\n1,2\n{'x' * 90_000},3\n", "line 3: time is 'x"),
+        (f"time,power_w\n1,2\n2,{'x' * 90_000}\n", "line 3: power_w is 'x"),
     ],
 )
 def test_a_broken_trace_says_what_is_wrong(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text(text)
-    with pytest.raises(MeterError, match=message):
+    with pytest.raises(MeterError, match=message) as error:
         read_trace(path)
+    assert len(str(error.value)) < 600
     assert TraceMeter(path).available() is not None
 
 

@@ -561,6 +561,11 @@ HEADER = "time_s,level,charging,queries,busy\n"
         (HEADER + "0,1,0,1.5,1\n", "line 2: queries is 1.5; expected a whole number"),
         (HEADER + "0,1,0,0,0\n", "line 2: busy is 0; expected a number above 0"),
         (HEADER + "0,1,0,0\n", "line 2: 4 values; expected 5"),
+        (HEADER + "0,1,0,1e300,1\n", "line 2: queries is 1e\\+300; expected a number of at most 1e\\+12"),
+        ("[" * 100_000, "line 1: the columns are"),
+        (HEADER + f"{'x' * 90_000},1,0,1,1\n", "line 2: time_s is 'x"),
+        (HEADER + f"0,1,{'x' * 90_000},1,1\n", "line 2: charging is 'x"),
+        (HEADER.replace("busy", "heat") + f"0,1,0,1,{'x' * 90_000}\n", "line 2: heat is 'x"),
     ],
 )
 def test_a_broken_trace_names_file_and_line(tmp_path: Path, text: str, message: str) -> None:
@@ -568,7 +573,7 @@ def test_a_broken_trace_names_file_and_line(tmp_path: Path, text: str, message: 
     path.write_text(text)
     with pytest.raises(RheostatError, match=message) as error:
         read_trace(path)
-    assert str(path) in str(error.value)
+    assert str(path) in str(error.value) and len(str(error.value)) < 600
 
 
 def test_an_unreadable_trace_is_an_error(tmp_path: Path) -> None:

@@ -19,12 +19,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rheostat.errors import RheostatError
+from rheostat.errors import RheostatError, shorten
 from rheostat.governor.device import HEATS, Battery, Heat
 
 REQUIRED = ("time_s", "level", "charging", "queries")
 OPTIONAL = ("busy", "power_w", "ambient_c", "heat", "power_saver", "foreground")
 AMBIENT_C = 25.0
+LARGEST = 1e12  # in any column; the sums of a day stay finite
 TRUTHS = {"1": True, "true": True, "0": False, "false": False}
 
 
@@ -95,8 +96,8 @@ def _checked_header(where: str, cells: Sequence[str]) -> list[str]:
     known = set(REQUIRED) | set(OPTIONAL)
     if len(set(names)) != len(names) or not set(REQUIRED) <= set(names) <= known:
         raise RheostatError(
-            f"{where}: the columns are {','.join(names)}; expected {','.join(REQUIRED)} and optionally "
-            f"{','.join(OPTIONAL)}"
+            f"{where}: the columns are {shorten(','.join(names), 200)}; expected {','.join(REQUIRED)} and "
+            f"optionally {','.join(OPTIONAL)}"
         )
     return names
 
@@ -133,7 +134,9 @@ def _number(
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise RheostatError(f"{where}: {name} is '{values[name]}'; expected a number")
+        raise RheostatError(f"{where}: {name} is '{shorten(values[name])}'; expected a number")
+    if abs(value) > LARGEST:
+        raise RheostatError(f"{where}: {name} is {value:g}; expected a number of at most {LARGEST:g}")
     if not least <= value <= most:
         bounds = f"from {least:g} to {most:g}" if most < math.inf else f"of {least:g} or more"
         raise RheostatError(f"{where}: {name} is {value:g}; expected a number {bounds}")
@@ -143,12 +146,12 @@ def _number(
 def _truth(where: str, values: Mapping[str, str], name: str) -> bool:
     text = values[name]
     if text.lower() not in TRUTHS:
-        raise RheostatError(f"{where}: {name} is '{text}'; expected 0 or 1")
+        raise RheostatError(f"{where}: {name} is '{shorten(text)}'; expected 0 or 1")
     return TRUTHS[text.lower()]
 
 
 def _heat(where: str, text: str) -> Heat | None:
     found: Heat | None = next((heat for heat in HEATS if heat == text.lower()), None)
     if text and found is None:
-        raise RheostatError(f"{where}: heat is '{text}'; expected one of {', '.join(HEATS)}")
+        raise RheostatError(f"{where}: heat is '{shorten(text)}'; expected one of {', '.join(HEATS)}")
     return found

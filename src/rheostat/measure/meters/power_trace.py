@@ -18,12 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from rheostat.errors import MeterError
+from rheostat.errors import MeterError, shorten, show
 from rheostat.measure.meters.meter import Clock, Meter, Recording
 from rheostat.measure.meters.series import EnergySeries, PowerSeries, Series, WindowEnergy
 
 PATIENCE_S = 10.0
 LONGEST_PAUSE_S = 1.0  # between two looks at a file while waiting for it
+LARGEST = 1e11  # in any column; as a time, in the year 5138
 SERIES: dict[str, type[Series]] = {"power_w": PowerSeries, "energy_j": EnergySeries}
 
 
@@ -113,18 +114,28 @@ def read_trace(path: Path) -> Series:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise MeterError(f"the trace {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        column, times, values = _parse(path, text)
+    except csv.Error as error:
+        raise MeterError(f"{path} is not CSV ({error}); expected time, power_w or energy_j") from None
+    _check_order(path, times, values, column)
+    return SERIES[column](times, values, ignore_repeats=True)
+
+
+def _parse(path: Path, text: str) -> tuple[str, list[float], list[float]]:
+    """The column with values, times and values."""
     # A last line without a line end is still being written.
     rows = csv.DictReader(io.StringIO(text[: text.rfind("\n") + 1]), skipinitialspace=True)
     columns = rows.fieldnames or []
     column = next((name for name in SERIES if name in columns), None)
     if column is None or "time" not in columns:
-        raise MeterError(f"{path} has the columns {', '.join(columns) or '(none)'}; expected time, power_w or energy_j")
+        found = shorten(", ".join(columns), 200) or "(none)"
+        raise MeterError(f"{path} has the columns {found}; expected time, power_w or energy_j")
     times, values = [], []
     for row in rows:
         times.append(_number(path, rows.line_num, "time", row["time"]))
         values.append(_number(path, rows.line_num, column, row[column]))
-    _check_order(path, times, values, column)
-    return SERIES[column](times, values, ignore_repeats=True)
+    return column, times, values
 
 
 def _check_order(path: Path, times: list[float], values: list[float], column: str) -> None:
@@ -142,9 +153,13 @@ def _number(path: Path, line: int, column: str, text: str | None) -> float:
     try:
         value = _seconds(text or "") if column == "time" else float(text or "")
     except ValueError as error:
-        raise MeterError(f"{path}, line {line}: {column} is {text!r} ({error})") from None
+        why = shorten(str(error), 100)
+        raise MeterError(f"{path}, line {line}: {column} is {show(text)} ({why})") from None
     if not math.isfinite(value):
-        raise MeterError(f"{path}, line {line}: {column} is {text!r}; expected a finite number")
+        raise MeterError(f"{path}, line {line}: {column} is {show(text)}; expected a finite number")
+    least = 0 if column == "time" else -LARGEST
+    if not least <= value <= LARGEST:
+        raise MeterError(f"{path}, line {line}: {column} is {value:g}; expected a number from {least:g} to {LARGEST:g}")
     return value
 
 
