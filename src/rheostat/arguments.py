@@ -2,12 +2,15 @@
 
 `checked` compares every argument of a public function with its annotation. So `evaluate(data=3)` raises a RheostatError
 that names the argument, not a TypeError from somewhere inside. What a value means (a knob in range, a file that exists)
-is checked by the module that uses it. Knows kinds of values; knows nothing of models.
+is checked by the module that uses it; that a path can be one at all is checked here. Knows kinds of values; knows
+nothing of models.
 """
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +20,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from rheostat.errors import RheostatError
+from rheostat.errors import RheostatError, show
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,6 +29,7 @@ LARGEST = sys.float_info.max
 # Arguments whose owners (`model.widths.check_knob`, `words.hidden_words`) say more about a wrong value than its kind.
 # Here it is only checked that several are a list.
 CHECKED_BY_OWNER = {"knob", "knobs", "hidden_words"}
+PATHS_CHECKED_BY_OWNER = {"model", "name_or_path"}  # by `model.file.open_model`, which says what a model file is
 NAMES: dict[Any, str] = {
     str: "a str",
     Path: "a path",
@@ -49,6 +53,8 @@ def checked(function: Callable[P, T]) -> Callable[P, T]:
             elif name in hints and not _fits(value, hints[name]):
                 remedy = f": [{value!r:.60}]" if _is_one_of_several(value, hints[name]) else ""
                 raise RheostatError(f"{name} is {shown(value)}; expected {_expected(hints[name])}{remedy}")
+            elif name in hints and name not in PATHS_CHECKED_BY_OWNER and _is_path(hints[name]):
+                _check_paths(name, value)
         return function(*args, **kwargs)
 
     return call
@@ -82,6 +88,19 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is Callable or (isinstance(hint, type) and issubclass(hint, Callable)):  # type: ignore[arg-type]
         return callable(value)
     return isinstance(value, hint)
+
+
+def _is_path(hint: Any) -> bool:
+    """Whether an annotation allows a path, or several."""
+    return hint is Path or any(map(_is_path, get_args(hint)))
+
+
+def _check_paths(name: str, value: Any) -> None:
+    if isinstance(value, str | Path):
+        check_path(name, value)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _check_paths(name, one)
 
 
 def _is_our_protocol(hint: Any) -> bool:
@@ -123,6 +142,23 @@ def check_text(name: str, value: Any) -> None:
         raise RheostatError(f"{name} is {shown(value)}; expected a str")
 
 
+def check_path(name: str, value: Any, error: type[RheostatError] = RheostatError) -> None:
+    """Raise an error unless this can be the path of a file on this system; whether there is one does not matter."""
+    if not isinstance(value, str | os.PathLike):
+        raise error(f"{name} is {shown(value)}; expected a path")
+    try:
+        os.lstat(value)
+    except ValueError:  # UnicodeEncodeError is one
+        why = "it contains a null byte or half a character"
+    except OSError as found:
+        if found.errno != errno.ENAMETOOLONG:
+            return  # there is no such file yet, or its owner says what is wrong with it
+        why = "it is too long"
+    else:
+        return
+    raise error(f"{name} is {shown(value)}; expected a path that a file can have: {why}")
+
+
 def check_flag(name: str, value: Any) -> None:
     """Raise RheostatError unless this is True or False."""
     if not isinstance(value, bool):
@@ -155,5 +191,5 @@ def is_number(value: Any) -> bool:
 
 def shown(value: Any) -> str:
     """A value for an error message: short, on one line, with its type."""
-    text = " ".join(repr(value).split())
+    text = " ".join(show(value).split())
     return f"{text if len(text) <= 40 else text[:37] + '...'} ({type(value).__name__})"

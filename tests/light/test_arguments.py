@@ -16,8 +16,10 @@ import pytest
 import rheostat
 from models import write_tiny
 from rheostat import RheostatError
-from rheostat.arguments import CHECKED_BY_OWNER, checked
+from rheostat.arguments import CHECKED_BY_OWNER, PATHS_CHECKED_BY_OWNER, checked
 from rheostat.governor.governor import Background
+
+DAY = Path(__file__).parents[1] / "data" / "traces" / "iphone.csv"
 
 
 class Wrong:
@@ -68,6 +70,65 @@ def test_a_wrong_kind_of_argument_is_one_line_that_names_it(name: str, parameter
     with pytest.raises(RheostatError, match=f"^{parameter} is <wrong> \\(Wrong\\); expected ") as failure:
         function(**{**arguments, parameter: Wrong()})
     assert "\n" not in str(failure.value)
+
+
+IMPOSSIBLE_PATHS = {"null byte": "/tmp/x\0y", "half a character": "/tmp/x\ud800y", "too long": "/tmp/" + "x" * 300}
+
+
+def takes_a_path(hint: Any) -> bool:
+    return hint is Path or any(map(takes_a_path, get_args(hint)))
+
+
+def path_cases() -> Sequence[tuple[str, str]]:
+    return [
+        (name, parameter)
+        for name, parameter in cases()
+        if takes_a_path(get_type_hints(inspect.unwrap(getattr(rheostat, name)))[parameter])
+    ]
+
+
+@pytest.mark.parametrize("path", IMPOSSIBLE_PATHS.values(), ids=IMPOSSIBLE_PATHS)
+@pytest.mark.parametrize(("name", "parameter"), path_cases(), ids=lambda value: str(value))
+def test_a_path_that_no_file_has_is_one_line(name: str, parameter: str, path: str) -> None:
+    function = getattr(rheostat, name)
+    hints = get_type_hints(inspect.unwrap(function))
+    required = [each for each in inspect.signature(function).parameters.values() if each.default is each.empty]
+    arguments = {each.name: right(hints[each.name]) for each in required}
+    given = [Path(path)] if get_origin(hints[parameter]) is Sequence else Path(path)
+    with pytest.raises(RheostatError) as failure:
+        function(**{**arguments, parameter: given})
+    assert "\n" not in str(failure.value) and len(str(failure.value)) < 1000
+    if parameter not in PATHS_CHECKED_BY_OWNER | CHECKED_BY_OWNER:
+        assert re.match(f"{parameter} is .*; expected a path that a file can have: it ", str(failure.value))
+
+
+@pytest.mark.parametrize("path", IMPOSSIBLE_PATHS.values(), ids=IMPOSSIBLE_PATHS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        rheostat.UserWords,
+        rheostat.Memory,
+        rheostat.open_model,
+        lambda path: rheostat.UserWords().export(path),
+        lambda path: rheostat.UserWords().merge(path),
+        lambda path: rheostat.Memory().export(path),
+        lambda path: rheostat.load(user_words=path),
+        lambda path: rheostat.load(memory=path),
+        lambda path: rheostat.load(hidden_words=path),
+        lambda path: rheostat.replay_day(path),
+        lambda path: rheostat.replay_day(DAY, policy=path),
+        lambda path: rheostat.write_report([path], out="out"),
+    ],
+)
+def test_objects_refuse_such_a_path_too(call: Callable[[str], object], path: str) -> None:
+    with pytest.raises(RheostatError) as failure:
+        call(path)
+    assert "\n" not in str(failure.value) and len(str(failure.value)) < 1000
+
+
+def test_a_memory_is_exported_to_a_path_only() -> None:
+    with pytest.raises(RheostatError, match=r"^path is 5 \(int\); expected a str or a path$"):
+        rheostat.Memory().export(5)  # type: ignore[arg-type]
 
 
 def test_every_public_function_checks_its_arguments() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
+from rheostat.arguments import check_path
 from rheostat.bundled import HIDDEN_WORDS
 from rheostat.errors import UserWordsError
 from rheostat.text.tokenizers import CLITICS, NEGATION
@@ -27,6 +28,8 @@ def read_hidden_words(wish: HiddenWords = None) -> frozenset[str]:
     """The package's list; with a Path, that list changed by the file; with words, exactly these. In lower case."""
     if wish is not None and not isinstance(wish, Path):
         return frozenset(word.lower() for word in _checked(wish))
+    if wish is not None:
+        check_path("hidden_words", wish, UserWordsError)
     hidden, _ = _read(HIDDEN_WORDS)
     added, shown = _read(wish) if wish is not None else (frozenset(), frozenset())
     return (hidden | added) - shown

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from rheostat.arguments import check_path, checked
 from rheostat.errors import NotCopyable, UserWordsError
 from rheostat.text.vocabulary import END_OF_LINE
 from rheostat.words.user_words import check_word, locked_file, read_private, write_private
@@ -96,9 +97,8 @@ class Memory(NotCopyable):
         limit_bytes: int = LIMIT_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        given: object = path  # callers may not check their types
-        if given is not None and not isinstance(given, str | os.PathLike):
-            raise UserWordsError(f"the memory is {given!r:.40}; expected the path of a file")
+        if path is not None:
+            check_path("the memory", path, UserWordsError)
         self.path = None if path is None else Path(os.path.realpath(path))
         self.limit_bytes = max(1000, limit_bytes)
         self._clock, self._lock = clock, threading.RLock()
@@ -256,6 +256,7 @@ class Memory(NotCopyable):
         with self._lock:
             return _to_json(self._counts)
 
+    @checked
     def export(self, path: str | Path) -> None:
         """Write all counts to another file, in the same format and readable by its owner only."""
         target = Path(os.path.realpath(path))

@@ -26,7 +26,7 @@ from heapq import nlargest
 from pathlib import Path
 from typing import Any, NoReturn
 
-from rheostat.arguments import check_text, check_whole, checked
+from rheostat.arguments import check_path, check_text, check_whole, checked
 from rheostat.durable import READ_ONLY, obstacle, replacing
 from rheostat.errors import NotCopyable, UserWordsError
 from rheostat.words.completion import PrefixIndex
@@ -66,9 +66,8 @@ class UserWords(NotCopyable):
     def __init__(
         self, path: str | Path | None = None, *, limit: int = DEFAULT_LIMIT, clock: Callable[[], float] = time.time
     ) -> None:
-        given: object = path  # callers may not check their types
-        if given is not None and not isinstance(given, str | os.PathLike):
-            raise UserWordsError(f"the file of words is {given!r:.40}; expected a path, or None for words in memory")
+        if path is not None:
+            check_path("the file of words", path, UserWordsError)
         self.path = None if path is None else Path(os.path.realpath(path))  # so links are kept
         check_whole("limit", limit, 0)
         self.limit = max(1, limit)
