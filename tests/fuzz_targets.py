@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import math
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,9 @@ from mutations import (
     Random,
     damage_description,
     damage_json_file,
+    damage_log_file,
     damage_model_file,
+    damage_table_file,
     damage_toml_file,
     flip_bits,
     places,
@@ -35,14 +38,21 @@ from rheostat.errors import RheostatError, visible
 from rheostat.governor.decision import Decision, Situation, decide
 from rheostat.governor.device import Battery
 from rheostat.governor.policy import read_policy
+from rheostat.measure.meters.meter import Clock
+from rheostat.measure.meters.power_trace import TraceMeter
+from rheostat.measure.meters.power_trace import read_trace as read_power
+from rheostat.measure.path_search import SavedSearch, Search, SearchState, spending
 from rheostat.measure.results import read_all
 from rheostat.model.cut import cut
 from rheostat.model.file import open_model
+from rheostat.model.operating_point import full_point
+from rheostat.model.path import check_path
 from rheostat.model.shape import ModelShape
 from rheostat.model.summary import summarize
 from rheostat.model.widths import select
 from rheostat.recipe import read_recipe
 from rheostat.tables import fill
+from rheostat.words.hidden_words import find_misspellings, hidden_places, read_word_list
 from rheostat.words.memory import Memory
 from rheostat.words.user_words import UserWords
 
@@ -201,6 +211,125 @@ def memory_files() -> list[bytes]:
         for words in ("see", "see you", "see you soon")
     ]
     return [json.dumps({"format": "rheostat-memory", "format_version": 1, "phrases": phrases}).encode()]
+
+
+# Lists of words
+
+
+def use_word_list(path: Path) -> None:
+    """As hidden words, and as the lists that `pack` reads."""
+    from rheostat.text.known_words import KnownWords, select_known
+
+    listed = read_word_list(path)
+    find_misspellings({"definitely": 900, "definetly": 3, "a": 90, "lot": 80, "alot": 2}, listed)
+    known = select_known(read_word_list(path, keep_case=True), {"the"})
+    if known:
+        assert known[0] in KnownWords(KnownWords.of(known).to_bytes())
+    hidden_places(make_vocabulary(60), path)
+
+
+def word_lists() -> list[bytes]:
+    return ["# changes\nword3\n-word4\nnaïve\ndon't\n👍\n".encode(), b"definetly->definitely\nalot\nlot\n"]
+
+
+# Traces: days of a device, and what a meter recorded
+
+
+def use_trace(path: Path) -> None:
+    """The whole command, without its pictures."""
+    from rheostat.measure.results import results_json
+    from rheostat.report.govern import figures, replay_day
+
+    day = replay_day(path)
+    json.dumps([results_json(day.results), day.comparison.summary()], allow_nan=False)
+    assert all(figures(replay.totals) for replay in day.comparison.replays)
+
+
+def traces() -> list[bytes]:
+    """Days of a device, the beginning of each."""
+    days = (ROOT / "tests" / "data" / "traces").glob("*.csv")
+    return [b"".join(path.read_bytes().splitlines(keepends=True)[:80]) for path in sorted(days)]
+
+
+def use_power_trace(path: Path) -> None:
+    """Measure a run that lasted as long as the trace."""
+    if (why := TraceMeter(path).available()) is not None:
+        raise RheostatError(why)
+    begin, end = (float(moment) for moment in read_power(path).times[[0, -1]])
+    moments = iter((begin, end))
+    meter = TraceMeter(path, patience_s=0, clock=Clock(lambda: next(moments, end), lambda seconds: None))
+    assert meter.period_s > 0
+    with meter.recording() as recording:
+        marks = recording.mark(), recording.mark()
+    assert math.isfinite(recording.reading(*marks).power_w)
+
+
+def power_traces() -> list[bytes]:
+    return [path.read_bytes() for path in sorted((ROOT / "tests" / "data" / "power").glob("*.csv"))]
+
+
+# A search that was stopped
+
+SEARCHED = ModelShape(64, 32, (64, 48, 32), (2, 1, 1))
+SUBJECT = {"weights": "w", "text": "t", "tokens": 60, "by": "cost", "smallest": 0.7}
+
+
+def search_from(state: SearchState | None) -> Search:
+    return Search(SEARCHED, lambda position: 3 - position.cost**2, spending(SEARCHED, "cost", None), (), state)
+
+
+def use_search(path: Path) -> None:
+    """Resume it to its end."""
+    search = search_from(SavedSearch(path, SUBJECT, SEARCHED).load())
+    for _ in search.down_to(0.7):
+        pass
+    check_path(tuple(step.position for step in search.steps), SEARCHED)
+
+
+def searches() -> list[bytes]:
+    import tempfile
+
+    search = search_from(None)
+    for _ in itertools.takewhile(lambda position: position.cost > 0.85, search.down_to(0.7)):
+        pass
+    with tempfile.TemporaryDirectory(prefix="rheostat-fuzz-") as folder:
+        path = Path(folder) / "search.json"
+        SavedSearch(path, SUBJECT, SEARCHED).save(search)
+        return [path.read_bytes()]
+
+
+# A folder that an export is to replace
+
+
+@cache
+def exported() -> Path:
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="rheostat-fuzz-")) / "export"
+    export_to(folder)
+    return folder
+
+
+def export_to(folder: Path) -> None:
+    from rheostat.runtime.onnx.export import write_export
+
+    with open_model(GOLDEN / "golden-fp32.safetensors") as file:
+        write_export(file, full_point(file.shape), folder, "fp32")
+
+
+def use_manifest(path: Path) -> None:
+    import shutil
+
+    folder = path.with_name("export")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(exported(), folder)
+    (folder / "manifest.json").write_bytes(path.read_bytes())
+    export_to(folder)
+    assert json.loads((folder / "manifest.json").read_bytes())["format"]
+
+
+def manifests() -> list[bytes]:
+    return [(exported() / "manifest.json").read_bytes()]
 
 
 # Requests: the first line is a path, the rest the body
@@ -392,6 +521,32 @@ def damage_checkpoint(chance: Random, content: bytes) -> bytes:
     return out.getvalue()
 
 
+# The log of a run that was stopped
+
+
+def use_log(path: Path) -> None:
+    """Cut it as a resumed run does, and go on with it."""
+    import warnings
+
+    from rheostat.training.run_folder import RunFolder
+
+    folder = RunFolder(path.with_name("run"))
+    folder.make()
+    folder.log.write_bytes(path.read_bytes())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        folder.cut_log(2)
+    assert all(len(str(one.message)) < LONGEST_MESSAGE for one in caught)
+    folder.append_log({"event": "train", "step": 3})
+    steps = [json.loads(line)["step"] for line in folder.log.read_bytes().splitlines()]
+    assert steps[-1] == 3 and all(step <= 2 for step in steps[:-1])
+
+
+def logs() -> list[bytes]:
+    entries = [{"event": event, "step": step, "loss": 3.5} for step in (1, 2, 3) for event in ("train", "valid")]
+    return ["".join(f"{json.dumps(entry)}\n" for entry in entries).encode()]
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -403,6 +558,12 @@ TARGETS = {
         FuzzTarget("requests", use_request, damage_request, requests, "starlette"),
         FuzzTarget("user-words", use_words, damage_json_file, word_files),
         FuzzTarget("memory", use_memory, damage_json_file, memory_files),
+        FuzzTarget("word-lists", use_word_list, damage_table_file, word_lists),
+        FuzzTarget("traces", use_trace, damage_table_file, traces),
+        FuzzTarget("power-traces", use_power_trace, damage_table_file, power_traces),
+        FuzzTarget("searches", use_search, damage_json_file, searches),
+        FuzzTarget("manifests", use_manifest, damage_json_file, manifests, "onnx"),
+        FuzzTarget("logs", use_log, damage_log_file, logs, "torch"),
         FuzzTarget("checkpoints", use_checkpoint, damage_checkpoint, checkpoints, "torch"),
     )
 }

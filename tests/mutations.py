@@ -179,7 +179,7 @@ MODEL_FILE_DAMAGE: list[Damage] = [
 ]
 
 
-# Damage to texts: results, words, memory, requests, recipes and policies
+# Damage to texts: results, words, memory, requests, recipes, policies, tables and logs
 
 HOSTILE_TEXTS = [
     *("\x1b]0;title\x07", "\x1b[2J\x1b[31mred", "\x9b31m", "a\nb", "\u202eabc"),
@@ -231,6 +231,46 @@ def damage_toml(chance: Random, content: bytes) -> bytes:
     return "\n".join(lines).encode()
 
 
+CELLS = [
+    *HOSTILE_TEXTS,
+    *("0", "1", "-1", "0.5", "nan", "inf", "1e13", "1e300", "1e999", "-1e300", "9" * 400, "9" * 5000, "1" + "0" * 400),
+    *("x" * 5000, "x" * 140_000, "[" * 5000, '"', "#", "true", "a->b", "-", "-a", "severe", "\ufeff", "é" * 99),
+    *("2026-01-31T12:00:00", "2026-01-31T12:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"),
+]
+
+
+def damage_table(chance: Random, content: bytes) -> bytes:
+    """A CSV file or a list of words with cells replaced, and lines doubled, removed or moved."""
+    lines = content.decode("utf-8", "replace").splitlines()
+    for _ in range(chance.choice([1, 1, 2, 4])):
+        if not lines:
+            break
+        # The head of a table is one line of many, but decides most.
+        place, kind = chance.randrange(chance.choice([min(4, len(lines)), len(lines)])), chance.random()
+        if kind < 0.7:
+            cells = lines[place].split(",")
+            cells[chance.randrange(len(cells))] = chance.choice(CELLS)
+            lines[place] = ",".join(cells)
+        elif kind < 0.8:
+            lines.insert(place, lines[chance.randrange(len(lines))])
+        elif kind < 0.9:
+            del lines[place]
+        else:
+            lines.insert(place, lines.pop(chance.randrange(len(lines))))
+    return "\n".join(lines).encode() + b"\n"
+
+
+def damage_json_lines(chance: Random, content: bytes) -> bytes:
+    """A log of JSON objects with one of its lines damaged, doubled or moved."""
+    lines = content.splitlines()
+    place = chance.randrange(len(lines))
+    if chance.random() < 0.8 and lines[place]:
+        lines[place] = damage_json_file(chance, lines[place])
+    else:
+        lines.insert(place, chance.choice(lines))
+    return b"\n".join(lines) + b"\n"
+
+
 TEXT_DAMAGE: list[Damage] = [truncate, flip_bits, move_a_piece]
 
 
@@ -245,4 +285,6 @@ def one_of(damages: list[Damage]) -> Damage:
 
 damage_json_file = one_of([damage_json_text] * 8 + TEXT_DAMAGE)
 damage_toml_file = one_of([damage_toml] * 8 + TEXT_DAMAGE)
+damage_table_file = one_of([damage_table] * 8 + TEXT_DAMAGE)
+damage_log_file = one_of([damage_json_lines] * 8 + TEXT_DAMAGE)
 damage_model_file = one_of(MODEL_FILE_DAMAGE)

@@ -21,7 +21,7 @@ from mutations import Random
 
 LONGEST_SECONDS = 20  # a thousand times the usual: only a hang takes so long
 MOST_BYTES = 200_000_000
-EXAMPLES = {"results": 100, "recipes": 200, "policy": 200, "checkpoints": 40}
+EXAMPLES = {"results": 100, "recipes": 200, "policy": 200, "checkpoints": 40, "manifests": 100}
 OTHERS = 250
 
 
