@@ -200,7 +200,7 @@ def objects(folder: Path) -> Iterable[Any]:
     model = write_tiny(folder / "tiny.safetensors")
     predictor = rheostat.load(model)
     yield from (predictor, rheostat.open_model(model), rheostat.Governor(predictor))
-    yield from (rheostat.UserWords(), rheostat.Suggestion("see", 0.5))
+    yield from (rheostat.UserWords(), rheostat.Memory(), rheostat.Suggestion("see", 0.5))
 
 
 def methods(thing: Any) -> Iterable[tuple[Callable[..., Any], inspect.Signature]]:
@@ -223,7 +223,10 @@ def test_a_method_takes_a_wrong_argument_or_refuses_it_in_one_line(
             for parameter in signature.parameters:
                 tried += 1
                 try:
-                    found = method(**{**{name: SOME.get(name) for name in required}, parameter: wrong})
+                    if signature.parameters[parameter].kind is inspect.Parameter.VAR_POSITIONAL:
+                        found = method(wrong)
+                    else:
+                        found = method(**{**{name: SOME.get(name) for name in required}, parameter: wrong})
                     if isinstance(found, Background):
                         found.stop()
                 except RheostatError as error:

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from rheostat.arguments import check_path, checked
+from rheostat.arguments import check_path, check_text, checked, shown
 from rheostat.errors import NotCopyable, UserWordsError
 from rheostat.text.vocabulary import END_OF_LINE
 from rheostat.words.user_words import check_word, locked_file, read_private, write_private
@@ -114,14 +114,17 @@ class Memory(NotCopyable):
 
     # Learning
 
+    @checked
     def learn(self, words: Sequence[str], before: Sequence[str] = ()) -> None:
         """Count words in the order in which they were written. before: up to two words in front of them."""
         self._add(words, before, 1.0)
 
+    @checked
     def unlearn(self, words: Sequence[str], before: Sequence[str] = ()) -> None:
         """Take back what `learn` counted, because the words were changed or deleted later."""
         self._add(words, before, -1.0)
 
+    @checked
     def was_seen(self, words: Sequence[str]) -> bool:
         """Note words that may be a slip. True if they were noted before: slips seldom repeat.
 
@@ -137,7 +140,8 @@ class Memory(NotCopyable):
             return False
 
     def _add(self, words: Sequence[str], before: Sequence[str], by: float) -> None:
-        flow, now = [*before[-(LONGEST_PHRASE - 1) :], *words], self._clock()
+        words = tuple(words)
+        flow, now = [*tuple(before)[-(LONGEST_PHRASE - 1) :], *words], self._clock()
         minute = int(now // 60)
         with self._lock:
             for place in range(len(flow) - len(words), len(flow)):
@@ -172,6 +176,9 @@ class Memory(NotCopyable):
 
     def share(self, before: Sequence[str]) -> MemoryShare:
         """What the counts say about the word after these words."""
+        given: object = before  # callers may not check their types
+        if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+            raise UserWordsError(f"before is {shown(given)}; expected a list of words")
         with self._lock:
             total = self._totals.get((), 0.0)
             if total <= 0.0:
@@ -193,6 +200,8 @@ class Memory(NotCopyable):
 
     def count(self, *words: str) -> float:
         """How often a phrase was written, decayed."""
+        for word in words:
+            check_text("a word", word)
         with self._lock:
             entry = self._counts.get(words)
             return entry.at(self._clock()) if entry else 0.0
