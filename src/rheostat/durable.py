@@ -13,13 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a named pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
+from rheostat.inputs import kind_of
+
 READ_ONLY = "a read-only file"
 STALE_SECONDS = 86_400  # a half-written file that has not changed for this long was left by a crash
 _PARTIAL = re.compile(r"\.rheostat-[0-9a-f]{16}\.partial")
@@ -83,8 +78,8 @@ def obstacle(path: Path) -> str | None:
         mode = path.stat().st_mode
     except FileNotFoundError:
         return None
-    if not stat.S_ISREG(mode):
-        return _KINDS.get(stat.S_IFMT(mode), "something else")
+    if found := kind_of(mode):
+        return found
     # The mode as well: to the system's administrator, every file may be written.
     return None if mode & 0o222 and os.access(path, os.W_OK) else READ_ONLY
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rheostat.errors import RecipeError
+from rheostat.inputs import read_input_text
 from rheostat.tables import parse_toml, suggestion
 
 
@@ -49,9 +50,10 @@ def _recipe_text(name_or_path: str, stage: str) -> tuple[str, str]:
     path = Path(name_or_path)
     try:
         if path.is_file():
-            return path.read_text(encoding="utf-8"), str(path)
+            return read_input_text(path, "recipe or policy"), str(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise RecipeError(f"cannot read the recipe {path}: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise RecipeError(f"cannot read the recipe {path}: {reason}") from None
     raise RecipeError(
         f"no recipe '{name_or_path}'{suggestion(name_or_path, names)}; expected one of {', '.join(names)}, "
         "or the path to a .toml file"

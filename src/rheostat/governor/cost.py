@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rheostat.errors import RheostatError, show
+from rheostat.inputs import read_input_text
 from rheostat.tables import from_json
 
 Quantity = Literal["latency_ms", "energy_mj"]
@@ -178,7 +179,7 @@ def read_costs(path: str | Path) -> CostTable:
 
 def _read(path: Path) -> _Bench:
     try:
-        contents = json.loads(path.read_text(encoding="utf-8"))
+        contents = json.loads(read_input_text(path, "results file"))
     except OSError as error:
         raise RheostatError(f"cannot read {path}: {error.strerror}; expected {EXPECTED}") from None
     except (ValueError, RecursionError) as error:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from rheostat.errors import RecipeError
 from rheostat.governor.device import HEATS, Heat
+from rheostat.inputs import read_input_text
 from rheostat.tables import fill, parse_toml
 
 DEFAULT = "default"
@@ -191,7 +192,7 @@ def _policy_text(name_or_path: str) -> str:
         packaged = resources.files("rheostat.governor") / "policies" / f"{name_or_path}.toml"
         return packaged.read_text(encoding="utf-8")
     try:
-        return Path(name_or_path).read_text(encoding="utf-8")
+        return read_input_text(Path(name_or_path), "recipe or policy")
     except FileNotFoundError:
         names = ", ".join(policy_names())
         raise RecipeError(f"no such policy; expected {names}, or the path of a .toml file") from None

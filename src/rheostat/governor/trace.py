@@ -14,6 +14,7 @@ that begin with # are notes: where the day comes from, such as the script that g
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from pathlib import Path
 
 from rheostat.errors import RheostatError, shorten
 from rheostat.governor.device import HEATS, Battery, Heat
+from rheostat.inputs import read_input_text
 
 REQUIRED = ("time_s", "level", "charging", "queries")
 OPTIONAL = ("busy", "power_w", "ambient_c", "heat", "power_saver", "foreground")
@@ -58,8 +60,7 @@ class Trace:
 def read_trace(path: Path) -> Trace:
     """Read a trace file; errors name the file and the line."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = list(csv.reader(file))
+        lines = list(csv.reader(io.StringIO(read_input_text(path, "recorded day"))))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise RheostatError(f"cannot read the trace {path}: {reason}; expected a UTF-8 CSV file") from None

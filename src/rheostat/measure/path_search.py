@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from rheostat.arguments import checked
 from rheostat.durable import replacing
 from rheostat.errors import CheckpointError, OperatingPointError, RheostatError
+from rheostat.inputs import read_input
 from rheostat.measure.results import BenchResults, read_results
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.flops import cost_by_part, flops_by_part
@@ -420,7 +421,7 @@ class SavedSearch:
     def load(self) -> SearchState | None:
         """The state that an earlier call saved, or None; an error if it is damaged or was another search."""
         try:
-            saved = decode_json(self._path.read_bytes())
+            saved = decode_json(read_input(self._path, "saved search"))
         except FileNotFoundError:
             return None
         except (OSError, RheostatError) as error:

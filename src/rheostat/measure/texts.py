@@ -6,6 +6,7 @@ split into words; everything else is text as people write it.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -13,6 +14,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from rheostat.errors import CorpusError
+from rheostat.inputs import open_input
 from rheostat.text.corpus import CorpusConfig, is_written_here, locate_splits
 from rheostat.text.sources import find_split
 from rheostat.text.tokenizers import (
@@ -111,7 +113,7 @@ def _opening(number: int, openings: list[str]) -> list[str]:
 def _first_lines(path: Path, words: int) -> list[str]:
     lines, count = [], 0
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as file:
             for line in file:
                 if stripped := line.strip():
                     lines.append(stripped)

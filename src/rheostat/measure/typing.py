@@ -12,6 +12,7 @@ Knows which texts are typed, by which protocol, and how sure the figures are; `k
 from __future__ import annotations
 
 import importlib
+import io
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 
 from rheostat.arguments import check_whole, checked
 from rheostat.errors import CorpusError, RheostatError
+from rheostat.inputs import open_input
 from rheostat.measure.keystrokes import (
     Completes,
     KeystrokeCount,
@@ -272,7 +274,7 @@ def _text_of(data: str | Path, split: str) -> Path:
 
 def _read_lines(path: Path) -> Iterator[str]:
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with io.TextIOWrapper(open_input(path), encoding="utf-8-sig") as file:
             yield from file
     except (OSError, UnicodeDecodeError) as error:
         found = getattr(error, "strerror", None) or "it is not UTF-8"

@@ -18,7 +18,6 @@ import math
 import mmap
 import os
 import re
-import stat
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 
 from rheostat.durable import READ_ONLY, obstacle, replacing
 from rheostat.errors import ModelFileError, NotCopyable, show
+from rheostat.inputs import OPEN_FLAGS, kind_of
 
 LINE_BYTES = 64  # of a cache line: planes begin with one
 LENGTH_BYTES = 8
@@ -37,8 +37,6 @@ MAXIMUM_HEADER_BYTES = 1 << 22  # the core's limit too; the safetensors library 
 MAXIMUM_DIMENSIONS = 8
 FIRST_READ_BYTES = 4096  # most headers fit, so one call reads them
 MAXIMUM_OFFSET = 2**63 - 1
-# Without O_NONBLOCK, opening a named pipe would wait for a writer. Windows has neither.
-_OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 METADATA = "__metadata__"
 CHECKSUMS = "crc32"  # in the metadata: of the header with this one as zeros, then of every tensor in file order
 _UNSEALED = "0" * 8
@@ -261,13 +259,13 @@ def _is_plane(array: NDArray[Any]) -> bool:
 def _open_file(path: str) -> tuple[int, os.stat_result]:
     """A descriptor of the file, and what the system says of it."""
     try:
-        descriptor = os.open(path, _OPEN_FLAGS)
+        descriptor = os.open(path, OPEN_FLAGS)
     except (OSError, ValueError) as error:
         raise problem(reason(error).lower(), "a model file that can be read", "check the path") from error
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
+    if found := kind_of(status.st_mode):
         os.close(descriptor)
-        raise problem("a folder or a device", "a model file", "name the file itself")
+        raise problem(found, "a model file", "name the file itself")
     return descriptor, status
 
 

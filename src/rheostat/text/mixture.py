@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rheostat.errors import CorpusError, RheostatWarning
+from rheostat.inputs import read_input_text
 from rheostat.recipe import read_recipe
 from rheostat.tables import fill
 from rheostat.text.chat import Turn, read_turns, split_conversations
@@ -230,7 +231,7 @@ def _split_file(part: Part, path: Path, seed: int) -> dict[str, list[Conversatio
     """By conversation; lines that stand alone one by one, then in blocks."""
     with reading(path):
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_input_text(path, "part of a mixture")
         except UnicodeDecodeError:
             raise CorpusError(f"{path} is not UTF-8; expected UTF-8: convert the file") from None
     lines = [_plain(line) for line in text.split("\n")]

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rheostat.errors import CorpusError
+from rheostat.inputs import open_input
 from rheostat.text.token_cache import Report, reading, stat_text
 from rheostat.text.tokenizers import as_tokenizer, split_at_ascii_white_space, tokenize
 from rheostat.text.vocabulary import END_OF_LINE
@@ -79,7 +80,7 @@ def read_blocks(path: Path, report: Report | None = None) -> Iterator[tuple[int,
     size = max(1, stat_text(path).st_size)
     line, done, is_first = 1, 0, True
     held: list[bytes] = []  # the bytes after the last white space read so far
-    with reading(path), path.open("rb") as file:
+    with reading(path), open_input(path) as file:
         while data := file.read(BLOCK_BYTES):
             cut = max(data.rfind(b"\n"), data.rfind(b" ")) + 1
             if cut:

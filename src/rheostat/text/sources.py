@@ -16,6 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from rheostat.errors import CorpusError
+from rheostat.inputs import open_input
 from rheostat.text.token_cache import (
     CACHE_VERSION,
     Progress,
@@ -179,7 +180,7 @@ def _write(text: Path, folder: Path) -> DividedText:
     block = max(1, min(lines // BLOCKS, MOST_LINES))
     rule = f"blocks of {block} lines: of every {CYCLE}, one is for valid and one for test (seed {SEED})"
     divided = DividedText(folder, rule)
-    with ExitStack() as stack, reading(text), text.open("rb") as file:
+    with ExitStack() as stack, reading(text), open_input(text) as file:
         outputs = {name: stack.enter_context(whole_file(path)) for name, path in divided.paths.items()}
         names = assignments()
         for number, line in enumerate(file):
@@ -202,5 +203,5 @@ def assignments(seed: int = SEED) -> Iterator[str]:
 
 
 def _count_lines(text: Path) -> int:
-    with reading(text), text.open("rb") as file:
+    with reading(text), open_input(text) as file:
         return sum(1 for _ in file)

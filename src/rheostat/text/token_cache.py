@@ -32,6 +32,7 @@ import numpy.typing as npt
 
 from rheostat.durable import replacing
 from rheostat.errors import CorpusError
+from rheostat.inputs import open_input
 
 CACHE_VERSION = 2  # raise it whenever tokenisation or the format of a cache file changes
 
@@ -109,7 +110,7 @@ def identify_text(path: Path) -> list[int]:
     checksum of its beginning and end.
     """
     found = stat_text(path)
-    with reading(path), path.open("rb") as file:
+    with reading(path), open_input(path) as file:
         ends = zlib.crc32(file.read(_END_BYTES))
         file.seek(max(0, found.st_size - _END_BYTES))
         ends = zlib.crc32(file.read(_END_BYTES), ends)
@@ -126,7 +127,7 @@ def while_unchanged(path: Path, identity: list[int], blocks: Iterable[Item]) -> 
 def _hash_bytes(path: Path, report: Report | None) -> str:
     digest = blake2b(digest_size=16)
     size, done = max(1, path.stat().st_size), 0
-    with reading(path), path.open("rb") as file:
+    with reading(path), open_input(path) as file:
         while data := file.read(_HASH_BLOCK_BYTES):
             digest.update(data)
             done += len(data)
@@ -165,7 +166,8 @@ def reporter(progress: Progress | None, label: str) -> Report | None:
 def load_json(file: Path) -> dict[str, Any] | None:
     """A JSON object from the cache; None if missing or damaged."""
     try:
-        checksum, _, data = file.read_bytes().partition(b"\n")
+        with open_input(file) as stream:
+            checksum, _, data = stream.read().partition(b"\n")
         stored = json.loads(data) if checksum == _checksum(data) else None
     except (OSError, ValueError, RecursionError):
         return None
@@ -251,7 +253,7 @@ def write_ids(file: Path, blocks: Iterable[Ids], *, end_id: int, unknown_id: int
 def open_ids(file: Path, vocabulary_size: int) -> StoredIds | None:
     """The ids in a cache file, memory-mapped; None if missing, incomplete or damaged, or if an id is of no word."""
     try:
-        with file.open("rb") as stream:
+        with open_input(file) as stream:
             header = stream.read(_IDS_HEADER.size)
             size = os.fstat(stream.fileno()).st_size
     except OSError:

@@ -18,6 +18,7 @@ from typing import TypeAlias
 from rheostat.arguments import check_path
 from rheostat.bundled import HIDDEN_WORDS
 from rheostat.errors import UserWordsError
+from rheostat.inputs import read_input_text
 from rheostat.text.tokenizers import CLITICS, NEGATION
 from rheostat.text.vocabulary import Vocabulary
 
@@ -56,7 +57,7 @@ def _checked(wish: Iterable[str]) -> list[str]:
 def _read(path: Path) -> tuple[frozenset[str], frozenset[str]]:
     """The words that a file hides, and those that it shows again."""
     try:
-        lines = path.read_text(encoding="utf-8-sig").lower().splitlines()
+        lines = read_input_text(path, "list of words").lower().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         found = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UserWordsError(
@@ -204,7 +205,7 @@ def is_near(word: str, other: str, most: int) -> bool:
 def read_word_list(path: Path, *, keep_case: bool = False) -> frozenset[str]:
     """The words of a list: one per line, or "wrong->right" as in codespell's dictionary. In lower case by default."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_input_text(path, "list of words")
     except (OSError, UnicodeDecodeError) as error:
         found = getattr(error, "strerror", None) or "it is not UTF-8"
         raise UserWordsError(f"{path} cannot be read ({found}); expected one word per line: check the path") from None

@@ -30,8 +30,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from rheostat.arguments import check_path, check_text, checked, shown
 from rheostat.errors import NotCopyable, UserWordsError
+from rheostat.inputs import read_input
 from rheostat.text.vocabulary import END_OF_LINE
-from rheostat.words.user_words import check_word, locked_file, read_private, write_private
+from rheostat.words.user_words import check_word, locked_file, write_private
 
 FORMAT = "rheostat-memory"
 FORMAT_VERSION = 1
@@ -347,7 +348,7 @@ def _to_json(counts: Mapping[Phrase, _Count]) -> str:
 
 def _read(path: Path) -> dict[Phrase, _Count]:
     try:
-        data = read_private(path, 64 * LIMIT_BYTES + 1)
+        data = read_input(path, "memory")
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -356,7 +357,7 @@ def _read(path: Path) -> dict[Phrase, _Count]:
         ) from None
     remedy = "repair it, or move it away to start over; it was not changed"
     try:
-        content = json.loads(data.decode()) if len(data) <= 64 * LIMIT_BYTES else None
+        content = json.loads(data.decode())
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or content.get("format") != FORMAT or not isinstance(content.get("phrases"), list):

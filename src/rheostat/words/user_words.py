@@ -12,7 +12,6 @@ either the old file or the new one. A file that cannot be parsed is an error and
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import math
 import os
@@ -27,8 +26,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from rheostat.arguments import check_path, check_text, check_whole, checked
-from rheostat.durable import READ_ONLY, obstacle, replacing
+from rheostat.durable import replacing
 from rheostat.errors import NotCopyable, UserWordsError
+from rheostat.inputs import read_input
 from rheostat.words.completion import PrefixIndex
 from rheostat.words.writing import matching_form
 
@@ -38,7 +38,6 @@ DEFAULT_LIMIT = 10_000  # words
 LONGEST_WORD = 100  # characters
 # Doubling how often a word was used counts as much as using it this much more recently.
 DOUBLING_SECONDS = 14 * 24 * 3600.0
-_LARGEST_FILE_BYTES = 32 * 2**20
 _LARGEST_COUNT = 2**53
 _JOINERS = frozenset("\u200c\u200d")  # invisible, but letters of many scripts and emoji need them
 
@@ -229,7 +228,7 @@ def _to_json(words: Iterable[UserWord]) -> str:
 
 def _read(path: Path, *, must_exist: bool = False) -> dict[str, UserWord]:
     try:
-        data = read_private(path, _LARGEST_FILE_BYTES + 1)
+        data = read_input(path, "user words")
     except FileNotFoundError as error:
         if must_exist:
             raise _unusable(path, "no such file", "an exported file of words", "check the path") from error
@@ -241,8 +240,6 @@ def _read(path: Path, *, must_exist: bool = False) -> dict[str, UserWord]:
 
 
 def _parse(path: Path, data: bytes) -> dict[str, UserWord]:
-    if len(data) > _LARGEST_FILE_BYTES:
-        raise _unusable(path, "more than 32 MiB", "a file of words")
     try:
         content = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
@@ -278,14 +275,6 @@ def _unusable(
     path: Path, found: str, expected: str, remedy: str = "repair it, or move it away to start over; it was not changed"
 ) -> UserWordsError:
     return UserWordsError(f"{path}: found {found}; expected {expected}; {remedy}")
-
-
-def read_private(path: Path, limit: int) -> bytes:
-    """The first bytes of a file. Anything else is an OSError: a named pipe would keep the reader waiting forever."""
-    if (found := obstacle(path)) and found != READ_ONLY:
-        raise FileExistsError(errno.EEXIST, f"it is {found}, not a regular file", str(path))
-    with path.open("rb") as file:
-        return file.read(limit)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from rheostat.errors import MeterError, shorten, show
+from rheostat.inputs import read_input_text
 from rheostat.measure.meters.meter import Clock, Meter, Recording
 from rheostat.measure.meters.series import EnergySeries, PowerSeries, Series, WindowEnergy
 
@@ -111,7 +112,7 @@ class TraceRecording(Recording):
 
 def read_trace(path: Path) -> Series:
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_input_text(path, "power trace")
     except (OSError, UnicodeDecodeError) as error:
         raise MeterError(f"the trace {path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:

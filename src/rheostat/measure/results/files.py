@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 from rheostat.durable import READ_ONLY, obstacle, replacing
 from rheostat.errors import RheostatError
+from rheostat.inputs import read_input_text
 from rheostat.measure.results.bench import BenchResults, ModelBench
 from rheostat.measure.results.benchmark import BenchmarkResults, TrainingResults
 from rheostat.measure.results.govern import GovernResults
@@ -142,7 +143,7 @@ def read_sweep(path: Path) -> SweepResults:
 
 def _contents(path: Path) -> dict[str, Any]:
     try:
-        contents = json.loads(path.read_text(encoding="utf-8"))
+        contents = json.loads(read_input_text(path, "results file"))
     except OSError as error:
         raise RheostatError(f"cannot read {path}: {error.strerror}; expected a results file") from None
     except (ValueError, RecursionError) as error:

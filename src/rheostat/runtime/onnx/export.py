@@ -18,6 +18,7 @@ from typing import Any
 from rheostat.arguments import checked
 from rheostat.durable import STALE_SECONDS, copy_ownership, exchange, obstacle
 from rheostat.errors import ExportError, MissingExtraError, RheostatError
+from rheostat.inputs import read_input
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint
@@ -214,7 +215,7 @@ def _check_replaceable(folder: Path) -> None:
 
 def _is_export(manifest: Path) -> bool:
     try:
-        described = decode_json(manifest.read_bytes())
+        described = decode_json(read_input(manifest, "manifest of an export"))
     except (OSError, RheostatError):
         return False
     return isinstance(described, dict) and described.get("format") == FORMAT
