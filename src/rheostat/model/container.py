@@ -19,7 +19,7 @@ import mmap
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn, TypeAlias
@@ -126,6 +126,19 @@ class Container(NotCopyable):
             expected = f"{self.checksums[name]:08x} as when it was written"
             raise ModelFileError(f"{self.path}: {problem(f'the checksum {found:08x} of {name}', expected)}")
         self._unchecked.discard(name)
+
+    def watch_size(self) -> Callable[[], bool]:
+        """A function that says whether the file still has its size, in a microsecond: for every query on the mapping.
+
+        Reading a mapping beyond the end of its file would end the program. A mapping of the first page asks the system
+        in half the time of `os.fstat`, and it has a descriptor of its own, which another thread cannot close meanwhile.
+        """
+        try:
+            page = mmap.mmap(self._descriptor, 1, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:
+            raise ModelFileError(f"{self.path}: {problem(reason(error), 'a file to map')}") from error
+        size_now, size = page.size, self.size
+        return lambda: size_now() == size
 
     def check_unchanged(self) -> None:
         """Raise ModelFileError if the file was written to, or cut short, since it was opened.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -206,6 +206,10 @@ class ModelFile(NotCopyable):
     def verify(self) -> None:
         """Compare all checksums now. A file without any passes; one that does not match is a ModelFileError."""
         self._container.verify()
+
+    def watch_size(self) -> Callable[[], bool]:
+        """A function that says whether the file still has its size; it takes a microsecond."""
+        return self._container.watch_size()
 
     def check_unchanged(self) -> None:
         """Raise ModelFileError if the file was written to, or cut short, since it was opened."""

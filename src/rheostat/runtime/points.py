@@ -37,7 +37,7 @@ from rheostat.words.passage import Passage
 DEFAULT_CACHE_BYTES = 256 << 20
 MOST_POSITIONS = 256  # knob positions to remember, however small their points are
 
-LOOK_SECONDS = 0.05  # between two looks at the mapped file: asking the system takes a few percent of a query
+LOOK_SECONDS = 0.05  # between two looks at the times of the mapped file
 
 # The knob's share, or a stored point's name; and the criterion to cut by, None for the file's own choice.
 Position: TypeAlias = tuple[float | None, str | None, str | None]
@@ -168,7 +168,8 @@ class Points(NotCopyable):
         has_path = self.engine == "core" and plain
         self._costs = self.file.path_costs if has_path else []
         # The core reads an ordered file where it is mapped, so the file must stay as it is. Others are read once.
-        self._is_mapped = reads_mapped(self.file, precision, self.engine)
+        is_mapped = reads_mapped(self.file, precision, self.engine)
+        self._has_its_size = self.file.watch_size() if is_mapped else None
         self._looked = 0.0
         self._lock = threading.Lock()  # guards _kept and _on_path
         self._building = threading.Lock()  # one build at a time: two would compete for all cores and all memory
@@ -218,8 +219,13 @@ class Points(NotCopyable):
             return serving
 
     def check_file(self) -> None:
-        """Raise ModelFileError if the mapped file was changed or cut short. Looks at most every LOOK_SECONDS."""
-        if self._is_mapped and (now := time.monotonic()) - self._looked > LOOK_SECONDS:
+        """Raise ModelFileError if the mapped file was changed or cut short.
+
+        Looks at its size every time, because reading beyond its end would end the program, and at the rest at most
+        every LOOK_SECONDS.
+        """
+        has_its_size, now = self._has_its_size, time.monotonic()
+        if has_its_size is not None and (not has_its_size() or now - self._looked > LOOK_SECONDS):
             self.file.check_unchanged()
             self._looked = now
 
@@ -228,6 +234,7 @@ class Points(NotCopyable):
         with self._building, self._lock:
             self._kept.clear()
             self._on_path.clear()
+            self._has_its_size = None  # it keeps a part of the file mapped
             self._engines = _closed_engine  # their weights go, and with them the core's threads
             self.file.close()
 
