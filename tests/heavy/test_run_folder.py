@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
+import zipfile
 from pathlib import Path
+from random import Random
 
 import pytest
 
 pytest.importorskip("torch")
+
+import torch
 
 from rheostat.errors import CheckpointError, RheostatWarning
 from rheostat.training.run_folder import RunFolder
@@ -80,3 +85,58 @@ def test_a_line_that_a_kill_left_incomplete_is_removed_silently(tmp_path: Path) 
     folder.log.write_bytes(b"")
     folder.cut_log(2)
     assert folder.log.read_bytes() == b""
+
+
+def saved_run(path: Path) -> RunFolder:
+    """A checkpoint with some tensors, which need not fit a model."""
+    folder = RunFolder(path)
+    parameters = {f"layer {number}": torch.randn(40, 50) for number in range(5)}
+    folder.save(
+        {
+            "recipe": {"train": {}},
+            "progress": {"step": 1},
+            "threads": 1,
+            "parameters": parameters,
+            "optimizer": {},
+            "average": {},
+            "log_tokens": 1,
+            "ranks": [],
+        }
+    )
+    return folder
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_an_error(tmp_path: Path) -> None:
+    folder, chance = saved_run(tmp_path), Random(0)
+    before = folder.load()["parameters"]
+    whole = folder.checkpoint.read_bytes()
+    with zipfile.ZipFile(folder.checkpoint) as archive:
+        entries = [entry for entry in archive.infolist() if "/data/" in entry.filename]
+    assert len(entries) == len(before) == 5
+    starts = [whole.index(before[f"layer {number}"].numpy().tobytes()) for number in range(5)]
+    for _ in range(40):
+        damaged = bytearray(whole)
+        damaged[chance.choice(starts) + chance.randrange(40 * 50 * 4)] ^= 1 << chance.randrange(8)
+        folder.checkpoint.write_bytes(damaged)
+        expected = r"checkpoint\.pt is damaged: the checksum of '.*/data/\d' does not match; .*; start a new run"
+        with pytest.raises(CheckpointError, match=expected) as caught:
+            folder.load()
+        assert "\n" not in str(caught.value)
+    folder.checkpoint.write_bytes(whole)
+    assert all(torch.equal(one, before[name]) for name, one in folder.load()["parameters"].items())
+
+
+@pytest.mark.parametrize("kind", ["compressed", "pipe", "folder"])
+def test_what_is_no_checkpoint_is_refused_unread(tmp_path: Path, kind: str) -> None:
+    folder = RunFolder(tmp_path)
+    if kind == "compressed":
+        with zipfile.ZipFile(folder.checkpoint, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("checkpoint/data.pkl", bytes(10_000_000))
+    elif kind == "folder":
+        folder.checkpoint.mkdir()
+    elif hasattr(os, "mkfifo"):
+        os.mkfifo(folder.checkpoint)
+    else:
+        pytest.skip("no named pipes")
+    with pytest.raises(CheckpointError, match=re.escape(f"{folder.checkpoint} cannot be read")):
+        folder.load()

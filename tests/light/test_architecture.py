@@ -76,7 +76,7 @@ ONE_MODULE: dict[str, str] = {
     "keyboard.governing": "tables",
     "keyboard.page_tables": "core text",
     "training.run": "provenance recipe",
-    "training.run_folder": "durable",
+    "training.run_folder": "durable inputs",
     "training.task": "provenance",
     "training.trainer": "tables",
     "pruning.run": "tables",

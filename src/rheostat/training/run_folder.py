@@ -13,10 +13,11 @@ import os
 import platform
 import time
 import warnings
+import zipfile
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
@@ -25,6 +26,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from rheostat.durable import obstacle, replacing
 from rheostat.errors import CheckpointError, RheostatError, RheostatWarning, show
+from rheostat.inputs import open_input
 from rheostat.tables import decode_json
 
 CHECKPOINT_VERSION = 1
@@ -110,13 +112,18 @@ class RunFolder:
             ) from None
 
     def load(self) -> dict[str, Any]:
-        """Load the checkpoint. Only plain data and tensors are read; no code is run."""
+        """Load the checkpoint, and compare its checksums. Only plain data and tensors are read; no code is run."""
         try:
-            contents: Any = torch.load(self.checkpoint, map_location="cpu", weights_only=True)
+            with open_input(self.checkpoint) as file:
+                wrong = _damaged_entry(file)
+                file.seek(0)
+                contents: Any = None if wrong else torch.load(file, map_location="cpu", weights_only=True)
         except Exception as error:  # torch raises many kinds for a damaged file
             raise CheckpointError(
                 f"{self.checkpoint} cannot be read ({type(error).__name__}); start a new run"
             ) from None
+        if wrong:
+            raise self.damaged(f"the checksum of {show(wrong)} does not match; expected it as when it was written")
         if not isinstance(contents, dict):
             raise self.damaged(f"it holds {show(type(contents).__name__)}; expected a dict")
         version = contents.get("checkpoint_version")
@@ -195,6 +202,18 @@ class Curves:
         RecordWriter(record).write(event.SerializeToString())
         with _logging(self._path), self._path.open("ab") as file:
             file.write(record.getvalue())
+
+
+def _damaged_entry(file: BinaryIO) -> str | None:
+    """The first entry of a checkpoint whose checksum does not match. It is a zip file; torch does not compare them."""
+    with zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+        # As torch writes them. Small files that unpack to gigabytes are not read.
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise zipfile.BadZipFile("it has compressed entries")
+        if sum(entry.file_size for entry in entries) > os.fstat(file.fileno()).st_size:
+            raise zipfile.BadZipFile("its entries overlap")
+        return archive.testzip()
 
 
 @contextlib.contextmanager
