@@ -37,6 +37,12 @@ def ordered(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+ROOT = Path(__file__).parents[2]
+COMMITTED = sorted(
+    path for folder in ("models", "src/rheostat/bundled") for path in (ROOT / folder).glob("*.safetensors")
+)
+
+
 def tensors_begin(content: bytes) -> int:
     return 8 + int.from_bytes(content[:8], "little")
 
@@ -105,6 +111,13 @@ def test_a_file_without_checksums_opens_and_says_so(tmp_path: Path) -> None:
     before = rheostat.load(path).suggest("word3")
     summary = rheostat.pack(path, path)
     assert summary["checksums"] == "all match" and rheostat.load(path).suggest("word3") == before
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.name)
+def test_every_committed_model_carries_checksums_that_match(path: Path) -> None:
+    with open_model(path) as file:
+        assert file.has_checksums
+        assert summarize(file)["checksums"] == "all match"
 
 
 def test_a_file_written_before_there_were_checksums_holds_the_same() -> None:
