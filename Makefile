@@ -6,7 +6,7 @@
 # make test-arm   the tests of the core and the light half on an emulated Cortex-A53 (docs/arm.md)
 # make fuzz       an hour of damaged inputs of every kind (MINUTES=…), the core's opener under libFuzzer among them if there
 #                 is clang, and 100,000 mutated model files through that opener, under sanitizers (COUNT=…)
-# make test-lowest the light tests with the lowest versions of every dependency (requirements-lowest.txt)
+# make test-lowest the light tests with the lowest versions (requirements-lowest.txt) of the base install and the extras onnx, report, keyboard
 # make release    sdist and wheels in dist/, built twice, checked in fresh environments, with checksums
 # make wheels     wheels for Linux x86-64 and aarch64 in dist/, each built twice and run (docs/embedding.md)
 # make benchmark  the measurements behind the figures in docs/ (long)
@@ -79,7 +79,8 @@ fuzz: $(VENV)/fuzz.done
 	RHEOSTAT_MUTATIONS=$(or $(COUNT),100000) nice $(BIN)/python -m pytest -q -rP tests/light/test_core_builds.py -k mutated
 	nice $(BIN)/python scripts/fuzz.py --minutes $(or $(MINUTES),60)
 
-# The newest versions are those of `make test`.
+# The newest versions are those of `make test`. The lowest of train, energy, chat and ngram are not tested: torch and chitchat-dataset
+# are pinned, and zeus and kenlm are not installed for the tests.
 test-lowest: $(LOWEST)/test.done
 	RHEOSTAT_DATA=$(LOWEST)/no-corpora $(LOWEST)/bin/python -m pytest -q $(SIDE_BY_SIDE) tests/light
 

@@ -6,12 +6,16 @@ import ast
 import importlib.util
 import re
 import shutil
+import subprocess
+import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import lock
 from rheostat.core.build import WHEELS, ZIG
 from rheostat.model.file import open_model
 from rheostat.text.mixture import talk_parts
@@ -109,6 +113,21 @@ def test_an_unknown_platform_of_a_wheel_is_refused_in_one_line(hook: Any, monkey
         hook.initialize("standard", {"artifacts": [], "force_include": {}})
 
 
+def test_a_built_wheel_carries_every_notice(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling")
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert built.returncode == 0, built.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    notices = [ROOT / "LICENSE", ROOT / "THIRD-PARTY.md", *(ROOT / "models" / "LICENSES").iterdir()]
+    assert len(notices) > 5
+    with zipfile.ZipFile(wheel) as archive:
+        stored = {name.partition(".dist-info/licenses/")[2]: name for name in archive.namelist()}
+        for notice in notices:
+            assert archive.read(stored[notice.relative_to(ROOT).as_posix()]) == notice.read_bytes()
+        assert "rheostat/bundled/chat.safetensors" in archive.namelist()
+
+
 LOWEST = dict(
     line.split("==")
     for line in (ROOT / "requirements-lowest.txt").read_text(encoding="utf-8").splitlines()
@@ -133,6 +152,30 @@ def test_the_lock_has_a_hash_for_every_package_and_no_place() -> None:
     locked = {line.partition("==")[0] for line in packages_locked}
     every = packages([*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]])
     assert {name.lower() for name in every} <= locked
+
+
+def test_the_lock_says_which_extras_it_has_and_which_not() -> None:
+    extras = {name: packages(wanted) for name, wanted in PROJECT["optional-dependencies"].items()}
+    assert set(lock.EXTRAS) | set(lock.LEFT_OUT) == set(extras) and not set(lock.EXTRAS) & set(lock.LEFT_OUT)
+    lines = (ROOT / "requirements-dev.lock").read_text(encoding="utf-8").splitlines()
+    said = " ".join(line.removeprefix("# ") for line in lines if line.startswith("#"))
+    assert f"the extras {', '.join(lock.EXTRAS)}" in said and f"{' and '.join(lock.LEFT_OUT)} are not in it" in said
+    place = re.search(r"for Python (\S+ on \S+ \S+):", said)
+    assert place and lines[:5] == lock.heading(place[1])
+    locked = {line.partition("==")[0] for line in lines if not line.startswith("#")}
+    for extra, wanted in extras.items():
+        only_there = set(wanted) - {one for other in lock.EXTRAS for one in extras[other]} - {"torch"}
+        assert not only_there & locked if extra in lock.LEFT_OUT else set(wanted) - {"torch"} <= locked, extra
+    assert {"zeus", "kenlm"}.isdisjoint(locked)
+
+
+def test_make_test_lowest_says_which_extras_it_covers() -> None:
+    install = re.search(r"\$\(LOWEST\)/bin/pip .* -e '\.\[(.*)\]'", MAKEFILE)
+    assert install
+    covered = install[1].split(",")
+    assert f"the base install and the extras {', '.join(covered)}" in MAKEFILE
+    wanted = [*PROJECT["dependencies"], *(one for extra in covered for one in PROJECT["optional-dependencies"][extra])]
+    assert set(packages(wanted)) <= set(LOWEST)
 
 
 def test_starlette_is_not_one_with_the_range_denial_of_service() -> None:
