@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 from numpy.typing import NDArray
 
 from footprint import TEXT, run_processes
@@ -35,6 +34,7 @@ from rheostat.model.flops import executed_flops
 from rheostat.model.knob import choose
 from rheostat.model.precision import Precision
 from rheostat.model.shape import ModelShape
+from rheostat.runtime.onnx.export import onnx
 from rheostat.runtime.onnx.graph import build_graph, state_sizes
 from rheostat.runtime.onnx.operators import IR_VERSION, OPSET
 from rheostat.runtime.onnx.session import GraphEngine, Session, onnxruntime
