@@ -16,6 +16,7 @@ from pathlib import Path
 from measuring import Figures, interleaved_seconds
 from rheostat.bundled import model_path
 from rheostat.core.build import FOLDER
+from rheostat.model.file import open_model
 
 FIRST = "import rheostat, sys; rheostat.load(sys.argv[1]).suggest(sys.argv[2])"
 MEMORY = """
@@ -40,9 +41,23 @@ def measure_processes(options: argparse.Namespace) -> Figures:
     model = model_path()
     seconds, memory = run_processes(model, max(5, options.turns // 10))
     figures = {"start_over_numpy": seconds["first"] / seconds["numpy"], "start_ms": 1000 * seconds["first"]}
+    figures["checksums_ms"] = 1000 * checksum_seconds(model, max(9, options.turns // 10))
     if memory is not None:
         figures |= {"memory_over_file": memory / model.stat().st_size, "memory_mb": memory / 1e6}
     return figures
+
+
+def checksum_seconds(model: Path, turns: int) -> float:
+    """What comparing all checksums of a file adds to opening it. The system has the file in memory."""
+
+    def open_file(verify: bool) -> None:
+        with open_model(model) as file:
+            if verify:
+                file.verify()
+
+    sides = {"opened": lambda: open_file(False), "compared": lambda: open_file(True)}
+    seconds = interleaved_seconds(sides, turns, quiet=True)
+    return seconds["compared"] - seconds["opened"]
 
 
 def run_processes(model: Path, turns: int) -> tuple[Figures, float | None]:

@@ -95,6 +95,7 @@ RUNTIME_ROWS = {
     "turn_between_queries_over_query": "turning, each after a few queries",
     "memory_over_file": "resident memory after the first suggestion, beyond `import numpy`, over the file's bytes",
     "start_over_numpy": "process start to first suggestion over `import numpy` in a bare process",
+    "checksums_ms": "of that, comparing the checksums of the bundled file, ms",
     "installed_mb": "the base package with its dependencies, MB",
     "library_kb": "the core's library, KB",
     "wasm_kb": "the core's WebAssembly module, KB",
