@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from models import write_tiny
 from results_files import full, write_sweep
+from rheostat.cli import app
 from rheostat.durable import STALE_SECONDS, exchange, file_name, obstacle, replacing
 from rheostat.errors import ModelFileError, RheostatError
 from rheostat.measure.ngram import estimate, write_arpa
@@ -81,6 +83,16 @@ def test_nothing_but_a_regular_file_is_replaced(tmp_path: Path, kind: str) -> No
         with pytest.raises(ModelFileError, match=f"found {kind}; expected a regular file"):
             check_target(target)
     assert path.stat() == before and sorted(tmp_path.iterdir()) == [link, path]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+@pytest.mark.parametrize("command", ["ngram ptb --data none --arpa", "typing chat --data none --page"])
+def test_a_pipe_is_refused_before_the_work(command: str, tmp_path: Path) -> None:
+    """A corpus that is not there would be the first error of the work."""
+    os.mkfifo(tmp_path / "pipe")
+    result = CliRunner().invoke(app, [*command.split(), str(tmp_path / "pipe")])
+    assert isinstance(result.exception, RheostatError)
+    assert str(result.exception).startswith(f"cannot write {tmp_path / 'pipe'}: it is a named pipe, not a regular file")
 
 
 def test_a_device_is_refused_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,7 +224,7 @@ def test_n_grams_are_drawn(results: Path, tmp_path: Path) -> None:
 
 def test_the_command_measures_and_writes(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RHEOSTAT_CACHE", str(tmp_path / "cache"))
-    out, arpa = tmp_path / "results.json", tmp_path / "model.arpa"
+    out, arpa = tmp_path / "results.json", tmp_path / "new" / "model.arpa"
     options = ["--order", "3", "--queries", "2", "--words", "9", "--arpa", str(arpa), "-o", str(out), "--json"]
     answer = CliRunner().invoke(app, ["ngram", "ptb", "--data", str(folder), *options], catch_exceptions=False)
     assert answer.exit_code == 0, answer.output

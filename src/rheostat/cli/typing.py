@@ -74,10 +74,12 @@ def typing(
 
     Example: rheostat typing model.safetensors --data talk --aac DIR/talk/aac -o results/typing.json
     """
-    from rheostat.measure.results import results_json
+    from rheostat.measure.results import check_results_target, results_json
     from rheostat.measure.typing import KNOBS, ORDERS, find_predictor, measure_typing
     from rheostat.report.typing_page import write_typing_page
 
+    if page is not None:
+        check_results_target(page)
     own = {name: find_predictor(name) for name in predictor or ()}
     with labelled_share() as progress:
         found = measure_typing(

@@ -263,6 +263,7 @@ def _level(gram: Grams, probabilities: NDArray[np.float64], rank: Ids, vocabular
 def write_arpa(model: NGramModel, words: Sequence[str], path: Path) -> None:
     """Write the model in the ARPA format, which other tools can read."""
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.writelines(line.encode() for line in _arpa_lines(model, words))
     except OSError as error:

@@ -116,7 +116,7 @@ def measure_ngram(
     on_results: called before anything is written, so that results are not lost if the file cannot be written.
     """
     config = NGramConfig(order, queries, warm_up, words, check)
-    target = None if out is None else check_results_target(out)
+    target, arpa_file = (None if one is None else check_results_target(one) for one in (out, arpa))
     tables = read_recipe(recipe)
     source = data or tables.get("data")
     if not source:
@@ -133,8 +133,8 @@ def measure_ngram(
     on_results(results)
     if target is not None:
         write_results(target, results)
-    if arpa is not None:
-        write_arpa(model, corpus.vocabulary.words, Path(arpa))
+    if arpa_file is not None:
+        write_arpa(model, corpus.vocabulary.words, arpa_file)
     return results
 
 

@@ -30,6 +30,7 @@ def typing_page(found: TypingResults) -> str:
 
 def write_typing_page(found: TypingResults, path: Path) -> None:
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
             file.write(typing_page(found).encode())
     except OSError as error:

@@ -65,10 +65,10 @@ def results_json(results: Results) -> dict[str, Any]:
 def check_results_target(path: str | Path) -> Path:
     """This path; a RheostatError if something is there that cannot be replaced. Call it before measuring.
 
-    A sweep reads what it resumes, so a pipe or a device would keep it waiting forever.
+    For every file that is written when the work is done: results, n-grams, pages.
     """
     if not isinstance(path, str | Path):
-        raise RheostatError(f"the results file is {path!r:.80}; expected a path")
+        raise RheostatError(f"the file to write is {path!r:.80}; expected a path")
     target = Path(path)
     with contextlib.suppress(OSError):  # writing it says what is wrong
         if found := obstacle(target):
