@@ -34,7 +34,7 @@ from rheostat.inputs import OPEN_FLAGS, kind_of
 LINE_BYTES = 64  # of a cache line: planes begin with one
 LENGTH_BYTES = 8
 MAXIMUM_HEADER_BYTES = 1 << 22  # the core's limit too; the safetensors library reads 100 MB
-MAXIMUM_DIMENSIONS = 4  # the core's limit too
+MAXIMUM_DIMENSIONS = 8
 FIRST_READ_BYTES = 4096  # most headers fit, so one call reads them
 MAXIMUM_OFFSET = 2**63 - 1
 METADATA = "__metadata__"

@@ -50,7 +50,7 @@ METADATA_KEY = "rheostat"
 DEFAULT_TOKENIZER = "ptb"  # for a file that does not state one
 
 _FLOPS_TOLERANCE = 0.01  # between the share that a description states and the share counted from the widths
-MAXIMUM_DEPTH = 32  # levels of nesting below the description itself; the core's limit too
+_MAXIMUM_DEPTH = 64  # of text, recipe, provenance and origins
 
 MOST_POSITIONS = 1000  # of a path; the core has no limit
 COUNTS_ORDERS = range(2, 5)  # lengths of n-grams in counts
@@ -144,8 +144,8 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
         )
     fields = _object(parse_json(metadata[METADATA_KEY], "a description"), "the description")
     version = _checked_version(fields.get("format_version"))
-    _check_plain(fields.values(), MAXIMUM_DEPTH)
     free = {key: _object(_present(fields, key, {}), key) for key in ("text", "recipe", "provenance")}
+    _check_plain(free.values(), _MAXIMUM_DEPTH)
     tokenizer = free["text"].get("tokenizer", DEFAULT_TOKENIZER)
     if tokenizer not in TOKENIZERS:
         raise problem(f"tokenizer {show(tokenizer)}", f"one of {', '.join(TOKENIZERS)}", "use a newer Rheostat")
@@ -534,6 +534,7 @@ def _origin(entry: Mapping[str, Any], what: str, version: int) -> Origin:
     stored = entry.get("origin")
     if version < ORIGIN_VERSION or stored is None:
         return UNKNOWN_ORIGIN
+    _check_plain([stored], _MAXIMUM_DEPTH)
     try:
         return Origin.from_json(stored, f"origin of {what}", ModelFileError)
     except ModelFileError as error:
@@ -555,5 +556,5 @@ def _check_plain(values: Iterable[Any], levels: int) -> None:
         inner = value.values() if type(value) is dict else value if type(value) is list else None
         if inner is not None:
             if not levels:
-                raise problem("a description nested too deeply", f"at most {MAXIMUM_DEPTH} levels")
+                raise problem("a description nested too deeply", f"at most {_MAXIMUM_DEPTH} levels")
             _check_plain(inner, levels - 1)
