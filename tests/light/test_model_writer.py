@@ -54,6 +54,9 @@ def test_wrong_weights_are_an_error(tmp_path: Path) -> None:
     bad[2, 3] = np.nan
     refused(tmp_path, "a value in layers.1.weight that is not finite", weights=weights | {"layers.1.weight": bad})
     refused(tmp_path, "1e.05 in output.bias", weights=weights | {"output.bias": np.full(11, 1e5)}, precision="fp16")
+    bad[2, 3] = 1e33
+    huge = weights | {"layers.1.weight": bad}
+    refused(tmp_path, r"1e.33 in layers.1.weight; expected at most 1.27e.32 in int8", weights=huge, precision="int8")
     refused(tmp_path, "not finite", weights=weights | {"output.bias": np.full(11, 1e300)})
     refused(tmp_path, "weights decoder.weight; expected only", weights=weights | {"decoder.weight": bad})
     refused(tmp_path, r"of shape \[2, 2\]; expected \[18\]", weights=weights | {"layers.1.bias": np.zeros((2, 2))})

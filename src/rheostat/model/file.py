@@ -44,7 +44,14 @@ from rheostat.model.operating_point import Floats, OperatingPoint, Ranking, Upda
 from rheostat.model.origin import Origin, digest_of
 from rheostat.model.path import KnobPath, check_path, path_of_tensors
 from rheostat.model.planes import from_planes, matrix_sizes
-from rheostat.model.precision import LARGEST_INTEGER, LARGEST_SCALE, StoredPrecision, all_finite, decode, precision_of
+from rheostat.model.precision import (
+    LARGEST_INTEGER,
+    LARGEST_STORED_SCALE,
+    StoredPrecision,
+    all_finite,
+    decode,
+    precision_of,
+)
 from rheostat.model.shape import ModelShape
 from rheostat.text.casing import casing_from_bytes
 from rheostat.text.known_words import KnownWords
@@ -409,8 +416,8 @@ class ModelFile(NotCopyable):
             raise self._problem(f"a value in {name} that is not finite", "finite numbers")
         if array.dtype == np.int8 and array.min() < -LARGEST_INTEGER:
             raise self._problem(f"-128 in {name}", f"-{LARGEST_INTEGER} to {LARGEST_INTEGER}")
-        if is_scale_name(name) and not ((array >= 0) & (array <= LARGEST_SCALE)).all():
-            raise self._problem(f"a scale below zero or too large in {name}", f"0 to {LARGEST_SCALE:.2g}")
+        if is_scale_name(name) and not ((array >= 0) & (array <= LARGEST_STORED_SCALE)).all():
+            raise self._problem(f"a scale below zero or too large in {name}", f"0 to {LARGEST_STORED_SCALE:.0e}")
 
     def _optional(self, name: str) -> Floats | None:
         return self._values(name).astype(np.float32) if name in self._container.tensors else None

@@ -27,6 +27,8 @@ _OF_TYPE: dict[str, StoredPrecision] = {"float32": "fp32", "float16": "fp16", "i
 LARGEST_INTEGER = 127  # -128 would have no positive counterpart
 # The largest scale that keeps every weight finite.
 LARGEST_SCALE = float(np.nextafter(np.finfo(np.float32).max / np.float32(LARGEST_INTEGER), np.float32(0)))
+# The largest scale in a file: the sums of the widest output layer then stay finite, and so does every log p.
+LARGEST_STORED_SCALE = 1e30
 
 
 def check_precision(precision: str) -> None:
@@ -133,6 +135,9 @@ def encode_all(weights: Mapping[str, Floats], precision: StoredPrecision) -> dic
 def _encode(name: str, array: Floats, precision: StoredPrecision) -> dict[str, NDArray[Any]]:
     if precision == "int8" and array.ndim == 2:
         integers, scale = quantize(array)
+        if scale.max(initial=0) > LARGEST_STORED_SCALE:
+            largest = f"at most {LARGEST_STORED_SCALE * LARGEST_INTEGER:.3g} in int8"
+            raise problem(f"a value of {np.abs(array).max():.3g} in {name}", largest, "use fp32")
         return {name: integers, scale_name(name): scale}
     if precision != "fp16":
         return {name: array}
