@@ -72,6 +72,7 @@ static void use_at(const rheo_model *model, const rheo_position *position) {
     for (int32_t word = 0; word < config->vocabulary_size; word++) mask[word] = (uint8_t)draw(256);
     const rheo_choice masked = {.mask = mask};
     rheo_query(model, position, state, text[1], state, answer, &masked, 3, words, scores, &found, scratch, NULL);
+    if (rheo_find_word(model, NULL, 0) != -1) abort();
     rheo_log_probabilities(model, answer, all, NULL);
     free(all), free(mask), free(state), free(answer), free(scratch), free(cache);
 }

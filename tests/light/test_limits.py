@@ -16,7 +16,7 @@ from mutations import join
 from rheostat.core.binding import CoreModel
 from rheostat.core.build import FOLDER
 from rheostat.errors import ModelFileError, RheostatError
-from rheostat.model import container, shape
+from rheostat.model import container, description, precision, shape
 from rheostat.model.contents import new_contents
 from rheostat.model.operating_point import LARGEST_CHANGE, OperatingPoint, Update
 from rheostat.model.shape import ModelShape
@@ -154,6 +154,10 @@ def test_the_limits_are_those_of_the_core_and_of_the_page() -> None:
     assert "MAX_HEADER_BYTES = 1 << 22," in source and container.MAXIMUM_HEADER_BYTES == 1 << 22
     assert "MAX_SIZE = 1 << 27," in source and shape.MAXIMUM_SIZE == 1 << 27
     assert "MAX_COLUMNS = 1 << 17 " in source and shape.MAXIMUM_WIDTH == 1 << 17
+    assert "MAX_DIMENSIONS = 8," in source and container.MAXIMUM_DIMENSIONS == 8
+    assert "largest = (uint64_t)1 << 53;" in source and container.MAXIMUM_OFFSET == 1 << 53
+    assert "MAX_COUNTED_WORDS = 1 << 16," in source and description.MOST_COUNTED_WORDS == 1 << 16
+    assert "<= 1e30f" in source and precision.LARGEST_STORED_SCALE == 1e30
     page = (Path(__file__).parents[2] / "docs" / "file-format.md").read_text(encoding="utf-8")
     for limit in (
         f"| bytes of the header | {container.MAXIMUM_HEADER_BYTES:,} ",
@@ -163,5 +167,7 @@ def test_the_limits_are_those_of_the_core_and_of_the_page() -> None:
         f"= {shape.MAXIMUM_SIZE:,} |",
         f"= {shape.MAXIMUM_WIDTH:,} |",
         f"| dimensions of a tensor | {container.MAXIMUM_DIMENSIONS} |",
+        "| a size or an offset | 2⁵³ |",
+        "| a scale of an int8 matrix | 10³⁰ |",
     ):
         assert limit in page, limit

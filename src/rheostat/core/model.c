@@ -10,15 +10,18 @@
 enum {
     LENGTH_BYTES = 8,
     MAX_HEADER_BYTES = 1 << 22,
-    MAX_DEPTH = 32,      /* of nested values; ours has five */
-    MAX_DIMENSIONS = 4,
+    MAX_DEPTH = 68,      /* of nested values in a description: the 64 of an origin within those of a ranking */
+    MAX_DIMENSIONS = 8,
     MAX_NAME_BYTES = 64, /* of the tensors that we look for; others may have longer names */
     MAX_SIZE = 1 << 27,  /* of a vocabulary or a layer: far above any model, and no product of two overflows 64 bits */
     MAX_COUNTS_TABLE = 64, /* costs in the table of weights of counts */
+    MAX_COUNTED_WORDS = 1 << 16, /* of a vocabulary with counts, whose ids have 16 bits */
     MAX_COLUMNS = 1 << 17 /* of an input: the sums of 8-bit products fit 32 bits */
 };
 
 static const char DIGITS[] = "0123456789";
+
+#define RHEO_ONCE static __attribute__((cold)) /* runs once per model and reads few bytes, so that it is kept small */
 
 /* --- errors ------------------------------------------------------------------------------------------------------- */
 
@@ -50,22 +53,82 @@ typedef struct text {
     size_t length;
 } text;
 
-static void skip_space(reader *json) {
-    while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\t' || *json->at == '\r')) {
-        json->at++;
+/* Neither surrogates, nor more bytes than a character needs, nor characters that Unicode does not have. */
+static int is_utf8(text checked) {
+    const unsigned char *at = (const unsigned char *)checked.bytes, *end = at + checked.length;
+    while (at < end) {
+        uint32_t code = *at++;
+        if (code < 0x80) continue;
+        int more = code >= 0xf0 ? 3 : code >= 0xe0 ? 2 : 1;
+        if (code < 0xc2 || code > 0xf4 || end - at < more) return 0;
+        code &= 0x3fu >> more;
+        for (int place = 0; place < more; place++, at++) {
+            if (*at >> 6 != 2) return 0;
+            code = code << 6 | (*at & 0x3fu);
+        }
+        if (more > 1 && code < (more > 2 ? 0x10000u : 0x800u)) return 0;
+        if (code >> 11 == 0xd800 >> 11 || code > 0x10ffff) return 0;
     }
+    return 1;
+}
+
+RHEO_ONCE size_t write_character(uint32_t code, char *out) {
+    int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    for (int place = more; place > 0; place--, code >>= 6) out[place] = (char)(0x80 | (code & 0x3f));
+    out[0] = (char)(more ? (0xff00u >> (more + 1) & 0xff) | code : code);
+    return (size_t)more + 1;
+}
+
+static int is_next(const reader *json, char sign) { return json->at < json->end && *json->at == sign; }
+
+static int is_digit_next(const reader *json) { return json->at < json->end && *json->at >= '0' && *json->at <= '9'; }
+
+static void skip_space(reader *json) {
+    while (is_next(json, ' ') || is_next(json, '\n') || is_next(json, '\t') || is_next(json, '\r')) json->at++;
 }
 
 /* Whether this sign comes next; if so, it is taken. */
-static int take(reader *json, char sign) {
+RHEO_ONCE int take(reader *json, char sign) {
     skip_space(json);
-    if (json->bad || json->at >= json->end || *json->at != sign) return 0;
+    if (json->bad || !is_next(json, sign)) return 0;
     json->at++;
     return 1;
 }
 
-static void expect(reader *json, char sign) {
+RHEO_ONCE void expect(reader *json, char sign) {
     if (!take(json, sign)) json->bad = 1;
+}
+
+/* \uXXXX, from the backslash on. */
+static uint32_t read_code(reader *json) {
+    static const char HEXADECIMAL[] = "0123456789abcdef0123456789ABCDEF";
+    uint32_t code = 0;
+    if (json->end - json->at < 6 || json->at[0] != '\\' || json->at[1] != 'u') {
+        json->bad = 1;
+        return 0;
+    }
+    for (int place = 2; place < 6; place++) {
+        const char *digit = memchr(HEXADECIMAL, json->at[place], sizeof HEXADECIMAL - 1);
+        if (!digit) json->bad = 1;
+        else code = code << 4 | (uint32_t)((digit - HEXADECIMAL) & 15);
+    }
+    json->at += 6;
+    return code;
+}
+
+/* The character of an escape, from the backslash on. Half of a pair of surrogates is none. */
+static uint32_t read_escape(reader *json) {
+    static const char LETTERS[] = "\"\\/bfnrt", MEANINGS[] = "\"\\/\b\f\n\r\t";
+    const char *letter = json->end - json->at > 1 ? memchr(LETTERS, json->at[1], sizeof LETTERS - 1) : NULL;
+    if (letter) {
+        json->at += 2;
+        return (uint32_t)MEANINGS[letter - LETTERS];
+    }
+    uint32_t code = read_code(json);
+    if (code >> 11 != 0xd800 >> 11) return code;
+    uint32_t second = read_code(json);
+    if (code >> 10 != 0xd800 >> 10 || second >> 10 != 0xdc00 >> 10) json->bad = 1;
+    return 0x10000 + ((code & 0x3ff) << 10 | (second & 0x3ff));
 }
 
 /* A string with its escapes as they are. */
@@ -79,8 +142,8 @@ static text read_string(reader *json) {
             found.length = (size_t)(json->at - found.bytes);
             json->at++;
             return found;
-        } else if (*json->at == '\\' && ++json->at >= json->end) {
-            json->bad = 1;
+        } else if (*json->at == '\\') {
+            read_escape(json);
         } else {
             json->at++;
         }
@@ -88,30 +151,59 @@ static text read_string(reader *json) {
     return found;
 }
 
-static int is(text found, const char *wanted) {
+RHEO_ONCE int is(text found, const char *wanted) {
     size_t length = strlen(wanted);
     return found.length == length && memcmp(found.bytes, wanted, length) == 0;
 }
 
 /* A whole number from 0 to 2⁵³. */
-static uint64_t read_number(reader *json) {
+RHEO_ONCE uint64_t read_number(reader *json) {
+    const uint64_t largest = (uint64_t)1 << 53;
     uint64_t value = 0;
-    int digits = 0;
     skip_space(json);
-    for (; json->at < json->end && *json->at >= '0' && *json->at <= '9'; json->at++) {
-        value = value * 10 + (uint64_t)(*json->at - '0');
-        digits++;
+    const char *first = json->at;
+    for (; is_digit_next(json); json->at++) {
+        if (value <= largest) value = value * 10 + (uint64_t)(*json->at - '0');
     }
-    if (digits < 1 || digits > 16) json->bad = 1;
+    if (json->at == first || (*first == '0' && json->at - first > 1) || value > largest) json->bad = 1;
     return json->bad ? 0 : value;
 }
 
+RHEO_ONCE void skip_digits(reader *json) {
+    if (!is_digit_next(json)) json->bad = 1;
+    while (is_digit_next(json)) json->at++;
+}
+
+/* Skips a number, true, false or null. */
+RHEO_ONCE void skip_plain(reader *json) {
+    static const char *const WORDS[] = {"true", "false", "null"};
+    for (int word = 0; word < 3; word++) {
+        size_t length = strlen(WORDS[word]);
+        if ((size_t)(json->end - json->at) >= length && !memcmp(json->at, WORDS[word], length)) {
+            json->at += length;
+            return;
+        }
+    }
+    if (is_next(json, '-')) json->at++;
+    if (is_next(json, '0')) json->at++;
+    else skip_digits(json);
+    if (is_next(json, '.')) {
+        json->at++;
+        skip_digits(json);
+    }
+    if (is_next(json, 'e') || is_next(json, 'E')) {
+        json->at++;
+        if (is_next(json, '+') || is_next(json, '-')) json->at++;
+        skip_digits(json);
+    }
+}
+
 /* Skips any value. */
-static void skip_value(reader *json, int depth) {
+RHEO_ONCE void skip_value(reader *json, int depth) {
     skip_space(json);
-    if (json->bad || json->at >= json->end || depth > MAX_DEPTH) {
+    if (json->bad || depth > MAX_DEPTH) {
         json->bad = 1;
-    } else if (*json->at == '"') {
+    } else if (is_next(json, '"')) {
         read_string(json);
     } else if (take(json, '{')) {
         if (take(json, '}')) return;
@@ -128,31 +220,92 @@ static void skip_value(reader *json, int depth) {
         } while (take(json, ','));
         expect(json, ']');
     } else {
-        const char *first = json->at;
-        while (json->at < json->end && (memchr("+-.eE", *json->at, 5) || memchr(DIGITS, *json->at, 10) ||
-                                        (*json->at >= 'a' && *json->at <= 'z'))) {
-            json->at++;
-        }
-        if (json->at == first) json->bad = 1;
+        skip_plain(json);
     }
 }
 
-/* Reads the next key of an object, so that its value comes next; 0 at the end of the object. *first: 1 before the first
- * key. */
-static int next_key(reader *json, text *key, int *first) {
-    if (*first ? take(json, '}') : !take(json, ',')) {
+/* Reads the next key of an object, so that its value comes next; 0 at the end of the object, which is taken. *first: 1
+ * before the first key. Keys have no escapes here, so that two are the same only if their bytes are. */
+RHEO_ONCE int next_key(reader *json, text *key, int *first) {
+    if (*first && take(json, '}')) return 0;
+    if (!*first && !take(json, ',')) {
+        expect(json, '}');
         return 0;
     }
     *first = 0;
     *key = read_string(json);
     expect(json, ':');
+    if (!json->bad && memchr(key->bytes, '\\', key->length)) json->bad = 1;
     return !json->bad;
+}
+
+/* A key that was read; a second time is an error. *seen: a bit for each. */
+RHEO_ONCE void see(reader *json, uint32_t key, uint32_t *seen) {
+    if (*seen & key) json->bad = 1;
+    *seen |= key;
+}
+
+/* A list of at most `most` whole numbers; how many there are. */
+RHEO_ONCE int32_t read_numbers(reader *json, uint64_t *numbers, int32_t most) {
+    int32_t count = 0;
+    expect(json, '[');
+    if (take(json, ']')) return 0;
+    do {
+        if (count >= most) json->bad = 1;
+        else numbers[count++] = read_number(json);
+    } while (!json->bad && take(json, ','));
+    expect(json, ']');
+    return count;
+}
+
+/* Nothing but spaces follows. */
+RHEO_ONCE int is_over(reader *json) {
+    while (is_next(json, ' ')) json->at++;
+    return !json->bad && json->at == json->end;
+}
+
+/* --- order -------------------------------------------------------------------------------------------------------- */
+
+static int compare(text left, text right) {
+    size_t shorter = left.length < right.length ? left.length : right.length;
+    int difference = shorter ? memcmp(left.bytes, right.bytes, shorter) : 0; /* no bytes may be NULL */
+    if (difference) return difference;
+    return (left.length > right.length) - (left.length < right.length);
+}
+
+/* Compares two things that have these numbers. */
+typedef int comparison(const void *of, int32_t left, int32_t right);
+
+/* Runs in order are merged in pairs until there is one: no input makes it slow. `other` has room for all. */
+static void merge_runs(comparison *by, const void *of, const int32_t *from, int32_t middle, int32_t end, int32_t *to) {
+    int32_t left = 0, right = middle;
+    for (int32_t place = 0; place < end; place++) {
+        int takes_left = left < middle && (right >= end || by(of, from[left], from[right]) <= 0);
+        to[place] = takes_left ? from[left++] : from[right++];
+    }
+}
+
+static void sort(comparison *by, const void *of, int32_t *order, int32_t count, int32_t *other) {
+    for (int64_t run = 1; run < count; run *= 2) {
+        for (int64_t start = 0; start < count; start += 2 * run) {
+            int64_t left = count - start, middle = left < run ? left : run, end = left < 2 * run ? left : 2 * run;
+            merge_runs(by, of, order + start, (int32_t)middle, (int32_t)end, other + start);
+        }
+        memcpy(order, other, (size_t)count * sizeof(int32_t));
+    }
+}
+
+/* The place of the first that equals the one before it, where equal ones are neighbours; 0 if all differ. */
+static int32_t find_twice(comparison *by, const void *of, const int32_t *order, int32_t count) {
+    for (int32_t place = 1; place < count; place++) {
+        if (!by(of, order[place - 1], order[place])) return place;
+    }
+    return 0;
 }
 
 /* --- the header --------------------------------------------------------------------------------------------------- */
 
 typedef struct tensor {
-    int found;
     char dtype[4];
     int32_t dimensions;
     uint64_t shape[MAX_DIMENSIONS];
@@ -160,13 +313,98 @@ typedef struct tensor {
 } tensor;
 
 typedef struct header {
-    const char *json;
-    size_t json_bytes;
+    text json;
+    text metadata; /* in the JSON: the value of `__metadata__`; of length 0 if there is none */
     const unsigned char *data;
     uint64_t data_bytes;
 } header;
 
-static rheo_status read_header(header *found, const void *file, size_t file_bytes, rheo_error *error) {
+/* Says what is wrong with a tensor of the header, whose name may be cut short, but not within a character. */
+RHEO_ONCE rheo_status fail_at(rheo_error *error, const char *what, text key) {
+    char name[MAX_NAME_BYTES];
+    size_t length = key.length < sizeof name ? key.length : sizeof name - 1;
+    while (length < key.length && length && (key.bytes[length] & 0xc0) == 0x80) length--;
+    memcpy(name, key.bytes, length);
+    name[length] = 0;
+    return rheo_fail(error, RHEO_BAD_FILE, what, name);
+}
+
+/* 0 for a type that no model file has. */
+RHEO_ONCE uint64_t item_bytes(const char *dtype) {
+    if (!strcmp(dtype, "I8") || !strcmp(dtype, "U8")) return 1;
+    if (!strcmp(dtype, "U16") || !strcmp(dtype, "F16")) return 2;
+    if (!strcmp(dtype, "F32") || !strcmp(dtype, "I32")) return 4;
+    return 0;
+}
+
+RHEO_ONCE void read_entry(reader *json, tensor *found) {
+    text key;
+    int first = 1;
+    uint32_t seen = 0;
+    memset(found, 0, sizeof *found);
+    expect(json, '{');
+    while (next_key(json, &key, &first)) {
+        if (is(key, "dtype")) {
+            text dtype = read_string(json);
+            see(json, 1, &seen);
+            if (dtype.length < sizeof found->dtype) memcpy(found->dtype, dtype.bytes, dtype.length);
+        } else if (is(key, "shape")) {
+            see(json, 2, &seen);
+            found->dimensions = read_numbers(json, found->shape, MAX_DIMENSIONS);
+        } else if (is(key, "data_offsets")) {
+            uint64_t offsets[2] = {0, 0};
+            see(json, 4, &seen);
+            if (read_numbers(json, offsets, 2) != 2) json->bad = 1;
+            found->begin = offsets[0];
+            found->end = offsets[1];
+        } else {
+            json->bad = 1;
+        }
+    }
+    if (seen != 7) json->bad = 1;
+}
+
+/* Whether a tensor has the bytes that its type and shape need. */
+RHEO_ONCE int has_its_bytes(const tensor *checked) {
+    uint64_t size = item_bytes(checked->dtype);
+    for (int32_t place = 0; place < checked->dimensions; place++) {
+        if (checked->shape[place] && size > UINT64_MAX / checked->shape[place]) return 0;
+        size *= checked->shape[place];
+    }
+    return checked->begin <= checked->end && checked->end - checked->begin == size;
+}
+
+/* Reads all of the JSON, so that later readers need not look for mistakes in it. */
+RHEO_ONCE rheo_status check_json(header *found, rheo_error *error) {
+    reader json = {found->json.bytes, found->json.bytes + found->json.length, 0};
+    text key;
+    int first = 1;
+    tensor entry;
+    if (!is_utf8(found->json)) return rheo_fail(error, RHEO_BAD_FILE, "the header is not UTF-8", NULL);
+    if (!is_next(&json, '{')) json.bad = 1; /* after a space, too */
+    expect(&json, '{');
+    while (next_key(&json, &key, &first)) {
+        if (is(key, "__metadata__")) {
+            if (found->metadata.length) return fail_at(error, "occurs twice in the header: ", key);
+            int inner = 1;
+            text name;
+            skip_space(&json);
+            found->metadata.bytes = json.at;
+            expect(&json, '{');
+            while (next_key(&json, &name, &inner)) read_string(&json);
+            found->metadata.length = (size_t)(json.at - found->metadata.bytes);
+            continue;
+        }
+        read_entry(&json, &entry);
+        if (json.bad) return fail_at(error, "not a proper entry of the header: ", key);
+        if (!item_bytes(entry.dtype)) return fail_at(error, "unknown type of tensor ", key);
+        if (!has_its_bytes(&entry)) return fail_at(error, "the offsets do not fit the type and shape of tensor ", key);
+        if (entry.end > found->data_bytes) return fail_at(error, "offsets outside the file for tensor ", key);
+    }
+    return is_over(&json) ? RHEO_OK : rheo_fail(error, RHEO_BAD_FILE, "the header is not proper JSON", NULL);
+}
+
+RHEO_ONCE rheo_status read_header(header *found, const void *file, size_t file_bytes, rheo_error *error) {
     const unsigned char *bytes = file;
     uint64_t length = 0;
     if (!file || file_bytes < LENGTH_BYTES) return rheo_fail(error, RHEO_BAD_FILE, "the file is too short", NULL);
@@ -174,87 +412,100 @@ static rheo_status read_header(header *found, const void *file, size_t file_byte
     if (length < 2 || length > MAX_HEADER_BYTES || length > file_bytes - LENGTH_BYTES) {
         return rheo_fail(error, RHEO_BAD_FILE, "the length of the header does not fit the file", NULL);
     }
-    found->json = (const char *)bytes + LENGTH_BYTES;
-    found->json_bytes = (size_t)length;
+    memset(found, 0, sizeof *found);
+    found->json.bytes = (const char *)bytes + LENGTH_BYTES;
+    found->json.length = (size_t)length;
     found->data = bytes + LENGTH_BYTES + length;
     found->data_bytes = file_bytes - LENGTH_BYTES - length;
-    return RHEO_OK;
+    return check_json(found, error);
 }
 
-static uint64_t item_bytes(const char *dtype) {
-    if (!strcmp(dtype, "I8") || !strcmp(dtype, "U8")) return 1;
-    if (!strcmp(dtype, "U16")) return 2;
-    if (!strcmp(dtype, "F32") || !strcmp(dtype, "I32")) return 4;
+/* The next tensor of the header: its name, so that its entry comes next. */
+RHEO_ONCE int next_tensor(const header *of, reader *json, text *key, int *first) {
+    int found = next_key(json, key, first);
+    if (found && is(*key, "__metadata__")) { /* long, so it is not read again */
+        json->at = of->metadata.bytes + of->metadata.length;
+        found = next_key(json, key, first);
+    }
+    return found;
+}
+
+/* Reads the key at a place of the JSON, which is that of its first letter, so that its value comes next. */
+RHEO_ONCE text key_at(const header *of, int32_t place, reader *json) {
+    reader at = {of->json.bytes + place - 1, of->json.bytes + of->json.length, 0};
+    text key = read_string(&at);
+    expect(&at, ':');
+    *json = at;
+    return key;
+}
+
+RHEO_ONCE int compare_names(const void *header_of, int32_t left, int32_t right) {
+    reader json;
+    return compare(key_at(header_of, left, &json), key_at(header_of, right, &json));
+}
+
+RHEO_ONCE tensor tensor_at(const header *of, int32_t place) {
+    reader json;
+    tensor found;
+    key_at(of, place, &json);
+    read_entry(&json, &found);
+    return found;
+}
+
+RHEO_ONCE int compare_offsets(const void *header_of, int32_t left, int32_t right) {
+    tensor one = tensor_at(header_of, left), other = tensor_at(header_of, right);
+    if (one.begin != other.begin) return one.begin < other.begin ? -1 : 1;
+    return (one.end > other.end) - (one.end < other.end);
+}
+
+/* Tensors follow one another to the end of the file, and no name occurs twice: other readers may use the other one.
+ * `room` has the header's size. */
+RHEO_ONCE rheo_status check_tensors(const header *of, int32_t *room, rheo_error *error) {
+    reader json = {of->json.bytes + 1, of->json.bytes + of->json.length, 0};
+    text key;
+    int first = 1;
+    int32_t count = 0, twice;
+    int32_t *other = room + of->json.length / (2 * sizeof(int32_t)); /* an entry takes more than eight bytes */
+    while (next_tensor(of, &json, &key, &first)) {
+        room[count++] = (int32_t)(key.bytes - of->json.bytes);
+        skip_value(&json, 0);
+    }
+    sort(compare_names, of, room, count, other);
+    twice = find_twice(compare_names, of, room, count);
+    if (twice) return fail_at(error, "occurs twice in the header: ", key_at(of, room[twice], &json));
+    sort(compare_offsets, of, room, count, other);
+    uint64_t position = 0;
+    for (int32_t place = 0; place < count; place++) {
+        tensor next = tensor_at(of, room[place]);
+        if (next.begin != position) {
+            return fail_at(error, next.begin < position ? "overlaps the one before: tensor " : "follows a gap: tensor ",
+                           key_at(of, room[place], &json));
+        }
+        position = next.end;
+    }
+    if (position == of->data_bytes) return RHEO_OK;
+    return rheo_fail(error, RHEO_BAD_FILE, "bytes follow the last tensor", NULL);
+}
+
+/* Whether the file has this tensor; if not, `found` has no dimensions. */
+RHEO_ONCE int find_tensor(const header *of, const char *name, tensor *found) {
+    reader json = {of->json.bytes + 1, of->json.bytes + of->json.length, 0};
+    text key;
+    int first = 1;
+    while (next_tensor(of, &json, &key, &first)) {
+        read_entry(&json, found);
+        if (is(key, name)) return 1;
+    }
+    memset(found, 0, sizeof *found);
     return 0;
 }
 
-static void read_entry(reader *json, tensor *found) {
-    text key;
-    int first = 1;
-    memset(found, 0, sizeof *found);
-    expect(json, '{');
-    while (next_key(json, &key, &first)) {
-        if (is(key, "dtype")) {
-            text dtype = read_string(json);
-            if (dtype.length < 1 || dtype.length >= sizeof found->dtype) {
-                memcpy(found->dtype, "?", 2); /* one of safetensors' types that we do not use */
-            } else {
-                memcpy(found->dtype, dtype.bytes, dtype.length);
-                found->dtype[dtype.length] = 0;
-            }
-        } else if (is(key, "shape")) {
-            expect(json, '[');
-            while (!json->bad && !take(json, ']')) {
-                if (found->dimensions) expect(json, ',');
-                if (found->dimensions >= MAX_DIMENSIONS) json->bad = 1;
-                if (!json->bad) found->shape[found->dimensions++] = read_number(json);
-            }
-        } else if (is(key, "data_offsets")) {
-            expect(json, '[');
-            found->begin = read_number(json);
-            expect(json, ',');
-            found->end = read_number(json);
-            expect(json, ']');
-        } else {
-            json->bad = 1;
-        }
-    }
-    if (first) json->bad = 1;
-    else expect(json, '}');
-}
-
-/* The entry of a tensor. A name that occurs twice is an error, because other readers may use the other one. */
-static rheo_status find_tensor(const header *of, const char *name, tensor *found, rheo_error *error) {
-    reader json = {of->json, of->json + of->json_bytes, 0};
-    text key;
-    int first = 1, times = 0;
-    memset(found, 0, sizeof *found);
-    expect(&json, '{');
-    while (next_key(&json, &key, &first)) {
-        if (is(key, name)) {
-            read_entry(&json, found);
-            times++;
-        } else {
-            skip_value(&json, 0);
-        }
-    }
-    if (!first) expect(&json, '}');
-    skip_space(&json);
-    if (json.bad || json.at != json.end) return rheo_fail(error, RHEO_BAD_FILE, "the header is not proper JSON", NULL);
-    if (times > 1) return rheo_fail(error, RHEO_BAD_FILE, "a tensor occurs twice: ", name);
-    found->found = times;
-    return RHEO_OK;
-}
-
 /* The bytes of a tensor that must be there, of this type and shape; a size of 0 means any, and is filled in. */
-static rheo_status get_tensor(const header *of, const char *name, const char *dtype, int32_t dimensions,
-                              uint64_t *shape, const void **bytes, rheo_error *error) {
+RHEO_ONCE rheo_status get_tensor(const header *of, const char *name, const char *dtype, int32_t dimensions,
+                                 uint64_t *shape, const void **bytes, rheo_error *error) {
     tensor found;
-    rheo_status status = find_tensor(of, name, &found, error);
-    if (status) return status;
-    if (!found.found) return rheo_fail(error, RHEO_BAD_FILE, "the file has no tensor ", name);
+    if (!find_tensor(of, name, &found)) return rheo_fail(error, RHEO_BAD_FILE, "the file has no tensor ", name);
     if (strcmp(found.dtype, dtype)) return rheo_fail(error, RHEO_BAD_FILE, "unexpected type of tensor ", name);
-    uint64_t size = item_bytes(dtype);
     if (found.dimensions != dimensions) return rheo_fail(error, RHEO_BAD_FILE, "unexpected shape of tensor ", name);
     for (int32_t place = 0; place < dimensions; place++) {
         uint64_t items = found.shape[place];
@@ -262,11 +513,6 @@ static rheo_status get_tensor(const header *of, const char *name, const char *dt
             return rheo_fail(error, RHEO_BAD_FILE, "unexpected shape of tensor ", name);
         }
         shape[place] = items;
-        if (size > UINT64_MAX / items) return rheo_fail(error, RHEO_BAD_FILE, "too large: tensor ", name);
-        size *= items;
-    }
-    if (found.begin > found.end || found.end > of->data_bytes || found.end - found.begin != size) {
-        return rheo_fail(error, RHEO_BAD_FILE, "offsets outside the file for tensor ", name);
     }
     const unsigned char *start = of->data + found.begin;
     if ((uintptr_t)start % item_bytes(dtype)) {
@@ -286,99 +532,76 @@ typedef struct description {
     uint64_t first_word[RHEO_MAX_CLUSTERS];
 } description;
 
-/* The bytes of a JSON string, with the escapes of our descriptions resolved. out: room for as many bytes as it has. */
-static size_t unescape(text source, char *out, int *bad) {
+/* The bytes of a JSON string, with its escapes resolved. out: room for as many bytes as it has. */
+RHEO_ONCE size_t unescape(text source, char *out) {
+    reader json = {source.bytes, source.bytes + source.length, 0};
     size_t used = 0;
-    for (size_t place = 0; place < source.length; place++) {
-        char sign = source.bytes[place];
-        if (sign != '\\') {
-            out[used++] = sign;
-            continue;
-        }
-        sign = source.bytes[++place]; /* read_string has checked that something follows */
-        switch (sign) {
-            case '"': case '\\': case '/': out[used++] = sign; break;
-            case 'n': case 'r': case 't': case 'b': case 'f': out[used++] = ' '; break;
-            case 'u': /* a character of some name: which one makes no difference here */
-                if (source.length - place < 5) *bad = 1;
-                else place += 4;
-                out[used++] = '?';
-                break;
-            default: *bad = 1;
-        }
+    while (json.at < json.end) {
+        if (*json.at == '\\') used += write_character(read_escape(&json), out + used);
+        else out[used++] = *json.at++;
     }
     return used;
 }
 
-static void read_shape(reader *json, description *found) {
+RHEO_ONCE void read_shape(reader *json, description *found) {
     text key;
     int first = 1;
+    uint32_t seen = 0;
     expect(json, '{');
     while (next_key(json, &key, &first)) {
         if (is(key, "embedding_size")) {
+            see(json, 1, &seen);
             found->embedding_size = read_number(json);
-            continue;
-        }
-        if (!is(key, "softmax_splits")) {
+        } else if (is(key, "softmax_splits")) {
+            see(json, 2, &seen);
+            found->splits = read_numbers(json, found->first_word, RHEO_MAX_CLUSTERS - 1);
+        } else {
             skip_value(json, 0);
-            continue;
-        }
-        expect(json, '[');
-        while (!json->bad && !take(json, ']')) {
-            if (found->splits) expect(json, ',');
-            if (found->splits >= RHEO_MAX_CLUSTERS - 1) json->bad = 1;
-            if (!json->bad) found->first_word[found->splits++] = read_number(json);
         }
     }
-    if (!first) expect(json, '}');
 }
 
-static void read_description(reader *json, description *found) {
+RHEO_ONCE void read_description(reader *json, description *found) {
     text key;
     int first = 1;
+    uint32_t seen = 0;
+    if (!is_next(json, '{')) json->bad = 1; /* after a space, too */
     expect(json, '{');
     while (next_key(json, &key, &first)) {
         if (is(key, "format_version")) {
+            see(json, 1, &seen);
             found->version = read_number(json);
         } else if (is(key, "cell")) {
+            see(json, 2, &seen);
             found->is_qrnn = is(read_string(json), "qrnn");
         } else if (is(key, "ordered")) {
+            see(json, 4, &seen);
             found->is_ordered = read_string(json).length > 0;
         } else if (is(key, "shape")) {
+            see(json, 8, &seen);
             read_shape(json, found);
         } else {
             skip_value(json, 0);
         }
     }
-    if (!first) expect(json, '}');
 }
 
 /* The description is a string in the header: `__metadata__` → `rheostat`. `room` has the header's size. */
-static rheo_status find_description(const header *of, description *found, char *room, rheo_error *error) {
-    reader json = {of->json, of->json + of->json_bytes, 0};
+RHEO_ONCE rheo_status find_description(const header *of, description *found, char *room, rheo_error *error) {
+    reader json = {of->metadata.bytes, of->metadata.bytes + of->metadata.length, 0};
     text key;
     int first = 1, times = 0, bad = 0;
     memset(found, 0, sizeof *found);
     expect(&json, '{');
     while (next_key(&json, &key, &first)) {
-        if (!is(key, "__metadata__")) {
-            skip_value(&json, 0);
-            continue;
-        }
-        int inner = 1;
-        expect(&json, '{');
-        while (next_key(&json, &key, &inner)) {
-            text value = read_string(&json);
-            if (json.bad || !is(key, "rheostat")) continue;
-            reader inside = {room, room + unescape(value, room, &bad), 0};
-            read_description(&inside, found);
-            skip_space(&inside);
-            bad |= inside.bad || inside.at != inside.end;
-            times++;
-        }
-        if (!inner) expect(&json, '}');
+        text value = read_string(&json);
+        if (!is(key, "rheostat")) continue;
+        reader inside = {room, room + unescape(value, room), 0};
+        read_description(&inside, found);
+        bad |= !is_over(&inside);
+        times++;
     }
-    if (json.bad || bad || times != 1) {
+    if (bad || times != 1) {
         return rheo_fail(error, RHEO_BAD_FILE, "the file has no proper description of a Rheostat model", NULL);
     }
     if (found->version != 2 || !found->is_qrnn || !found->is_ordered) {
@@ -409,8 +632,8 @@ static int all_finite(const float *values, uint64_t count) {
     return !found;
 }
 
-static rheo_status get_floats(const header *of, const char *name, uint64_t count, const float **floats,
-                              rheo_error *error) {
+RHEO_ONCE rheo_status get_floats(const header *of, const char *name, uint64_t count, const float **floats,
+                                 rheo_error *error) {
     const void *bytes = NULL;
     rheo_status status = get_tensor(of, name, "F32", 1, &count, &bytes, error);
     if (status) return status;
@@ -425,8 +648,17 @@ static const char *longer_name(char *longer, const char *name, const char *rest)
     return longer;
 }
 
+/* The sums of the output layer then stay finite, and log p is a number: a row has up to 2¹⁷ weights of 128 scales. */
+RHEO_ONCE rheo_status check_scales(const rheo_matrix *matrix, const char *name, rheo_error *error) {
+    int bad = 0;
+    for (int32_t row = 0; row < matrix->parts * matrix->rows; row++) {
+        bad |= !(matrix->scales[row] >= 0.0f && matrix->scales[row] <= 1e30f);
+    }
+    return bad ? rheo_fail(error, RHEO_BAD_FILE, "a scale below zero or above 1e30 in ", name) : RHEO_OK;
+}
+
 /* The planes of a matrix whose sizes are known, apart from the steps (0: any). Any byte is a proper weight. */
-static rheo_status get_planes(const header *of, const char *name, rheo_matrix *matrix, rheo_error *error) {
+RHEO_ONCE rheo_status get_planes(const header *of, const char *name, rheo_matrix *matrix, rheo_error *error) {
     char longer[MAX_NAME_BYTES];
     tensor lower;
     const void *bytes = NULL;
@@ -442,15 +674,16 @@ static rheo_status get_planes(const header *of, const char *name, rheo_matrix *m
     matrix->steps = (int32_t)(shape[1] / lines);
     status = get_floats(of, longer_name(longer, name, ".scale"), (uint64_t)matrix->parts * (uint64_t)matrix->rows,
                         &matrix->scales, error);
-    if (!status) status = find_tensor(of, longer_name(longer, name, ".lower"), &lower, error);
-    if (status || !lower.found) return status;
+    if (!status) status = check_scales(matrix, longer, error);
+    if (status || !find_tensor(of, longer_name(longer, name, ".lower"), &lower)) return status;
     status = get_tensor(of, longer, "U8", 3, shape, &bytes, error);
     matrix->lower = bytes;
     return status;
 }
 
 /* A matrix in the precision of the model. Its sizes are given; steps may be 0, which allows any number. */
-static rheo_status get_matrix(const header *of, const char *name, int is_int8, rheo_matrix *matrix, rheo_error *error) {
+RHEO_ONCE rheo_status get_matrix(const header *of, const char *name, int is_int8, rheo_matrix *matrix,
+                                 rheo_error *error) {
     if (is_int8) return get_planes(of, name, matrix, error);
     uint64_t rows = (uint64_t)matrix->parts * (uint64_t)matrix->rows, inputs = (uint64_t)matrix->columns;
     uint64_t shape[2] = {rows, inputs * (uint64_t)matrix->steps};
@@ -466,21 +699,20 @@ static rheo_status get_matrix(const header *of, const char *name, int is_int8, r
     return rheo_fail(error, RHEO_BAD_FILE, "a value is not finite in ", name);
 }
 
-static rheo_matrix sizes(int32_t parts, int32_t rows, int32_t steps, int32_t columns) {
+RHEO_ONCE rheo_matrix sizes(int32_t parts, int32_t rows, int32_t steps, int32_t columns) {
     rheo_matrix matrix = {NULL, NULL, NULL, NULL, parts, rows, steps, columns};
     return matrix;
 }
 
 /* The bias says how many filters there are; the matrix then has to fit. */
-static rheo_status get_layer(const header *of, rheo_config *config, int32_t layer, rheo_layer *found,
-                             rheo_error *error) {
+RHEO_ONCE rheo_status get_layer(const header *of, rheo_config *config, int32_t layer, rheo_layer *found,
+                                rheo_error *error) {
     char name[MAX_NAME_BYTES];
     tensor bias;
     int32_t inputs = layer ? config->hidden_sizes[layer - 1] : config->embedding_size;
-    rheo_status status = find_tensor(of, layer_name(name, layer, ".bias"), &bias, error);
-    if (status) return status;
+    find_tensor(of, layer_name(name, layer, ".bias"), &bias);
     uint64_t rows = bias.dimensions == 1 ? bias.shape[0] : 0;
-    status = get_floats(of, name, rows, &found->bias, error);
+    rheo_status status = get_floats(of, name, rows, &found->bias, error);
     if (status) return status;
     if (bias.shape[0] % 3 || bias.shape[0] > 3 * MAX_COLUMNS) {
         return rheo_fail(error, RHEO_BAD_FILE, "unexpected shape of tensor ", name);
@@ -492,31 +724,27 @@ static rheo_status get_layer(const header *of, rheo_config *config, int32_t laye
     return status;
 }
 
-static rheo_status get_layers(const header *of, rheo_config *config, rheo_weights *weights, rheo_error *error) {
+RHEO_ONCE rheo_status get_layers(const header *of, rheo_config *config, rheo_weights *weights, rheo_error *error) {
     char name[MAX_NAME_BYTES];
     tensor entry;
-    for (int32_t layer = 0;; layer++) {
-        rheo_status status = find_tensor(of, layer_name(name, layer, ".bias"), &entry, error);
-        if (status) return status;
-        if (!entry.found) break;
+    for (int32_t layer = 0; find_tensor(of, layer_name(name, layer, ".bias"), &entry); layer++) {
         if (layer >= RHEO_MAX_LAYERS) return rheo_fail(error, RHEO_BAD_FILE, "too many layers", NULL);
-        status = get_layer(of, config, layer, &weights->layers[layer], error);
+        rheo_status status = get_layer(of, config, layer, &weights->layers[layer], error);
         if (status) return status;
         config->layers = layer + 1;
     }
     return config->layers ? RHEO_OK : rheo_fail(error, RHEO_BAD_FILE, "the file has no layers", NULL);
 }
 
-static rheo_status get_output(const header *of, const description *described, rheo_config *config,
-                              rheo_weights *weights, rheo_error *error) {
+RHEO_ONCE rheo_status get_output(const header *of, const description *described, rheo_config *config,
+                                 rheo_weights *weights, rheo_error *error) {
     tensor entry;
     const char *name = config->is_int8 ? "output.weight.upper" : "output.weight";
-    rheo_status status = find_tensor(of, name, &entry, error);
-    if (status) return status;
+    rheo_status status;
     uint64_t words = (uint64_t)config->vocabulary_size;
     int32_t width = config->hidden_sizes[config->layers - 1];
     weights->output = weights->embedding;
-    if (entry.found) {
+    if (find_tensor(of, name, &entry)) {
         weights->output = sizes(1, config->vocabulary_size, 1, width);
         status = get_matrix(of, "output.weight", config->is_int8, &weights->output, error);
         if (status) return status;
@@ -543,9 +771,9 @@ static rheo_status get_output(const header *of, const description *described, rh
 }
 
 /* Whether a bound is valid for this many rows: see rheo_position. */
-static int is_bound(int32_t bound, int32_t rows) { return bound >= rows || (bound >= 0 && bound % RHEO_ROWS == 0); }
-
-int rheo_fits(const rheo_model *model, const int32_t *widths, const int32_t *bounds) {
+RHEO_ONCE int is_bound(int32_t bound, int32_t rows) { return bound >= rows || (bound >= 0 && bound % RHEO_ROWS == 0); }
+                       
+                       int rheo_fits(const rheo_model *model, const int32_t *widths, const int32_t *bounds) {
     const rheo_config *config = &model->config;
     int fits = is_bound(bounds[config->layers], config->vocabulary_size);
     for (int32_t layer = 0; layer < config->layers; layer++) {
@@ -555,26 +783,24 @@ int rheo_fits(const rheo_model *model, const int32_t *widths, const int32_t *bou
     return fits;
 }
 
-static rheo_status get_path_bounds(const header *of, rheo_model *model, uint64_t count, rheo_error *error) {
+RHEO_ONCE rheo_status get_path_bounds(const header *of, rheo_model *model, uint64_t count, rheo_error *error) {
     tensor entry;
     uint64_t shape[2] = {count, (uint64_t)model->config.layers + 1};
     const void *bytes = NULL;
-    rheo_status status = find_tensor(of, "path.bounds", &entry, error);
-    if (status || !entry.found) return status;
-    status = get_tensor(of, "path.bounds", "I32", 2, shape, &bytes, error);
+    if (!find_tensor(of, "path.bounds", &entry)) return RHEO_OK;
+    rheo_status status = get_tensor(of, "path.bounds", "I32", 2, shape, &bytes, error);
     model->path_bounds = bytes;
     return status;
 }
 
-static rheo_status get_path(const header *of, rheo_model *model, rheo_error *error) {
+RHEO_ONCE rheo_status get_path(const header *of, rheo_model *model, rheo_error *error) {
     tensor entry;
     rheo_config *config = &model->config;
-    rheo_status status = find_tensor(of, "path.cost", &entry, error);
-    if (status || !entry.found) return status;
+    if (!find_tensor(of, "path.cost", &entry)) return RHEO_OK;
     uint64_t count = entry.dimensions == 1 ? entry.shape[0] : 0;
     uint64_t shape[2] = {count, (uint64_t)config->layers};
     const void *bytes = NULL;
-    status = get_floats(of, "path.cost", count, &model->path_cost, error);
+    rheo_status status = get_floats(of, "path.cost", count, &model->path_cost, error);
     if (!status) status = get_tensor(of, "path.widths", "I32", 2, shape, &bytes, error);
     if (!status) status = get_path_bounds(of, model, shape[0], error);
     if (status) return status;
@@ -583,8 +809,10 @@ static rheo_status get_path(const header *of, rheo_model *model, rheo_error *err
     for (int32_t place = 0; place < config->positions; place++) {
         rheo_position position;
         status = rheo_position_at(model, place, &position, error);
-        int falls = !place || model->path_cost[place] < model->path_cost[place - 1];
-        if (status || !falls || !rheo_fits(model, position.widths, position.bounds)) {
+        if (!(position.cost > 0.0f && (place ? position.cost < model->path_cost[place - 1] : position.cost <= 1.0f))) {
+            return rheo_fail(error, RHEO_BAD_FILE, "costs that do not descend, or beyond 0 to 1, in ", "path.cost");
+        }
+        if (status || !rheo_fits(model, position.widths, position.bounds)) {
             return rheo_fail(error, RHEO_BAD_FILE, "the path has a position that does not fit the model", NULL);
         }
     }
@@ -598,10 +826,9 @@ static rheo_status get_ngrams(const header *of, rheo_model *model, int32_t order
     rheo_ngrams *found = &model->counts.ngrams[order];
     tensor entry;
     const void *bytes = NULL, *level_bytes = NULL;
-    rheo_status status = find_tensor(of, rows, &entry, error);
-    if (status || !entry.found) return status;
+    if (!find_tensor(of, rows, &entry)) return RHEO_OK;
     uint64_t shape[2] = {0, (uint64_t)order};
-    status = get_tensor(of, rows, "U16", 2, shape, &bytes, error);
+    rheo_status status = get_tensor(of, rows, "U16", 2, shape, &bytes, error);
     if (!status) status = get_tensor(of, levels, "U8", 1, shape, &level_bytes, error);
     if (status) return status;
     found->rows = bytes;
@@ -620,11 +847,14 @@ static rheo_status get_ngrams(const header *of, rheo_model *model, int32_t order
     return RHEO_OK;
 }
 
-static rheo_status get_counts(const header *of, rheo_model *model, rheo_error *error) {
+RHEO_ONCE rheo_status get_counts(const header *of, rheo_model *model, rheo_error *error) {
     rheo_counts *counts = &model->counts;
     tensor entry;
-    rheo_status status = find_tensor(of, "counts.cost", &entry, error);
-    if (status || !entry.found) return status;
+    rheo_status status = RHEO_OK;
+    if (!find_tensor(of, "counts.cost", &entry)) return status;
+    if (model->config.vocabulary_size > MAX_COUNTED_WORDS) {
+        return rheo_fail(error, RHEO_BAD_FILE, "counts need a vocabulary of at most 65536 words", NULL);
+    }
     for (int32_t order = 2; order <= RHEO_MAX_ORDER && !status; order++) status = get_ngrams(of, model, order, error);
     if (status) return status;
     uint64_t count = entry.dimensions == 1 ? entry.shape[0] : 0;
@@ -660,37 +890,14 @@ static text word_of(const rheo_model *model, int32_t id) {
     return word;
 }
 
-static int compare(text left, text right) {
-    size_t shorter = left.length < right.length ? left.length : right.length;
-    int difference = memcmp(left.bytes, right.bytes, shorter);
-    if (difference) return difference;
-    return (left.length > right.length) - (left.length < right.length);
-}
-
-/* `to` are the words of two runs, each of which is in order: `from` up to `middle`, and from there to `end`. */
-static void merge_runs(const rheo_model *model, const int32_t *from, int32_t middle, int32_t end, int32_t *to) {
-    int32_t left = 0, right = middle;
-    for (int32_t place = 0; place < end; place++) {
-        int takes_left = left < middle &&
-                         (right >= end || compare(word_of(model, from[left]), word_of(model, from[right])) <= 0);
-        to[place] = takes_left ? from[left++] : from[right++];
-    }
-}
-
-/* Runs of words in order are merged in pairs until there is one: no input makes it slow. `other` has room for all. */
-static void sort_words(const rheo_model *model, int32_t *order, int32_t count, int32_t *other) {
-    for (int32_t id = 0; id < count; id++) order[id] = id;
-    for (int64_t run = 1; run < count; run *= 2) {
-        for (int64_t start = 0; start < count; start += 2 * run) {
-            int64_t left = count - start, middle = left < run ? left : run, end = left < 2 * run ? left : 2 * run;
-            merge_runs(model, order + start, (int32_t)middle, (int32_t)end, other + start);
-        }
-        memcpy(order, other, (size_t)count * sizeof(int32_t));
-    }
+static int compare_words(const void *model, int32_t left, int32_t right) {
+    return compare(word_of(model, left), word_of(model, right));
 }
 
 static rheo_status index_words(rheo_model *model, const char *bytes, uint64_t length, int32_t *room, rheo_error *error) {
     int32_t count = model->config.vocabulary_size, id = 0;
+    text all = {bytes, (size_t)length};
+    if (!is_utf8(all)) return rheo_fail(error, RHEO_BAD_FILE, "the vocabulary is not UTF-8", NULL);
     model->words = bytes;
     model->word_start[0] = 0;
     for (uint64_t place = 0; place <= length; place++) {
@@ -704,11 +911,10 @@ static rheo_status index_words(rheo_model *model, const char *bytes, uint64_t le
     if (id != count) {
         return rheo_fail(error, RHEO_BAD_FILE, "the vocabulary has another number of words than the model", NULL);
     }
-    sort_words(model, model->order, count, room);
-    for (int32_t place = 1; place < count; place++) {
-        if (!compare(word_of(model, model->order[place - 1]), word_of(model, model->order[place]))) {
-            return rheo_fail(error, RHEO_BAD_FILE, "the vocabulary has a word twice", NULL);
-        }
+    for (id = 0; id < count; id++) model->order[id] = id;
+    sort(compare_words, model, model->order, count, room);
+    if (find_twice(compare_words, model, model->order, count)) {
+        return rheo_fail(error, RHEO_BAD_FILE, "the vocabulary has a word twice", NULL);
     }
     model->unknown_id = rheo_find_word(model, "<unk>", 5);
     model->end_id = rheo_find_word(model, "<eos>", 5);
@@ -751,7 +957,7 @@ void rheo_find_prefix(const rheo_model *model, const char *prefix, size_t length
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
         text word = word_of(model, model->order[middle]);
-        if (word.length >= length && !memcmp(word.bytes, prefix, length)) low = middle + 1;
+        if (word.length >= length && (!length || !memcmp(word.bytes, prefix, length))) low = middle + 1;
         else high = middle;
     }
     *last = low;
@@ -766,7 +972,7 @@ int32_t rheo_end_id(const rheo_model *model) { return model->end_id; }
  * part of their order. */
 static size_t workspace_bytes(const header *of, uint64_t words) {
     size_t starts = rheo_lines((size_t)(words + 1) * sizeof(uint32_t));
-    size_t order = rheo_lines((size_t)words * sizeof(int32_t)), json = rheo_lines(of->json_bytes);
+    size_t order = rheo_lines((size_t)words * sizeof(int32_t)), json = rheo_lines(of->json.length);
     return rheo_lines(sizeof(rheo_model)) + starts + order + (json > order ? json : order);
 }
 
@@ -775,15 +981,15 @@ static rheo_status measure(const void *file, size_t file_bytes, header *found, u
                            rheo_error *error) {
     tensor planes, bias;
     rheo_status status = read_header(found, file, file_bytes, error);
-    if (!status) status = find_tensor(found, "embedding.weight.upper", &planes, error);
-    if (!status) status = find_tensor(found, "output.bias", &bias, error);
     if (status) return status;
-    if (!bias.found) return rheo_fail(error, RHEO_BAD_FILE, "the file has no tensor ", "output.bias");
+    if (!find_tensor(found, "output.bias", &bias)) {
+        return rheo_fail(error, RHEO_BAD_FILE, "the file has no tensor ", "output.bias");
+    }
     if (bias.dimensions != 1 || bias.shape[0] < 1 || bias.shape[0] > MAX_SIZE) {
         return rheo_fail(error, RHEO_BAD_FILE, "unexpected shape of tensor ", "output.bias");
     }
     *words = bias.shape[0];
-    *is_int8 = planes.found;
+    *is_int8 = find_tensor(found, "embedding.weight.upper", &planes);
     return RHEO_OK;
 }
 
@@ -822,11 +1028,14 @@ static rheo_status fill(rheo_model *model, const header *of, char *room, rheo_er
     const void *words = NULL;
     rheo_matrix *embedding = &model->weights.embedding;
     tensor rows;
-    rheo_status status = find_description(of, &described, room, error);
-    if (!status) status = find_tensor(of, "embedding.weight", &rows, error);
+    rheo_status status = check_tensors(of, (int32_t *)(void *)room, error);
+    if (!status) status = find_description(of, &described, room, error);
     if (status) return status;
     /* Rows of floats have their own length; planes are padded, so their length comes from the description. */
-    if (!config->is_int8) described.embedding_size = rows.found && rows.dimensions == 2 ? rows.shape[1] : 0;
+    if (!config->is_int8) {
+        find_tensor(of, "embedding.weight", &rows);
+        described.embedding_size = rows.dimensions == 2 ? rows.shape[1] : 0;
+    }
     if (described.embedding_size < 1 || described.embedding_size > MAX_COLUMNS) {
         return rheo_fail(error, RHEO_BAD_FILE, "the rows of embedding.weight are not 1 to 131072 wide", NULL);
     }
