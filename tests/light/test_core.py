@@ -397,6 +397,7 @@ def test_every_truncation_is_refused() -> None:
         (b'\\"format_version\\": 2', b'\\"format_version\\": 3', "expected an ordered QRNN"),
         (b'\\"cell\\": \\"qrnn\\"', b'\\"cell\\": \\"lstm\\"', "expected an ordered QRNN"),
         (b'\\"ordered\\": \\"as stored\\"', b'\\"ordered\\": \\"\\"         ', "expected an ordered QRNN"),
+        (b'\\"ordered\\": \\"as stored\\"', b'\\"ordered\\": null         ', "expected an ordered QRNN"),
         (b'"output.bias"', b'"output.bios"', "no tensor output.bias"),
         (b'"layers.1.bias"', b'"layers.0.bias"', "occurs twice"),
         (b'{"__metadata__"', b'["__metadata__"', "not proper JSON"),

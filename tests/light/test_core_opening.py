@@ -173,6 +173,8 @@ PROPER: dict[str, Change] = {
     "spaces": lambda header: header.replace(b'":{', b'" : \r\n\t{ ').replace(b"]}", b" ] }"),
     "the description by numbers": replace(r"{\"format_version\": 2", r"\u007b\u0022format_version\u0022:\n2"),
     "entries in another order": lambda header: json.dumps(dict(reversed(json.loads(header).items()))).encode(),
+    "no cell": described('"cell": "qrnn", ', ""),
+    "a cell that is null": described('"cell": "qrnn"', '"cell": null'),
     "an escaped slash": extra('"a\\/b"'),
 }
 

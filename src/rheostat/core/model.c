@@ -174,16 +174,18 @@ RHEO_ONCE void skip_digits(reader *json) {
     while (is_digit_next(json)) json->at++;
 }
 
+/* Whether this word comes next, without quotes; if so, it is taken. */
+RHEO_ONCE int take_word(reader *json, const char *word) {
+    size_t length = strlen(word);
+    skip_space(json);
+    if ((size_t)(json->end - json->at) < length || memcmp(json->at, word, length)) return 0;
+    json->at += length;
+    return 1;
+}
+
 /* Skips a number, true, false or null. */
 RHEO_ONCE void skip_plain(reader *json) {
-    static const char *const WORDS[] = {"true", "false", "null"};
-    for (int word = 0; word < 3; word++) {
-        size_t length = strlen(WORDS[word]);
-        if ((size_t)(json->end - json->at) >= length && !memcmp(json->at, WORDS[word], length)) {
-            json->at += length;
-            return;
-        }
-    }
+    if (take_word(json, "true") || take_word(json, "false") || take_word(json, "null")) return;
     if (is_next(json, '-')) json->at++;
     if (is_next(json, '0')) json->at++;
     else skip_digits(json);
@@ -554,7 +556,7 @@ RHEO_ONCE void read_shape(reader *json, description *found) {
             found->embedding_size = read_number(json);
         } else if (is(key, "softmax_splits")) {
             see(json, 2, &seen);
-            found->splits = read_numbers(json, found->first_word, RHEO_MAX_CLUSTERS - 1);
+            if (!take_word(json, "null")) found->splits = read_numbers(json, found->first_word, RHEO_MAX_CLUSTERS - 1);
         } else {
             skip_value(json, 0);
         }
@@ -573,10 +575,10 @@ RHEO_ONCE void read_description(reader *json, description *found) {
             found->version = read_number(json);
         } else if (is(key, "cell")) {
             see(json, 2, &seen);
-            found->is_qrnn = is(read_string(json), "qrnn");
+            if (!take_word(json, "null")) found->is_qrnn = is(read_string(json), "qrnn");
         } else if (is(key, "ordered")) {
             see(json, 4, &seen);
-            found->is_ordered = read_string(json).length > 0;
+            if (!take_word(json, "null")) found->is_ordered = read_string(json).length > 0;
         } else if (is(key, "shape")) {
             see(json, 8, &seen);
             read_shape(json, found);
@@ -592,6 +594,7 @@ RHEO_ONCE rheo_status find_description(const header *of, description *found, cha
     text key;
     int first = 1, times = 0, bad = 0;
     memset(found, 0, sizeof *found);
+    found->is_qrnn = 1; /* unless it says otherwise */
     expect(&json, '{');
     while (next_key(&json, &key, &first)) {
         text value = read_string(&json);
