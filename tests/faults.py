@@ -367,7 +367,7 @@ def search_writer() -> Writer:
     shape = ModelShape(60, 8, (24, 8), (2, 1))
 
     def save(folder: Path, loss: float) -> None:
-        SavedSearch(folder / "path.search.json", {"model": "m"}).save(
+        SavedSearch(folder / "path.search.json", {"model": "m"}, shape).save(
             Search(shape, lambda _: loss, spending(shape, "cost", None))
         )
 
