@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from models import GOLDEN, TINY, write_tiny
 from results_files import full, row, typed, write_sweep
 from rheostat.cli.files import inspect, pack
+from rheostat.errors import RheostatError
 from rheostat.model.file import open_model
 
 app = typer.Typer()
@@ -63,12 +64,13 @@ def test_pack_changes_precision_and_points(tmp_path: Path) -> None:
 
 def test_pack_stores_the_curve_of_a_sweep(tmp_path: Path) -> None:
     rows = [
-        full(70.0, **typed(0.25)),
+        full(70.0, widths=list(TINY["qrnn"].hidden_sizes), **typed(0.25)),
         row("norm", "filter-norm", 0.5, "test", 80.0),
         row("norm", "filter-norm", 0.5, "valid", 1.0),
         row("random-0", "random", 0.5, "test", 99.0),
     ]
-    results, out = write_sweep(tmp_path / "sweep.json", rows), tmp_path / "packed.safetensors"
+    results = write_sweep(tmp_path / "sweep.json", rows, flops=TINY["qrnn"].flops)
+    out = tmp_path / "packed.safetensors"
     run("pack", MODEL, "--results", str(results), "-o", str(out))
     with open_model(out) as file:
         provenance = file.description.provenance
@@ -77,6 +79,25 @@ def test_pack_stores_the_curve_of_a_sweep(tmp_path: Path) -> None:
         (70.0, 0.25),
         (80.0, None),
     ]
+
+
+def test_pack_refuses_the_results_of_another_model(tmp_path: Path) -> None:
+    rows = [full(widths=list(TINY["qrnn"].hidden_sizes)), row("norm", "filter-norm", 0.5, "test", 80.0)]
+    with open_model(MODEL) as file:
+        digest, flops = file.weights_digest(), file.shape.flops
+    out = tmp_path / "packed.safetensors"
+    ours = write_sweep(tmp_path / "ours.json", rows, flops=flops, weights=digest)
+    run("pack", MODEL, "--results", str(ours), "--precision", "int8", "-o", str(out))  # the sweep is of what is packed
+    out.unlink()
+    others = {
+        "weights": write_sweep(tmp_path / "weights.json", rows, "other.safetensors", flops, weights="0" * 16),
+        "FLOPs": write_sweep(tmp_path / "flops.json", rows, "other.safetensors"),
+        "widths": write_sweep(tmp_path / "widths.json", [full(widths=[9])], "other.safetensors", flops),
+    }
+    for results in others.values():
+        with pytest.raises(RheostatError, match=r"results of another model, other\.safetensors; expected a sweep of"):
+            run("pack", MODEL, "--results", str(results), "-o", str(out))
+        assert not out.exists()
 
 
 def test_pack_without_options_copies(tmp_path: Path) -> None:

@@ -400,11 +400,20 @@ def test_energy_comes_from_a_bench_of_the_device(tmp_path: Path, model: Path) ->
             device_energy(write_sweep(tmp_path / "sweep.json", [full()]), file, "int8")
 
 
+def test_a_sweep_of_another_model_is_refused(tmp_path: Path, model: Path) -> None:
+    path = write_sweep(tmp_path / "results.json", [full(), row("random-3", "random", 0.5, "test", 9.0)])
+    with pytest.raises(RheostatError, match="holds results of another model, m; expected a sweep of"):
+        open_service(model, results=path)
+
+
 def test_the_curve_comes_from_a_sweep_of_the_model(tmp_path: Path, model: Path) -> None:
+    with open_model(model) as file:
+        digest = file.weights_digest()
     others = [row("another", "taylor", 0.5, "test", 1.0), row("random-3", "random", 0.5, "valid", 2.0)]
     for split in ("test", "text"):  # a sweep on a single file has rows of "text"
-        ours = [row("random-3", "random", 0.501, split, 9.0), row("full", "", 1.0, split, 7.0, flops_fraction=1.0)]
-        path = write_sweep(tmp_path / "results.json", ours + others)
+        whole = row("full", "", 1.0, split, 7.0, flops_fraction=1.0)
+        ours = [row("random-3", "random", 0.501, split, 9.0), whole]
+        path = write_sweep(tmp_path / "results.json", ours + others, weights=digest)
         curve = open_service(model, results=path).curve
         assert curve == [
             {"cost": 0.5, "flops_fraction": 0.5, "perplexity": 9.0},

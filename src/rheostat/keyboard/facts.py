@@ -18,7 +18,7 @@ from rheostat.governor.cost import read_costs
 from rheostat.governor.policy import Policy
 from rheostat.keyboard.browser_model import BrowserModel, browser_positions, smallest_percent
 from rheostat.measure.meters.choice import Estimate
-from rheostat.measure.results import BenchResults, NGramResults, read_results, read_sweep
+from rheostat.measure.results import BenchResults, NGramResults, read_results, read_sweep_of
 from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.model.file import ModelFile
 from rheostat.model.knob import PATH, can_serve, choose, turns_bits
@@ -165,7 +165,7 @@ def _sweep_rows(path: Path, file: ModelFile) -> list[Json]:
     """What a sweep measured of the points that the knob serves, on the first of SPLITS that it has."""
     followed = PATH if turns_bits(file) else file.description.default_ranking
     labels = {FULL, followed, *(point.name for point in file.description.points)}
-    ours = [row for row in read_sweep(path).rows if row.label in labels and row.allocation != "bare"]
+    ours = [row for row in read_sweep_of(file, path).rows if row.label in labels and row.allocation != "bare"]
     split = next((split for split in SPLITS if any(row.split == split for row in ours)), None)
     return [to_json(row) for row in ours if row.split == split]
 

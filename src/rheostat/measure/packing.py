@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rheostat.arguments import checked
 from rheostat.errors import RheostatError
-from rheostat.measure.results import read_sweep
+from rheostat.measure.results import SweepResults, read_sweep_of
 from rheostat.measure.results.sweep import family_of
 from rheostat.model.contents import (
     Contents,
@@ -78,7 +78,7 @@ def pack(
     with open_model(model) as source:
         contents = _edited(source.contents(), precision, default_ranking, points, drop_points, drop_rankings)
         contents = without_reconstruction(contents) if drop_reconstruction else contents
-        contents = contents if results is None else _with_curve(contents, Path(results))
+        contents = contents if results is None else _with_curve(contents, read_sweep_of(source, Path(results)))
         if drop_counts:
             contents = replace(contents, counts=None)
         if word_lists or misspellings is not None:
@@ -166,10 +166,10 @@ def _with_known(contents: Contents, known: KnownWords) -> Contents:
     return replace(contents, words={**contents.words, KNOWN: np.frombuffer(known.to_bytes(), np.uint8)})
 
 
-def _with_curve(contents: Contents, results: Path) -> Contents:
+def _with_curve(contents: Contents, results: SweepResults) -> Contents:
     """The contents with what a sweep measured along the path or the default ranking in their provenance."""
     criteria = {ranking.name: ranking.criterion for ranking in contents.rankings}
     along = PATH if has_bounds(contents.knob_path) else criteria.get(contents.default_ranking or "", "")
     family = family_of(along, along != PATH and contents.reconstruction is not None)
-    curve = read_sweep(results).test_figures(family)
+    curve = results.test_figures(family)
     return replace(contents, provenance={**contents.provenance, "curve": [asdict(one) for one in curve]})

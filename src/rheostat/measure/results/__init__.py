@@ -19,6 +19,7 @@ from rheostat.measure.results.files import (
     read_all,
     read_results,
     read_sweep,
+    read_sweep_of,
     results_json,
     write_results,
 )
@@ -87,6 +88,7 @@ __all__ = [
     "read_all",
     "read_results",
     "read_sweep",
+    "read_sweep_of",
     "results_json",
     "write_results",
 ]

@@ -22,6 +22,7 @@ from rheostat.measure.results.govern import GovernResults
 from rheostat.measure.results.ngram import NGramResults
 from rheostat.measure.results.sweep import SweepResults
 from rheostat.measure.results.typing import TypingResults
+from rheostat.model.file import ModelFile
 from rheostat.tables import from_json, to_json
 
 Results: TypeAlias = (
@@ -138,6 +139,17 @@ def read_sweep(path: Path) -> SweepResults:
     found = read_results(path)
     if not isinstance(found, SweepResults):
         raise RheostatError(f"{path} has the kind {found.kind}; expected a sweep, which `rheostat sweep` writes")
+    return found
+
+
+def read_sweep_of(file: ModelFile, path: Path) -> SweepResults:
+    """The results file of a sweep of this model; an error if it measured another one."""
+    found = read_sweep(path)
+    if not found.is_of(file):
+        raise RheostatError(
+            f"{path} holds results of another model, {found.subject.model}; expected a sweep of {file.path}, "
+            "with these very weights: measure it with `rheostat sweep`"
+        )
     return found
 
 

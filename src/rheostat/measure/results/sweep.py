@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 from rheostat.errors import OperatingPointError
 from rheostat.measure.results.shared import KeystrokeFigures, Origins, Provenance, QualityFigures, check_flops
+from rheostat.model.file import ModelFile
 from rheostat.model.flops import CostShare
 from rheostat.model.operating_point import FULL
 from rheostat.runtime.engine import EngineName
@@ -236,6 +237,13 @@ class SweepResults:
             for point in self.curve(criterion)
             if point.is_tested
         ]
+
+    def is_of(self, file: ModelFile) -> bool:
+        """Whether this model was measured: by its weights or, in files from before they were recorded, by its size."""
+        if self.subject.weights:
+            return self.subject.weights == file.weights_digest()
+        whole = {row.widths for row in self.rows if row.label == FULL}
+        return self.subject.flops == file.shape.flops and whole <= {tuple(file.shape.hidden_sizes)}
 
     @property
     def precision(self) -> str:
