@@ -37,7 +37,7 @@ def replacing(path: Path, *, alone: bool = False, mode: int | None = None) -> It
             raise PermissionError(errno.EACCES, "it is read-only", str(path))
         raise FileExistsError(errno.EEXIST, f"it is {found}, not a regular file", str(path))
     sweep(target.parent)
-    temporary = target.with_name(f".{target.name}.partial" if alone else f".rheostat-{os.urandom(8).hex()}.partial")
+    temporary = target.with_name(f".{target.name}.partial" if alone else _partial_name())
     try:
         if alone:
             temporary.unlink(missing_ok=True)
@@ -82,6 +82,40 @@ def obstacle(path: Path) -> str | None:
         return found
     # The mode as well: to the system's administrator, every file may be written.
     return None if mode & 0o222 and os.access(path, os.W_OK) else READ_ONLY
+
+
+def try_writing(path: Path) -> None:
+    """Raise OSError if no file can be created where this one belongs, or where its folders would be created.
+
+    Only an attempt tells: permissions do not bind the system's administrator, and a disk may be read-only.
+    """
+    folder = Path(os.path.realpath(path)).parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    temporary = folder / _partial_name()
+    try:
+        temporary.open("xb").close()
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def failure(path: Path, error: OSError) -> str:
+    """Why a file could not be written, in words."""
+    for folder in path.parents:
+        with contextlib.suppress(OSError):
+            if stat.S_ISREG(folder.stat().st_mode):
+                return f"{folder} is a file, not a folder"
+    return error.strerror or str(error)
+
+
+def old_file(path: Path) -> str:
+    """What to add to an error of writing: that the old file is intact, if there is one."""
+    return "; the old file is intact" if os.path.lexists(path) else ""
+
+
+def _partial_name() -> str:
+    return f".rheostat-{os.urandom(8).hex()}.partial"
 
 
 def sweep(folder: Path) -> None:

@@ -476,10 +476,11 @@ def test_results_are_shown_even_if_they_cannot_be_written(
     flags: list[str], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bench_module, "resident_memory", lambda *_: None)
+    monkeypatch.setattr(bench_module, "check_results_target", Path)  # the folder was there when the run began
     (tmp_path / "file").write_text("")
     options = ["--queries", "2", "--warm-up", "0", "--meter", "none", "--threads", "1", *flags]
     answer = CliRunner().invoke(app, ["bench", str(model), *options, "-o", str(tmp_path / "file" / "bench.json")])
-    assert isinstance(answer.exception, RheostatError) and "the old file is intact" in str(answer.exception)
+    assert isinstance(answer.exception, RheostatError) and "file is a file, not a folder" in str(answer.exception)
     assert json.loads(answer.stdout)["rows"] if flags else "100.0%" in answer.stdout
 
 
@@ -573,9 +574,13 @@ def test_a_wrong_call_gets_an_error_with_what_was_expected(
 
 def test_results_that_cannot_be_written_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    found = read_results(write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0)]))
-    with pytest.raises(RheostatError, match="the old file is intact"):
+    path = write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0)])
+    found = read_results(path)
+    with pytest.raises(RheostatError, match=r"file is a file, not a folder$"):  # there is no old file to be intact
         write_results(tmp_path / "file" / "bench.json", found)
+    path.chmod(0o444)
+    with pytest.raises(RheostatError, match=r"it is read-only; the old file is intact$"):
+        write_results(path, found)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a folder cannot be opened there")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -21,7 +22,7 @@ from rheostat.cli import app
 from rheostat.durable import STALE_SECONDS, exchange, file_name, obstacle, replacing
 from rheostat.errors import ModelFileError, RheostatError
 from rheostat.measure.ngram import estimate, write_arpa
-from rheostat.measure.results import read_sweep, write_results
+from rheostat.measure.results import check_results_target, read_sweep, write_results
 from rheostat.model.file import open_model
 from rheostat.model.writer import check_target, write_model
 from rheostat.words.memory import Memory
@@ -93,6 +94,55 @@ def test_a_pipe_is_refused_before_the_work(command: str, tmp_path: Path) -> None
     result = CliRunner().invoke(app, [*command.split(), str(tmp_path / "pipe")])
     assert isinstance(result.exception, RheostatError)
     assert str(result.exception).startswith(f"cannot write {tmp_path / 'pipe'}: it is a named pipe, not a regular file")
+
+
+COMMANDS = {
+    "bench": "rheostat.measure.bench.bench_positions_of",
+    "sweep": "rheostat.measure.sweep.measure_cells",
+    "typing": "rheostat.measure.typing._count_keystrokes",
+    "prune": "rheostat.cli.prune.labelled_share",
+    "reconstruct": "rheostat.pruning.reconstruction.calibrate",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_cannot_be_created_is_refused_before_the_work(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work(*_: object, **__: object) -> None:
+        pytest.fail("work was begun for a file that cannot be written")
+
+    monkeypatch.setattr(COMMANDS[command], work)
+    model, text, file = write_tiny(tmp_path / "tiny.safetensors"), tmp_path / "text.txt", tmp_path / "file"
+    text.write_text("a b c\n" * 99)
+    file.write_text("")
+    answer = CliRunner().invoke(app, [command, str(model), "--data", str(text), "-o", str(file / "out")])
+    assert isinstance(answer.exception, RheostatError), answer.output
+    assert "file is a file, not a folder" in str(answer.exception) and "old file" not in str(answer.exception)
+    with monkeypatch.context() as patch:  # even if permissions say otherwise, as on a read-only disk
+        patch.setattr(Path, "open", refuse)
+        answer = CliRunner().invoke(app, [command, str(model), "--data", str(text), "-o", str(tmp_path / "new")])
+        assert isinstance(answer.exception, RheostatError) and "Read-only file system" in str(answer.exception)
+        assert "old file" not in str(answer.exception)
+
+
+def refuse(path: Path, mode: str = "r", *_: object, **__: object) -> None:
+    assert mode == "xb"
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_refused_before_the_work(tmp_path: Path) -> None:
+    tmp_path.chmod(0o555)
+    for check in (check_results_target, check_target):
+        with pytest.raises(RheostatError, match="Permission denied"):
+            check(tmp_path / "out")
+
+
+def test_trying_leaves_nothing_behind(tmp_path: Path) -> None:
+    check_results_target(tmp_path / "new" / "folder" / "out.json")
+    check_target(tmp_path / "out")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_device_is_refused_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,7 +145,7 @@ def test_the_picture_names_its_units(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(RheostatError, match=r"cannot write .*the old file is intact"):
+    with pytest.raises(RheostatError, match=r"cannot write .*file is a file, not a folder"):
         run("--trace", DAY, "-o", str(tmp_path / "file"))
 
 

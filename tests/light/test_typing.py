@@ -132,6 +132,17 @@ def test_results_survive_a_round_trip_and_make_a_page(model: Path, corpus: Path,
     assert (tmp_path / "report" / "typing.md").read_text() == page
 
 
+def test_results_are_shown_even_if_they_cannot_be_written(
+    model: Path, aac: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rheostat.measure.typing.check_results_target", Path)  # it was writable when the run began
+    (tmp_path / "file").write_text("")
+    arguments = ["typing", str(model), "--aac", str(aac), "--knob", "1", "-o", str(tmp_path / "file" / "typing.json")]
+    answer = CliRunner().invoke(app, arguments)
+    assert isinstance(answer.exception, RheostatError) and "file is a file, not a folder" in str(answer.exception)
+    assert "saved · next word · never" in answer.stdout
+
+
 def test_equal_lines_are_typed_once(aac: Path) -> None:
     (aac / "test.txt").write_text("we go\n" * 3)
     oracle = Oracle("we", "go")

@@ -81,24 +81,29 @@ def typing(
     if page is not None:
         check_results_target(page)
     own = {name: find_predictor(name) for name in predictor or ()}
-    with labelled_share() as progress:
-        found = measure_typing(
-            model,
-            data=data,
-            aac=aac,
-            split=split,
-            knobs=knob or KNOBS,
-            orders=ORDERS if order is None else [one for one in order if one],
-            words=words,
-            predictors=own,
-            misspellings=misspellings,
-            slips=slips,
-            senders=senders,
-            old=old,
-            out=out,
-            progress=progress,
-        )
-    print_json(results_json(found)) if json else print_line("\n".join(_lines(found)))
+    measured: list[TypingResults] = []
+    try:
+        with labelled_share() as progress:
+            found = measure_typing(
+                model,
+                data=data,
+                aac=aac,
+                split=split,
+                knobs=knob or KNOBS,
+                orders=ORDERS if order is None else [one for one in order if one],
+                words=words,
+                predictors=own,
+                misspellings=misspellings,
+                slips=slips,
+                senders=senders,
+                old=old,
+                out=out,
+                progress=progress,
+                on_results=measured.append,
+            )
+    finally:  # show what was measured even if it cannot be written
+        for one in measured:
+            print_json(results_json(one)) if json else print_line("\n".join(_lines(one)))
     if page is not None:
         write_typing_page(found, page)
     for path in (out, page):

@@ -148,7 +148,8 @@ def ngram_of(file: ModelFile, results: Path | None = None) -> Json | None:
     found = read_results(NGRAM)
     assert isinstance(found, NGramResults)
     made_from = file.description.provenance.get("corpus")
-    corpus = read_sweep(results).subject.corpus if results else isinstance(made_from, dict) and made_from.get("name")
+    swept = read_sweep_of(file, results).subject.corpus if results else None
+    corpus = swept or (isinstance(made_from, dict) and made_from.get("name"))
     if (corpus, file.shape.vocabulary_size) != (found.subject.corpus, found.subject.vocabulary_size):
         return None
     return {

@@ -124,6 +124,7 @@ def measure_typing(
     old: str | Path | None = None,
     out: str | Path | None = None,
     progress: Progress = lambda label, share: None,
+    on_results: Callable[[TypingResults], None] = lambda results: None,
 ) -> TypingResults:
     """Type texts with the suggestions of a model at several knob positions, of n-grams and of other predictors.
 
@@ -135,7 +136,7 @@ def measure_typing(
     automatic correction does. senders: chitchat senders, of the 40 that no training text contains, who type with a
     memory and without, at the first and the last of the knobs. old: the model that this one
     replaces, to compare perplexity over the words that both know, and the time of a query. out: the results file to
-    write.
+    write. on_results: called before anything is written, so that results are not lost if the file cannot be written.
     """
     check_whole("words", words, 1)
     target = None if out is None else check_results_target(out)
@@ -173,6 +174,7 @@ def measure_typing(
         typos,
         succession,
     )
+    on_results(results)
     if target is not None:
         write_results(target, results)
     return results

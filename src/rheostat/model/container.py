@@ -27,7 +27,7 @@ from typing import Any, BinaryIO, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.durable import READ_ONLY, obstacle, replacing
+from rheostat.durable import READ_ONLY, failure, obstacle, old_file, replacing, try_writing
 from rheostat.errors import ModelFileError, NotCopyable, show
 from rheostat.inputs import OPEN_FLAGS, kind_of
 
@@ -440,14 +440,21 @@ def write_container(path: Path, header: bytes, arrays: Iterable[NDArray[Any]], *
 @contextlib.contextmanager
 def _replacing(path: Path, alone: bool) -> Iterator[BinaryIO]:
     """A file that replaces `path` when the block ends, and is removed if the block fails."""
-    target = check_target(path)
-    with _writing(), replacing(target, alone=alone) as file:
+    target = _checked_target(path)
+    with _writing(target), replacing(target, alone=alone) as file:
         yield file
 
 
-def check_target(path: Path) -> Path:
+def check_target(path: Path) -> None:
+    """Raise an error if no file can be written to this path; tries to create one beside it."""
+    target = _checked_target(path)
+    with _writing(target):
+        try_writing(target)
+
+
+def _checked_target(path: Path) -> Path:
     """The path that would be written, links resolved; an error if it clearly cannot be written."""
-    with _writing():
+    with _writing(path):
         target = Path(os.path.realpath(path))
         if found := obstacle(target):
             remedies = {"a folder": "add a file name", READ_ONLY: "choose another name, or make it writable"}
@@ -459,14 +466,14 @@ def check_target(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _writing() -> Iterator[None]:
+def _writing(target: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
         raise problem(
-            f"an error while writing ({reason(error)})",
+            f"an error while writing ({failure(target, error) if isinstance(error, OSError) else error})",
             "a writable folder with enough space",
-            "free some space or choose another folder; the old file is untouched",
+            f"free some space or choose another folder{old_file(target)}",
         ) from error
 
 

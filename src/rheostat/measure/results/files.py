@@ -6,14 +6,13 @@ rest is the dataclass of that kind. `report` interprets the numbers.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from rheostat.durable import READ_ONLY, obstacle, replacing
+from rheostat.durable import READ_ONLY, failure, obstacle, old_file, replacing, try_writing
 from rheostat.errors import RheostatError
 from rheostat.inputs import read_input_text
 from rheostat.measure.results.bench import BenchResults, ModelBench
@@ -64,17 +63,20 @@ def results_json(results: Results) -> dict[str, Any]:
 
 
 def check_results_target(path: str | Path) -> Path:
-    """This path; a RheostatError if something is there that cannot be replaced. Call it before measuring.
+    """This path; a RheostatError if no results can be written to it. Call it before measuring.
 
     For every file that is written when the work is done: results, n-grams, pages.
     """
     if not isinstance(path, str | Path):
         raise RheostatError(f"the file to write is {path!r:.80}; expected a path")
     target = Path(path)
-    with contextlib.suppress(OSError):  # writing it says what is wrong
+    try:
         if found := obstacle(target):
             why = "read-only" if found == READ_ONLY else f"{found}, not a regular file"
             raise RheostatError(f"cannot write {path}: it is {why}; choose another name")
+        try_writing(target)
+    except OSError as error:
+        raise RheostatError(f"cannot write {path}: {failure(target, error)}; choose another folder") from None
     return target
 
 
@@ -85,7 +87,7 @@ def write_results(path: Path, results: Results) -> None:
         with replacing(path) as file:
             file.write((_formatted(results_json(results)) + "\n").encode())
     except OSError as error:
-        raise RheostatError(f"cannot write {path}: {error.strerror}; the old file is intact") from None
+        raise RheostatError(f"cannot write {path}: {failure(path, error)}{old_file(path)}") from None
 
 
 def _formatted(value: Any, indent: str = "") -> str:
