@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from rheostat.errors import CheckpointError, OperatingPointError
 from rheostat.measure import path_search
 from rheostat.measure.path_search import LARGEST_STEP, SavedSearch, Search, Spending, sample, search_path, spending
 from rheostat.measure.results import read_sweep
-from rheostat.model.contents import add_rankings, new_contents
+from rheostat.model.contents import add_points, add_rankings, new_contents
 from rheostat.model.cut import cut as make_cut
 from rheostat.model.file import open_model
 from rheostat.model.knob import choose, path_point
@@ -182,7 +183,7 @@ def test_an_exported_position_is_int8_and_answers_as_the_core_does(model: Path, 
     pytest.importorskip("onnxruntime")
     out = tmp_path / "out.safetensors"
     search_path(model, out, data=corpus, smallest=0.3, tokens=60)
-    manifest = rheostat.export(out, tmp_path / "graphs", 0.4)
+    manifest = rheostat.export(out, tmp_path / "graphs", 0.4, criterion="path")
     with open_model(out) as file:
         point = choose(file, 0.4)
     assert manifest["operating_point"]["bounds"] == list(point.bounds or ())
@@ -192,6 +193,30 @@ def test_an_exported_position_is_int8_and_answers_as_the_core_does(model: Path, 
         for words in (["word5"], ["word5", "word33", "word7"]):
             found, expected = (one.log_probabilities_after(words) for one in (onnx, core))
             np.testing.assert_allclose(found, expected, atol=tolerance)
+
+
+def test_an_exported_knob_position_costs_its_share_without_bits(model: Path, corpus: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    out = tmp_path / "out.safetensors"
+    search_path(model, out, data=corpus, smallest=0.3, tokens=60)
+    whole = rheostat.export(out, tmp_path / "whole")
+    manifest = rheostat.export(out, tmp_path / "graphs", 0.4)
+    with open_model(out) as file:
+        alone = choose(file, 0.4, ranking=file.description.default_ranking)
+        assert choose(file, 0.4).flops_fraction > 0.4  # the path reaches its share by bits
+        stored = add_points(file.contents(), [replace(alone, name="stored", ranking=None)])
+        write_model(tmp_path / "stored.safetensors", stored)
+    point = manifest["operating_point"]
+    assert (point["hidden_sizes"], point["bounds"]) == (list(alone.widths), None)
+    assert manifest["flops_fraction"] == manifest["cost"] == alone.flops_fraction <= 0.4
+    assert manifest["flops"] == round(alone.flops_fraction * whole["flops"])
+    assert manifest["bytes"]["step.onnx"] < 0.9 * whole["bytes"]["step.onnx"]
+    assert (
+        rheostat.export(tmp_path / "stored.safetensors", tmp_path / "graphs", 0.4)["operating_point"]["name"]
+        == "stored"
+    )
+    printed = CliRunner().invoke(app, ["export", str(out), "--knob", "0.4", "-o", str(tmp_path / "graphs")]).stdout
+    assert f"in widths alone, at {alone.flops_fraction:.2%} of the FLOPs" in printed
 
 
 def test_a_killed_search_resumes_and_finds_the_same(

@@ -35,6 +35,9 @@ def export(
 ) -> None:
     """Write one operating point as ONNX graphs for an application.
 
+    A graph has no 4-bit weights. So --knob cuts by the default ranking, in widths alone, even if the file has a path of
+    bits: the graph then costs that share. A stored point stays as it is.
+
     The folder also has the vocabulary and a manifest. ONNX Runtime runs the graphs on Android, iOS, in C++ and on the
     web. docs/export.md describes the folder and shows how to use it.
 
@@ -56,7 +59,9 @@ def export(
         print_json(manifest)
     else:
         size = sum(manifest["bytes"].values())
+        chosen, share = manifest["operating_point"], manifest["flops_fraction"]
+        by = "in widths alone" if chosen["bounds"] is None else "with its 4-bit rows as int8"
         print_line(
-            f"wrote {out}: {manifest['operating_point']['name']} at {manifest['cost']:.2%} of the cost, "
+            f"wrote {out}: {chosen['name']}, {by}, at {share:.2%} of the FLOPs, "
             f"{precision}, {len(manifest['bytes'])} files and the manifest, {size:,} bytes"
         )

@@ -67,6 +67,25 @@ def choose(
     raise OperatingPointError(_nothing_to_cut_by(file, knob, criterion))
 
 
+def choose_widths(
+    file: ModelFile,
+    knob: float = 1.0,
+    *,
+    criterion: str | None = None,
+    ranking: str | None = None,
+    point: str | None = None,
+) -> OperatingPoint:
+    """As `choose`, for what cannot read fewer bits: where the knob follows a path of bits, cut by the default ranking.
+
+    In 8 bits, a position of such a path would cost far more than its share. Stored points, and a criterion or ranking
+    that is named, are served as they are.
+    """
+    named = (criterion, ranking, point) != (None, None, None)
+    if not named and turns_bits(file) and knob != 1 and stored_at(file, knob) is None:
+        ranking = file.description.default_ranking
+    return choose(file, knob, criterion=criterion, ranking=ranking, point=point)
+
+
 def _select(file: ModelFile, name: str, knob: float) -> OperatingPoint:
     """A cut by a ranking, with the file's reconstruction if it has one.
 

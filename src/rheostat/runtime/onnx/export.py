@@ -68,12 +68,14 @@ def export(
     """Write one operating point of a model into the folder `out` and return the manifest, as `rheostat export` does.
 
     model: a model file, or the name of a bundled model. The point is the one at `knob`, a share of the cost, or a
-    stored `point` by its name; `criterion` and `ranking` say what to cut by. hidden_words: see `rheostat.load`.
+    stored `point` by its name; `criterion` and `ranking` say what to cut by. Graphs have no 4-bit weights, so a
+    position is a cut by the default ranking, in widths alone, even if the file has a path of bits. hidden_words: see
+    `rheostat.load`.
     The folder is created, or replaces an earlier export, only once it is complete.
     """
     check_precision(precision)
     with open_model(model) as file:
-        chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point)
+        chosen = knob_positions.choose_widths(file, knob, criterion=criterion, ranking=ranking, point=point)
         return write_export(file, chosen, Path(out), precision, hidden_words)
 
 
