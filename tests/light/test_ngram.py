@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +27,7 @@ from rheostat.measure.ngram_baseline import (
     ngram_quality,
 )
 from rheostat.measure.results import read_all, write_results
-from rheostat.measure.texts import read_text
+from rheostat.measure.texts import Text, read_text
 from rheostat.metrics import stream_quality
 from rheostat.report.evidence import gather
 from rheostat.report.figures.costs import draw_costs, largest_shown
@@ -242,6 +243,23 @@ def test_results_are_shown_even_if_they_cannot_be_written(
     options = ["--order", "2", "--queries", "2", "--words", "9", "-o", str(tmp_path / "file" / "r.json"), "--json"]
     answer = CliRunner().invoke(app, ["ngram", "ptb", "--data", str(folder), *options])
     assert isinstance(answer.exception, RheostatError) and json.loads(answer.stdout)["rows"]
+
+
+def test_one_file_is_typed_only_where_it_was_not_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text, seen = tmp_path / "mine.txt", []
+    text.write_text("".join(f"line{number} is one of mine\n" for number in range(200)))
+    measure = ngram_baseline.measure_on_corpus
+
+    def watch(corpus: Corpus, typed: Text, *others: Any) -> Any:
+        seen.append((corpus, typed))
+        return measure(corpus, typed, *others)
+
+    monkeypatch.setattr(ngram_baseline, "measure_on_corpus", watch)
+    ngram_baseline.measure_ngram("tiny", data=str(text), order=2, queries=2, warm_up=0)
+    ((corpus, typed),) = seen
+    assert corpus.divided_in is not None and corpus.name == "mine"
+    assert list(typed.lines) == (corpus.divided_in / "test.txt").read_text().splitlines()
+    assert not set(typed.lines) & set((corpus.divided_in / "train.txt").read_text().splitlines())
 
 
 def test_a_recipe_without_a_corpus_needs_data() -> None:

@@ -21,7 +21,7 @@ from rheostat.errors import visible
 BUNDLED = Path(DEFAULT_MODEL)  # if no model is named
 MODEL_HELP = "A model file, or the name of a bundled one."
 MODEL_OUT_HELP = "The model file to write; can be the input file."
-DATA_HELP = "A folder with train, valid and test text, one text file, 'chat' or 'talk'."
+DATA_HELP = "A folder with train, valid and test text, one text file, which is divided into them, 'chat' or 'talk'."
 TEST_DATA_HELP = "A folder with a test text, one text file, 'chat' or 'talk'; a bundled text by default."
 KNOB_HELP = "Share of the cost (FLOPs, weighted by bits) that a query may spend."
 CRITERION_HELP = "Cut by the ranking of this criterion."

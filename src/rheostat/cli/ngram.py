@@ -21,7 +21,10 @@ def ngram(
     ],
     data: Annotated[
         str | None,
-        typer.Option(help="A folder with train, valid and test text, 'chat' or 'talk'; by default the recipe's."),
+        typer.Option(
+            help="A folder with train, valid and test text, one text file, which is divided into them, 'chat' or "
+            "'talk'; by default the recipe's."
+        ),
     ] = None,
     text: Annotated[
         Path | None, typer.Option(help="A text file to measure on in place of the test split; it names the results.")

@@ -108,12 +108,13 @@ def measure_ngram(
 ) -> NGramResults:
     """Estimate an n-gram model on a corpus and measure it like any other model.
 
-    recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, "chat" or
-    "talk"; the recipe's own corpus if left out. text: a text file to measure on in place of the test split. order:
-    length of the longest n-grams. queries: number of timed queries. words: number of words of the test text to type.
-    check: compare the test perplexity with kenlm's. out: the results file to write; arpa: the model, in the ARPA
-    format. vocabulary: a file with one word and its count per line, if the model to compare with was trained with one.
-    on_results: called before anything is written, so that results are not lost if the file cannot be written.
+    recipe: of a model on the same words, by name or path. data: a folder with train, valid and test text, one text
+    file, which is divided, "chat" or "talk"; the recipe's own corpus if left out. text: a text file to measure on in
+    place of the test split. order: length of the longest n-grams. queries: number of timed queries. words: number of
+    words of the test text to type. check: compare the test perplexity with kenlm's. out: the results file to write;
+    arpa: the model, in the ARPA format. vocabulary: a file with one word and its count per line, if the model to
+    compare with was trained with one. on_results: called before anything is written, so that results are not lost if
+    the file cannot be written.
     """
     config = NGramConfig(order, queries, warm_up, words, check)
     target, arpa_file = (None if one is None else check_results_target(one) for one in (out, arpa))
@@ -128,7 +129,8 @@ def measure_ngram(
         words_as = replace(words_as, parts=())  # one file, whatever the training text is made of
         held_out = load_split(text, "test", words_as, corpus.vocabulary)
         corpus = replace(corpus, name=Path(text).stem, splits={**corpus.splits, "test": held_out})
-    typed = read_text(str(text or source), words_as, max(config.typed_words, config.queries + config.warm_up))
+    unseen = text or corpus.divided_in or source  # of one file, the test part: the rest was trained on
+    typed = read_text(str(unseen), words_as, max(config.typed_words, config.queries + config.warm_up))
     model, results = measure_on_corpus(corpus, typed, config, progress)
     on_results(results)
     if target is not None:
