@@ -790,11 +790,23 @@ def test_a_report_starts_with_five_lines(evidence: Evidence, tmp_path: Path) -> 
         *("Measured", "Whole models", "Best points", "What they cost", "Missing")
     ]
     assert "a test perplexity of 70.00 and R@3 40.0% on ptb" in lines[1]
-    assert "`l0-0.6-updated` with update at 60% of the FLOPs, 77.00 (+10.0%) on ptb" in lines[2]
+    assert "`l0-0.6-updated` with update at 59.9% of the cost, 77.00 (+10.0%) on ptb" in lines[2]
     assert "1.25 instead of 2 ms/query, energy 6 mJ instead of 10 on ptb" in lines[3]
     assert "which filters are cut (no model file given)" in lines[4]
     alone = build_report(gather(read_all([write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0)])])))
     assert len(alone.summary) == 5 and alone.summary[1] == "Whole models: not measured."
+
+
+def test_the_best_point_is_the_cheapest_in_flops_and_bits(tmp_path: Path) -> None:
+    four_bits = {"allocation": "bits", "flops_fraction": 1.0, "cost_fraction": 0.5, "bounds": [0, 0]}
+    on_path = {"allocation": "path", "flops_fraction": 0.98, "cost_fraction": 0.249, "bounds": [0, 5]}
+    measured = [full(70.0), ranked("graded", 0.7, 74.0), row("bits", "bits", 0.5, "test", 71.4, **four_bits)]
+    for rows, best in (
+        (measured, "`bits` at 50.0% of the cost, 71.40 (+2.0%)"),  # all FLOPs, fewer bits
+        ([*measured, row("path", "path", 0.25, "test", 75.6, **on_path)], "`path` at 24.9% of the cost, 75.60 (+8.0%)"),
+    ):
+        document = build_report(gather(read_all([write_sweep(tmp_path / "m.json", rows)])))
+        assert document.summary[2].endswith(f"test perplexity: {best} on ptb.")
 
 
 def test_quantisation_is_compared_with_pruning_at_equal_bytes(tmp_path: Path) -> None:

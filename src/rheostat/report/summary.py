@@ -34,14 +34,14 @@ def whole_model(on: CorpusEvidence) -> Measurement | None:
 
 
 def best_point(on: CorpusEvidence) -> Measurement | None:
-    """The cheapest point that is good enough; other models are not points of this model."""
+    """The point of the smallest cost, in FLOPs and bits, that is good enough; another model is no point of this one."""
     whole = whole_model(on)
     if whole is None:
         return None
     largest = whole.test_perplexity * (1 + WITHIN)
-    points = [one for one in on.measurements if one.criterion not in ("", DENSE) and one.flops_fraction < 1]
+    points = [one for one in on.measurements if one.criterion not in ("", DENSE) and one.cost < 1]
     good = (one for one in points if one.test_perplexity <= largest)
-    return min(good, key=lambda one: (round(one.flops_fraction, 2), one.test_perplexity), default=None)
+    return min(good, key=lambda one: (round(one.cost, 2), one.test_perplexity), default=None)
 
 
 def _joined(parts: Iterator[str], nothing: str = NOT_MEASURED) -> str:
@@ -79,7 +79,7 @@ def _best_text(on: CorpusEvidence) -> str:
         return f"none on {on.corpus}"
     above = best.test_perplexity / whole.test_perplexity - 1
     return (
-        f"`{best.name}`{' with update' if best.updated else ''} at {best.flops_fraction:.0%} of the FLOPs, "
+        f"`{best.name}`{' with update' if best.updated else ''} at {best.cost:.1%} of the cost, "
         f"{best.test_perplexity:.2f} ({above:+.1%}) on {on.corpus}"
     )
 
