@@ -44,6 +44,19 @@ def test_the_table_compares_three_behaviours_and_says_what_is_estimated() -> Non
     shown = run("--trace", DAY)
     for word in ("governed", "always full", "off at 20%", "ESTIMATE", "Raspberry Pi 3", "224 ms", "296 mJ"):
         assert word in shown
+    title = " ".join(shown.split("┏")[0].split())
+    assert title.startswith("'ordinary-day' (android-phone, costs: the paper's, Raspberry Pi 3 Model B): the governor")
+    given = " ".join(run("--trace", DAY, "--model", str(MODEL), "--latency-ms", "2").split("┏")[0].split())
+    assert "costs: given and estimate)" in given
+
+
+def test_the_error_names_the_model_as_the_user_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "own.safetensors").write_bytes(MODEL.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    for name in ("chat", "runs/own.safetensors"):
+        with pytest.raises(RheostatError, match=f"a query of {name} takes.*`rheostat bench {name} -o FILE`"):
+            run("--trace", DAY, "--model", name)
 
 
 def test_json_is_one_line_with_the_papers_cost() -> None:
@@ -75,7 +88,7 @@ def test_a_models_points_spend_what_they_really_spend(tmp_path: Path) -> None:
 
 
 def test_another_model_never_costs_what_the_paper_measured() -> None:
-    with pytest.raises(RheostatError, match=r"how long a query of golden-fp32.* is not known; expected a bench of it"):
+    with pytest.raises(RheostatError, match=r"how long a query of .*golden-fp32.* is not known; expected a bench"):
         run("--trace", DAY, "--model", str(MODEL))
     with pytest.raises(RheostatError, match="how long a query"):
         run("--trace", DAY, "--model", str(MODEL), "--energy-mj", "3")

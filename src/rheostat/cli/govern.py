@@ -51,7 +51,7 @@ def govern(
     and a bench, that is the paper's own model on its Raspberry Pi 3. The temperature
     is modelled, not measured.
 
-    Example: rheostat govern --trace day.csv --policy default --bench table.json --device linux-laptop -o report
+    Example: rheostat govern --trace tests/data/traces/linux-laptop.csv --device linux-laptop -o report
     """
     from rheostat.report.govern import replay_day
 
@@ -86,7 +86,8 @@ def _table(comparison: Comparison) -> Table:
         f"{comparison.battery_saved:.2%} of a battery (ESTIMATE)"
     )
     # Text: a file name is not markup
-    table = Table(title=Text(f"{comparison.trace.name!r} ({comparison.device}): {saved}"))
+    day = f"{comparison.trace.name!r} ({comparison.device}, costs: {comparison.cost.sources})"
+    table = Table(title=Text(f"{day}: {saved}"))
     table.add_column("")
     for replay in comparison.replays:
         table.add_column(replay.name, justify="right")

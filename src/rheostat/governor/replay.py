@@ -52,6 +52,13 @@ class FullCost:
         points = self.points or (CostPoint(1.0, self.latency_ms, self.energy_mj),)
         return CostTable(points, self.latency_source)
 
+    @property
+    def sources(self) -> str:
+        """Where the figures come from, in short."""
+        if self.latency_source == self.energy_source:
+            return self.latency_source
+        return f"{self.latency_source} and {self.energy_source.partition(',')[0]}"
+
     def describe(self) -> str:
         """A line to print with every figure that is based on this cost."""
         latency = f"{self.latency_ms:.3g} ms ({self.latency_source})"

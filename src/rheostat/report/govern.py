@@ -96,7 +96,7 @@ def replay_day(
     """
     day, rules = read_trace(Path(trace)), read_policy(policy)
     with _opened(model) as file:
-        cost = full_cost(latency_ms, energy_mj, bench, file)
+        cost = full_cost(latency_ms, energy_mj, bench, file, model)
         comparison = compare(day, rules, cost, _flops_share(file), device)
         name, weights = (file.path.name, origin_json(file.description.origin)) if file else (None, None)
     results = GovernResults.of(comparison, name, weights)
@@ -109,8 +109,11 @@ def full_cost(
     energy_mj: float | None = None,
     bench: str | Path | None = None,
     file: ModelFile | None = None,
+    named: str | Path | None = None,
 ) -> FullCost:
     """The cost of a query of the whole model: as given, else as a bench measured it on the device.
+
+    named: what the user calls that file, for a message that can be copied.
 
     With a bench, the cost at other positions comes from it too. Energy that was not measured is the estimate of
     `rheostat bench --meter estimate`, which the keyboard page shows too. The paper's figures are those of its own
@@ -121,7 +124,7 @@ def full_cost(
             raise RheostatError("both a latency and a bench say how long a query takes; give one of them")
         return _benched_cost(Path(bench), energy_mj)
     if file is not None:
-        return _given_cost(file, latency_ms, energy_mj)
+        return _given_cost(file, named or file.path, latency_ms, energy_mj)
     published = load_published()
     full, board = published.table("ptb").full, published.setup.measurement.board
     assert full.latency_ms is not None and full.energy_mj is not None
@@ -134,12 +137,12 @@ def full_cost(
     )
 
 
-def _given_cost(file: ModelFile, latency_ms: float | None, energy_mj: float | None) -> FullCost:
+def _given_cost(file: ModelFile, named: str | Path, latency_ms: float | None, energy_mj: float | None) -> FullCost:
     """The cost of a model that was not measured here: its time must be given, its energy may be estimated."""
     if latency_ms is None:
         raise RheostatError(
-            f"how long a query of {file.path.name} takes on your device is not known; expected a bench of it, which "
-            f"`rheostat bench {file.path.name} -o FILE` writes, or a latency in ms"
+            f"how long a query of {named} takes on your device is not known; expected a bench of it, which "
+            f"`rheostat bench {named} -o FILE` writes, or a latency in ms"
         )
     estimate = Estimate()
     own = 1e3 * estimate.energy_j(file.shape.flops, bytes_read(file.shape.flops, PRECISION))
