@@ -87,6 +87,16 @@ def test_a_models_points_spend_what_they_really_spend(tmp_path: Path) -> None:
     assert governed == pytest.approx(full * share)
 
 
+def test_a_path_of_bits_spends_its_cost_not_its_flops(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.toml"
+    policy.write_text("largest_knob = 0.5\n")
+    with open_model("chat") as file:
+        point = choose(file, 0.5)
+    spent = totals("--policy", str(policy), "--model", "chat", "--latency-ms", "2")
+    assert point.cost <= 0.5 < 0.8 < point.flops_fraction
+    assert spent["governed"]["energy_j"] == pytest.approx(spent["always full"]["energy_j"] * point.cost)
+
+
 def test_another_model_never_costs_what_the_paper_measured() -> None:
     with pytest.raises(RheostatError, match=r"how long a query of .*golden-fp32.* is not known; expected a bench"):
         run("--trace", DAY, "--model", str(MODEL))

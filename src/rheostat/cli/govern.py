@@ -22,7 +22,7 @@ def govern(
     policy: Annotated[str, typer.Option(help=POLICY_HELP)] = DEFAULT,
     model: Annotated[
         Path | None,
-        typer.Option(help="Count the FLOPs that the points of this model really spend."),
+        typer.Option(help="Count what the points of this model really cost."),
     ] = None,
     bench: Annotated[
         Path | None, typer.Option(help="What queries cost on your device: the file that `rheostat bench -o` wrote.")

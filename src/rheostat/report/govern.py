@@ -88,8 +88,8 @@ def replay_day(
 ) -> ReplayedDay:
     """Replay a day through the governor, and compare it with "always full" and "off at 20 %".
 
-    policy: a .toml file, or the name of a policy that comes with the package. model: count the FLOPs that its points
-    really cost. bench: what queries cost on your device at several positions, as `rheostat bench -o` wrote it. device:
+    policy: a .toml file, or the name of a policy that comes with the package. model: count what its points really
+    cost. bench: what queries cost on your device at several positions, as `rheostat bench -o` wrote it. device:
     whose battery and heat. latency_ms, energy_mj: of a query of the whole model on your device, instead of a bench; the
     energy is estimated without one. Without model, bench and figures, the day is that of the paper's own model on its
     board. out: the folder for govern.json, govern.png and govern.svg.
@@ -97,7 +97,7 @@ def replay_day(
     day, rules = read_trace(Path(trace)), read_policy(policy)
     with _opened(model) as file:
         cost = full_cost(latency_ms, energy_mj, bench, file, model)
-        comparison = compare(day, rules, cost, _flops_share(file), device)
+        comparison = compare(day, rules, cost, _cost_share(file), device)
         name, weights = (file.path.name, origin_json(file.description.origin)) if file else (None, None)
     results = GovernResults.of(comparison, name, weights)
     # The picture shows the moments that the results file keeps, as the report's does.
@@ -177,11 +177,11 @@ def _opened(model: str | Path | None) -> Iterator[ModelFile | None]:
         yield file
 
 
-def _flops_share(file: ModelFile | None) -> Callable[[float], float]:
+def _cost_share(file: ModelFile | None) -> Callable[[float], float]:
     """What a knob position really costs: a model's points are never above it, and often a little below."""
     if file is None:
         return lambda knob: knob
-    return functools.cache(lambda knob: knob_positions.choose(file, knob).flops_fraction)
+    return functools.cache(lambda knob: knob_positions.choose(file, knob).cost)
 
 
 def _write(results: GovernResults, comparison: Comparison, out: Path) -> tuple[Path, ...]:
