@@ -30,6 +30,11 @@ def visible(text: str) -> str:
     return "".join(one if one.isprintable() or one in _JOINERS else ascii(one)[1:-1] for one in text)
 
 
+def counted(number: int, noun: str) -> str:
+    """As in "1 point" and "3 points"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def show(value: object) -> str:
     """A value from a file, for a message: one short line whatever it is."""
     try:

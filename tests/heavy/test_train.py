@@ -22,8 +22,11 @@ pytest.importorskip("torch")
 from commands import rheostat, stop_at
 from models import TINY, make_weights, write_tiny
 from rheostat.cli import app, main
+from rheostat.cli.learning import RunBar
+from rheostat.cli.train import _report as report_training
 from rheostat.errors import CheckpointError, CorpusError, RecipeError, RheostatError, RheostatWarning
 from rheostat.measure.evaluation import evaluate
+from rheostat.metrics import Quality
 from rheostat.model.file import open_model
 from rheostat.recipe import read_recipe
 from rheostat.tables import fill
@@ -31,7 +34,7 @@ from rheostat.text.corpus import CorpusConfig
 from rheostat.text.mixture import mix
 from rheostat.text.token_cache import hash_text, open_cache
 from rheostat.training import trainer
-from rheostat.training.run import resume, train
+from rheostat.training.run import TrainingResult, resume, train
 from rheostat.training.run_folder import RunFolder
 from rheostat.training.trainer import SILENT
 
@@ -514,3 +517,20 @@ def test_a_wrong_call_gets_one_clear_line(
     assert stop.value.code == 1 and "Traceback" not in printed
     errors = [line for line in printed.splitlines() if line.startswith("error:")]
     assert len(errors) == 1 and expected in errors[0]
+
+
+def test_a_validation_within_an_epoch_has_the_number_of_its_steps(capfd: pytest.CaptureFixture[str]) -> None:
+    quality = Quality(1.0, {1: 0.1, 3: 0.2, 5: 0.3}, 9)
+    with RunBar() as bar:
+        bar.step(trainer.RunProgress(position=70, step=10), 0.5, 1.0, 9.0)
+        bar.validated(trainer.RunProgress(position=70, step=10), quality, True)
+        bar.validated(trainer.RunProgress(epoch=1, step=20), quality, True)  # at the end of the first epoch
+        bar.validated(trainer.RunProgress(epoch=1, position=70, step=30), quality, True)
+    said = capfd.readouterr().err
+    assert "epoch 0" not in said and said.count("epoch 1: valid") == 2 and said.count("epoch 2: valid") == 1
+
+
+def test_one_epoch_is_one_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    for epochs, said in ((1, "after 1 epoch, 1 step"), (2, "after 2 epochs, 2 steps")):
+        report_training(TrainingResult(Path("model"), epochs, epochs, 9.0, ()), False)
+        assert capsys.readouterr().out.strip().endswith(said)

@@ -64,6 +64,8 @@ def test_it_shows_the_table_writes_the_report_and_suggests_next_steps(arguments:
     assert "\x1b" not in printed and max(map(len, printed.splitlines())) <= 80 + len(str(tmp_path))
     for wanted in ("100%", "60%", "30%", "perplexity", "not measured", f"{STARTS[0]} …", "rheostat keyboard"):
         assert wanted in printed
+    for command in ('suggest "Would you like" --model', "suggest --model", "keyboard", "bench"):
+        assert f"rheostat {command} {tmp_path / 'small.safetensors'}" in printed  # the model that was shown
     collection = read_all([tmp_path / "out" / "small-demo.json", tmp_path / "out" / "small-demo-bench.json"])
     assert [point.knob for point in collection.sweeps[0].points] == [1.0, 0.6, 0.3]
     assert [row.label for row in collection.benches[0].rows] == ["1", "0.6", "0.3"]

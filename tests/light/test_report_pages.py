@@ -776,6 +776,12 @@ def test_a_bench_alone_makes_a_report(tmp_path: Path) -> None:
     assert "no fit, measured at fewer than three points" in markdown(build_report(evidence))
 
 
+def test_one_point_that_can_be_fitted_is_one_point(tmp_path: Path) -> None:
+    rows = [bench_row(1.0, 2.0), bench_row(0.9, 1.1, bounds=[1], cost_fraction=0.45)]
+    text = markdown(build_report(gather(read_all([write_bench(tmp_path / "b.json", rows)]))))
+    assert "Only 1 point with all weights in 8 bits can be fitted" in text
+
+
 def test_a_report_on_another_corpus_leaves_the_paper_out(tmp_path: Path) -> None:
     rows = [full(70.0), ranked("graded", 0.5, 79.0)]
     document = build_report(gather(read_all([write_sweep(tmp_path / "chat.json", rows, corpus="chat")])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,13 +32,12 @@ from rheostat.errors import MissingExtraError
 if TYPE_CHECKING:
     from rheostat.report.demo import Demo, DemoStep
 
-NEXT = """\
-What to try next:
-  rheostat suggest "Would you like a cup of" --knob 0.4  suggest the next word at any knob position
-  rheostat suggest                                       type here and see suggestions live
-  rheostat keyboard --open                               open a web page with a keyboard and the knob
-  rheostat bench --knob 1 --knob 0.4                     measure the cost of a query more carefully
-"""
+NEXT = {
+    'rheostat suggest "Would you like"{option} --knob 0.4': "suggest the next word at any knob position",
+    "rheostat suggest{option}": "type here and see suggestions live",
+    "rheostat keyboard{model} --open": "open a web page with a keyboard and the knob",
+    "rheostat bench{model} --knob 1 --knob 0.4": "measure the cost of a query more carefully",
+}
 NOT_YET = "…"
 
 Refresh = Callable[[str, float], None]
@@ -82,7 +82,16 @@ def demo(
     for path in files:
         if path.suffix in (".html", ".png"):
             print_line(path)
-    print_line(NEXT, end="")
+    print_line("\n".join(["What to try next:", *_next_steps(model)]))
+
+
+def _next_steps(model: Path) -> Iterator[str]:
+    """Commands for the same model. One without a name fits on a line with its explanation."""
+    named = "" if model == BUNDLED else f" {shlex.quote(str(model))}"
+    commands = {form.format(model=named, option=named and f" --model{named}"): why for form, why in NEXT.items()}
+    width = max(map(len, commands))
+    for command, why in commands.items():
+        yield f"  # {why}\n  {command}" if named else f"  {command:{width}}  {why}"
 
 
 def _report(run: Demo) -> tuple[Path, ...]:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from rheostat.cli.console import BUNDLED, JSON_HELP, MODEL_HELP, MODEL_OUT_HELP, print_json, print_line
 from rheostat.cli.console import results as console
-from rheostat.errors import visible
+from rheostat.errors import counted, visible
 from rheostat.model.file import open_model
 from rheostat.model.origin import NOT_RECORDED, Origin
 from rheostat.model.precision import StoredPrecision
@@ -27,7 +27,7 @@ def inspect(
     """Show what is in a model file.
 
     Shows its shape, sizes, rankings and points, and how each of them was made. What the file does not say is shown as
-    "not recorded". Only the header is read, so a large file takes no longer than a small one.
+    "not recorded". The checksums of all tensors are compared, so a large file takes longer than a small one.
 
     Example: rheostat inspect runs/ptb/model.safetensors
     """
@@ -124,13 +124,9 @@ def pack(
 
 def _in_one_line(summary: Mapping[str, Any]) -> str:
     default = f" (default {summary['default_ranking']})" if summary["default_ranking"] else ""
-    rankings, points = (_counted(len(summary[f"{name}s"]), name) for name in ("ranking", "point"))
-    ordered = f", ordered with {_counted(summary['path_positions'], 'position')}" if summary["ordered"] else ""
+    rankings, points = (counted(len(summary[f"{name}s"]), name) for name in ("ranking", "point"))
+    ordered = f", ordered with {counted(summary['path_positions'], 'position')}" if summary["ordered"] else ""
     return f"{summary['precision']}, {summary['file_bytes']:,} bytes, {rankings}{default}, {points}{ordered}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:

@@ -81,7 +81,7 @@ class RunBar:
     def validated(self, progress: RunProgress, quality: Quality, improved: bool) -> None:
         mark = ", the best so far" if improved else ""
         self.message(
-            f"epoch {progress.epoch}: valid perplexity {quality.perplexity:.2f}, R@3 {quality.recall[3]:.2%}{mark}"
+            f"epoch {progress.last_epoch}: valid perplexity {quality.perplexity:.2f}, R@3 {quality.recall[3]:.2%}{mark}"
         )
 
     def message(self, text: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from rheostat.cli.console import JSON_HELP, print_json, print_line
 from rheostat.cli.learning import run_bar
-from rheostat.errors import RecipeError
+from rheostat.errors import RecipeError, counted
 from rheostat.recipe import recipe_names
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def _report(result: TrainingResult, json: bool) -> None:
     widths = f" over {' '.join(f'{share:.0%}' for share in shares)} of the cost together," if shares else ""
     print_line(
         f"{result.model}: valid perplexity {result.valid_perplexity:.2f}{widths} "
-        f"after {result.epochs} epochs, {result.steps} steps"
+        f"after {counted(result.epochs, 'epoch')}, {counted(result.steps, 'step')}"
     )
 
 

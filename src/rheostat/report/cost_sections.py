@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from rheostat.errors import counted
 from rheostat.governor.trace import Trace
 from rheostat.measure.results import (
     BenchRow,
@@ -98,7 +99,8 @@ def _fit_sentence(bench: ModelBench) -> str:
             f"{name}: {line.written(unit)}, r² = {r_squared:.3f} ({low:.2f} to {high:.2f}; published {theirs})."
         )
     if points < len(bench.rows):
-        parts.append(f"Fitted to the {points} points with all weights in 8 bits: fewer bits save time, but no FLOPs.")
+        in_8_bits = f"{counted(points, 'point')} with all weights in 8 bits"
+        parts.append(f"Only {in_8_bits} can be fitted: fewer bits save time, but no FLOPs.")
     return " ".join(parts)
 
 

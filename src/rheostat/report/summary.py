@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rheostat.errors import counted
 from rheostat.measure.results import NOT_RECORDED
 from rheostat.report.document import NOT_MEASURED
 from rheostat.report.evidence import DENSE, CorpusEvidence, Evidence, Measurement
@@ -51,7 +52,7 @@ def _joined(parts: Iterator[str], nothing: str = NOT_MEASURED) -> str:
 def _measured(evidence: Evidence) -> Iterator[str]:
     collection = evidence.collection
     for on in evidence.corpora:
-        yield f"{_count(len(on.measurements), 'point')} on {on.corpus}"
+        yield f"{counted(len(on.measurements), 'point')} on {on.corpus}"
     for number, what in (
         (sum(len(bench.rows) for bench in collection.benches), "timed point"),
         (len(collection.ngrams), "n-gram model"),
@@ -60,7 +61,7 @@ def _measured(evidence: Evidence) -> Iterator[str]:
         (len(collection.benchmarks), "program benchmark"),
     ):
         if number:
-            yield _count(number, what)
+            yield counted(number, what)
 
 
 def _whole(on: CorpusEvidence) -> str:
@@ -105,8 +106,4 @@ def _missing(evidence: Evidence, kept: KeptFilters | None) -> Iterator[str]:
         yield "which filters are cut (no model file given)"
     silent = [sweep for sweep in evidence.collection.sweeps if sweep.subject.origins.weights == NOT_RECORDED]
     if silent:
-        yield f"how the weights of {_count(len(silent), 'swept model')} were made (not recorded)"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+        yield f"how the weights of {counted(len(silent), 'swept model')} were made (not recorded)"

@@ -16,7 +16,7 @@ import torch
 from lightning_fabric import Fabric
 
 from rheostat.arguments import check_whole, checked
-from rheostat.errors import CheckpointError, RecipeError
+from rheostat.errors import CheckpointError, RecipeError, counted
 from rheostat.metrics import perplexity
 from rheostat.model.contents import new_contents
 from rheostat.model.cut import reorder, unfolded
@@ -109,7 +109,8 @@ def resume(out: str | Path, *, reporter: Reporter = SILENT) -> TrainingResult:
         recipe = fill(TrainingRecipe, request.recipe)
         progress = RunProgress.restored(saved["progress"])
     if progress.finished:
-        reporter.message(f"the run in {out} is finished: {progress.epoch} epochs, {progress.step} steps")
+        done = f"{counted(progress.epoch, 'epoch')}, {counted(progress.step, 'step')}"
+        reporter.message(f"the run in {out} is finished: {done}")
         return _result(folder, recipe, progress)
     return _run(request, recipe, open_session(folder, saved), reporter)
 

@@ -58,6 +58,11 @@ class RunProgress:
         return from_json(cls, saved, "progress", error=CheckpointError)
 
     @property
+    def last_epoch(self) -> int:
+        """The number of the epoch, from 1, that the last step belongs to."""
+        return self.epoch + (self.position > 0)
+
+    @property
     def best_loss(self) -> float:
         return min(self.losses, default=math.inf)
 
