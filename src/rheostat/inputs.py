@@ -81,5 +81,5 @@ def _open_regular(path: str, flags: int) -> int:
     descriptor = os.open(path, flags | OPEN_FLAGS)
     if found := kind_of(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, f"it is {found}, not a regular file", str(path))
+        raise FileExistsError(errno.EEXIST, f"it is {found}, not a regular file", str(path))
     return descriptor

@@ -174,6 +174,8 @@ def test_clusters_can_only_be_split_further(tmp_path: Path) -> None:
         OperatingPointError, match="2 tails were asked for, but this output layer already has 2: expected 3"
     ):
         resplit(source, tmp_path / "out.safetensors", 2)
+    with pytest.raises(OperatingPointError, match=r"99 tails .* can have at most 16: expected 3 to 16"):
+        resplit(source, tmp_path / "out.safetensors", 99)
 
 
 def test_the_command_prints_the_result(tmp_path: Path) -> None:

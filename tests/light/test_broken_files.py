@@ -93,6 +93,7 @@ NAN = np.array([np.nan], "<f4").tobytes()
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "empty": (in_bytes(lambda _: b""), "found a file of 0 bytes; expected a model file; it is empty"),
     "no header": (in_bytes(lambda b: b[:8]), "found a file of 8 bytes"),
+    "a note": (in_bytes(lambda _: b"hello\n"), "found a file of 6 bytes; expected a model file; this is none"),
     "half a header": (in_bytes(lambda b: b[:1000]), "in a file of 1000 bytes; expected 2 to 992"),
     "one byte short": (
         in_bytes(lambda b: b[:-1]),

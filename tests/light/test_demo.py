@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from models import make_ranking, write_words
 from rheostat.cli import app
-from rheostat.errors import OperatingPointError
+from rheostat.errors import OperatingPointError, RheostatError
 from rheostat.measure.results import read_all
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import select
@@ -72,6 +72,15 @@ def test_it_shows_the_table_writes_the_report_and_suggests_next_steps(arguments:
     pictures = ["report-trade-off-messages.png", "small-demo-trade-off.png", "report.html"]
     assert all((tmp_path / "out" / name).is_file() == CAN_DRAW for name in pictures)
     assert ("report.html" in printed) == CAN_DRAW
+
+
+def test_a_file_in_place_of_the_folder_is_noticed_first(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_module.Demo, "turn_down", lambda *_: pytest.fail("the demo was begun"))
+    (tmp_path / "out").write_text("a note")
+    with pytest.raises(RheostatError, match="out is a file, not a folder; choose another folder"):
+        run(*arguments)
 
 
 def test_json_holds_quality_cost_and_suggestions_of_every_position(

@@ -169,7 +169,7 @@ def test_the_picture_names_its_units(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RheostatError, match=r"cannot write .*file is a file, not a folder"):
-        run("--trace", DAY, "-o", str(tmp_path / "file"))
+        run("--trace", "absent.csv", "-o", str(tmp_path / "file"))  # noticed before anything is read
 
 
 def test_an_unknown_policy_error_lists_the_known_ones() -> None:

@@ -15,10 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from typer.testing import CliRunner
 
 import commands
 import rheostat
 from models import TINY, make_point, make_ranking, make_vocabulary, make_weights, rewrite, write_tiny
+from rheostat.cli import app
 from rheostat.core.binding import CoreModel
 from rheostat.errors import CorpusError, ModelFileError, OperatingPointError, RheostatError, RheostatWarning
 from rheostat.model import knob
@@ -367,6 +369,11 @@ def test_such_a_file_cannot_be_ordered(tmp_path: Path, corpus: Path) -> None:
         assert file.ordered is None
         with pytest.raises(OperatingPointError, match="drop the reconstruction"):
             order_filters(file.contents())
+    packed = ["pack", str(path), "--order", "-o", str(ordered)]
+    answer = CliRunner().invoke(app, packed)
+    assert isinstance(answer.exception, OperatingPointError)
+    assert "leave out --order, or add --drop-reconstruction" in str(answer.exception)
+    assert CliRunner().invoke(app, [*packed, "--drop-reconstruction"], catch_exceptions=False).exit_code == 0
 
 
 def test_broken_reconstructions_are_refused(tmp_path: Path, corpus: Path) -> None:

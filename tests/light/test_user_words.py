@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rheostat.errors import RheostatError
+from rheostat.words.memory import Memory
 from rheostat.words.user_words import DOUBLING_SECONDS, FORMAT, LONGEST_WORD, UserWord, UserWords, UserWordsError
 from rheostat.words.writing import matching_form
 
@@ -186,6 +188,13 @@ def test_only_the_owner_can_read_the_file(path: Path) -> None:
     assert stat.S_IMODE(path.with_name("export.json").stat().st_mode) == 0o600
 
 
+def test_a_folder_is_not_a_file_of_words(tmp_path: Path) -> None:
+    for kind, message in ((UserWords, r"found a folder, .*; name a file"), (Memory, r"is a folder, .*: name a file")):
+        with pytest.raises(UserWordsError, match=message) as caught:
+            kind(tmp_path)
+        assert "permission" not in str(caught.value)
+
+
 def test_folders_are_created_when_the_first_word_is_stored(tmp_path: Path) -> None:
     words = UserWords(tmp_path / "a" / "b" / "words.json")
     assert not (tmp_path / "a").exists()
@@ -241,7 +250,7 @@ def test_a_damaged_file_is_an_error_and_never_overwritten(path: Path, data: byte
 
 
 def test_an_unusable_path_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(UserWordsError, match="cannot be read"):
+    with pytest.raises(UserWordsError, match=f"{re.escape(str(tmp_path))}: found a folder"):
         UserWords(tmp_path)
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(UserWordsError, match="file"):

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from rheostat.cli.console import BUNDLED, JSON_HELP, MODEL_HELP, MODEL_OUT_HELP, print_json, print_line
 from rheostat.cli.console import results as console
-from rheostat.errors import counted, visible
+from rheostat.errors import OperatingPointError, counted, visible
 from rheostat.model.file import open_model
 from rheostat.model.origin import NOT_RECORDED, Origin
 from rheostat.model.precision import StoredPrecision
@@ -98,6 +98,14 @@ def pack(
     """
     from rheostat.measure.packing import pack as run
 
+    if order and not drop_reconstruction:
+        with open_model(model) as file:
+            stored = file.description.reconstruction
+        if stored is not None and stored.ranking not in (drop_ranking or ()):
+            raise OperatingPointError(
+                f"{model} has a reconstruction, so its positions cannot be served in order: leave out --order, or add "
+                "--drop-reconstruction"
+            )
     summary = run(
         model,
         out,

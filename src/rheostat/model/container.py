@@ -314,7 +314,8 @@ def _read_header(descriptor: int, size: int) -> bytes:
     length = int.from_bytes(start[:LENGTH_BYTES], "little")
     longest = min(size - LENGTH_BYTES, MAXIMUM_HEADER_BYTES)
     if longest < 2:
-        raise problem(f"a file of {size} bytes", "a model file", "it is empty or cut short: fetch it again")
+        why = "this is none, or only the beginning of one: name another" if size else "it is empty: fetch it again"
+        raise problem(f"a file of {size} bytes", "a model file", why)
     if not 2 <= length <= longest:
         raise problem(
             f"a header length of {length} in a file of {size} bytes",

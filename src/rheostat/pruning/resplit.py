@@ -171,8 +171,9 @@ def check_tails(shape: ModelShape, tails: int | None) -> None:
             f"expected fewer than {most}, so that it can be split further: use the model unchanged"
         )
     if tails is not None and not now < tails <= most:
+        limit = f"already has {now}" if tails <= now else f"can have at most {most}"
         raise OperatingPointError(
-            f"{tails} tails were asked for, but this output layer already has {now}: expected {now + 1} to {most}"
+            f"{tails} tails were asked for, but this output layer {limit}: expected {now + 1} to {most}"
         )
 
 

@@ -18,7 +18,14 @@ from rheostat.measure.bench import BenchConfig, bench_positions_of
 from rheostat.measure.evaluation import read_splits
 from rheostat.measure.latency import BenchPosition
 from rheostat.measure.meters import EnergySource, Plan, find_meter
-from rheostat.measure.results import BenchRow, NGramResults, SweepRow, read_results, write_results
+from rheostat.measure.results import (
+    BenchRow,
+    NGramResults,
+    SweepRow,
+    check_results_target,
+    read_results,
+    write_results,
+)
 from rheostat.measure.sweep import Cell, CellResult, SweepFile, measure_cells, subject_of
 from rheostat.measure.texts import Text, read_text
 from rheostat.model.file import ModelFile, open_model
@@ -101,6 +108,8 @@ class Demo:
 
     def measure(self, meter: str | EnergySource, progress: Progress, queries: int = QUERIES) -> None:
         """Quality and suggestions at every position, then their cost."""
+        for path in self.results:
+            check_results_target(path)
         source = find_meter(meter) if isinstance(meter, str) else meter
         for _ in self.turn_down(progress):
             progress("", 0.0)

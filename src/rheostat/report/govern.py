@@ -19,7 +19,7 @@ from rheostat.governor.policy import DEFAULT, read_policy
 from rheostat.governor.replay import Comparison, FullCost, Totals, compare
 from rheostat.governor.trace import read_trace
 from rheostat.measure.meters.choice import Estimate
-from rheostat.measure.results import BenchResults, GovernResults, read_results, write_results
+from rheostat.measure.results import BenchResults, GovernResults, check_results_target, read_results, write_results
 from rheostat.measure.results.shared import origin_json
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
@@ -27,6 +27,7 @@ from rheostat.model.precision import Precision, bytes_read
 from rheostat.report.figures.day import draw_replay
 from rheostat.report.published import load_published
 
+RESULTS = "govern.json"
 PRECISION: Precision = "int8"  # as queries run on a device
 
 
@@ -94,6 +95,8 @@ def replay_day(
     energy is estimated without one. Without model, bench and figures, the day is that of the paper's own model on its
     board. out: the folder for govern.json, govern.png and govern.svg.
     """
+    if out is not None:
+        check_results_target(Path(out) / RESULTS)
     day, rules = read_trace(Path(trace)), read_policy(policy)
     with _opened(model) as file:
         cost = full_cost(latency_ms, energy_mj, bench, file, model)
@@ -185,7 +188,7 @@ def _cost_share(file: ModelFile | None) -> Callable[[float], float]:
 
 
 def _write(results: GovernResults, comparison: Comparison, out: Path) -> tuple[Path, ...]:
-    data, picture = out / "govern.json", out / "govern.png"
+    data, picture = out / RESULTS, out / "govern.png"
     write_results(data, results)
     try:
         draw_replay(comparison, picture)

@@ -351,6 +351,8 @@ def _read(path: Path) -> dict[Phrase, _Count]:
         data = read_input(path, "memory")
     except FileNotFoundError:
         return {}
+    except FileExistsError as error:
+        raise UserWordsError(f"{path} is {error.strerror}; expected a memory file: name a file") from None
     except OSError as error:
         raise UserWordsError(
             f"{path} cannot be read ({error.strerror}); expected a memory file: check its permissions"

@@ -233,6 +233,8 @@ def _read(path: Path, *, must_exist: bool = False) -> dict[str, UserWord]:
         if must_exist:
             raise _unusable(path, "no such file", "an exported file of words", "check the path") from error
         return {}
+    except FileExistsError as error:
+        raise _unusable(path, str(error.strerror).removeprefix("it is "), "a file of words", "name a file") from error
     except OSError as error:
         found = f"a file that cannot be read ({error.strerror})"
         raise _unusable(path, found, "a file of words that can be read", "check its permissions") from error
