@@ -352,7 +352,7 @@ def _read(path: Path) -> dict[Phrase, _Count]:
     except FileNotFoundError:
         return {}
     except FileExistsError as error:
-        raise UserWordsError(f"{path} is {error.strerror}; expected a memory file: name a file") from None
+        raise UserWordsError(f"{path} cannot be read: {error.strerror}; expected a memory file: name a file") from None
     except OSError as error:
         raise UserWordsError(
             f"{path} cannot be read ({error.strerror}); expected a memory file: check its permissions"
