@@ -6,7 +6,10 @@ import json
 import logging
 import os
 import re
+import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,6 +27,7 @@ pytest.importorskip("httpx2", reason="starlette's test client needs httpx2, of t
 from starlette.testclient import TestClient
 
 import rheostat
+import rheostat.bundled
 from models import make_ranking, make_vocabulary, make_weights, write_file, write_tiny
 from results_files import bench_row, full, ranked, row, write_bench, write_sweep
 from rheostat.bundled import DEFAULT_MODEL
@@ -505,6 +509,28 @@ def test_a_model_is_fetched_once(client: TestClient) -> None:
     first = client.get(address)
     again = client.get(address, headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
+
+
+CUT_SHORT = """
+import os, sys
+from starlette.testclient import TestClient
+from rheostat.keyboard.server import make_app, open_service
+client = TestClient(make_app(open_service(sys.argv[1])), base_url="http://127.0.0.1:8017")
+address = "/" + client.get("/model.json").json()["browser"]["model"]
+assert client.get(address).content == open(sys.argv[1], "rb").read()
+os.truncate(sys.argv[1], 4096)
+answer = client.get(address)
+print(answer.status_code, answer.json()["error"])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be changed there")
+def test_a_file_that_is_cut_short_is_an_answer_and_does_not_end_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    shutil.copy(rheostat.bundled.model_path(), path)
+    ended = subprocess.run([sys.executable, "-c", CUT_SHORT, path], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("422 ") and "was written to while it was in use" in ended.stdout
 
 
 def test_what_a_browser_cannot_run_is_left_to_the_server(tmp_path: Path) -> None:

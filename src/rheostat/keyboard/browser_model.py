@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,21 @@ NAME = "model.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class BrowserModel:
-    """The bytes of an ordered file, and the positions of its path."""
+    """The bytes of an ordered file, and the positions of its path. mapped: the file that the bytes are mapped from."""
 
     contents: NDArray[np.uint8]
     path: KnobPath
+    mapped: ModelFile | None = None
 
-    @property
+    def check(self) -> None:
+        """Raise ModelFileError if the mapped file was changed or cut short. Call it before reading the contents."""
+        if self.mapped is not None:
+            self.mapped.check_unchanged()
+
+    @cached_property
     def address(self) -> str:
         """Changes with the contents, so a browser that has them need not ask again."""
+        self.check()
         return f"{NAME}?v={hashlib.blake2b(self.contents.data, digest_size=8).hexdigest()}"
 
 
@@ -47,7 +55,7 @@ def browser_model(file: ModelFile, precision: Precision) -> BrowserModel | None:
     if file.ordered is not None and file.precision == precision:
         file.check_scales()
         file.ranking()  # checks that the filters are in its order
-        return BrowserModel(file.mapped_bytes(), file.knob_path())
+        return BrowserModel(file.mapped_bytes(), file.knob_path(), file)
     weights, shape = file.stored_weights(), file.shape
     path: KnobPath
     order, path = "as stored", (position_of(choose(file)),)

@@ -151,6 +151,7 @@ class Service:
     async def model_file(self, request: Request) -> Response:
         if self.browser is None:
             raise BadRequestError(404, "a browser cannot run this model; expected a qrnn in int8 or fp32")
+        self.browser.check()
         headers = {"cache-control": "no-cache", "etag": f'"{self.browser.address}"'}
         if headers["etag"] in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
