@@ -11,16 +11,15 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from models import GOLDEN, write_tiny
+from models import GOLDEN, TINY, write_tiny
 from rheostat.cli import app
-from rheostat.errors import CorpusError, RheostatError
+from rheostat.errors import CorpusError, ExportError, RheostatError
 from rheostat.inputs import LARGEST_BYTES, read_input, read_input_text
 from rheostat.measure.path_search import SavedSearch
 from rheostat.measure.texts import read_text
 from rheostat.measure.typing import measure_typing
 from rheostat.recipe import read_recipe
-from rheostat.runtime.onnx.export import _is_export
-from rheostat.text.mixture import Part, _split_file
+from rheostat.text.mixture import Part, mix
 from rheostat.text.reading import read_blocks
 from rheostat.text.token_cache import load_json, open_ids
 from rheostat.words.memory import Memory
@@ -106,7 +105,7 @@ def test_a_file_far_too_large_is_refused_unread(what: str, tmp_path: Path) -> No
 def test_a_search_does_not_wait_for_a_pipe_beside_its_result(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "out.search.json")
     with pytest.raises(RheostatError, match="it is a named pipe, not a regular file"):
-        SavedSearch(tmp_path / "out.search.json", {}).load()
+        SavedSearch(tmp_path / "out.search.json", {}, TINY["qrnn"]).load()
 
 
 @pytest.mark.usefixtures("no_waiting")
@@ -114,18 +113,26 @@ def test_texts_and_private_files_are_regular_files(tmp_path: Path) -> None:
     """Below the commands too: a file can become a pipe after a command has looked at it."""
     pipe = tmp_path / "test.txt"
     os.mkfifo(pipe)
-    assert not _is_export(pipe) and load_json(pipe) is None and open_ids(pipe, 9) is None
+    assert load_json(pipe) is None and open_ids(pipe, 9) is None
     with pytest.raises(CorpusError, match="pipe"):
         read_text(str(pipe), "words", 9)
     with pytest.raises(CorpusError, match="is not a file"):
         list(read_blocks(pipe))
-    with pytest.raises(CorpusError, match="it is a named pipe"):
-        _split_file(Part("one"), pipe, 1)
+    with pytest.raises(CorpusError, match=r"lacks test\.txt"):
+        mix([Part("one", file="test.txt")], tmp_path, 1, tmp_path / "cache")
     with pytest.raises(CorpusError, match="it is a named pipe"):
         measure_typing(write_tiny(tmp_path / "tiny.safetensors"), aac=tmp_path, knobs=[1.0], orders=[])
     for kind in (UserWords, Memory):
-        with pytest.raises(RheostatError, match="it is a named pipe, not a regular file"):
+        with pytest.raises(RheostatError, match="a named pipe, not a regular file"):
             kind(pipe)
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_an_export_does_not_wait_for_a_pipe_in_its_folder(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    os.mkfifo(tmp_path / "manifest.json")
+    result = CliRunner().invoke(app, ["export", str(MODEL), "-o", str(tmp_path)])
+    assert isinstance(result.exception, ExportError) and "not an earlier export" in str(result.exception)
 
 
 def test_a_file_is_read_whole_up_to_its_limit(tmp_path: Path) -> None:
