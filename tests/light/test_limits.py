@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from rheostat.errors import ModelFileError, RheostatError
 from rheostat.model import container, description, precision, shape
 from rheostat.model.contents import new_contents
 from rheostat.model.operating_point import LARGEST_CHANGE, OperatingPoint, Update
+from rheostat.model.ordered import order_filters
+from rheostat.model.origin import Origin
 from rheostat.model.shape import ModelShape
 from rheostat.model.writer import write_model
 
@@ -31,10 +35,10 @@ TOO_LARGE = {
 }
 
 
-def large_file(path: Path, large: ModelShape) -> Path:
+def large_file(path: Path, large: ModelShape, extra: Mapping[str, Any] | None = None) -> Path:
     """A file of this shape, all zeros, as a writer without limits would write it; ordered, for the core."""
     about = {"format_version": 2, "cell": "qrnn", "shape": large.as_json(), "rankings": [{"name": "r"}]}
-    about |= {"default_ranking": "r", "ordered": "r"}
+    about |= {"default_ranking": "r", "ordered": "r", **(extra or {})}
     header: dict[str, Any] = {"__metadata__": {"rheostat": json.dumps(about)}}
     sizes = {name: ("F32", size) for name, size in large.tensor_shapes().items()}
     sizes |= {f"rankings.r.{layer}": ("F32", (size,)) for layer, size in enumerate(large.hidden_sizes)}
@@ -107,6 +111,56 @@ def test_a_header_that_no_reader_takes_is_not_written(tmp_path: Path) -> None:
         write_tiny(tmp_path / "model", recipe={"note": "x" * 5_000_000})
 
 
+def nested(levels: int) -> dict[str, Any]:
+    """Tables in tables, with a number in the last."""
+    return {"a": nested(levels - 1) if levels > 1 else 1}
+
+
+@pytest.mark.parametrize("levels", [68, 69])
+def test_a_key_that_is_not_known_is_as_deep_as_the_core_reads(levels: int, tmp_path: Path) -> None:
+    path = large_file(tmp_path / "model", ModelShape(9, 2, (2,), (1,)), {"later": nested(levels)})
+    if levels > description.MAXIMUM_WHOLE_DEPTH:
+        with pytest.raises(ModelFileError, match="nested too deeply; expected at most 68 levels in all"):
+            rheostat.open_model(path)
+    else:
+        rheostat.open_model(path).close()
+    # Zeros are no path, but that is refused only once the description has been read.
+    with pytest.raises(ModelFileError) as caught:
+        CoreModel(path.read_bytes())
+    assert ("description" in str(caught.value)) == (levels > description.MAXIMUM_WHOLE_DEPTH), caught.value
+
+
+# Where something can be nested, and the levels of its own that an origin has around it.
+PLACES = {"recipe": 0, "provenance": 0, "the origin of the weights": 1, "the origin of a ranking": 1}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_what_python_writes_is_never_too_deep_for_the_core(place: str, tmp_path: Path) -> None:
+    tiny, path, most = TINY["qrnn"], tmp_path / "model", 64 - PLACES[place]
+
+    def write(levels: int) -> None:
+        deep = nested(levels)
+        ranking = make_ranking(tiny, 1, "first")
+        contents = new_contents(tiny, make_vocabulary(tiny.vocabulary_size), make_weights(tiny), {})
+        contents = replace(contents, rankings=(ranking,), default_ranking="first")
+        match place:
+            case "recipe" | "provenance":
+                contents = replace(contents, **{place: deep})
+            case "the origin of the weights":
+                contents = replace(contents, origin=Origin(recipe=deep))
+            case _:
+                contents = replace(contents, rankings=(replace(ranking, origin=Origin(recipe=deep)),))
+        write_model(path, order_filters(contents))
+
+    write(most)
+    CoreModel(path.read_bytes())
+    rheostat.load(path, slips=False).suggest("word3")
+    before = path.read_bytes()
+    with pytest.raises(ModelFileError, match="a description nested too deeply; expected at most 64 levels"):
+        write(most + 1)
+    assert path.read_bytes() == before
+
+
 def damaged_update(change: float, tmp_path: Path) -> Path:
     """A file with an update that was once small."""
     tiny = TINY["qrnn"]
@@ -154,6 +208,7 @@ def test_the_limits_are_those_of_the_core_and_of_the_page() -> None:
     assert "MAX_HEADER_BYTES = 1 << 22," in source and container.MAXIMUM_HEADER_BYTES == 1 << 22
     assert "MAX_SIZE = 1 << 27," in source and shape.MAXIMUM_SIZE == 1 << 27
     assert "MAX_COLUMNS = 1 << 17 " in source and shape.MAXIMUM_WIDTH == 1 << 17
+    assert f"MAX_DEPTH = {description.MAXIMUM_WHOLE_DEPTH}, " in source
     assert "MAX_DIMENSIONS = 8," in source and container.MAXIMUM_DIMENSIONS == 8
     assert "largest = (uint64_t)1 << 53;" in source and container.MAXIMUM_OFFSET == 1 << 53
     assert "MAX_COUNTED_WORDS = 1 << 16," in source and description.MOST_COUNTED_WORDS == 1 << 16
@@ -166,6 +221,7 @@ def test_the_limits_are_those_of_the_core_and_of_the_page() -> None:
         f"adaptive softmax | {shape.MOST_CLUSTERS} |",
         f"= {shape.MAXIMUM_SIZE:,} |",
         f"= {shape.MAXIMUM_WIDTH:,} |",
+        f"any value of the description | {description.MAXIMUM_WHOLE_DEPTH} |",
         f"| dimensions of a tensor | {container.MAXIMUM_DIMENSIONS} |",
         "| a size or an offset | 2⁵³ |",
         "| a scale of an int8 matrix | 10³⁰ |",

@@ -51,6 +51,7 @@ DEFAULT_TOKENIZER = "ptb"  # for a file that does not state one
 
 _FLOPS_TOLERANCE = 0.01  # between the share that a description states and the share counted from the widths
 _MAXIMUM_DEPTH = 64  # of text, recipe, provenance and origins
+MAXIMUM_WHOLE_DEPTH = 68  # of any value, keys that are not known included; the core's limit too
 
 MOST_POSITIONS = 1000  # of a path; the core has no limit
 COUNTS_ORDERS = range(2, 5)  # lengths of n-grams in counts
@@ -146,6 +147,7 @@ def describe(metadata: Mapping[str, str], tensors: Tensors) -> Description:
     version = _checked_version(fields.get("format_version"))
     free = {key: _object(_present(fields, key, {}), key) for key in ("text", "recipe", "provenance")}
     _check_plain(free.values(), _MAXIMUM_DEPTH)
+    _check_plain(fields.values(), MAXIMUM_WHOLE_DEPTH, f"{MAXIMUM_WHOLE_DEPTH} levels in all")
     tokenizer = free["text"].get("tokenizer", DEFAULT_TOKENIZER)
     if tokenizer not in TOKENIZERS:
         raise problem(f"tokenizer {show(tokenizer)}", f"one of {', '.join(TOKENIZERS)}", "use a newer Rheostat")
@@ -548,7 +550,7 @@ def _criterion(entry: Mapping[str, Any]) -> str:
     return criterion
 
 
-def _check_plain(values: Iterable[Any], levels: int) -> None:
+def _check_plain(values: Iterable[Any], levels: int, most: str = f"{_MAXIMUM_DEPTH} levels") -> None:
     """Refuse values that could not be printed or written back: nested too deeply, or infinite."""
     for value in values:
         if type(value) is float and math.isinf(value):
@@ -556,5 +558,5 @@ def _check_plain(values: Iterable[Any], levels: int) -> None:
         inner = value.values() if type(value) is dict else value if type(value) is list else None
         if inner is not None:
             if not levels:
-                raise problem("a description nested too deeply", f"at most {_MAXIMUM_DEPTH} levels")
-            _check_plain(inner, levels - 1)
+                raise problem("a description nested too deeply", f"at most {most}")
+            _check_plain(inner, levels - 1, most)
