@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,6 @@ from commands import rheostat, stop_at
 from models import TINY, make_weights, write_tiny
 from rheostat.cli import app, main
 from rheostat.cli.learning import RunBar
-from rheostat.cli.train import _report as report_training
 from rheostat.errors import CheckpointError, CorpusError, RecipeError, RheostatError, RheostatWarning
 from rheostat.measure.evaluation import evaluate
 from rheostat.metrics import Quality
@@ -34,7 +34,7 @@ from rheostat.text.corpus import CorpusConfig
 from rheostat.text.mixture import mix
 from rheostat.text.token_cache import hash_text, open_cache
 from rheostat.training import trainer
-from rheostat.training.run import TrainingResult, resume, train
+from rheostat.training.run import resume, train
 from rheostat.training.run_folder import RunFolder
 from rheostat.training.trainer import SILENT
 
@@ -530,7 +530,34 @@ def test_a_validation_within_an_epoch_has_the_number_of_its_steps(capfd: pytest.
     assert "epoch 0" not in said and said.count("epoch 1: valid") == 2 and said.count("epoch 2: valid") == 1
 
 
-def test_one_epoch_is_one_epoch(capsys: pytest.CaptureFixture[str]) -> None:
-    for epochs, said in ((1, "after 1 epoch, 1 step"), (2, "after 2 epochs, 2 steps")):
-        report_training(TrainingResult(Path("model"), epochs, epochs, 9.0, ()), False)
-        assert capsys.readouterr().out.strip().endswith(said)
+def test_one_epoch_is_one_epoch(corpus_folder: Path, recipe_file: Path, tmp_path: Path) -> None:
+    for epochs, said in ((1, "after 1 epoch, "), (2, "after 2 epochs, ")):
+        options = ["--data", corpus_folder, "-o", tmp_path / str(epochs), "--set", f"train.epochs={epochs}"]
+        assert said in rheostat("train", recipe_file, *options)
+
+
+def test_the_commands_of_the_readme_run_from_top_to_bottom(
+    corpus_folder: Path, recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that make and measure a model, on a small corpus."""
+    pytest.importorskip("matplotlib", reason="the report needs the report extra")
+    pytest.importorskip("jinja2", reason="the report needs the report extra")
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    block = readme[readme.index("# make a model with a knob") : readme.index("# use it")]
+    monkeypatch.chdir(tmp_path)
+    own = {"DIR": str(corpus_folder), "ptb-fast": str(recipe_file), "ptb": str(recipe_file)}
+    more = {
+        "train": ["--set", "train.epochs=1"],
+        "recover": ["--set", "train.steps=2"],
+        "resplit": ["--tails", "2", "--tokens", "1000"],
+        "path": ["--smallest", "0.5"],
+        "bench": ["--queries", "2", "--warm-up", "0", "--meter", "none"],
+        "ngram": ["--queries", "2", "--words", "9"],
+        "typing": ["--words", "9", "--order", "2"],
+    }
+    done = []
+    for line in block.splitlines():
+        if words := shlex.split(line, comments=True):
+            done.append(words[1])
+            rheostat(*(own.get(word, word) for word in words[1:]), *more.get(words[1], ()))
+    assert len(done) > 12 and Path("small.safetensors").exists() and Path("report").is_dir()

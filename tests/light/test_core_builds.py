@@ -277,6 +277,16 @@ int main(int count, char **arguments) {
     assert found == [str(number) for number in best.ids] and len(found) == 3
 
 
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_the_commands_of_the_page_on_embedding_run(tmp_path: Path) -> None:
+    block = embedding_blocks("sh")[0]
+    assert "/tmp/example" in block
+    commands = block.replace("/tmp/example", str(tmp_path / "example"))
+    found = subprocess.run(["sh", "-ec", commands], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = block.strip().rpartition("# ")[2]
+    assert found.strip().endswith(shown)
+
+
 def test_the_flags_of_the_page_on_embedding_are_those_of_the_build() -> None:
     for text in ((ROOT / "docs" / "embedding.md").read_text(encoding="utf-8"), (FOLDER / "example.c").read_text()):
         assert f"cc {' '.join(FLAGS)} example.c {' '.join(path.name for path in map(Path, sources()))} -o" in text

@@ -192,3 +192,34 @@ def test_the_readme_says_what_reconstruction_measured() -> None:
     best = min(row.perplexity for row in sweep.rows if row.knob == 0.6)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"+{best / whole.perplexity - 1:.1%}".replace("%", " %") + " perplexity at 60 % of the FLOPs" in readme
+
+
+def test_the_commands_with_a_default_model_are_listed() -> None:
+    page = (ROOT / "docs" / "default-model.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"These commands take it if you name no model: (.*?)\. So does", page, re.DOTALL)
+    found = {
+        name
+        for name, command in COMMANDS.commands.items()  # type: ignore[attr-defined]
+        if any(one.name == "model" and str(one.default) == bundled.DEFAULT_MODEL for one in command.params)
+    }
+    assert set(re.findall(r"`(\w+)`", listed)) == found
+
+
+def test_traces_in_examples_exist() -> None:
+    traces = [trace for _, command in commands() for trace in re.findall(r"--trace (\S+)", command)]
+    assert traces and all((ROOT / trace).is_file() for trace in traces)
+
+
+def test_files_in_the_readmes_commands_are_written_by_earlier_ones() -> None:
+    """So that the block can be copied from top to bottom, and no command changes what a later one starts from."""
+    block = next(one for one in blocks(ROOT / "README.md", "sh") if "rheostat train" in one)
+    written = {"runs/ptb/model.safetensors"}
+    for line in block.splitlines():
+        words = shlex.split(line, comments=True)
+        read = {word for word in words if word.endswith(".safetensors")}
+        if "-o" in words:
+            out = words[words.index("-o") + 1]
+            assert out not in written, f"{line} overwrites {out}"
+            read.discard(out)
+        assert read <= written, f"{line} reads what no command wrote"
+        written |= {out} if "-o" in words else set()

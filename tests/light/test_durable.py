@@ -99,7 +99,7 @@ def test_a_pipe_is_refused_before_the_work(command: str, tmp_path: Path) -> None
 COMMANDS = {
     "bench": "rheostat.measure.bench.bench_positions_of",
     "sweep": "rheostat.measure.sweep.measure_cells",
-    "typing": "rheostat.measure.typing._count_keystrokes",
+    "typing": "rheostat.measure.typing.open_model",
     "prune": "rheostat.cli.prune.labelled_share",
     "reconstruct": "rheostat.pruning.reconstruction.calibrate",
 }
