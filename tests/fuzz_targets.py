@@ -525,7 +525,7 @@ def damage_checkpoint(chance: Random, content: bytes) -> bytes:
 
 
 def use_log(path: Path) -> None:
-    """Cut it as a resumed run does, and go on with it."""
+    """Cut it as a resumed run does, and add a line."""
     import warnings
 
     from rheostat.training.run_folder import RunFolder

@@ -39,6 +39,7 @@ LARGEST_BYTES: dict[InputKind, int] = {
     "manifest of an export": 1 << 20,
     "part of a mixture": 4 << 30,
 }
+PIECE = 1 << 20  # bytes that are read at once
 # Without O_NONBLOCK, opening a named pipe would wait for a writer. Windows has no such flag.
 OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 _KINDS = {
@@ -57,14 +58,16 @@ def open_input(path: Path) -> BinaryIO:
 
 def read_input(path: Path, kind: InputKind) -> bytes:
     """All bytes of a file of this kind; an OSError if it is larger than such files may be."""
-    most = LARGEST_BYTES[kind]
+    most, pieces = LARGEST_BYTES[kind], list[bytes]()
     with open_input(path) as file:
         size = os.fstat(file.fileno()).st_size
-        # One byte more than allowed: files that the system makes up, such as those in /proc, have no size.
-        data = file.read(most + 1) if size <= most else b""
-    if max(size, len(data)) > most:
+        # In pieces, since files that the system makes up, such as those in /proc, have no size.
+        while size <= most and (piece := file.read(PIECE)):
+            pieces.append(piece)
+            size = max(size, sum(map(len, pieces)))
+    if size > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes, the most of a {kind}", str(path))
-    return data
+    return b"".join(pieces)
 
 
 def read_input_text(path: Path, kind: InputKind) -> str:

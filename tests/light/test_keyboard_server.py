@@ -363,12 +363,14 @@ def test_an_ngram_of_the_same_text_and_words_is_shown_beside_the_curve(tmp_path:
     assert ngram["perplexity"] == measured["rows"][1]["perplexity"] and measured["rows"][1]["split"] == "test"
     assert ngram["latency_ms"] == measured["latency"]["latency_ms"]
     assert ngram["keystrokes_saved_share"] == measured["keystrokes"]["keystrokes_saved_share"]
-    same_text = write_sweep(tmp_path / "talk.json", [full(), ranked("random", 0.5, 80.0)], corpus="talk")
+    with open_model(model) as file, open_model(DEFAULT_MODEL) as bundled:
+        ours, theirs = {"weights": file.weights_digest()}, {"weights": bundled.weights_digest()}
+    same_text = write_sweep(tmp_path / "talk.json", [full(), ranked("random", 0.5, 80.0)], corpus="talk", **ours)
     curve = [{"flops_fraction": share, "perplexity": 60.0} for share in (1.0, 0.6)]
     other_words = write_small(tmp_path / "small", provenance={"curve": curve, "corpus": {"name": "talk"}})
     for other in (open_service(other_words), open_service(model), open_service(model, results=same_text)):
         assert other.facts["ngram"] is None
-    other_text = write_sweep(tmp_path / "ptb.json", [full(), ranked("path", 0.5, 80.0)], corpus="ptb")
+    other_text = write_sweep(tmp_path / "ptb.json", [full(), ranked("path", 0.5, 80.0)], corpus="ptb", **theirs)
     assert open_service(DEFAULT_MODEL, results=other_text).facts["ngram"] is None
 
 
