@@ -1,6 +1,5 @@
-"""A summary of a model file from its header, for `inspect` and other programs.
-
-Reads no weights, so a large file takes no longer than a small one.
+"""A summary of a model file from its header, for `inspect` and other programs. All tensors are read once, to compare
+their checksums.
 """
 
 from __future__ import annotations
