@@ -47,6 +47,14 @@ def command_line() -> str:
     return shlex.join(["rheostat" if program in ("__main__.py", "rheostat") else program, *given])
 
 
+def public_command(command: str) -> str:
+    """A command that was recorded earlier, with its paths as `command_line` shows them."""
+    try:
+        return shlex.join(map(_public_path, shlex.split(command)))
+    except ValueError:  # an open quotation mark
+        return command
+
+
 def _public_path(argument: str) -> str:
     if not Path(argument).is_absolute() or argument.startswith("/usr/"):
         return argument

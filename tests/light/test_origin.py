@@ -11,6 +11,7 @@ import pytest
 
 from models import TINY, make_ranking
 from rheostat.errors import ModelFileError, RheostatError
+from rheostat.measure.results.shared import origin_json
 from rheostat.model.origin import LONGEST_CHAIN, NOT_RECORDED, UNKNOWN_ORIGIN, Origin
 from rheostat.model.widths import select
 from rheostat.provenance import command_line, new_origin
@@ -113,3 +114,17 @@ def test_a_recorded_command_says_nothing_about_the_machine(monkeypatch: pytest.M
     given = ["sweep", str(folder / "model"), "--data", str(near), "--aac", str(far), "--list", "/usr/share/dict/words"]
     monkeypatch.setattr(sys, "argv", ["/opt/bin/rheostat", *given])
     assert command_line() == "rheostat sweep model --data ../data --aac .../ptb --list /usr/share/dict/words"
+
+
+def test_an_origin_in_a_results_file_says_nothing_about_the_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Model files from before paths were shortened have those of their machine."""
+    monkeypatch.chdir(tmp_path)
+    first = Origin(command="rheostat train ptb --data /home/someone/far/away/ptb", version="1", date="today")
+    origin = replace(first, command=f"rheostat prune {tmp_path}/model -o 'my model'", before=first)
+    found = origin_json(origin)
+    assert isinstance(found, dict)
+    assert found["command"] == "rheostat prune model -o 'my model'"
+    assert found["before"]["command"] == "rheostat train ptb --data .../ptb"
+    assert origin_json(replace(first, command="rheostat 'open"))["command"] == "rheostat 'open"  # type: ignore[index]

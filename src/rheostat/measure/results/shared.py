@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Self, TypeAlias
 
 from rheostat.measure.keystrokes import KeystrokeCount
 from rheostat.metrics import Quality
 from rheostat.model.file import ModelFile
 from rheostat.model.origin import Origin
-from rheostat.provenance import provenance
+from rheostat.provenance import provenance, public_command
 from rheostat.runtime.engine import EngineName
 from rheostat.tables import from_json, stored_if_set
 
@@ -81,7 +81,16 @@ def engine_title(engine: EngineName | None) -> str:
 
 
 def origin_json(origin: Origin) -> OriginJson:
-    return origin.as_json() if origin.is_recorded else NOT_RECORDED
+    """An origin for a results file, which is published: older model files recorded paths of their machine."""
+    return _with_public_paths(origin).as_json() if origin.is_recorded else NOT_RECORDED
+
+
+def _with_public_paths(origin: Origin) -> Origin:
+    return replace(
+        origin,
+        command=public_command(origin.command) if origin.command else origin.command,
+        before=_with_public_paths(origin.before) if origin.before else None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
