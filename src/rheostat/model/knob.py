@@ -32,6 +32,7 @@ def choose(
     criterion: str | None = None,
     ranking: str | None = None,
     point: str | None = None,
+    bits: bool = True,
 ) -> OperatingPoint:
     """The point for a knob position.
 
@@ -39,7 +40,8 @@ def choose(
     stored point at the knob position, which can have gates and an update; the largest position of an ordered file's
     path that costs no more; a cut by the default ranking; the nearest stored point below. With a `criterion`, only its
     points and its first ranking are considered; "path" means a path that turns bits too, "bits" the whole model in 4
-    bits, if it costs no more.
+    bits, if it costs no more. bits: whether fewer can be read; where not, a path that turns them is followed only if
+    it is named, since its positions would cost far more than their share.
     """
     if point is not None:
         return file.point(point)
@@ -51,10 +53,10 @@ def choose(
     if (stored := stored_at(file, knob, criterion)) is not None:
         return stored
     searched = turns_bits(file)
-    if criterion in (None, PATH) and searched:
+    if searched and (criterion == PATH or (criterion is None and bits)):
         return path_point(file, knob)
-    if criterion == BITS and searched and (bits := four_bits(file)).cost <= knob + ROUNDING:
-        return bits
+    if criterion == BITS and searched and (in_4_bits := four_bits(file)).cost <= knob + ROUNDING:
+        return in_4_bits
     name = _ranking_for(file, criterion)
     if name is not None and name == file.ordered and not searched and (place := place_on_path(file, knob)) is not None:
         return point_on_path(file, place, knob)
@@ -65,25 +67,6 @@ def choose(
     if below:
         return file.point(max(below, key=lambda entry: entry.flops_fraction).name)
     raise OperatingPointError(_nothing_to_cut_by(file, knob, criterion))
-
-
-def choose_widths(
-    file: ModelFile,
-    knob: float = 1.0,
-    *,
-    criterion: str | None = None,
-    ranking: str | None = None,
-    point: str | None = None,
-) -> OperatingPoint:
-    """As `choose`, for what cannot read fewer bits: where the knob follows a path of bits, cut by the default ranking.
-
-    In 8 bits, a position of such a path would cost far more than its share. Stored points, and a criterion or ranking
-    that is named, are served as they are.
-    """
-    named = (criterion, ranking, point) != (None, None, None)
-    if not named and turns_bits(file) and knob != 1 and stored_at(file, knob) is None:
-        ranking = file.description.default_ranking
-    return choose(file, knob, criterion=criterion, ranking=ranking, point=point)
 
 
 def _select(file: ModelFile, name: str, knob: float) -> OperatingPoint:

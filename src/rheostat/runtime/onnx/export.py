@@ -75,7 +75,7 @@ def export(
     """
     check_precision(precision)
     with open_model(model) as file:
-        chosen = knob_positions.choose_widths(file, knob, criterion=criterion, ranking=ranking, point=point)
+        chosen = knob_positions.choose(file, knob, criterion=criterion, ranking=ranking, point=point, bits=False)
         return write_export(file, chosen, Path(out), precision, hidden_words)
 
 
