@@ -25,6 +25,7 @@ from rheostat.cli.console import (
     print_json,
     print_line,
     results,
+    shown_even_if_not_written,
 )
 from rheostat.measure.meters import EnergySource, MeterOptions, NoMeter, Plan, explain, find_meter
 from rheostat.model.knob import PATH
@@ -103,33 +104,32 @@ def bench(
     from rheostat.measure.results import results_json
 
     source = find_meter(meter, options)
-    measured: list[BenchResults] = []
-    try:
-        with labelled_share() as progress:
-            run(
-                model,
-                knobs=knob or (),
-                criteria=criterion or (),
-                points=point or (),
-                beside=beside or (),
-                data=data,
-                queries=queries,
-                warm_up=warm_up,
-                paced=paced,
-                precision=precision,
-                threads=threads,
-                cpus=None if pin is None else parse_cpus(pin),
-                meter=source,
-                energy=Plan(idle_seconds=idle_seconds, block_seconds=block_seconds),
-                engine=engine,
-                out=out,
-                progress=progress,
-                notice=_say,
-                on_results=measured.append,
-            )
-    finally:  # show what was measured even if it cannot be written
-        for found in measured:
-            print_json(results_json(found)) if json else _show(found, source)
+
+    def show(found: BenchResults) -> None:
+        print_json(results_json(found)) if json else _show(found, source)
+
+    with shown_even_if_not_written(show) as keep, labelled_share() as progress:
+        run(
+            model,
+            knobs=knob or (),
+            criteria=criterion or (),
+            points=point or (),
+            beside=beside or (),
+            data=data,
+            queries=queries,
+            warm_up=warm_up,
+            paced=paced,
+            precision=precision,
+            threads=threads,
+            cpus=None if pin is None else parse_cpus(pin),
+            meter=source,
+            energy=Plan(idle_seconds=idle_seconds, block_seconds=block_seconds),
+            engine=engine,
+            out=out,
+            progress=progress,
+            notice=_say,
+            on_results=keep,
+        )
     if out is not None and not json:
         print_line(out)
 

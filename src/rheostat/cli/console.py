@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
@@ -35,6 +35,7 @@ RESULTS_OUT_HELP = "The results file to write."
 JSON_HELP = "Print the result as JSON."
 LINE_SECONDS = 30.0  # between lines of progress, if there is no terminal for a bar
 INTERRUPTED = 130  # exit code after Ctrl-C, as in shells
+Found = TypeVar("Found")
 HiddenWordsFile: TypeAlias = Annotated[
     Path | None,
     typer.Option(help="A file of changes to the words that are never suggested.", envvar="RHEOSTAT_HIDDEN_WORDS"),
@@ -119,6 +120,17 @@ def labelled_share() -> Iterator[Callable[[str, float], None]]:
     finally:
         if bar.live.is_started:
             bar.stop()
+
+
+@contextmanager
+def shown_even_if_not_written(show: Callable[[Found], object]) -> Iterator[Callable[[Found], None]]:
+    """Takes what was measured, and shows it after the block: nothing is lost if it cannot be written."""
+    measured: list[Found] = []
+    try:
+        yield measured.append
+    finally:
+        for found in measured:
+            show(found)
 
 
 @contextmanager

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rheostat.cli.console import JSON_HELP, RESULTS_OUT_HELP, labelled_share, print_json, print_line
+from rheostat.cli.console import (
+    JSON_HELP,
+    RESULTS_OUT_HELP,
+    labelled_share,
+    print_json,
+    print_line,
+    shown_even_if_not_written,
+)
 from rheostat.recipe import recipe_names
 
 if TYPE_CHECKING:
@@ -55,27 +62,25 @@ def ngram(
     from rheostat.measure.ngram_baseline import measure_ngram
     from rheostat.measure.results import results_json
 
-    measured: list[NGramResults] = []
-    try:
-        with labelled_share() as progress:
-            measure_ngram(
-                recipe,
-                data=data,
-                text=text,
-                order=order,
-                queries=queries,
-                warm_up=warm_up,
-                words=words,
-                check=check,
-                out=out,
-                arpa=arpa,
-                vocabulary=vocabulary,
-                progress=progress,
-                on_results=measured.append,
-            )
-    finally:  # show what was measured even if it cannot be written
-        for found in measured:
-            print_json(results_json(found)) if json else print_line("\n".join(_lines(found)))
+    def show(found: NGramResults) -> None:
+        print_json(results_json(found)) if json else print_line("\n".join(_lines(found)))
+
+    with shown_even_if_not_written(show) as keep, labelled_share() as progress:
+        measure_ngram(
+            recipe,
+            data=data,
+            text=text,
+            order=order,
+            queries=queries,
+            warm_up=warm_up,
+            words=words,
+            check=check,
+            out=out,
+            arpa=arpa,
+            vocabulary=vocabulary,
+            progress=progress,
+            on_results=keep,
+        )
     for path in (out, arpa):
         if path is not None and not json:
             print_line(path)

@@ -15,6 +15,7 @@ from rheostat.cli.console import (
     labelled_share,
     print_json,
     print_line,
+    shown_even_if_not_written,
 )
 
 if TYPE_CHECKING:
@@ -81,29 +82,28 @@ def typing(
     if page is not None:
         check_results_target(page)
     own = {name: find_predictor(name) for name in predictor or ()}
-    measured: list[TypingResults] = []
-    try:
-        with labelled_share() as progress:
-            found = measure_typing(
-                model,
-                data=data,
-                aac=aac,
-                split=split,
-                knobs=knob or KNOBS,
-                orders=ORDERS if order is None else [one for one in order if one],
-                words=words,
-                predictors=own,
-                misspellings=misspellings,
-                slips=slips,
-                senders=senders,
-                old=old,
-                out=out,
-                progress=progress,
-                on_results=measured.append,
-            )
-    finally:  # show what was measured even if it cannot be written
-        for one in measured:
-            print_json(results_json(one)) if json else print_line("\n".join(_lines(one)))
+
+    def show(found: TypingResults) -> None:
+        print_json(results_json(found)) if json else print_line("\n".join(_lines(found)))
+
+    with shown_even_if_not_written(show) as keep, labelled_share() as progress:
+        found = measure_typing(
+            model,
+            data=data,
+            aac=aac,
+            split=split,
+            knobs=knob or KNOBS,
+            orders=ORDERS if order is None else [one for one in order if one],
+            words=words,
+            predictors=own,
+            misspellings=misspellings,
+            slips=slips,
+            senders=senders,
+            old=old,
+            out=out,
+            progress=progress,
+            on_results=keep,
+        )
     if page is not None:
         write_typing_page(found, page)
     for path in (out, page):
