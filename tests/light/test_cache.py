@@ -154,7 +154,7 @@ def test_evaluation_with_a_cache_equals_queries(model: Path) -> None:
     with open_model(model) as file:
         evaluator = RuntimeEvaluator(file, "int8", cache=Cache(5))
         quality = evaluator.quality(choose(file, 1.0), np.array(ids))
-        of = engines_of(file, "int8", 1, cache=Cache(5))(choose(file, 1.0))
+        of = engines_of(file, "int8", 1, cache=Cache(5)).of_point(choose(file, 1.0))
         state, loss = of.start(), 0.0
         for token, target in pairwise(ids):
             reading = of.read(state, token)

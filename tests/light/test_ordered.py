@@ -35,14 +35,14 @@ from rheostat.model.contents import (
 )
 from rheostat.model.cut import cut
 from rheostat.model.file import ModelFile, open_model
-from rheostat.model.knob import choose, unmeasured_warning
+from rheostat.model.knob import choose, point_on_path, unmeasured_warning
 from rheostat.model.operating_point import OperatingPoint, Update, full_point
 from rheostat.model.ordered import order_filters, ordered_bytes
 from rheostat.model.path import PathPosition, check_path, known_cost_down_to, known_down_to, path_along
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import best_of, select
 from rheostat.model.writer import write_model
-from rheostat.runtime.engine import CoreWeights, open_mapped
+from rheostat.runtime.engine import CoreEngine, CoreWeights, open_mapped
 
 SHAPE = ModelShape(61, 24, (50, 40, 24), (2, 1, 3), (20, 33, 50))
 WORDS = [5, 1, 60, 7, 7, 0, 33, 2]
@@ -75,7 +75,10 @@ def written(path: Path, contents: Contents) -> ModelFile:
 
 def answers(file: ModelFile, point: OperatingPoint, precision: Literal["int8", "fp32"]) -> Floats:
     """log p of every next word after each word, by the core."""
-    engine = CoreWeights(file, precision).engine(point)
+    return answers_of(CoreWeights(file, precision).engine(point))
+
+
+def answers_of(engine: CoreEngine) -> Floats:
     state, rows = engine.start(), []
     for word in WORDS:
         reading = engine.read(state, word)
@@ -363,6 +366,24 @@ def test_turning_to_a_position_of_the_path_computes_no_widths(large: Path, monke
         assert predictor.point.widths == position.widths
         assert predictor.flops_fraction == pytest.approx(position.cost)
         assert predictor.weight_bytes > 0
+
+
+@pytest.mark.parametrize("bits", [False, True])
+@pytest.mark.parametrize("precision", ["int8", "fp32"])
+def test_a_position_of_the_path_is_the_point_of_that_position(
+    tmp_path: Path, contents: Contents, bits: bool, precision: Literal["int8", "fp32"]
+) -> None:
+    """Turning makes no point, so the engine made of widths alone has to be the same."""
+    file = written(tmp_path / "model", with_bits(contents) if bits else order_filters(contents))
+    core = CoreWeights(file, precision)
+    for place, position in enumerate(file.knob_path()):
+        direct = core.engine_on_path(position)
+        if direct is None:
+            assert precision == "fp32" and position.bounds
+            continue
+        of_point = core.engine(point_on_path(file, place, position.cost))
+        assert direct.shape == of_point.shape and direct.weight_bytes == of_point.weight_bytes
+        assert np.array_equal(answers_of(direct), answers_of(of_point))
 
 
 def test_predictors_of_one_ordered_file_share_it(large: Path) -> None:

@@ -75,6 +75,9 @@ class Answer(Block):
             self._spare.append((self._room, self.address))
 
 
+_WidthsArray, _BoundsArray = ctypes.c_int32 * MAX_LAYERS, ctypes.c_int32 * (MAX_LAYERS + 1)
+
+
 class Widths:
     """One width per layer and the bit bounds, ready to be handed to C.
 
@@ -90,15 +93,12 @@ class Widths:
             raise RheostatError(
                 f"{len(bounds)} bit bounds were given; expected {layers + 1}: of the layers and the words"
             )
-        self.widths = tuple(int(width) for width in widths)
-        self.bounds = None if bounds is None else tuple(int(bound) for bound in bounds)
+        self.widths = tuple(map(int, widths))
+        self.bounds = None if bounds is None else tuple(map(int, bounds))
         self.cost = cost
         in_8_bits = (EVERY_ROW,) * (layers + 1) if self.bounds is None else self.bounds
         position = PositionStruct(
-            (ctypes.c_int32 * MAX_LAYERS)(*self.widths),
-            (ctypes.c_int32 * (MAX_LAYERS + 1))(*in_8_bits),
-            1.0 if cost is None else cost,
-            cost is None,
+            _WidthsArray(*self.widths), _BoundsArray(*in_8_bits), 1.0 if cost is None else cost, cost is None
         )
         self._as_parameter_ = ctypes.byref(position)
 

@@ -8,7 +8,7 @@ the small model, `origin` records how a ranking or a point was made.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -169,9 +169,7 @@ class OperatingPoint(CostShare):
 
     def cut_shape(self, shape: ModelShape) -> ModelShape:
         """The shape of the model that `cut` makes of a model of `shape`."""
-        cut = shape.with_hidden_sizes(self.widths)
-        differs = shape.is_cut or self.gate(len(self.keep) - 1) is not None
-        return replace(cut, separate_output=True) if differs and not cut.is_cut else cut
+        return shape.cut_to(self.widths, gated=self.gate(len(self.keep) - 1) is not None)
 
     def check(self, shape: ModelShape) -> None:
         """Raise OperatingPointError unless this point fits a model of `shape`."""

@@ -126,6 +126,11 @@ class ModelShape:
     def with_hidden_sizes(self, hidden_sizes: Sequence[int]) -> ModelShape:
         return replace(self, hidden_sizes=tuple(hidden_sizes))
 
+    def cut_to(self, hidden_sizes: Sequence[int], *, gated: bool = False) -> ModelShape:
+        """The shape of this model cut to `hidden_sizes`; gated: with gates folded into the output layer."""
+        cut = self.with_hidden_sizes(hidden_sizes)
+        return replace(cut, separate_output=True) if (self.is_cut or gated) and not cut.is_cut else cut
+
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of every weight tensor, by its name in the model file and in torch."""
         tensors: dict[str, tuple[int, ...]] = {

@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import exp
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, get_args
 from weakref import WeakValueDictionary
@@ -29,6 +30,7 @@ from rheostat.core.values import EVERYTHING, Answer, Block, Choice, Widths
 from rheostat.errors import ModelFileError, NotCopyable, RheostatError
 from rheostat.model.file import ModelFile
 from rheostat.model.operating_point import OperatingPoint, Ranking
+from rheostat.model.path import PathPosition
 from rheostat.model.precision import Precision, check_precision
 from rheostat.model.shape import ModelShape
 from rheostat.words.completion import BestWords, Candidates
@@ -164,14 +166,18 @@ class CoreEngine:
     """A model that the core has open, at one position."""
 
     def __init__(
-        self, model: CoreModel, position: Widths, shape: ModelShape, precision: Precision, held_bytes: int
+        self, model: CoreModel, position: Widths, whole: ModelShape, precision: Precision, held_bytes: int
     ) -> None:
-        """shape: of the model that is cut to the position. held_bytes: memory that no other point uses."""
+        """whole: the shape of the open model. held_bytes: memory that no other point uses."""
         self.model, self.position = model, position
-        self.shape, self.precision, self.held_bytes = shape, precision, held_bytes
+        self.whole, self.precision, self.held_bytes = whole, precision, held_bytes
         self._answers: deque[_KeptAnswer] = deque()  # the oldest first
         self._most_answers = max(2, min(MOST_ANSWERS, ANSWERS_BYTES // model.answer_bytes))
         self._choices: dict[int, tuple[NDArray[np.bool_], Choice]] = {}
+
+    @cached_property
+    def shape(self) -> ModelShape:
+        return self.whole.cut_to(self.position.widths)
 
     @property
     def weight_bytes(self) -> int:
@@ -301,10 +307,21 @@ class CachedEngine:
     """
 
     def __init__(self, core: CoreEngine, cache: Cache) -> None:
-        if core.shape.softmax_splits:
+        if core.whole.softmax_splits:
             raise RheostatError("the model has an adaptive softmax; expected a plain one: load it without a cache")
         self.core, self.cache = core, cache
-        self.shape, self.weight_bytes, self.held_bytes = core.shape, core.weight_bytes, core.held_bytes
+
+    @property
+    def shape(self) -> ModelShape:
+        return self.core.shape
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.core.weight_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        return self.core.held_bytes
 
     def start(self) -> CachedState:
         return CachedState(self.core.start(), self.core.model.start_cache(self.cache.words))
@@ -393,22 +410,25 @@ class CoreWeights(NotCopyable):
 
     def engine(self, point: OperatingPoint) -> CoreEngine:
         """A point, ready to run."""
-        shape = self._file.shape
-        cost = point.cost if self._uses_counts else None
         if self._is_position(point):
-            return CoreEngine(
-                self._model(),
-                Widths(point.widths, cost, point.bounds),
-                point.cut_shape(shape),
-                self._precision,
-                0,
-            )
+            return self._at(point.widths, point.cost, point.bounds)
         from rheostat.model.cut import cut  # here and below, since a position of an ordered file needs none of it
 
-        weights, cut_shape = cut(self._file.stored_weights(), shape, point)
-        model = self._open(weights, cut_shape, point.name)
+        weights, shape = cut(self._file.stored_weights(), self._file.shape, point)
+        model, cost = self._open(weights, shape, point.name), point.cost if self._uses_counts else None
         size = model.file_bytes + model.workspace_bytes
-        return CoreEngine(model, Widths(cut_shape.hidden_sizes, cost), cut_shape, self._precision, size)
+        return CoreEngine(model, Widths(shape.hidden_sizes, cost), shape, self._precision, size)
+
+    def engine_on_path(self, position: PathPosition) -> CoreEngine | None:
+        """A position of the file's path, ready to run; None if it has to be made of a point."""
+        if position.bounds and self._precision != "int8":
+            return None
+        return self._at(position.widths, position.cost, position.bounds)
+
+    def _at(self, widths: tuple[int, ...], cost: float, bounds: tuple[int, ...] | None) -> CoreEngine:
+        """The first filters of every layer of the shared weights."""
+        position = Widths(widths, cost if self._uses_counts else None, bounds)
+        return CoreEngine(self._model(), position, self._file.shape, self._precision, 0)
 
     def _is_position(self, point: OperatingPoint) -> bool:
         """Whether a point keeps the best filters of the order that the shared weights are in."""

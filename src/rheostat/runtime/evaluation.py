@@ -90,7 +90,8 @@ class RuntimeEvaluator:
         cache: Cache | None = None,
     ) -> None:
         """threads, engine, counts, cache: as for `rheostat.load`."""
-        self._engines = engines_of(file, precision, threads, engine, serves=False, counts=counts, cache=cache)
+        engines = engines_of(file, precision, threads, engine, serves=False, counts=counts, cache=cache)
+        self._engine_of = engines.of_point
         self.engine: EngineName = choose_engine(file.shape, precision, engine)
         self._mapped = file if reads_mapped(file, precision, self.engine) else None
 
@@ -98,7 +99,7 @@ class RuntimeEvaluator:
         self, point: OperatingPoint, ids: NDArray[np.integer], progress: Callable[[float], None] | None = None
     ) -> Quality:
         """Perplexity and recall of a point on a stream of token ids."""
-        engine = self._engines(point)
+        engine = self._engine_of(point)
 
         def watched(share: float) -> None:
             if self._mapped is not None:
@@ -120,6 +121,6 @@ class RuntimeEvaluator:
 
     def log_probabilities(self, point: OperatingPoint, ids: NDArray[np.integer]) -> NDArray[np.float32]:
         """log p of every token of a stream but the first, [tokens - 1]; on the core, without a cache."""
-        engine = self._engines(point)
+        engine = self._engine_of(point)
         assert isinstance(engine, CoreEngine)
         return core_log_probabilities(engine, ids)

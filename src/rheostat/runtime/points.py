@@ -18,6 +18,7 @@ from rheostat.errors import NotCopyable, RheostatError
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
 from rheostat.model.operating_point import OperatingPoint, full_point
+from rheostat.model.path import PathPosition
 from rheostat.model.precision import Precision, bytes_read, check_precision
 from rheostat.model.shape import ModelShape
 from rheostat.runtime.arguments import core_thread_count, thread_count
@@ -43,6 +44,13 @@ LOOK_SECONDS = 0.05  # between two looks at the times of the mapped file
 Position: TypeAlias = tuple[float | None, str | None, str | None]
 
 
+class Engines(NamedTuple):
+    """What makes engines. on_path: of a position of the file's path, without a point; None if it takes one."""
+
+    of_point: Callable[[OperatingPoint], Engine]
+    on_path: Callable[[PathPosition], Engine | None]
+
+
 def threads_of(shape: ModelShape, precision: Precision, engine: EngineName, threads: int) -> int:
     """How many threads an engine runs a model on; 0 = as many as are useful. One count serves all points of a model."""
     if engine == "onnx":
@@ -59,8 +67,8 @@ def engines_of(
     serves: bool = True,
     counts: bool = True,
     cache: Cache | None = None,
-) -> Callable[[OperatingPoint], Engine]:
-    """What makes the engine of a point. Without a name: the core, or ONNX Runtime for what the core does not run.
+) -> Engines:
+    """What makes the engines of points. Without a name: the core, or ONNX Runtime for what the core does not run.
 
     threads: 0 = as many as are useful. counts: whether the core uses those of the file. serves: the points
     answer queries, so what they need is made ready; otherwise they are only evaluated, one after another.
@@ -69,17 +77,24 @@ def engines_of(
     chosen = choose_engine(file.shape, precision, engine)
     threads = threads_of(file.shape, precision, chosen, threads)
     if chosen == "core":
-        weights_of_core = CoreWeights(file, precision, counts, threads)
+        core = CoreWeights(file, precision, counts, threads)
         if cache is None:
-            return weights_of_core.engine
-        return lambda point: CachedEngine(weights_of_core.engine(point), cache)
+            return Engines(core.engine, core.engine_on_path)
+        return Engines(lambda point: CachedEngine(core.engine(point), cache), partial(_cached_on_path, core, cache))
     if cache is not None:
         raise RheostatError("ONNX Runtime has no cache; expected the core: leave the cache out, or choose it")
     from rheostat.runtime.onnx.engine import OnnxEngine  # here, since the core does without it
     from rheostat.runtime.onnx.weights import RuntimeWeights
 
     weights = RuntimeWeights(file, precision, keep=not serves)
-    return lambda point: OnnxEngine(weights, point, file.shape, precision, threads, ready=serves)
+    return Engines(
+        lambda point: OnnxEngine(weights, point, file.shape, precision, threads, ready=serves), lambda position: None
+    )
+
+
+def _cached_on_path(core: CoreWeights, cache: Cache, position: PathPosition) -> CachedEngine | None:
+    engine = core.engine_on_path(position)
+    return None if engine is None else CachedEngine(engine, cache)
 
 
 class Place(NamedTuple):
@@ -90,40 +105,41 @@ class Place(NamedTuple):
 
 
 class Serving(NotCopyable):
-    """A point that answers: its engine and the texts it has read, both made by the first query. Points cannot share
+    """A point that answers: its engine and the texts it has read, made by the first query. Points cannot share
     states, but several may share the memory for them.
 
     history: a part of a shared one; by default one of its own, of `history_bytes`. place: of the last text; replaced as
     a whole, so that another thread sees the old or the new one.
     """
 
-    __slots__ = ("_history", "_history_bytes", "_make", "_parts", "cost", "place")
+    __slots__ = ("_engine", "_history", "_history_bytes", "_make_engine", "_make_point", "_point", "cost", "place")
 
     def __init__(
         self,
         cost: float,
-        make: Callable[[], tuple[OperatingPoint, Engine]],
+        make_point: Callable[[], OperatingPoint],
+        make_engine: Callable[[], Engine],
         history_bytes: int,
         history: HistoryPart[Reading] | None = None,
     ) -> None:
-        self.cost, self._make = cost, make
-        self._parts: tuple[OperatingPoint, Engine] | None = None
+        self.cost, self._make_point, self._make_engine = cost, make_point, make_engine
+        self._point: OperatingPoint | None = None
+        self._engine: Engine | None = None
         self._history: History[Reading] | HistoryPart[Reading] | None = history
         self._history_bytes = history_bytes if history is None else 0
         self.place: Place | None = None
 
-    def _made(self) -> tuple[OperatingPoint, Engine]:
-        if self._parts is None:
-            self._parts = self._make()  # if two threads do this, both make the same
-        return self._parts
-
     @property
     def point(self) -> OperatingPoint:
-        return self._made()[0]
+        if self._point is None:
+            self._point = self._make_point()  # if two threads do this, both make the same
+        return self._point
 
     @property
     def engine(self) -> Engine:
-        return (self._parts or self._made())[1]
+        if self._engine is None:
+            self._engine = self._make_engine()
+        return self._engine
 
     @property
     def history(self) -> History[Reading] | HistoryPart[Reading]:
@@ -134,7 +150,7 @@ class Serving(NotCopyable):
     @property
     def size_bytes(self) -> int:
         """The most memory it may take."""
-        return (self._parts[1].held_bytes if self._parts else 0) + self._history_bytes
+        return (self._engine.held_bytes if self._engine else 0) + self._history_bytes
 
 
 class Points(NotCopyable):
@@ -197,16 +213,18 @@ class Points(NotCopyable):
         with self._lock:
             if (serving := self._on_path.get(fitting)) is not None:
                 return serving
-            cost = self._costs[fitting - 1]
-            texts = self._states_on_path.part(fitting)
-            serving = Serving(cost, partial(self._point_on_path, fitting, knob), self._history_bytes, texts)
+            place, texts = len(self._costs) - fitting, self._states_on_path.part(fitting)
+            point, engine = partial(self._point_on_path, place, knob), partial(self._engine_on_path, place, knob)
+            serving = Serving(self._costs[fitting - 1], point, engine, self._history_bytes, texts)
             self._on_path[fitting] = serving
             return serving
 
-    def _point_on_path(self, fitting: int, knob: float) -> tuple[OperatingPoint, Engine]:
-        place = len(self._costs) - fitting
-        point = knob_positions.point_on_path(self.file, place, knob) if place else full_point(self.file.shape)
-        return point, self._engines(point)
+    def _point_on_path(self, place: int, knob: float) -> OperatingPoint:
+        return knob_positions.point_on_path(self.file, place, knob) if place else full_point(self.file.shape)
+
+    def _engine_on_path(self, place: int, knob: float) -> Engine:
+        on_path = self._engines.on_path(self.file.knob_path()[place])
+        return on_path or self._engines.of_point(self._point_on_path(place, knob))
 
     def serve(self, knob: float | None, name: str | None, criterion: str | None = None) -> Serving:
         """The point, ready to answer."""
@@ -235,7 +253,7 @@ class Points(NotCopyable):
             self._kept.clear()
             self._on_path.clear()
             self._has_its_size = None  # it keeps a part of the file mapped
-            self._engines = _closed_engine  # their weights go, and with them the core's threads
+            self._engines = Engines(_closed_engine, _closed_engine)  # the weights go, and the core's threads with them
             self.file.close()
 
     @property
@@ -250,8 +268,8 @@ class Points(NotCopyable):
             return next((kept for kept in self._kept.values() if _equal(kept.point, point)), None)
 
     def _build(self, point: OperatingPoint) -> Serving:
-        engine = self._engines(point)
-        serving = Serving(point.cost, lambda: (point, engine), self._history_bytes)
+        engine = self._engines.of_point(point)
+        serving = Serving(point.cost, lambda: point, lambda: engine, self._history_bytes)
         assert serving.engine is engine  # made now, and not by the first query
         return serving
 
@@ -272,8 +290,8 @@ class Points(NotCopyable):
         return shared + sum(serving.size_bytes for serving in {id(each): each for each in kept}.values())
 
 
-def _closed_engine(point: OperatingPoint) -> Engine:
-    raise RheostatError(f"the model was closed before {point.name} was made ready; expected an open one: load it again")
+def _closed_engine(wanted: OperatingPoint | PathPosition) -> Engine:
+    raise RheostatError("the model was closed before this position was made ready; expected an open one: load it again")
 
 
 def _equal(one: OperatingPoint, other: OperatingPoint) -> bool:
