@@ -32,6 +32,7 @@ ODD = (
     "seeyou", "i went tothe", "whatbis", "Teh", "TEH", "dont", "don’", "i'", "im ", "ca", "xqzzq", "9th", "naïv", "ΣΊΣ",
     "straß", "Zugs", "hogwart", "at paris i wlil", "a" * 70, "mon", "See you on Mpn", "", " ", "hello. teh", "é", "µm",
     "i went to teh", "I love yuo", "that is definetly", "thats", "see you tommorow", "becuase",
+    "where are you goin", "where are you Goin", "that will b", "it's gonna rsin",
 )  # fmt: skip
 Case = dict[str, Any]
 

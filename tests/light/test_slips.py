@@ -243,6 +243,12 @@ def test_words_with_digits_or_capitals_inside_are_left_alone(predictor: rheostat
         assert predictor.correct(f"what are you {word}")[0].advice != "correct"
 
 
+def test_ways_of_writing_are_left_alone(predictor: rheostat.Predictor) -> None:
+    for text, full in (("where are you Goin", "Going"), ("where are you goin", "going"), ("that will b", "be")):
+        found = predictor.correct(text, 5)
+        assert found[0].advice != "correct" and full not in [one.word for one in found]
+
+
 def test_a_hidden_word_is_neither_offered_nor_corrected(predictor: rheostat.Predictor) -> None:
     assert predictor.correct("oh fuck")[0].kind == "typed"
     assert "fuck" not in [one.word for one in predictor.complete("oh fuk", 9)]

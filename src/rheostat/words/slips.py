@@ -156,10 +156,13 @@ def may_be_corrected(prefix: str, shown: str, *, starts_sentence: bool) -> bool:
     """Whether a finished word may be corrected automatically to `shown`: letters only, and capitals as they were typed.
 
     Someone who typed a capital inside a sentence meant a name, so only another word with that capital will do; words in
-    capitals are left alone.
+    capitals are left alone. So are ways of writing: "goin" for "going", "b" for "be".
     """
     letters = prefix.replace("'", "").replace("’", "")
     if not letters.isalpha() or letters[1:] != letters[1:].lower():
+        return False
+    typed = letters.lower()
+    if (typed.endswith("in") and shown.lower() == typed + "g") or len(typed) == 1 < len(shown):
         return False
     return starts_sentence or letters[0].islower() or shown[:1].isupper()
 

@@ -55,6 +55,9 @@ function mayBeCorrected(prefix, shown, startsSentence) {
   const letters = [...prefix.replaceAll("'", "").replaceAll("’", "")];
   const rest = letters.slice(1).join("");
   if (!letters.length || !letters.every((letter) => /\p{L}/u.test(letter)) || rest !== rest.toLowerCase()) return false;
+  const typed = letters.join("").toLowerCase();
+  if (typed.endsWith("in") && shown.toLowerCase() === `${typed}g`) return false; // "goin", "b" are ways of writing
+  if (letters.length === 1 && [...shown].length > 1) return false;
   return startsSentence || isLower(letters[0]) || isUpper([...shown][0] ?? "");
 }
 
