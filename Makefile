@@ -6,7 +6,7 @@
 # make test-arm   the tests of the core and the light half on an emulated Cortex-A53 (docs/arm.md)
 # make fuzz       an hour of damaged inputs of every kind (MINUTES=…), the core's opener under libFuzzer among them if there
 #                 is clang, and 100,000 mutated model files through that opener, under sanitizers (COUNT=…)
-# make test-lowest the light tests with the lowest versions (requirements-lowest.txt) of the base install and the extras onnx, report, keyboard
+# make test-lowest the tests with the lowest versions (requirements-lowest.txt) of everything that users install; not those in a browser
 # make release    sdist and wheels in dist/, built twice, checked in fresh environments, with checksums
 # make wheels     wheels for Linux x86-64 and aarch64 in dist/, each built twice and run (docs/embedding.md)
 # make benchmark  the measurements behind the figures in docs/ (long)
@@ -25,6 +25,7 @@ WORDS ?= /usr/share/dict
 VENV := .venv
 LIGHT := .venv-light
 LOWEST := .venv-lowest
+KENLM := kenlm==0.3.0
 ARM := .arm
 BIN := $(VENV)/bin
 PIP_INSTALL := install --quiet --disable-pip-version-check
@@ -79,10 +80,9 @@ fuzz: $(VENV)/fuzz.done
 	RHEOSTAT_MUTATIONS=$(or $(COUNT),100000) nice $(BIN)/python -m pytest -q -rP tests/light/test_core_builds.py -k mutated
 	nice $(BIN)/python scripts/fuzz.py --minutes $(or $(MINUTES),60)
 
-# The newest versions are those of `make test`. The lowest of train, energy, chat and ngram are not tested: torch and chitchat-dataset
-# are pinned, and zeus and kenlm are not installed for the tests.
+# The newest versions are those of `make test`, but for zeus and kenlm: their lowest versions are the newest there are.
 test-lowest: $(LOWEST)/test.done
-	RHEOSTAT_DATA=$(LOWEST)/no-corpora $(LOWEST)/bin/python -m pytest -q $(SIDE_BY_SIDE) tests/light
+	RHEOSTAT_DATA=$(LOWEST)/no-corpora $(LOWEST)/bin/python -m pytest -q $(SIDE_BY_SIDE) tests/light tests/heavy tests/parity
 
 release: $(VENV)/wheels.done
 	PYTHONPATH=$(CURDIR)/scripts $(BIN)/python scripts/release.py -o dist --arm $(ARM)
@@ -147,7 +147,8 @@ $(VENV)/ngram.done: $(VENV)/test.done
 
 $(LOWEST)/test.done: pyproject.toml requirements-lowest.txt $(CORE)
 	test -x $(LOWEST)/bin/python || $(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/pip $(PIP_INSTALL) -e '.[onnx,report,keyboard]' -r requirements-lowest.txt pytest-xdist
+	$(LOWEST)/bin/pip $(PIP_INSTALL) -e '.[onnx,train,report,keyboard,energy,chat]' -r requirements-lowest.txt
+	$(LOWEST)/bin/pip $(PIP_INSTALL) $(KENLM) || echo "kenlm could not be built (it needs a C++ compiler)"
 	touch $@
 
 # The base install and what its tests need.
