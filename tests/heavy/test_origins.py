@@ -157,7 +157,7 @@ def test_pack_keeps_origins_and_inspect_shows_them(ranked: Path, tmp_path: Path)
     summary = json.loads(rheostat("inspect", out, "--json"))
     assert Origin.from_json(summary["origin"]).is_recorded
     assert all(Origin.from_json(entry["origin"]).is_recorded for entry in summary["rankings"] + summary["points"])
-    shown = rheostat("inspect", out)
+    shown = rheostat("inspect", out, "--all")
     for text in ("ranking filter-norm", "point mean-activation-searched-0.8", "tokens read", "before: tokens read"):
         assert text in shown
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from models import GOLDEN, TINY, write_tiny
+from models import GOLDEN, TINY, make_ranking, write_tiny
 from results_files import full, row, typed, write_sweep
 from rheostat.cli.files import inspect, pack
 from rheostat.errors import RheostatError
 from rheostat.model.file import open_model
+from rheostat.model.origin import Origin
 
 app = typer.Typer()
 app.command()(inspect)
@@ -39,14 +41,24 @@ def test_inspect_prints_one_json_object() -> None:
 
 
 def test_inspect_shows_everything_in_tables() -> None:
-    shown = run("inspect", MODEL)
+    shown = run("inspect", MODEL, "--all")
     for word in ("qrnn", "fp32", "5 6 4", "filter-norm", "l0-0.5", "37.45%", "rank 2", "layers.2", "Ümlaut"):
         assert word in shown
 
 
+def test_inspect_shows_how_things_were_made_in_a_row_each(tmp_path: Path) -> None:
+    first = Origin(command="rheostat train x", recipe={"train": {}}, steps=7, date="2026-11-18T01:02:03+00:00")
+    after = Origin(command="rheostat prune x", before=first)
+    ranking = replace(make_ranking(TINY["qrnn"], name="own"), origin=after)
+    path = write_tiny(tmp_path / "model", rankings=[ranking], points=[], default_ranking="own", origin=first)
+    rows = [line for line in run("inspect", str(path)).splitlines() if "rheostat" in line]
+    assert [row.split("│")[1].strip() for row in rows] == ["weights", "ranking own", "before that"]
+    assert "2026-11-18" in rows[0] and "7" in rows[0] and "01:02" not in rows[0]
+
+
 def test_inspect_prints_no_control_characters(tmp_path: Path) -> None:
     path = write_tiny(tmp_path / "model", provenance={"corpus": "\x1b[31mred\x07\x9b [bold]x[/bold]\n"})
-    shown = run("inspect", str(path))
+    shown = run("inspect", str(path), "--all")
     assert "\\x1b[31mred\\x07\\x9b [bold]x[/bold]\\n" in shown
     assert not {"\x1b", "\x07", "\x9b"} & set(shown)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +20,14 @@ from rheostat.model.origin import NOT_RECORDED, Origin
 from rheostat.model.precision import StoredPrecision
 from rheostat.model.summary import summarize
 
+_DAY = len("2026-11-18")  # of a date with its time
+
 
 def inspect(
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
+    whole: Annotated[
+        bool, typer.Option("--all", help="Show every setting and every step of how it was made, too.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Show what is in a model file.
@@ -35,9 +41,11 @@ def inspect(
         summary = summarize(file)
     if json:
         print_json(summary)
-    else:
-        for table in _tables(summary):
-            console.print(table)
+        return
+    for table in _tables(summary, whole):
+        console.print(table)
+    if not whole:
+        print_line("with every setting and digest: --all")
 
 
 def pack(
@@ -137,7 +145,7 @@ def _in_one_line(summary: Mapping[str, Any]) -> str:
     return f"{summary['precision']}, {summary['file_bytes']:,} bytes, {rankings}{default}, {points}{ordered}"
 
 
-def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
+def _tables(summary: Mapping[str, Any], whole: bool) -> Iterable[Table]:
     facts = {
         "file": f"{summary['path']} ({summary['file_bytes']:,} bytes)",
         "checksums": summary["checksums"],
@@ -162,7 +170,15 @@ def _tables(summary: Mapping[str, Any]) -> Iterable[Table]:
         yield _rankings(summary["rankings"])
     if summary["points"]:
         yield _points(summary["points"])
-    yield from _origins(summary)
+    origins = _origins(summary)
+    if not whole:
+        yield _steps(origins)
+        return
+    for thing, origin in origins.items():
+        if origin.is_recorded:
+            yield _pairs("origin", _origin_facts(origin), thing)
+    if unknown := {thing: NOT_RECORDED for thing, origin in origins.items() if not origin.is_recorded}:
+        yield _pairs("origin", unknown)
     for name in ("text", "recipe", "provenance"):
         if summary[name]:
             yield _pairs(name, {key: _plain(value) for key, value in summary[name].items()})
@@ -183,18 +199,40 @@ def _corpus(summary: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else NOT_RECORDED
 
 
-def _origins(summary: Mapping[str, Any]) -> Iterable[Table]:
-    """A table for each origin, and one that lists what has none. The weights' recipe is shown separately."""
+def _origins(summary: Mapping[str, Any]) -> dict[str, Origin]:
+    """How each thing in the file was made. The weights' recipe is shown separately."""
     origins = {"weights": Origin.from_json({**summary["origin"], "recipe": None})}
     for kind in ("ranking", "point"):
         origins |= {f"{kind} {entry['name']}": Origin.from_json(entry["origin"]) for entry in summary[f"{kind}s"]}
     if summary["reconstruction"]:
         origins["reconstruction"] = Origin.from_json(summary["reconstruction"]["origin"])
+    return origins
+
+
+def _steps(origins: Mapping[str, Origin]) -> Table:
+    """A row for each command that made something, the last one first. What was made by the same ones is named once."""
+    named: dict[tuple[Origin, ...], list[str]] = {}
     for thing, origin in origins.items():
-        if origin.is_recorded:
-            yield _pairs("origin", _origin_facts(origin), thing)
-    if unknown := {thing: NOT_RECORDED for thing, origin in origins.items() if not origin.is_recorded}:
-        yield _pairs("origin", unknown)
+        named.setdefault(tuple(_chain(origin)), []).append(thing)
+    table = Table("made", "by")
+    for column in ("steps", "tokens"):
+        table.add_column(column, justify="right")
+    table.add_column("on", no_wrap=True)
+    for steps, things in named.items():
+        for number, step in enumerate(steps):
+            shown = step.shown()
+            counts = [shown[name].replace(NOT_RECORDED, "") for name in ("steps", "tokens read")]
+            made = "before that" if number else ", ".join(things)
+            table.add_row(*map(_printable, (made, shown["command"], *counts, (step.date or "")[:_DAY])))
+    return table
+
+
+def _chain(origin: Origin) -> Iterable[Origin]:
+    """An origin and those before it, each by itself and without its recipe."""
+    step: Origin | None = origin
+    while step is not None:
+        yield replace(step, recipe=None, before=None)
+        step = step.before
 
 
 def _origin_facts(origin: Origin) -> dict[str, str]:
