@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,7 @@ import typer
 from rheostat.cli.console import JSON_HELP, print_json, print_line
 from rheostat.cli.learning import run_bar
 from rheostat.errors import RecipeError, counted
-from rheostat.recipe import recipe_names
+from rheostat.recipe import read_recipe, recipe_names
 
 if TYPE_CHECKING:
     from rheostat.training.run import TrainingResult
@@ -57,6 +58,8 @@ def train(
         )
     if not resume and not recipe:
         raise RecipeError(f"no recipe given; expected one of {', '.join(recipe_names())}, or a .toml file")
+    if not resume:
+        _check_early(recipe, changes or (), data or ())
     from rheostat.training import run
     from rheostat.training.session import is_first_process
 
@@ -88,6 +91,16 @@ def train(
             )
     if is_first_process():
         _report(result, json)
+
+
+def _check_early(recipe: str, changes: Sequence[str], data: Sequence[str]) -> None:
+    """Name the commonest mistakes before torch is imported, which takes seconds."""
+    from rheostat.text.sources import find_splits, is_named, is_one_file
+
+    read_recipe(recipe, changes)
+    source = data[0] if len(data) == 1 else [Path(file) for file in data]
+    if data and not is_named(source) and not is_one_file(source):
+        find_splits(source)
 
 
 def _report(result: TrainingResult, json: bool) -> None:
