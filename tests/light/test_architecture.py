@@ -88,6 +88,7 @@ ONE_MODULE: dict[str, str] = {
     "cli.learning": "metrics",
     "cli.memory": "words",
     "cli.suggest": "words",
+    "cli.train": "text",
     "cli.typing_screen": "words",
 }
 # Inside a package, a module may import the ones before it.
