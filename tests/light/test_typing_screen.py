@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 import rheostat
@@ -85,3 +88,33 @@ def test_page_keys_turn_the_knob_and_control_d_ends(screen: Screen) -> None:
     press(screen, keys.PAGE_UP)
     assert screen.predictor.knob == 1.0
     assert not screen.press(keys.LEAVE)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such sequences")
+@pytest.mark.parametrize(
+    ("sent", "wanted"),
+    [
+        (b"\x1b[A\x1bOB\x1b[3~\x1b[6~", [keys.UP, keys.DOWN, keys.DELETE, keys.PAGE_DOWN]),
+        (b"\x1b]11;rgb:1e1e/1e1e/1e1e\x07", []),  # the terminal answers what its background is
+        (b"\x1b]11;rgb:1e1e/1e1e/1e1e\x1b\\", []),
+        (b"\x1bP>|XTerm(390)\x1b\\", []),  # its name
+        (b"\x1b_Gi=31;OK\x1b\\", []),  # whether it shows pictures
+        (b"\x1b[?65;1;2;6;9;15;18;21;22c", []),  # what it can do
+        (b"\x1b[M aB", []),  # the mouse, in three bytes
+        (b"\x1b[M\x20\xe1\xf3", []),
+        (b"\x1b[<0;12;7M", []),
+        (b"\x1b[[A", []),  # F1 of the Linux console
+        (b"\x1b[1;5C\x1b[Z\x1b(B", []),
+        (b"\x1bx\x1b\xc3\xa9", []),  # Alt and a letter
+        (b"\x1b\x1b[A", []),
+        (b"\x1b[", []),
+        (b"\x1b]never ends", []),
+    ],
+)
+def test_sequences_are_read_whole(sent: bytes, wanted: list[str]) -> None:
+    theirs, ours = os.pipe()
+    os.write(ours, sent + (b"" if sent.endswith((b"[", b"ends")) else "é!".encode()))
+    os.close(ours)
+    found = list(keys.read_keys(theirs))
+    os.close(theirs)
+    assert found == [*wanted, *([] if sent.endswith((b"[", b"ends")) else ["é", "!"])]

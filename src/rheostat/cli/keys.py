@@ -8,6 +8,7 @@ import select
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 UP, DOWN, RIGHT, LEFT = "up", "down", "right", "left"
 TO_START, TO_END, DELETE, PAGE_UP, PAGE_DOWN = "home", "end", "delete", "page up", "page down"
@@ -101,30 +102,57 @@ else:
             mode = termios.tcgetattr(terminal)
             mode[1] |= termios.OPOST  # keep translating line ends, so lines start at the left
             termios.tcsetattr(terminal, termios.TCSADRAIN, mode)
-            yield _keys(terminal)
+            yield read_keys(terminal)
         finally:
             termios.tcsetattr(terminal, termios.TCSADRAIN, before)
 
-    def _keys(terminal: int) -> Iterator[str]:
+    def read_keys(terminal: int) -> Iterator[str]:
+        """The keys that a terminal in raw mode sends."""
         decoder = codecs.getincrementaldecoder("utf-8")("ignore")
         while data := os.read(terminal, 1):
             for character in decoder.decode(data):
                 if character == "\x1b":
-                    if key := _SEQUENCES.get(_rest_of_sequence(terminal)):
+                    if key := _SEQUENCES.get(read_sequence(_at_once(terminal))):
                         yield key
                 elif key := named(character):
                     yield key
 
-    def _rest_of_sequence(terminal: int) -> str:
-        """What follows an escape character. A sequence that is not known is read too, so that it types nothing."""
-        sequence = ""
-        while select.select([terminal], [], [], ESCAPE_SECONDS)[0]:
-            character = os.read(terminal, 1).decode("ascii", "ignore")
-            sequence += character
-            is_introduction = len(sequence) == 1 and character in "[O"
-            if not is_introduction and (character.isalpha() or character == "~" or len(sequence) > 16):
+    def _at_once(terminal: int) -> Iterator[str]:
+        """Bytes that arrive without a pause, as characters of the same code."""
+        while select.select([terminal], [], [], ESCAPE_SECONDS)[0] and (data := os.read(terminal, 1)):
+            yield data.decode("latin-1")
+
+
+def read_sequence(following: Iterator[str]) -> str:
+    """What follows an escape character (ECMA-48). Unknown sequences are read whole, so that they type nothing."""
+    first = next(following, "")
+    if first == "[":
+        first += _until(following, "@", "~")
+        if first == "[[":  # a function key of the Linux console: one letter more
+            first += next(following, "")
+        elif first == "[M":  # the mouse: button, column and row
+            first += "".join(islice(following, 3))
+    elif first == "O":
+        first += _until(following, "@", "~")
+    elif first and first in "]PX^_":  # the terminal's answer to a question, up to a bell or an escape with a backslash
+        for character in following:
+            if character == "\a" or (character == "\x1b" and next(following, "\\") == "\\"):
                 break
-        return sequence
+    elif " " <= first <= "/":
+        first += _until(following, "0", "~")
+    elif first == "\x1b":
+        first += read_sequence(following)
+    return first
+
+
+def _until(following: Iterator[str], first: str, last: str) -> str:
+    """The characters up to one from `first` to `last`."""
+    found = ""
+    for character in following:
+        found += character
+        if first <= character <= last:
+            break
+    return found
 
 
 def named(character: str) -> str | None:
