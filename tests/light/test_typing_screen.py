@@ -48,6 +48,15 @@ def test_up_and_down_recall_earlier_lines(screen: Screen) -> None:
     assert screen.line == "" and screen.finished == ["one", "two"]
 
 
+def test_a_line_that_was_begun_is_still_there_after_up_and_down(screen: Screen) -> None:
+    press(screen, *"one", keys.ENTER, *"half a li", keys.UP)
+    assert screen.line == "one"
+    press(screen, keys.DOWN, *"ne")
+    assert screen.line == "half a line"
+    press(screen, keys.UP, keys.ENTER, keys.DOWN)  # another line was sent instead
+    assert screen.line == "" and screen.finished == ["one", "one"]
+
+
 def test_unknown_keys_type_nothing(screen: Screen) -> None:
     for character in ("\x00", "\x0c", "\x1b", "\x1f", "\x9b"):
         assert keys.named(character) is None
@@ -63,6 +72,64 @@ def test_a_word_is_corrected_at_its_end_and_undo_brings_it_back(screen: Screen) 
     assert screen.text == "what are you doing " and "dping → doing" in screen.note
     press(screen, keys.UNDO)
     assert screen.text == "what are you dping "
+
+
+def test_undo_changes_the_corrected_word_alone(screen: Screen) -> None:
+    press(screen, *"what are you dping tonight my friend", keys.LEFT, keys.UNDO)
+    assert screen.text == "what are you dping tonight my friend"
+    assert screen.before == "what are you dping tonight my frien"
+    press(screen, keys.UNDO)
+    assert screen.text == "what are you dping tonight my friend"
+
+
+def test_undo_goes_back_correction_by_correction(screen: Screen) -> None:
+    press(screen, *"what are ypu diong ")
+    assert screen.text == "what are you doing "
+    press(screen, keys.UNDO)
+    assert screen.text == "what are you diong "
+    press(screen, keys.UNDO)
+    assert screen.text == "what are ypu diong " and screen.cursor == len("what are ypu diong ")
+
+
+def test_a_corrected_word_that_was_changed_does_not_come_back(screen: Screen) -> None:
+    press(screen, *"what are you dping ", keys.BACKSPACE, *"s", keys.UNDO)
+    assert screen.text == "what are you doings"
+
+
+def test_undo_after_enter_brings_the_word_back_in_the_finished_line(screen: Screen) -> None:
+    memory = screen.predictor.memory
+    assert memory is not None
+    press(screen, *"what are you dping", keys.ENTER)
+    assert screen.text == "what are you doing\n" and "Ctrl-Z" in screen.note
+    press(screen, keys.UNDO)
+    assert screen.text == "what are you dping\n"
+    press(screen, *"so")
+    assert memory.count("you", "doing") == 0.0 and memory.count("are", "you") == 1.0  # what stands there is learned
+    press(screen, keys.ENTER, *"what are you dping", keys.ENTER, *"so", keys.UNDO)
+    assert screen.text == "what are you dping\nso\nwhat are you dping\nso"  # it was meant
+
+
+def test_a_line_corrected_at_its_end_is_learned_as_it_was_corrected(screen: Screen) -> None:
+    memory = screen.predictor.memory
+    assert memory is not None
+    press(screen, *"what are you dping", keys.ENTER)
+    assert not screen.press(keys.LEAVE)
+    assert memory.count("you", "doing") == 1.0
+
+
+@pytest.mark.parametrize("end", [" ", ",", ".", "?", "!", ":", ")", "…"])
+def test_signs_end_a_word_too(screen: Screen, end: str) -> None:
+    press(screen, *f"what are you dping{end}")
+    assert screen.text == f"what are you doing{end}"
+    press(screen, *"man", keys.UNDO)
+    assert screen.text == f"what are you dping{end}man"
+
+
+def test_a_word_that_was_brought_back_is_not_corrected_again(screen: Screen) -> None:
+    press(screen, *"what are you dping ", keys.UNDO, keys.BACKSPACE, " ")
+    assert screen.text == "what are you dping "
+    press(screen, keys.DELETE_LINE, *"what are you Dping ")
+    assert screen.text == "what are you Dping "
 
 
 def test_a_taught_word_stays(screen: Screen) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rich.console import Group
 from rich.live import Live
@@ -13,7 +14,8 @@ from rheostat.cli import keys
 from rheostat.cli.console import results
 from rheostat.errors import OperatingPointError, UserWordsError
 from rheostat.runtime.predictor import Predictor
-from rheostat.words.writing import Suggestion
+from rheostat.runtime.remembering import CLOSING_SIGNS
+from rheostat.words.writing import Suggestion, matching_form
 
 KNOB_STEP = 0.05
 HELP = (
@@ -21,6 +23,25 @@ HELP = (
     "Page Up Page Down turn the knob, Ctrl-D ends"
 )
 STYLES = {"completion": "bold", "correction": "bold italic", "typed": "dim"}
+
+
+class Correction(NamedTuple):
+    """A word that was corrected automatically, where it starts in its line, and what was typed."""
+
+    start: int
+    word: str
+    typed: str
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.word)
+
+    def is_in(self, line: str) -> bool:
+        """Whether the word still stands there, and no longer one that begins with it."""
+        return line[self.start : self.end] == self.word and not line[self.end : self.end + 1].isalnum()
+
+    def undone(self, line: str) -> str:
+        return line[: self.start] + self.typed + line[self.end :]
 
 
 @dataclass
@@ -36,7 +57,10 @@ class Screen:
     offered: list[Suggestion] = field(default_factory=list)
     query_ms: float = 0.0
     _recalled: int = 0  # lines back; 0 is the one that is edited
-    _undo: tuple[str, int] | None = None  # the line and cursor before the last correction
+    _draft: str = ""  # the line that is edited, while an earlier one is shown
+    _corrections: list[Correction] = field(default_factory=list)  # of the line, the latest last
+    _kept: set[str] = field(default_factory=set)  # words that were brought back, which are not corrected again
+    _is_held: bool = False  # the last finished line is not learned yet: undo may still change it
 
     def __post_init__(self) -> None:
         self._watch = self.predictor.watch()
@@ -55,6 +79,8 @@ class Screen:
     def press(self, key: str) -> bool:
         """Handle a key; return False to end."""
         self.note = ""
+        if key != keys.UNDO:
+            self._learn_finished()
         if key == keys.LEAVE:
             self._watch.end(self.line)
             return False
@@ -88,10 +114,14 @@ class Screen:
     def _recall(self, by: int) -> None:
         """An earlier line, to be typed again."""
         back = self._recalled + by
-        if 0 <= back <= len(self.finished):
-            self._recalled = back
-            self.line = self.finished[-back] if back else ""
-            self.cursor = len(self.line)
+        if not 0 <= back <= len(self.finished):
+            return
+        if not self._recalled:
+            self._draft = self.line
+        self._recalled = back
+        self.line = self.finished[-back] if back else self._draft
+        self.cursor = len(self.line)
+        self._corrections.clear()
 
     def _delete(self, key: str) -> bool:
         before, after = self.line[: self.cursor], self.line[self.cursor :]
@@ -115,26 +145,22 @@ class Screen:
         if key == keys.TAB:
             self._take()
         elif key == keys.ENTER:
-            self._correct()
-            self._watch.end(self.line)
-            self.finished.append(self.line)
-            self.line, self.cursor, self._recalled, self._undo = "", 0, 0, None
+            self._finish()
         elif key == keys.TEACH:
             self._teach()
         elif key == keys.UNDO:
-            if self._undo:
-                self.line, self.cursor = self._undo
-                self._undo = None
+            self._bring_back()
         else:
             return False
         return True
 
     def _type(self, character: str) -> None:
-        if character == " ":
+        if character == " " or character in CLOSING_SIGNS:
             self._correct()
         self._edit(self.line[: self.cursor] + character, self.line[self.cursor :])
 
     def _edit(self, before: str, after: str, *, accepted: bool = False) -> None:
+        self._corrections = _moved(self._corrections, self.line, before + after)
         self.line, self.cursor = before + after, len(before)
         if not after:  # inside a line nothing is learned until it is finished
             self._watch.see(before, accepted=accepted)
@@ -146,9 +172,42 @@ class Screen:
             return
         best, shown = found[0], self.before
         typed = shown[len(shown) - best.replaces :]
-        self._undo = self.line[: self.cursor] + " " + self.line[self.cursor :], self.cursor + 1
+        if matching_form(typed) in self._kept:
+            return
         self._edit(best.insert_into(shown)[len(shown) - self.cursor :], self.line[self.cursor :])
+        self._corrections.append(Correction(self.cursor - len(best.word), best.word, typed))
         self.note = f"  {typed} → {best.word}; Ctrl-Z brings it back"
+
+    def _bring_back(self) -> None:
+        """The last corrected word as it was typed, in this line or in the one that was just finished."""
+        line = self.finished[-1] if self._is_held else self.line
+        corrections = [one for one in self._corrections if one.is_in(line)]
+        if not corrections:
+            return
+        last = corrections.pop()
+        typed = last.undone(line)
+        self._kept.add(matching_form(last.typed))
+        if self._is_held:
+            self.finished[-1], self._corrections = typed, _moved(corrections, line, typed)
+            return
+        after = len(line) - max(self.cursor, last.end)  # characters; inside the word, the cursor goes to its end
+        cursor = self.cursor if self.cursor <= last.start else len(typed) - after
+        self._corrections = corrections
+        self._edit(typed[:cursor], typed[cursor:])
+
+    def _finish(self) -> None:
+        self._correct()
+        self.finished.append(self.line)
+        self.line, self.cursor, self._recalled, self._draft = "", 0, 0, ""
+        self._is_held = True
+        if not self._corrections:
+            self._learn_finished()
+
+    def _learn_finished(self) -> None:
+        if self._is_held:
+            self._watch.end(self.finished[-1])
+            self._is_held = False
+            self._corrections.clear()
 
     def _teach(self) -> None:
         words = self.line[: self.cursor].split()
@@ -195,6 +254,17 @@ class Screen:
         )
         typed = Text(self.before + "▏" + self.line[self.cursor :])
         return Group(words, typed, Text(figures, style="dim"), Text(self.note or f"  {HELP}", style="dim"))
+
+
+def _moved(corrections: list[Correction], before: str, now: str) -> list[Correction]:
+    """Where corrected words stand in a line that was changed; without those that were changed themselves."""
+    found = []
+    for one in corrections:
+        if now.startswith(before[: one.end]):
+            found.append(one)
+        elif now.endswith(before[one.start :]):
+            found.append(one._replace(start=one.start + len(now) - len(before)))
+    return found
 
 
 def type_in_terminal(predictor: Predictor) -> str:
