@@ -375,6 +375,31 @@ def test_only_words_left_unchanged_are_learned(site: FileServer, open_page: Open
     assert "ths" not in [item.split("\n")[0] for item in listed(page)]
 
 
+@pytest.mark.parametrize("how", ["all at once", "forwards", "a word inside"])
+def test_what_is_deleted_is_unlearned_however_it_is_deleted(site: FileServer, open_page: OpenPage, how: str) -> None:
+    page = open_page(site.address)
+    turn_memory_on(page)
+    page.keyboard.type("I like the summer more than any winter ")
+    expect(page.locator("#memory-list")).to_contain_text("summer more")
+    expect(page.locator("#figure-saved-note")).to_have_text("0 of 39")
+    if how == "all at once":
+        page.keyboard.press("Control+a")
+        page.keyboard.press("Delete")
+    else:
+        page.keyboard.press("Control+Home")
+        if how == "a word inside":
+            for _ in "I like the ":
+                page.keyboard.press("ArrowRight")
+        for _ in "summer " if how == "a word inside" else "I like the summer more than any winter ":
+            page.keyboard.press("Delete")
+    left = "I like the more than any winter " if how == "a word inside" else ""
+    expect(text_of(page)).to_have_value(left)
+    expect(page.locator("#figure-saved-note")).to_have_text("0 of 32" if left else "so far")
+    expect(page.locator("#memory-list")).not_to_contain_text("summer")
+    if not left:
+        expect(page.locator("#memory-list li")).to_have_count(0)
+
+
 def test_an_accepted_suggestion_is_learned_at_once(site: FileServer, open_page: OpenPage) -> None:
     page = open_page(site.address)
     turn_memory_on(page)

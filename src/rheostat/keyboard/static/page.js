@@ -38,15 +38,17 @@ const keys = new Keys(element("keys"), {
   insert: (character, tap) => field.insert(character, tap),
   deleteBackward: () => field.deleteBackward(),
 });
-let textBefore = null;
+let seen = { before: null, value: null };
 
 field.addEventListener("text", () => {
+  const { before, value } = field;
+  const last = seen;
+  seen = { before, value };
   showUndo();
-  if (field.before === textBefore) return;
-  textBefore = field.before;
-  keys.shift = atSentenceStart(textBefore) && !/\S$/.test(textBefore);
   showSaved();
-  learnFrom(false);
+  if (value !== last.value) learnFrom(false); // what is after the cursor may be deleted too
+  if (before === last.before) return;
+  keys.shift = atSentenceStart(before) && !/\S$/.test(before);
   ask();
 });
 
