@@ -253,6 +253,25 @@ def test_undo_brings_the_typed_letters_back(site: FileServer, open_page: OpenPag
     expect(page.locator("#undo")).to_be_hidden()
 
 
+@pytest.mark.parametrize("typed", ["hello", "hell"])
+def test_undo_after_a_word_taken_in_the_middle_leaves_the_rest(
+    site: FileServer, open_page: OpenPage, typed: str
+) -> None:
+    page = open_page(site.address)
+    text = page.locator("#text")
+    page.keyboard.type(f"we say {typed} world")
+    for _ in " world":
+        page.keyboard.press("ArrowLeft")
+    page.locator("#suggestions").get_by_role("button", name=re.compile("^hello")).click()
+    expect(text).to_have_value("we say hello world")
+    if typed == "hell":
+        expect(page.locator("#undo")).to_have_text("↶ hell")
+        page.locator("#undo").click()
+        expect(text).to_have_value("we say hell world")
+    else:
+        expect(page.locator("#undo")).to_be_hidden()  # nothing was replaced
+
+
 def test_undo_goes_back_word_by_word(site: FileServer, open_page: OpenPage) -> None:
     page = open_page(site.address)
     page.keyboard.type("one two")

@@ -219,6 +219,49 @@ def test_a_correction_that_comes_late_does_not_disturb_what_was_typed_since(
     page.unroute_all(behavior="ignoreErrors")
 
 
+def release(page: Page, late: list[Route]) -> None:
+    """Let the corrections that were held back arrive."""
+    page.wait_for_timeout(200)
+    for route in late:
+        route.continue_()
+
+
+def test_a_late_correction_leaves_the_space_of_a_suggestion_where_it_is(
+    bundled_server: Server, open_page: OpenPage, predictor: Predictor
+) -> None:
+    assert predictor.correct("see you tommorrow")[0].advice == "correct"
+    page = on_the_server(open_page, bundled_server)
+    late: list[Route] = []
+    page.route("**/api/correct", lambda route: late.append(route))
+    page.keyboard.type("see you tommorrow ")
+    next_word = shown_words(predictor.complete("see you tommorrow "))[0]
+    expect(page.locator("#suggestions button").first).to_have_text(next_word)
+    page.keyboard.press("Alt+Digit1")
+    expect(text_of(page)).to_have_value(f"see you tommorrow {next_word} ")
+    release(page, late)
+    expect(text_of(page)).to_have_value(f"see you tomorrow {next_word} ")
+    page.keyboard.type(".")
+    expect(text_of(page)).to_have_value(f"see you tomorrow {next_word}. ")
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def test_a_late_correction_leaves_shift_as_it_was_tapped(bundled_server: Server, open_page: OpenPage) -> None:
+    page = on_the_server(open_page, bundled_server)
+    late: list[Route] = []
+    page.route("**/api/correct", lambda route: late.append(route))
+    page.keyboard.type("what are you dping ")
+    shift = page.locator('#keys [data-key="⇧"]')
+    shift.click()
+    release(page, late)
+    expect(text_of(page)).to_have_value("what are you doing ")
+    expect(shift).to_have_attribute("aria-pressed", "true")
+    page.locator('#keys [data-key="t"]').click()
+    expect(shift).to_have_attribute("aria-pressed", "false")
+    page.locator('#keys [data-key="o"]').click()
+    expect(text_of(page)).to_have_value("what are you doing To")
+    page.unroute_all(behavior="ignoreErrors")
+
+
 # Taps
 
 

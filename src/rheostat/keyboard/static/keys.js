@@ -42,6 +42,15 @@ export class Keys {
     this.#draw();
   }
 
+  /** Whether all letters are capitals until shift is tapped again. */
+  get isLocked() {
+    return this.#locked;
+  }
+
+  get shift() {
+    return this.#shift;
+  }
+
   /** Whether the next letter is a capital, as at the start of a sentence. Caps lock overrides it. */
   set shift(wanted) {
     if (wanted === this.#shift || this.#locked) return;

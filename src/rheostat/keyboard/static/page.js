@@ -133,7 +133,9 @@ field.addEventListener("ended", async ({ detail: text }) => {
 });
 
 function correct({ text }, best) {
+  const { shift } = keys;
   if (!field.correct(text, best)) return;
+  keys.shift = shift; // it may have been tapped since the word ended
   announce(`Corrected to ${best.word}. Control Z brings back ${field.replaced}.`);
   const corrected = [...text].slice(0, -best.replaces).join("") + best.word;
   for (const later of ended) if (later.text.startsWith(text)) later.text = corrected + later.text.slice(text.length);

@@ -1,15 +1,17 @@
 // The text field: the text before the cursor, what keys, suggestions and corrections do to it, undo, where fingers came down,
 // and how many keystrokes it took.
 
+import { CLOSING_SIGNS } from "./tables.js";
 import { insertInto } from "./writing.js";
 
 const JOINS = new Set([...".,!?;:"]); // signs that replace the space after a suggestion
 const LOOK_BACK = 64; // characters: longer than any emoji
 const MOST_UNDOS = 200;
-const ENDS_WORD = /^[\s.,!?;:)\]"”]$/u; // a word before one of these is finished
+const CLOSING = new Set(CLOSING_SIGNS);
 const WORD_BEFORE = /[\p{L}\p{M}'’]$/u;
 const STILL_NEAR = /^\S*\s*\S*\s*$/u; // one more word: what may follow a word that is corrected, or brought back
 
+const endsWord = (character) => /^\s$/u.test(character) || CLOSING.has(character); // a word before it is finished
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
 export class TextField extends EventTarget {
@@ -17,7 +19,7 @@ export class TextField extends EventTarget {
   #keystrokes = 0;
   #ownSpace = -1; // the position after a space that came with a suggestion
   #now = { value: "", cursor: 0 };
-  #past = []; // what undo goes back to: {value, cursor, typed?}
+  #past = []; // what undo goes back to: {value, cursor, typed?, after?, isCorrection?}
   #future = [];
   #inWord = false; // letters of one word are undone together
   #corrected = null; // the last word that was corrected automatically: {start, word, typed}
@@ -115,8 +117,7 @@ export class TextField extends EventTarget {
     this.#keystrokes += 1;
     const space = /^\s/.test(after) ? "" : " ";
     const typed = [...before].slice([...before].length - suggestion.replaces).join("");
-    this.#replace(same, this.#area.selectionEnd, written.slice(same) + space);
-    Object.assign(this.#past.at(-1) ?? {}, { typed, after: this.#area.value });
+    this.#replace(same, this.#area.selectionEnd, written.slice(same) + space, { typed });
     this.#inWord = false;
     this.#ownSpace = space ? this.#area.selectionStart : -1;
     this.dispatchEvent(new Event("text"));
@@ -127,14 +128,11 @@ export class TextField extends EventTarget {
     const typed = [...text].slice(-replaces).join("");
     const { value, selectionStart } = this.#area;
     const rest = value.slice(text.length);
-    const isSame = value.startsWith(text) && ENDS_WORD.test(rest[0] ?? "") && selectionStart > text.length;
+    const isSame = value.startsWith(text) && endsWord(rest[0] ?? "") && selectionStart > text.length;
     if (!isSame || !STILL_NEAR.test(rest) || this.#kept.has(typed.toLowerCase())) return false;
     const start = text.length - typed.length;
-    this.#area.setRangeText(word, start, text.length, "preserve");
-    this.#note(false);
-    Object.assign(this.#past.at(-1) ?? {}, { typed, after: this.#area.value, isCorrection: true });
     this.#corrected = { start, word, typed };
-    this.#changed();
+    this.#exchange(start, text.length, word, { typed, isCorrection: true });
     return true;
   }
 
@@ -142,10 +140,8 @@ export class TextField extends EventTarget {
   bringBack() {
     if (this.#justReplaced !== null) return this.undo();
     const { start, word, typed } = this.#corrected;
-    this.#area.setRangeText(typed, start, start + word.length, "preserve");
     this.#keep(typed);
-    this.#note(false);
-    this.#changed();
+    this.#exchange(start, start + word.length, typed);
   }
 
   #keep(typed) {
@@ -194,22 +190,33 @@ export class TextField extends EventTarget {
 
   #end(character) {
     const text = this.before.slice(0, -character.length);
-    if (ENDS_WORD.test(character) && WORD_BEFORE.test(text)) this.dispatchEvent(new CustomEvent("ended", { detail: text }));
+    if (endsWord(character) && WORD_BEFORE.test(text)) this.dispatchEvent(new CustomEvent("ended", { detail: text }));
   }
 
-  #replace(start, end, text) {
+  #replace(start, end, text, replaced = null) {
     this.#ownSpace = -1;
     this.#area.setRangeText(text, start, end, "end");
     this.#area.scrollTop = this.#area.scrollHeight;
-    this.#note(/^[\p{L}\p{M}'’]$/u.test(text));
+    this.#note(!replaced && /^[\p{L}\p{M}'’]$/u.test(text), replaced);
     this.#changed();
   }
 
-  /** Remember the text before a change; further letters of a word belong to the same change. */
-  #note(isLetter) {
+  /** Replace an earlier word; the cursor and the space of a suggestion stay where they are in the rest. */
+  #exchange(start, end, word, replaced = null) {
+    if (this.#ownSpace >= end) this.#ownSpace += word.length - (end - start);
+    this.#area.setRangeText(word, start, end, "preserve");
+    this.#note(false, replaced);
+    this.#changed();
+  }
+
+  /**
+   * Remember the text before a change; further letters of a word belong to the same change. replaced: {typed, isCorrection?},
+   * for a suggestion or a correction.
+   */
+  #note(isLetter, replaced = null) {
     const value = this.#area.value;
     if (value === this.#now.value) return;
-    if (!(isLetter && this.#inWord)) this.#past.push(this.#now);
+    if (!(isLetter && this.#inWord)) this.#past.push({ ...this.#now, ...(replaced && { ...replaced, after: value }) });
     if (this.#past.length > MOST_UNDOS) this.#past.shift();
     this.#inWord = isLetter;
     this.#future.length = 0;
