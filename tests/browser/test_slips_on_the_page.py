@@ -265,6 +265,38 @@ def test_a_late_correction_leaves_shift_as_it_was_tapped(bundled_server: Server,
 # Taps
 
 
+@pytest.mark.parametrize("how", ["finger", "mouse"])
+def test_a_tap_between_keys_counts_for_the_nearest(site: FileServer, open_page: OpenPage, how: str) -> None:
+    page = open_page(site.address, **PHONE)
+    settle(page)
+    tap = page.touchscreen.tap if how == "finger" else page.mouse.click
+    typed = ""
+    # Beside a key and below it, in pixels from its border: gaps, corners, and the ends of a row.
+    for key, beside, below in (
+        ("p", -1.0, 3.0), ("t", 1.0, 0.0), ("g", 0.0, 3.0), ("a", -12.0, 0.0), ("l", 12.0, 0.0), ("m", 1.0, -3.0)
+    ):  # fmt: skip
+        box = page.locator(f'#keys [data-key="{key}"]').bounding_box()
+        assert box
+        x = box["x"] + (beside if beside < 0 else box["width"] + beside if beside else box["width"] / 2)
+        y = box["y"] + (below if below < 0 else box["height"] + below if below else box["height"] / 2)
+        assert page.evaluate("([x, y]) => document.elementFromPoint(x, y).tagName", [x, y]) == "DIV"
+        tap(x, y)
+        typed += key if typed else key.upper()
+        expect(text_of(page)).to_have_value(typed)
+    expect(text_of(page)).to_be_focused()
+
+
+def test_a_key_that_the_pointer_leaves_types_nothing(site: FileServer, open_page: OpenPage) -> None:
+    page = open_page(site.address)
+    page.keyboard.type("so")
+    page.locator('#keys [data-key="p"]').hover()
+    page.mouse.down()
+    page.locator('#keys [data-key="o"]').hover()
+    page.mouse.up()
+    page.locator('#keys [data-key="x"]').click()
+    expect(text_of(page)).to_have_value("sox")
+
+
 @pytest.mark.parametrize("size", [(390, 844), (320, 640), (667, 375), (1280, 860)])
 def test_the_keys_lie_where_the_layout_says(site: FileServer, open_page: OpenPage, size: tuple[int, int]) -> None:
     page = open_page(site.address, viewport={"width": size[0], "height": size[1]})

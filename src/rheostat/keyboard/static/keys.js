@@ -15,6 +15,7 @@ const SPECIAL = {
 const NAMES = { ",": "Comma", ".": "Full stop", "'": "Apostrophe", '"': "Quotation mark", "-": "Hyphen", "/": "Slash" };
 const REPEAT_AFTER_MS = 450;
 const REPEAT_MS = 70;
+const DRIFT_PX = 20; // a finger that goes up this near to where it came down stayed on its key
 const TWICE_MS = 400; // two taps on shift within this time lock the capitals
 
 const CENTRES = new Map(KEY_LAYOUTS[DEFAULT_LAYOUT].keys.map(([letter, x, y]) => [letter, [x, y]]));
@@ -107,11 +108,21 @@ export class Keys {
     } else if (!SPECIAL[character]) key.textContent = this.#shift ? character.toUpperCase() : character;
   }
 
+  /** The key at a place on the screen; between keys, the nearest one. */
+  #nearest({ clientX: x, clientY: y }) {
+    const keys = [...this.#element.querySelectorAll("button")];
+    const distances = keys.map((key) => {
+      const { left, right, top, bottom } = key.getBoundingClientRect();
+      return Math.hypot(Math.max(left - x, 0, x - right), Math.max(top - y, 0, y - bottom));
+    });
+    return keys[distances.indexOf(Math.min(...distances))];
+  }
+
   #down(event) {
-    const key = event.target.closest("button");
+    const key = this.#nearest(event); // not the target: browsers guess one for a finger between two keys
     event.preventDefault(); // the text keeps the focus and the cursor
     this.#downs.set(event.pointerId, { key, x: event.clientX, y: event.clientY });
-    if (key?.dataset.key !== "⌫") return;
+    if (key.dataset.key !== "⌫") return;
     const again = () => {
       this.#actions.deleteBackward();
       this.#repeating = setTimeout(again, REPEAT_MS);
@@ -121,12 +132,14 @@ export class Keys {
   }
 
   #click(event) {
-    const key = event.target.closest("button");
-    if (!key) return;
+    const down = this.#downs.get(event.pointerId);
     clearTimeout(this.#repeating);
-    const { key: character } = key.dataset;
-    const tap = this.#tapOn(key, this.#downs.get(event.pointerId));
     this.#downs.delete(event.pointerId);
+    const key = down ? down.key : event.target.closest("button"); // without a pointer: Enter, a screen reader
+    const isLeft = down && !key.contains(event.target) && Math.hypot(event.clientX - down.x, event.clientY - down.y) > DRIFT_PX;
+    if (!key || isLeft) return;
+    const { key: character } = key.dataset;
+    const tap = this.#tapOn(key, down);
     if (character === "⇧") this.#tapShift(event.timeStamp);
     else if (character === "№") {
       this.#signs = !this.#signs;
@@ -138,7 +151,7 @@ export class Keys {
   /** Where a finger came down, in keys of the layout: the key's centre, and how far beside it on the screen. */
   #tapOn(key, down) {
     const centre = CENTRES.get(key.dataset.key);
-    if (!centre || down?.key !== key) return null;
+    if (!centre || !down) return null;
     const { x: across, y: along } = this.#pitch();
     const here = middleOf(key);
     return [centre[0] + (down.x - here.x) / across, centre[1] + (down.y - here.y) / along];
