@@ -313,6 +313,30 @@ def test_two_taps_on_shift_lock_the_capitals(site: FileServer, open_page: OpenPa
     expect(page.locator("#text")).to_have_value("Hi OK No")
 
 
+def test_caps_lock_holds_for_suggestions_too(site: FileServer, open_page: OpenPage, predictor: Predictor) -> None:
+    page = open_page(site.address)
+    keys = page.locator("#keys")
+
+    def capitals(text: str) -> list[str]:
+        return [word.upper() for word in words(predictor, text)]
+
+    page.locator("#text").fill("see you ")
+    expect_suggestions(page, words(predictor, "see you "))
+    keys.get_by_role("button", name="Shift").dblclick()
+    expect_suggestions(page, capitals("see you "))
+    page.keyboard.press("Alt+Digit1")
+    text = f"see you {capitals('see you ')[0]} "
+    expect(page.locator("#text")).to_have_value(text)
+    expect_suggestions(page, capitals(text))
+    keys.get_by_role("button", name="T", exact=True).click()
+    expect_suggestions(page, capitals(f"{text}T"))
+    keys.get_by_role("button", name="Caps lock").click()
+    expect_suggestions(page, words(predictor, f"{text}T"))
+    for is_on in (True, False):  # the lock of a real keyboard
+        page.evaluate("(on) => document.dispatchEvent(new KeyboardEvent('keyup', { modifierCapsLock: on }))", is_on)
+        expect_suggestions(page, capitals(f"{text}T") if is_on else words(predictor, f"{text}T"))
+
+
 def test_a_phone_on_its_side_shows_all_keys(site: FileServer, open_page: OpenPage) -> None:
     for viewport in ((667, 375), (844, 390), (568, 320)):
         size = {"width": viewport[0], "height": viewport[1]}

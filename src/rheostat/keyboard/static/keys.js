@@ -30,7 +30,10 @@ export class Keys {
   #repeating = 0;
   #downs = new Map(); // pointer -> the key that it came down on, and where
 
-  /** actions: {insert(character, tap), deleteBackward()}. tap: [x, y] in keys of the layout; null without a pointer. */
+  /**
+   * actions: {insert(character, tap), deleteBackward(), lock()}. tap: [x, y] in keys of the layout; null without a pointer. lock:
+   * capitals were locked or unlocked.
+   */
   constructor(element, actions) {
     this.#element = element;
     this.#actions = actions;
@@ -164,11 +167,13 @@ export class Keys {
   }
 
   #tapShift(now) {
-    const isTwice = now - this.#shiftTapped < TWICE_MS && !this.#locked;
-    this.#shiftTapped = this.#locked ? -Infinity : now;
+    const wasLocked = this.#locked;
+    const isTwice = now - this.#shiftTapped < TWICE_MS && !wasLocked;
+    this.#shiftTapped = wasLocked ? -Infinity : now;
     this.#locked = isTwice;
     this.#shift = isTwice || !this.#shift;
     for (const key of this.#element.querySelectorAll("button")) this.#label(key);
+    if (wasLocked !== isTwice) this.#actions.lock();
   }
 
   #move(event) {

@@ -10,7 +10,7 @@ import { Keys } from "./keys.js";
 import { MemoryPanel } from "./memory_panel.js";
 import { adviceOf } from "./slips.js";
 import { TextField } from "./text_field.js";
-import { atSentenceStart, prefixOf } from "./writing.js";
+import { atSentenceStart, distinct, prefixOf } from "./writing.js";
 
 const SUGGESTIONS = 3;
 const RETRY_MS = [500, 1000, 2000, 4000]; // then the last one again and again
@@ -26,7 +26,7 @@ const engines = { browser: new BrowserEngine(), server: new ServerEngine() };
 let model = null;
 let tradeOff = null;
 let engineName = "browser";
-let shown = { text: null, suggestions: [] };
+let shown = { text: null, found: [], suggestions: [] }; // found: as the engine answered
 let position = null; // from the last answer: knob, flops, energy_mj, warning
 let sequence = 0;
 let request = null;
@@ -37,6 +37,7 @@ const field = new TextField(element("text"));
 const keys = new Keys(element("keys"), {
   insert: (character, tap) => field.insert(character, tap),
   deleteBackward: () => field.deleteBackward(),
+  lock: () => showSuggestions(),
 });
 let seen = { before: null, value: null };
 
@@ -77,22 +78,38 @@ async function ask() {
 }
 
 function show(text, answer) {
-  const suggestions = answer.suggestions.filter(isShown);
-  shown = { text, suggestions };
+  shown = { text, found: answer.suggestions.filter(isShown), suggestions: [] };
   position = answer;
   retries = 0;
   notify("");
+  showSuggestions();
+  offer(element("learn"), answer.unknown_word && `Learn “${answer.unknown_word}”`, () => learn(answer.unknown_word));
+  showPosition();
+  announceLater();
+}
+
+/** The words that were found, in capitals under caps lock. What was typed stays as it is. */
+function showSuggestions() {
+  const inCapitals = (found) => (found.kind === "typed" ? found : { ...found, word: found.word.toUpperCase() });
+  shown.suggestions = keys.isLocked || hasCapsLock ? distinct(shown.found.map(inCapitals), SUGGESTIONS) : shown.found;
   buttons.forEach((button, place) => {
-    const suggestion = suggestions[place];
+    const suggestion = shown.suggestions[place];
     button.textContent = suggestion?.word ?? "";
     button.disabled = !suggestion;
     button.dataset.kind = suggestion?.kind ?? "";
     if (KINDS[suggestion?.kind]) button.setAttribute("aria-label", `${suggestion.word}, ${KINDS[suggestion.kind]}`);
     else button.removeAttribute("aria-label");
   });
-  offer(element("learn"), answer.unknown_word && `Learn “${answer.unknown_word}”`, () => learn(answer.unknown_word));
-  showPosition();
-  announceLater();
+}
+
+let hasCapsLock = false; // of a keyboard that is not on the screen
+for (const kind of ["keydown", "keyup"]) {
+  document.addEventListener(kind, (event) => {
+    const isOn = event.getModifierState?.("CapsLock") ?? false;
+    if (isOn === hasCapsLock) return;
+    hasCapsLock = isOn;
+    showSuggestions();
+  });
 }
 
 /** Unlikely suggestions are hidden, but never what was typed. */
@@ -101,11 +118,8 @@ function isShown(suggestion) {
 }
 
 function clearSuggestions() {
-  shown = { text: null, suggestions: [] };
-  for (const button of buttons) {
-    button.textContent = "";
-    button.disabled = true;
-  }
+  shown = { text: null, found: [], suggestions: [] };
+  showSuggestions();
 }
 
 function take(place) {
