@@ -25,6 +25,7 @@ from results_files import (
 from rheostat.measure.results import read_all
 from rheostat.report.claims import NO_DIFFERENCE, Fact, Judgement, claims_table, judge, judge_all, verdict_of
 from rheostat.report.evidence import Evidence, gather
+from rheostat.report.figures.costs import families
 from rheostat.report.kept_filters import KeptFilters, read_kept_filters
 from rheostat.report.paper_tables import paper_table, training_sentence
 from rheostat.report.published import WeightPicture, load_published
@@ -199,12 +200,16 @@ def test_a_model_that_does_not_beat_ngrams_decides_nothing(tmp_path: Path) -> No
     assert judge(CLAIMS["update-recovers"], gather(read_all([sweep, beaten]))).verdict == "partly"
 
 
+def on_valid(rows: Sequence[JsonObject]) -> list[JsonObject]:
+    return [{**one, "split": "valid"} for one in rows]
+
+
 def test_recall_may_fall_less_and_order_otherwise(judged: Judged) -> None:
     rows = [ranked("filter-norm", 0.8, 90.0, recall_at_3=0.395), ranked("l0", 0.6, 85.0, recall_at_3=0.39)]
     assert signs(judged("recall-falls-less", rows)) == [True, None]
-    assert signs(judged("perplexity-does-not-decide-recall", rows)) == [True]
+    assert signs(judged("perplexity-does-not-decide-recall", [*rows, *on_valid(rows)])) == [True, True]
     rows[1]["recall_at_3"] = 0.399
-    assert signs(judged("perplexity-does-not-decide-recall", rows)) == [False, False]
+    assert signs(judged("perplexity-does-not-decide-recall", [*rows, *on_valid(rows)])) == [False, False]
 
 
 def test_cut_offs_apply_to_every_row_of_the_table(judged: Judged) -> None:
@@ -313,3 +318,123 @@ def test_a_difference_within_the_range_over_seeds_is_none(
     (fact,) = (fact for fact in judgement.facts if "filter-norm" in fact.topic)
     assert fact.holds is (None if holds is None else not holds)
     assert (NO_DIFFERENCE in fact.text) == (holds is None)
+
+
+# Seeds and controls
+
+
+def learned(widths: Sequence[int], perplexity: float, share: float = 0.8) -> JsonObject:
+    more = {"allocation": "stored", "widths": list(widths), "flops_fraction": share}
+    return row("l0-0.8", "l0", 0.8, "test", perplexity, **more)
+
+
+@pytest.fixture
+def several_seeds(tmp_path: Path) -> Evidence:
+    """Gates with their update, those of another seed nearer to 80 %, and random at the widths of the first."""
+    update = recovered("l0", 0.8, 76.4, 75.0, widths=[5], flops_fraction=0.7981)
+    own = [learned([5], 76.4, 0.7981), *on_valid([learned([5], 80.6, 0.7981)]), *update]
+    borrowed = row("random-at-l0-0.8", "random", 0.8, "test", 75.7, allocation="stored", widths=[5])
+    curve = [ranked(name, 0.8, 82.0, widths=[8]) for name in ("random", "filter-norm", "mean-activation")]
+    timed = [bench_row(1.0, 2.0, widths=[10]), bench_row(0.7981, 1.7, widths=[5])]
+    files = [
+        write_sweep(tmp_path / "ptb.json", [full(70.0), *curve]),
+        write_sweep(tmp_path / "ptb-learned.json", [full(70.0), *own]),
+        write_sweep(tmp_path / "ptb-widths.json", [full(70.0), borrowed]),
+        write_sweep(tmp_path / "ptb-l0-seed-2.json", [full(70.0), learned([6], 76.6, 0.79999)]),
+        write_bench(tmp_path / "bench.json", timed),
+    ]
+    return gather(read_all(files))
+
+
+def test_another_seed_does_not_take_the_place_of_a_point(several_seeds: Evidence) -> None:
+    facts = judge(CLAIMS["l0-best"], several_seeds).facts
+    assert {fact.text for fact in facts if "each at its own widths" in fact.topic} == {"76.40 / 82.00 at 80%"}
+    (equal,) = (fact for fact in facts if fact.topic == "ptb, l0 against random, at equal widths")
+    assert equal.holds is False and equal.text == "76.40 / 75.70 at 80%"
+
+
+def test_other_seeds_are_a_spread_for_claims(several_seeds: Evidence) -> None:
+    assert several_seeds.on("ptb").spread_at(0.8) == pytest.approx(0.2)
+
+
+def test_a_row_of_the_paper_has_a_point_and_its_update_from_the_same_file(several_seeds: Evidence) -> None:
+    table = load_published().table("ptb")
+    lines = [line.cells for line in paper_table(table, several_seeds.on("ptb")).rows]
+    ours = lines[1 + next(at for at, cells in enumerate(lines) if cells[1] == "L0 reg.")]
+    assert (ours[3], ours[4], ours[8], ours[10]) == ("80.60", "76.40", "1.7", "75.00")
+    assert ours[-1] == "`ptb-learned.json`, `bench.json`"
+
+
+def test_gates_of_another_run_are_not_set_beside_an_update(tmp_path: Path) -> None:
+    """Even if they are nearer to the share, and no control."""
+    update = recovered("l0", 0.8, 76.4, 75.0, flops_fraction=0.7981)
+    files = [write_sweep(tmp_path / "a.json", [full(70.0), ranked("random", 0.8, 82.0), *update])]
+    files.append(write_sweep(tmp_path / "b.json", [full(70.0), learned([6], 77.0)]))
+    plain, updated = gather(read_all(files)).on("ptb").pair_at("l0", 0.8)
+    assert plain is not None and updated is not None
+    assert (plain.test_perplexity, updated.test_perplexity) == (76.4, 75.0)
+
+
+def controls(tmp_path: Path, *more: JsonObject) -> Evidence:
+    """Updates of three criteria, and controls of one of them."""
+    rows = [full(70.0), *recovered("random", 0.8, 82.0, 77.0), *recovered("filter-norm", 0.8, 88.0, 79.0)]
+    rows += [*recovered("mean-activation", 0.8, 84.0, 76.0), ranked("random", 0.8, 82.0), *more]
+    varied = []
+    for name, after in (("random-1-0.8-seed-2", 77.1), ("random-1-0.8-rank-1-untaught", 79.8)):
+        varied += [{**one, "label": name} for one in recovered("random", 0.8, 82.0, after)]
+    varied += [row("random-1-0.8-bias", "random", 0.8, "test", 77.3, allocation="stored")]
+    main = write_sweep(tmp_path / "ptb-learned.json", rows)
+    return gather(read_all([main, write_sweep(tmp_path / "ptb-controls.json", [full(70.0), *varied])]))
+
+
+def test_controls_decide_no_claim(tmp_path: Path) -> None:
+    found = controls(tmp_path)
+    texts = [fact.text for fact in judge(CLAIMS["random-regains-more"], found).facts]
+    assert texts[0] == "ptb, random against filter-norm at 80%: 5.00 / 9.00 points regained"
+    helped = [fact.text for fact in judge(CLAIMS["update-recovers"], found).facts]
+    assert [text for text in helped if text.startswith("ptb, random")] == ["ptb, random at 80%: 82.00 → 77.00"]
+    used = {path.name for one in judge_all(found) for fact in one.facts for path in fact.paths}
+    assert used == {"ptb-learned.json"}
+
+
+def test_controls_are_not_drawn_or_listed_with_learned_points(tmp_path: Path) -> None:
+    on = controls(tmp_path).on("ptb")
+    drawn = [(family.name, len(family.points)) for family in families(on) if family.criterion == "random"]
+    assert drawn == [("random", 2), ("random with update", 1)]
+    assert on.comparison is not None
+    assert {one.file for one in on.comparison.recoveries()} == {"ptb-learned.json"}
+    assert {one.file for one in on.comparison.shares()} == {"ptb-learned"}
+    assert sum(one.control for one in on.measurements) == len(on.controls) == 6
+
+
+def test_points_regained_differ_only_by_more_than_seeds_do(tmp_path: Path) -> None:
+    seeds = [row("random-2", "random", 0.8, "test", 85.5)]  # a range of 3.5, and 3 points between random and activation
+    facts = judge(CLAIMS["random-regains-more"], controls(tmp_path, *seeds)).facts
+    assert [fact.holds for fact in facts[:2]] == [False, None]
+    assert facts[1].text.endswith("5.00 / 8.00 points regained (no difference seen: seeds differ by 3.50)")
+
+
+def test_a_limit_missed_by_less_than_the_spread_is_not_missed(tmp_path: Path) -> None:
+    found = controls(tmp_path, row("random-2", "random", 0.8, "test", 82.3))
+    facts = judge(CLAIMS["random-never-clearly-worse"], found).facts
+    (fact,) = (one for one in facts if one.topic == "ptb, random against mean-activation with update, 1% allowed")
+    assert fact.holds is None and not fact.comparable
+    assert fact.text.startswith("77.00 / 76.00 at 80% (no difference seen from the limit of 76.76: seeds differ by 0.")
+
+
+def test_orders_that_differ_within_the_range_over_seeds_do_not_count(judged: Judged) -> None:
+    rows = [ranked("filter-norm", 0.8, 90.0, recall_at_3=0.395), ranked("l0", 0.6, 85.0, recall_at_3=0.39)]
+    seeds = [row(f"random-{n}", "random", 0.6, "test", 99.0, recall_at_3=n) for n in (0.38, 0.386)]
+    (papers, _) = judged("perplexity-does-not-decide-recall", [*rows, *seeds]).facts
+    assert papers.holds is None and papers.text.endswith("(no difference seen: seeds differ by 0.00 and 0.60%)")
+
+
+def test_the_pair_of_orders_that_differ_is_chosen_on_valid(judged: Judged) -> None:
+    on_test = [ranked("random", 0.8, 80.0, recall_at_3=0.39), ranked("taylor", 0.7, 81.0, recall_at_3=0.40)]
+    (_, none) = judged("perplexity-does-not-decide-recall", on_test).facts
+    assert none.text == "ptb, a pair chosen on validation text: not measured"
+    lucky = [{**one, "split": "valid", "recall_at_3": 0.4} for one in on_test]
+    (_, by_luck) = judged("perplexity-does-not-decide-recall", [*on_test, *lucky]).facts
+    assert by_luck.holds is False and "no pair among 2 points on validation text" in by_luck.text
+    (_, chosen) = judged("perplexity-does-not-decide-recall", [*on_test, *on_valid(on_test)]).facts
+    assert chosen.holds and chosen.text.startswith("ptb, chosen on validation text: random at 80% has 80.00")

@@ -312,7 +312,7 @@ def test_the_text_above_a_table_says_how_many_seeds_a_row_has(tmp_path: Path) ->
     seeds = [row(f"random-{seed}", "random", 0.8, "test", 80.0 + seed) for seed in (1, 2, 3)]
     rows = [full(), *seeds, ranked("filter-norm", 0.8, 85.0), *recovered("random", 0.8, 81.0, 76.0)]
     text = markdown(build_report(gather(read_all([write_sweep(tmp_path / "s.json", rows)]))))
-    assert "Random is the mean of 3 seeds, and with update of 1 (`random-0.8-updated`)." in text
+    assert "Random is the mean of 3 seeds, and with update of 1 (`random-0.8-updated`, 81.00 without it)." in text
     assert "Filter norm is the mean" not in text
 
 

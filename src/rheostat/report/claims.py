@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from itertools import combinations, groupby, pairwise
+from itertools import combinations, groupby, pairwise, permutations
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -168,10 +168,9 @@ def _at_equal_widths(
     check: checks.Better, on: CorpusEvidence, other: str, with_update: bool, what: str
 ) -> Iterator[Fact]:
     topic, found = f"{what}, at equal widths", False
-    for share in on.shares(check.criterion, with_update=with_update):
-        mine = on.at(check.criterion, share, with_update=with_update)
-        theirs = on.at_widths(other, mine.widths, with_update=with_update) if mine else None
-        if mine and theirs and _is_shown(on, mine, theirs):
+    for mine in on.of_all_widths(check.criterion, with_update=with_update):
+        theirs = on.at_widths(other, mine.widths, with_update=with_update)
+        if theirs and _is_shown(on, mine, theirs):
             found = True
             yield _compare_pair(check, on, mine, theirs, topic)
     if not found:
@@ -183,13 +182,19 @@ def _is_shown(on: CorpusEvidence, mine: Measurement, theirs: Measurement) -> boo
 
 
 def _compare_pair(check: checks.Better, on: CorpusEvidence, mine: Measurement, theirs: Measurement, topic: str) -> Fact:
-    """Holds or fails only by more than the spread between seeds."""
+    """Holds or fails only by more than the spread between seeds, also where a tolerance moves the limit."""
     text = f"{mine.test_perplexity:.2f} / {theirs.test_perplexity:.2f} at {mine.flops_fraction:.0%}"
     paths, spread = (mine.path, theirs.path), on.spread_at(mine.flops_fraction)
     limit = theirs.test_perplexity * (1 + check.tolerance)
-    if not check.tolerance and abs(mine.test_perplexity - limit) <= spread:
-        return Fact(None, f"{text} ({NO_DIFFERENCE}: seeds differ by {spread:.2f})", paths, topic, comparable=False)
-    return Fact(mine.test_perplexity <= limit, text, paths, topic)
+    if abs(mine.test_perplexity - limit) > spread:
+        return Fact(mine.test_perplexity <= limit, text, paths, topic)
+    return _no_difference(text, spread, paths, topic, f"from the limit of {limit:.2f}" if check.tolerance else "")
+
+
+def _no_difference(text: str, spread: float, paths: tuple[Path, ...], topic: str = "", what: str = "") -> Fact:
+    """Two numbers that differ by no more than those of two seeds do. what: what the first one hardly differs from."""
+    seen = f"{NO_DIFFERENCE} {what}".strip()
+    return Fact(None, f"{text} ({seen}: seeds differ by {spread:.2f})", paths, topic, comparable=False)
 
 
 @check_facts.register
@@ -221,22 +226,28 @@ def _(check: checks.RegainsMore, evidence: Evidence) -> list[Fact]:
     facts = []
     for corpus in check.corpora:
         on = evidence.on(corpus)
-        mine = {round(bare.flops_fraction, 2): (bare, updated) for bare, updated in on.recovered(check.criterion)}
         for other in check.than:
-            pairs = [(mine.get(round(bare.flops_fraction, 2)), (bare, new)) for bare, new in on.recovered(other)]
-            compared = [_regained(corpus, own, theirs) for own, theirs in pairs if own is not None]
             missing = Fact(None, f"{corpus}, {check.criterion} against {other}: {NOT_MEASURED}")
-            facts += compared or [missing if on.comparable else _absent(corpus)]
+            facts += list(_regained(corpus, on, check.criterion, other)) or [
+                missing if on.comparable else _absent(corpus)
+            ]
     return facts
 
 
-Recovered = tuple[Measurement, Measurement]
-
-
-def _regained(corpus: str, mine: Recovered, theirs: Recovered) -> Fact:
-    own, other = (bare.test_perplexity - updated.test_perplexity for bare, updated in (mine, theirs))
-    where = f"{corpus}, {mine[0].criterion} against {theirs[0].criterion} at {mine[0].flops_fraction:.0%}"
-    return Fact(own > other, f"{where}: {own:.2f} / {other:.2f} points regained", (mine[1].path, theirs[1].path))
+def _regained(corpus: str, on: CorpusEvidence, criterion: str, other: str) -> Iterator[Fact]:
+    """One fact per share at which both have a point that was measured without and with its update."""
+    for share in on.shares(criterion, with_update=True):
+        updated = [on.at(name, share, with_update=True) for name in (criterion, other)]
+        found = [(bare, one) for one in updated if one and (bare := on.without_update(one))]
+        if len(found) < len(updated):
+            continue
+        own, theirs = (bare.test_perplexity - one.test_perplexity for bare, one in found)
+        text = f"{corpus}, {criterion} against {other} at {share:.0%}: {own:.2f} / {theirs:.2f} points regained"
+        paths, spread = tuple(one.path for _, one in found), on.spread_at(share)
+        if abs(own - theirs) <= spread:
+            yield _no_difference(text, spread, paths)
+        else:
+            yield Fact(own > theirs, text, paths)
 
 
 @check_facts.register
@@ -288,26 +299,69 @@ def _(check: checks.OrdersDiffer, evidence: Evidence) -> list[Fact]:
     if not on.comparable:
         return [_absent(check.corpus)]
     first, second = (on.at(one.criterion, one.flops_fraction) for one in (check.lower_perplexity, check.higher_recall))
-    facts = [
-        _order(check.corpus, first, second) if first and second else Fact(None, f"the paper's pair {NOT_MEASURED}")
-    ]
-    pairs = ((one, other) for one in on.comparable for other in on.comparable if _differs(one, other))
-    clearest = max(pairs, key=lambda pair: pair[1].recall_at_3 - pair[0].recall_at_3, default=None)
-    no_pair = Fact(False, f"{check.corpus}: no pair among {len(on.comparable)} points", (on.comparable[0].path,))
-    return [*facts, _order(check.corpus, *clearest) if clearest else no_pair]
+    papers = (
+        _order(check.corpus, on, first, second) if first and second else Fact(None, f"the paper's pair {NOT_MEASURED}")
+    )
+    return [papers, _clearest_order(check.corpus, on)]
 
 
-def _differs(lower: Measurement, other: Measurement) -> bool:
-    """Whether the lower perplexity goes with the lower recall."""
-    return lower.test_perplexity < other.test_perplexity and lower.recall_at_3 < other.recall_at_3
+def _clearest_order(corpus: str, on: CorpusEvidence) -> Fact:
+    """The pair that differs most on validation text, judged on test text: the best of many there would hold by luck."""
+    own = (one for one in on.comparable if one.valid_recall_at_3 is not None and not one.has_borrowed_widths)
+    known = [one for one in own if _is_shown(on, one, one)]
+    if not known:
+        return Fact(None, f"{corpus}, a pair chosen on validation text: {NOT_MEASURED}")
+    gaps = {(one, other): _gaps_on_valid(one, other) for one, other in permutations(known, 2)}
+    pairs = [pair for pair, (perplexity, recall) in gaps.items() if _differ(on, *pair, perplexity, recall)]
+    clearest = max(pairs, key=lambda pair: gaps[pair][1], default=None)
+    if clearest is None:
+        return Fact(False, f"{corpus}: no pair among {len(known)} points on validation text", (known[0].path,))
+    return _order(f"{corpus}, chosen on validation text", on, *clearest)
 
 
-def _order(corpus: str, first: Measurement, second: Measurement) -> Fact:
+def _gaps_on_valid(first: Measurement, second: Measurement) -> tuple[float, float]:
+    """By how much the second has the higher perplexity and the higher recall."""
+    assert first.valid_perplexity is not None and second.valid_perplexity is not None
+    assert first.valid_recall_at_3 is not None and second.valid_recall_at_3 is not None
+    return second.valid_perplexity - first.valid_perplexity, second.valid_recall_at_3 - first.valid_recall_at_3
+
+
+def _differ(
+    on: CorpusEvidence, first: Measurement, second: Measurement, perplexity: float, recall: float
+) -> bool | None:
+    """Whether the lower perplexity goes with the lower recall, given how much higher both are at the second point;
+    None if one of the differences is within the range over seeds.
+    """
+    gaps = list(zip((perplexity, recall), _spreads(on, first, second), strict=True))
+    if any(gap < -spread for gap, spread in gaps):
+        return False
+    return True if all(gap > spread for gap, spread in gaps) else None
+
+
+def _spreads(on: CorpusEvidence, *points: Measurement) -> tuple[float, float]:
+    """The ranges of perplexity and of recall over seeds, at the shares of some points."""
+    shares = [one.flops_fraction for one in points]
+    return max(map(on.spread_at, shares)), max(map(on.recall_spread_at, shares))
+
+
+def _order(corpus: str, on: CorpusEvidence, first: Measurement, second: Measurement) -> Fact:
+    perplexity, recall = second.test_perplexity - first.test_perplexity, second.recall_at_3 - first.recall_at_3
     texts = [
-        f"{one.criterion} at {one.flops_fraction:.0%} has {one.test_perplexity:.2f}, R@3 {one.recall_at_3:.2%}"
+        f"{_called(one)} at {one.flops_fraction:.0%} has {one.test_perplexity:.2f}, R@3 {one.recall_at_3:.2%}"
         for one in (first, second)
     ]
-    return Fact(_differs(first, second), f"{corpus}: {'; '.join(texts)}", (first.path, second.path))
+    text, paths = f"{corpus}: {'; '.join(texts)}", (first.path, second.path)
+    holds = _differ(on, first, second, perplexity, recall)
+    if holds is not None:
+        return Fact(holds, text, paths)
+    by_chance, recall_by_chance = _spreads(on, first, second)
+    seeds = f"seeds differ by {by_chance:.2f} and {recall_by_chance:.2%}"
+    return Fact(None, f"{text} ({NO_DIFFERENCE}: {seeds})", paths, comparable=False)
+
+
+def _called(one: Measurement) -> str:
+    """The criterion, but the name of a stored point, unless the criterion has only such points."""
+    return one.criterion if one.allocation == "uniform" or one.criterion in POINT_BY_POINT else one.name
 
 
 @check_facts.register

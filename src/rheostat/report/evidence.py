@@ -20,6 +20,7 @@ from rheostat.measure.results import (
     SweepResults,
     SweptPoint,
 )
+from rheostat.report.control_points import AT, is_of_another_seed, without_seed
 from rheostat.report.kept_filters import POINT_BY_POINT, KeptFilters
 from rheostat.report.learned import GRADED, CorpusComparison, compare, is_nearly
 from rheostat.report.published import SAME_SHARE, PublishedRow, is_corpus, load_published
@@ -35,7 +36,8 @@ LEARNED_PREFERENCE = ("stored", "bare", "uniform", "path", "bits")
 @dataclass(frozen=True)
 class Measurement:
     """Quality at one point, mean over seeds. flops_fraction, cost: of the corpus's reference model. precision: only if
-    it differs from that model's. bounds: filters and words that are read in 8 bits; None for all.
+    it differs from that model's. bounds: filters and words that are read in 8 bits; None for all. control: made only to
+    be compared with another point (`control_points`).
     """
 
     name: str
@@ -55,10 +57,18 @@ class Measurement:
     bounds: tuple[int, ...] | None = None
     reconstructed: bool = False
     spread: float = 0.0  # the range of test perplexity over seeds; 0 for a single one
+    valid_recall_at_3: float | None = None
+    recall_spread: float = 0.0  # the range of R@3 on test text over seeds
+    control: bool = False
 
     @property
     def updated(self) -> bool:
         return self.update_rank > 0
+
+    @property
+    def has_borrowed_widths(self) -> bool:
+        """Whether the widths are those of another method's point."""
+        return AT in self.name
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class CorpusEvidence:
-    """All measurements on one corpus. comparable: points of the reference model's own weights."""
+    """All measurements on one corpus. comparable: points of the reference model's own weights. controls: of the same
+    weights, and used only to see what chance does; `report.controls` compares them.
+    """
 
     corpus: str
     comparison: CorpusComparison | None
@@ -83,6 +95,12 @@ class CorpusEvidence:
     baseline_benches: tuple[ModelBench, ...]
     ngrams: tuple[NGramResults, ...] = ()
     kept: KeptFilters | None = None
+    controls: tuple[Measurement, ...] = ()
+
+    @property
+    def without_controls(self) -> tuple[Measurement, ...]:
+        """All measurements that a table or a picture may show."""
+        return tuple(one for one in self.measurements if not one.control)
 
     @property
     def reference(self) -> SweepResults | None:
@@ -139,31 +157,69 @@ class CorpusEvidence:
         return replace(self, benches=tuple(first), baseline_benches=others)
 
     def at(self, criterion: str, share: float, *, with_update: bool = False) -> Measurement | None:
-        """The point of a criterion at a share. with_update: a point with an update of rank 1, as in the paper."""
-        found = [one for one in self._of(criterion, with_update) if abs(one.flops_fraction - share) < SAME_SHARE]
-        preference = LEARNED_PREFERENCE if criterion in POINT_BY_POINT else PREFERENCE
+        """The point of a criterion at a share, with widths of its own. with_update: a point with an update of rank 1,
+        as in the paper.
+        """
+        found = [one for one in self._own(criterion, with_update) if abs(one.flops_fraction - share) < SAME_SHARE]
         return min(
             found,
-            key=lambda one: (preference.index(one.allocation), abs(one.flops_fraction - share)),
+            key=lambda one: (_preference(criterion, one), abs(one.flops_fraction - share)),
             default=None,
         )
 
+    def pair_at(self, criterion: str, share: float) -> tuple[Measurement | None, Measurement | None]:
+        """The point of a criterion at a share, without and with an update. Points that are learned one by one differ
+        from run to run, so there both are the same point of the same file.
+        """
+        plain, updated = self.at(criterion, share), self.at(criterion, share, with_update=True)
+        if plain is None or updated is None or criterion not in POINT_BY_POINT:
+            return plain, updated
+        same = (plain.path, plain.widths) == (updated.path, updated.widths)
+        return (plain if same else self.without_update(updated)), updated
+
+    def without_update(self, updated: Measurement) -> Measurement | None:
+        """The same point of the same file, measured without its update."""
+        bare = (one for one in self.comparable if one.allocation == "bare")
+        return next((one for one in bare if (one.name, one.path) == (updated.name, updated.path)), None)
+
     def spread_at(self, share: float) -> float:
         """The largest range over seeds that was measured at a share, the effect of chance there; 0 if none was."""
-        near = (one.spread for one in self.comparable if abs(one.flops_fraction - share) < SAME_SHARE)
-        return max(near, default=0.0)
+        ranges = [_range([one.test_perplexity for one in self._seeds_of(near)]) for near in self._near(share)]
+        return max([*ranges, *(one.spread for one in self._near(share))], default=0.0)
+
+    def recall_spread_at(self, share: float) -> float:
+        """The same for R@3."""
+        ranges = [_range([one.recall_at_3 for one in self._seeds_of(near)]) for near in self._near(share)]
+        return max([*ranges, *(one.recall_spread for one in self._near(share))], default=0.0)
+
+    def _near(self, share: float) -> list[Measurement]:
+        return [one for one in (*self.comparable, *self.controls) if abs(one.flops_fraction - share) < SAME_SHARE]
+
+    def _seeds_of(self, one: Measurement) -> list[Measurement]:
+        """A point, and the same point made with other seeds."""
+        seeds = [other for other in self._near(one.flops_fraction) if is_of_another_seed(other.path.stem, other.name)]
+        return [one, *(other for other in seeds if _but_for_the_seed(other) == _but_for_the_seed(one))]
 
     def at_widths(self, criterion: str, widths: tuple[int, ...], *, with_update: bool = False) -> Measurement | None:
         """The point of a criterion with exactly these widths."""
         return next((one for one in self._of(criterion, with_update) if one.widths == widths), None)
 
+    def of_all_widths(self, criterion: str, *, with_update: bool = False) -> list[Measurement]:
+        """The points of a criterion, largest first; one for each list of widths."""
+        preferred = sorted(self._own(criterion, with_update), key=lambda one: _preference(criterion, one))
+        different = {one.widths: one for one in reversed(preferred)}
+        return sorted(different.values(), key=lambda one: -one.flops_fraction)
+
     def shares(self, criterion: str, *, with_update: bool = False) -> list[float]:
-        """The shares at which a criterion was measured, largest first."""
-        return sorted({round(one.flops_fraction, 2) for one in self._of(criterion, with_update)}, reverse=True)
+        """The shares at which a criterion was measured with widths of its own, largest first."""
+        return sorted({round(one.flops_fraction, 2) for one in self._own(criterion, with_update)}, reverse=True)
 
     def _of(self, criterion: str, with_update: bool) -> list[Measurement]:
         rank = int(with_update)
         return [one for one in self.comparable if one.criterion == criterion and one.update_rank == rank]
+
+    def _own(self, criterion: str, with_update: bool) -> list[Measurement]:
+        return [one for one in self._of(criterion, with_update) if not one.has_borrowed_widths]
 
     def ranking_origin(self, one: Measurement) -> object:
         """How the ranking of a point was made, as its file records; None if it is not recorded."""
@@ -173,9 +229,7 @@ class CorpusEvidence:
 
     def recovered(self, criterion: str) -> list[tuple[Measurement, Measurement]]:
         """Points of a criterion, without and with their update of rank 1."""
-        bare = {(one.name, one.path): one for one in self.comparable if one.allocation == "bare"}
-        updated = [one for one in self._of(criterion, True) if (one.name, one.path) in bare]
-        return [(bare[one.name, one.path], one) for one in updated]
+        return [(bare, one) for one in self._of(criterion, True) if (bare := self.without_update(one))]
 
     def cost(self, share: float, widths: Sequence[int] = (), bounds: tuple[int, ...] | None = None) -> Cost | None:
         """The cost of a point with these widths and bits, else at the same share: matrices decide what it costs."""
@@ -258,6 +312,20 @@ def gather(collection: Collection, kept: KeptFilters | None = None) -> Evidence:
     return Evidence(collection, tuple(corpora), tuple(notes))
 
 
+def _preference(criterion: str, one: Measurement) -> int:
+    order = LEARNED_PREFERENCE if criterion in POINT_BY_POINT else PREFERENCE
+    return order.index(one.allocation)
+
+
+def _but_for_the_seed(one: Measurement) -> tuple[object, ...]:
+    """What two points have in common that differ in nothing but the seed."""
+    return without_seed(one.name), one.criterion, one.allocation, one.update_rank
+
+
+def _range(values: Sequence[float]) -> float:
+    return max(values) - min(values)
+
+
 def _left_out(sweep: SweepResults, reference: SweepResults) -> str:
     return (
         f"`{sweep.path.name}`, whose model has nearly the FLOPs of `{reference.path.name}`'s and is neither that model "
@@ -296,14 +364,15 @@ def _on_corpus(comparison: CorpusComparison, collection: Collection, kept: KeptF
         and (GRADED not in sweep.criteria or sweep is reference)
     ]
     found = {sweep.path: _measurements(sweep, comparison) for sweep in sweeps}
+    of_own_weights = [one for sweep in own for one in found[sweep.path]]
     others = [one for sweep in sweeps if sweep not in own for one in found[sweep.path]]
     return CorpusEvidence(
         corpus=reference.subject.corpus,
         comparison=comparison,
         measurements=tuple(one for sweep in sweeps for one in found[sweep.path]),
-        comparable=tuple(one for sweep in own for one in found[sweep.path]),
+        comparable=tuple(one for one in of_own_weights if not one.control),
         benches=tuple(bench for bench in benches if bench.subject.flops == flops),
-        baselines=tuple(one for one in others if one.criterion == DENSE),
+        baselines=tuple(one for one in others if one.criterion == DENSE and not one.control),
         baseline_benches=tuple(
             bench
             for bench in benches
@@ -311,6 +380,7 @@ def _on_corpus(comparison: CorpusComparison, collection: Collection, kept: KeptF
         ),
         ngrams=tuple(one for one in collection.ngrams if one.subject.corpus == reference.subject.corpus),
         kept=kept if kept and kept.flops == flops else None,
+        controls=tuple(one for one in of_own_weights if one.control),
     )
 
 
@@ -343,6 +413,9 @@ def _measurement(point: SweptPoint, sweep: SweepResults, comparison: CorpusCompa
         bounds=point.bounds,
         reconstructed=point.reconstructed,
         spread=point.spread("test", "perplexity"),
+        valid_recall_at_3=point.mean("valid", "recall_at_3"),
+        recall_spread=point.spread("test", "recall_at_3"),
+        control=comparison.is_control(point, sweep),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from rheostat.errors import RheostatError
 from rheostat.measure.results import BenchSubject, SweepResults, SweepSubject, SweptPoint
+from rheostat.report.control_points import is_control_file, is_control_point
 from rheostat.report.document import Table, prose, rows, table_markdown, unique_labels
 from rheostat.report.origins import origins_of, origins_table
 from rheostat.report.published import PublishedTable, load_published, same_size
@@ -79,8 +80,18 @@ class CorpusComparison:
     def full(self) -> float:
         return next(point.test_perplexity() for point in self.reference.points if not point.criterion)
 
+    def is_control(self, point: SweptPoint, sweep: SweepResults) -> bool:
+        """Whether a point is a control, which is compared in "What makes the difference" only."""
+        of_control = sweep is not self.reference and is_control_file(sweep.path.stem)
+        return of_control or is_control_point(point.label)
+
+    @property
+    def shown(self) -> tuple[SweepResults, ...]:
+        """The sweeps that have points to show: all but those of controls."""
+        return (self.reference, *(sweep for sweep in self.others if not is_control_file(sweep.path.stem)))
+
     def shares(self) -> list[Share]:
-        """Every point without an update, from all files, largest first."""
+        """Every point without an update, from all files, largest first; no controls."""
         found = []
         for sweep in (self.reference, *self.others):
             scale, precision = sweep.subject.flops / self.reference.subject.flops, self.other_precision(sweep)
@@ -88,8 +99,8 @@ class CorpusComparison:
             for point in sweep.points:
                 if point.allocation in ("bare", "path", "bits") or not point.is_tested:
                     continue  # bits are not learned: see `cost_sections.bits_sections`
-                if point.update_rank:
-                    continue  # updates have their own table
+                if point.update_rank or self.is_control(point, sweep):
+                    continue  # updates have their own table, controls their own section
                 if GRADED in sweep.criteria and not point.criterion:
                     point = replace(point, criterion=GRADED)
                 elif not point.criterion and again:
@@ -106,7 +117,8 @@ class CorpusComparison:
         found = []
         for sweep in (self.reference, *self.others):
             bare = {point.label: point for point in sweep.points if point.allocation == "bare"}
-            updated = [point for point in sweep.points if point.allocation == "stored" and point.label in bare]
+            stored = [point for point in sweep.points if point.allocation == "stored" and point.label in bare]
+            updated = [point for point in stored if not self.is_control(point, sweep)]
             found += [_recovery(point, bare[point.label], self.full, sweep.path.name) for point in updated]
         return sorted(found, key=lambda r: (-r.knob, r.criterion, r.rank))
 
@@ -120,8 +132,9 @@ def compare(sweeps: Iterable[SweepResults]) -> list[CorpusComparison]:
 
 
 def _comparison(group: Sequence[SweepResults]) -> CorpusComparison:
-    candidates = [sweep for sweep in group if GRADED not in sweep.criteria] or [
-        sweep for sweep in group if any(not point.criterion for point in sweep.points)
+    main = [sweep for sweep in group if not is_control_file(sweep.path.stem)] or group
+    candidates = [sweep for sweep in main if GRADED not in sweep.criteria] or [
+        sweep for sweep in main if any(not point.criterion for point in sweep.points)
     ]
     if not candidates:
         raise RheostatError(
@@ -184,7 +197,8 @@ def _recovery(updated: SweptPoint, bare: SweptPoint, full: float, file: str) -> 
 def learned_page(comparison: CorpusComparison, picture: str | None) -> str:
     """A Markdown page: shares, gains from updates, how models were made, where the numbers come from."""
     subject = comparison.reference.subject
-    files = ", ".join(f"`{sweep.path.name}`" for sweep in (comparison.reference, *comparison.others))
+    sweeps = comparison.shown
+    files = ", ".join(f"`{sweep.path.name}`" for sweep in sweeps)
     parts = [
         f"# Learned operating points on {prose(subject.corpus)}",
         prose(
@@ -197,7 +211,6 @@ def learned_page(comparison: CorpusComparison, picture: str | None) -> str:
     parts.append(table_markdown(shares_table(comparison)))
     if comparison.recoveries():
         parts += ["## Updates", RECOVERED, table_markdown(recoveries_table(comparison))]
-    sweeps = (comparison.reference, *comparison.others)
     made = [line for sweep in sweeps for line in origins_of(sweep.path, sweep.subject.model, sweep.subject.origins)]
     parts += ["## How models were made", table_markdown(origins_table(made))]
     for sweep in sweeps:

@@ -69,8 +69,7 @@ def find_ours(row: PublishedRow, on: CorpusEvidence) -> Ours:
     assert share is not None  # a pruned row has one
     if row.criterion is None:
         return Ours(on.full, None, on.cost(share))
-    plain = on.at(row.criterion, share)
-    updated = on.at(row.criterion, share, with_update=True)
+    plain, updated = on.pair_at(row.criterion, share)
     found = plain or updated
     return Ours(plain, updated, on.cost(found.flops_fraction, found.widths) if found else on.cost(share))
 
@@ -82,9 +81,16 @@ def seeds_sentence(table: PublishedTable, on: CorpusEvidence) -> str:
         ours = find_ours(row, on)
         if ours.plain is None or ours.plain.seeds == 1:
             continue
-        updated = f", and with update of {ours.updated.seeds} (`{ours.updated.name}`)" if ours.updated else ""
-        sentences.append(f" {row.method} is the mean of {ours.plain.seeds} seeds{updated}.")
+        sentences.append(f" {row.method} is the mean of {ours.plain.seeds} seeds{_updated_seeds(ours.updated, on)}.")
     return "".join(dict.fromkeys(sentences))
+
+
+def _updated_seeds(updated: Measurement | None, on: CorpusEvidence) -> str:
+    if updated is None:
+        return ""
+    bare = on.without_update(updated)
+    cut = f", {bare.test_perplexity:.2f} without it" if bare else ""
+    return f", and with update of {updated.seeds} (`{updated.name}`{cut})"
 
 
 @dataclass(frozen=True)

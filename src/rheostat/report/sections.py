@@ -93,7 +93,7 @@ def _trade_off_sections(evidence: Evidence) -> Iterator[Section]:
         if not drawn:
             continue  # a whole model alone has no trade-off
         aside = "" if all(family.joined for family in drawn) else f"{ASIDE} "
-        used = files([*(one.path for one in on.measurements), *(one.path for one in on.ngrams)])
+        used = files([*(one.path for one in on.without_controls), *(one.path for one in on.ngrams)])
         picture = Picture(
             f"{REPORT}-trade-off-{on.corpus}",
             f"Test perplexity on {on.corpus} against {' and '.join(panel.label for panel in panels(on))}",
@@ -119,7 +119,7 @@ def _training_free_sentence(on: CorpusEvidence) -> str:
 
 def _bound_sentence(on: CorpusEvidence) -> str:
     largest, published = largest_shown(on), load_published()
-    if largest is None or all(one.test_perplexity <= largest for one in on.measurements):
+    if largest is None or all(one.test_perplexity <= largest for one in on.without_controls):
         return ""
     if on.ngrams:
         reason = "a little more than an n-gram model reaches"
@@ -132,7 +132,7 @@ def _bound_sentence(on: CorpusEvidence) -> str:
 def _cost_origin(on: CorpusEvidence) -> str:
     if on.bench is None:
         return f"; time and energy {NOT_MEASURED}"
-    costs = [cost.path for one in on.measurements if (cost := on.cost_of(one))]
+    costs = [cost.path for one in on.without_controls if (cost := on.cost_of(one))]
     used, subject = files([*(one.path for one in on.cost_benches), *costs]), on.bench.subject
     where = f"in {subject.precision}, {engine_note(subject)}, on {on.bench.provenance.machine.processor}"
     return (
@@ -200,11 +200,13 @@ def _claims_section(evidence: Evidence) -> Iterator[Section]:
         "measured holds. Criteria are compared at shares where at least one of them has up to "
         f"{times:.2f} times the perplexity of its whole model, the cut-off of the paper's figure. Two numbers with a "
         "slash between them are the test perplexities of the two sides. ✓ holds, ✗ fails, – was not measured, ≠ was "
-        "measured, but on a machine or with a model that the claim is not about. "
+        "measured, but on a machine or with a model that the claim is not about, or differs too little. "
         "Estimates decide nothing, and neither does energy that the meter did not resolve. A difference within the "
-        "range over seeds, where there are several, counts as no difference. L0 chooses widths too, so it is judged "
-        "against the others at their own widths and at its own. Gates and updates are ours, made as listed under “How "
-        "models were made”; unless that is the paper's own schedule, a verdict about them is about ours."
+        "largest range over seeds that was measured at that share counts as no difference, as does a limit missed or "
+        "met by less. Other seeds and controls decide nothing; they are under “What makes the difference”. L0 chooses "
+        "widths too, so it is judged against the others at their own widths and at its own. Gates and updates are "
+        "ours, made as listed under “How models were made”; unless that is the paper's own schedule, a "
+        "verdict about them is about ours."
     )
     yield Section("The paper's claims", (Paragraph(text), claims_table(judgements)))
 
@@ -212,13 +214,13 @@ def _claims_section(evidence: Evidence) -> Iterator[Section]:
 def learned_comparisons(evidence: Evidence) -> list[CorpusComparison]:
     """Comparisons for corpora with several sweeps; a single sweep has nothing to be compared with."""
     found = (on.comparison for on in evidence.corpora)
-    return [comparison for comparison in found if comparison and comparison.others]
+    return [comparison for comparison in found if comparison and len(comparison.shown) > 1]
 
 
 def _learned_sections(evidence: Evidence) -> Iterator[Section]:
     for comparison in learned_comparisons(evidence):
         corpus = comparison.reference.subject.corpus
-        used = files(sweep.path for sweep in (comparison.reference, *comparison.others))
+        used = files(sweep.path for sweep in comparison.shown)
         picture = Picture(
             learned_stem(comparison),
             f"Test perplexity above the unpruned model against share of FLOPs, on {corpus}",

@@ -40,7 +40,7 @@ def best_point(on: CorpusEvidence) -> Measurement | None:
     if whole is None:
         return None
     largest = whole.test_perplexity * (1 + WITHIN)
-    points = [one for one in on.measurements if one.criterion not in ("", DENSE) and one.cost < 1]
+    points = [one for one in on.without_controls if one.criterion not in ("", DENSE) and one.cost < 1]
     good = (one for one in points if one.test_perplexity <= largest)
     return min(good, key=lambda one: (round(one.cost, 2), one.test_perplexity), default=None)
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from rheostat.measure.results.sweep import RECONSTRUCTED
 from rheostat.model.reconstruction import BY_ERROR
+from rheostat.report.control_points import AT
 from rheostat.report.document import NOT_MEASURED, Paragraph, Section, Table, TableRow, files
 from rheostat.report.evidence import CorpusEvidence, Measurement
 from rheostat.report.published import SAME_SHARE
 
 UNIFORM, FROM_ERROR, SEARCHED, OF_POINT = "uniform", "by error", "searched", "as "
-SEARCHED_NAME, AT, SUFFIX = "-searched-", "-at-", f"-{RECONSTRUCTED}"
+SEARCHED_NAME, SUFFIX = "-searched-", f"-{RECONSTRUCTED}"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def widths_of(one: Measurement) -> str:
     owner = one.name.removesuffix(SUFFIX).partition(AT)[2] or one.name
     if SEARCHED_NAME in owner:
         return SEARCHED
-    return f"{OF_POINT}{plain_criterion(owner.rpartition('-')[0])}" if AT in one.name else "its own"
+    return f"{OF_POINT}{plain_criterion(owner.rpartition('-')[0])}" if one.has_borrowed_widths else "its own"
 
 
 def reconstructed_lines(on: CorpusEvidence) -> list[TrainingFreeLine]:

@@ -30,7 +30,6 @@ from rheostat.report.figures.style import (
 )
 from rheostat.report.learned import with_precision
 from rheostat.report.training_free import (
-    AT,
     FROM_ERROR,
     UNIFORM,
     TrainingFreeLine,
@@ -85,15 +84,15 @@ def families(on: CorpusEvidence) -> list[Family]:
     """Measurements by criterion and precision; seeds and bare points are already part of their criterion.
 
     Of the points without training, only the best line is included; all of them are in a separate panel
-    (`_draw_training_free`).
+    (`_draw_training_free`). Controls are not drawn.
     """
     best = best_line(on)
     groups: dict[tuple[str, str, bool, bool], list[Measurement]] = {}
     wholes = {one.precision: one for one in reversed(on.measurements) if not one.criterion}
-    for one in on.measurements:
+    for one in on.without_controls:
         if one.reconstructed and (best is None or one not in best.points):
             continue
-        if one.criterion and one.allocation != "bare" and AT not in one.name:
+        if one.criterion and one.allocation != "bare" and not one.has_borrowed_widths:
             stored = one.allocation == "bits" or (one.allocation == "stored" and _has_ranking(on, one))
             groups.setdefault((one.criterion, one.precision, one.updated, stored), []).append(one)
     found = []
@@ -155,7 +154,7 @@ def panels(on: CorpusEvidence) -> list[Panel]:
         ),
     ):
         panel = Panel(label, _cost_of(on, quantity), is_latency)
-        if len({cost for one in on.measurements if (cost := panel.cost(one)) is not None}) > 1:
+        if len({cost for one in on.without_controls if (cost := panel.cost(one)) is not None}) > 1:
             chosen.append(panel)
     return chosen
 
