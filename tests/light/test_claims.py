@@ -438,3 +438,31 @@ def test_the_pair_of_orders_that_differ_is_chosen_on_valid(judged: Judged) -> No
     assert by_luck.holds is False and "no pair among 2 points on validation text" in by_luck.text
     (_, chosen) = judged("perplexity-does-not-decide-recall", [*on_test, *on_valid(on_test)]).facts
     assert chosen.holds and chosen.text.startswith("ptb, chosen on validation text: random at 80% has 80.00")
+
+
+# Weights
+
+
+def test_a_model_is_recognised_by_its_weights(tmp_path: Path) -> None:
+    """Not by the word "graded": training that goes on with other weights gives another model."""
+    main = [full(70.0), ranked("taylor", 0.8, 80.0), ranked("random", 0.8, 82.0)]
+    other = [full(68.0), ranked("taylor", 0.8, 71.0)]
+    files = [write_sweep(tmp_path / "ptb.json", [*main, *on_valid(main)], weights="a")]
+    again = write_sweep(tmp_path / "again.json", [full(70.0), ranked("taylor", 0.6, 90.0)], weights="a")
+    files += [again, write_sweep(tmp_path / "more.json", [*other, *on_valid(other)], "more", weights="b")]
+    on = gather(read_all(files)).on("ptb")
+    assert {one.path.name for one in on.comparable} == {"ptb.json", "again.json"}
+    assert [one.test_perplexity for one in on.baselines] == [68.0]
+    assert on.comparison is not None
+    names = {share.name for share in on.comparison.shares()}
+    assert names == {"whole model", "taylor", "random", "another model, whole (more)", "taylor (more)"}
+    lines = {family.name: [one.test_perplexity for one in family.points] for family in families(on)}
+    assert lines["taylor"] == [70.0, 80.0, 90.0] and 71.0 in lines["taylor (more)"]
+
+
+def test_without_a_digest_a_model_of_the_same_size_is_the_same(tmp_path: Path) -> None:
+    files = [write_sweep(tmp_path / "ptb.json", [full(70.0), ranked("random", 0.8, 82.0)], weights="a")]
+    files += [write_sweep(tmp_path / "old.json", [full(70.0), ranked("taylor", 0.6, 90.0)])]
+    files += [write_sweep(tmp_path / "graded.json", [full(71.0), ranked("graded", 0.6, 75.0)])]
+    on = gather(read_all(files)).on("ptb")
+    assert {one.path.name for one in on.comparable} == {"ptb.json", "old.json"}

@@ -22,10 +22,9 @@ from rheostat.measure.results import (
 )
 from rheostat.report.control_points import AT, is_of_another_seed, without_seed
 from rheostat.report.kept_filters import POINT_BY_POINT, KeptFilters
-from rheostat.report.learned import GRADED, CorpusComparison, compare, is_nearly
+from rheostat.report.learned import DENSE, CorpusComparison, compare, is_nearly
 from rheostat.report.published import SAME_SHARE, PublishedRow, is_corpus, load_published
 
-DENSE = "dense"
 CLEARLY_BETTER = 0.9  # times the perplexity of n-grams: a model above that has not learned what the paper's had
 # The order of preference if a share was measured more than once: all seeds of a ranking, then a single stored point.
 # But a learned point comes before a cut by the ranking of its gates.
@@ -356,13 +355,7 @@ def _on_corpus(comparison: CorpusComparison, collection: Collection, kept: KeptF
     reference, benches = comparison.reference, collection.benches
     sweeps = (reference, *comparison.others)
     flops = reference.subject.flops
-    own = [
-        sweep
-        for sweep in sweeps
-        if sweep.subject.flops == flops
-        and not comparison.other_precision(sweep)
-        and (GRADED not in sweep.criteria or sweep is reference)
-    ]
+    own = [sweep for sweep in sweeps if comparison.is_of_reference(sweep)]
     found = {sweep.path: _measurements(sweep, comparison) for sweep in sweeps}
     of_own_weights = [one for sweep in own for one in found[sweep.path]]
     others = [one for sweep in sweeps if sweep not in own for one in found[sweep.path]]
@@ -390,11 +383,7 @@ def _measurements(sweep: SweepResults, comparison: CorpusComparison) -> list[Mea
 
 def _measurement(point: SweptPoint, sweep: SweepResults, comparison: CorpusComparison) -> Measurement:
     scale = sweep.subject.flops / comparison.reference.subject.flops
-    criterion = point.criterion
-    if not criterion and scale != 1:
-        criterion = DENSE
-    elif not criterion and GRADED in sweep.criteria:
-        criterion = GRADED
+    criterion = comparison.criterion_of(point, sweep)
     return Measurement(
         name=sweep.subject.model if criterion == DENSE else point.label,
         criterion=criterion,

@@ -6,7 +6,7 @@ Everything is compared with the unpruned model that pruning started from. Measur
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rheostat.errors import RheostatError
 from rheostat.measure.results import BenchSubject, SweepResults, SweepSubject, SweptPoint
@@ -16,6 +16,7 @@ from rheostat.report.origins import origins_of, origins_table
 from rheostat.report.published import PublishedTable, load_published, same_size
 
 GRADED = "graded"
+DENSE = "dense"  # the criterion of another model, whole
 RECOVERED = (
     "“Recovered” is the share of the perplexity lost by cutting that an update wins back. How our updates were trained "
     "is listed under “How models were made”; the two shares are comparable only if it was the paper's own schedule."
@@ -80,6 +81,28 @@ class CorpusComparison:
     def full(self) -> float:
         return next(point.test_perplexity() for point in self.reference.points if not point.criterion)
 
+    def is_of_reference(self, sweep: SweepResults) -> bool:
+        """Whether a sweep measured the reference's own weights, in its precision: by the digest of the weights. Where
+        that was not recorded, a model of the same FLOPs that is not graded counts as the same.
+        """
+        mine, theirs = self.reference.subject, sweep.subject
+        if sweep is self.reference:
+            return True
+        if theirs.flops != mine.flops or self.other_precision(sweep):
+            return False
+        return theirs.weights == mine.weights if theirs.weights and mine.weights else GRADED not in sweep.criteria
+
+    def criterion_of(self, point: SweptPoint, sweep: SweepResults) -> str:
+        """What a point was chosen by; nothing for the reference's whole model. A point of another model has the name of
+        its file in it: it belongs on no line of the reference's.
+        """
+        same_size = sweep.subject.flops == self.reference.subject.flops
+        if GRADED in sweep.criteria and (point.criterion or same_size):
+            return point.criterion or GRADED
+        if self.is_of_reference(sweep) or (same_size and self.other_precision(sweep)):
+            return point.criterion
+        return f"{point.criterion} ({sweep.path.stem})" if point.criterion else DENSE
+
     def is_control(self, point: SweptPoint, sweep: SweepResults) -> bool:
         """Whether a point is a control, which is compared in "What makes the difference" only."""
         of_control = sweep is not self.reference and is_control_file(sweep.path.stem)
@@ -95,17 +118,16 @@ class CorpusComparison:
         found = []
         for sweep in (self.reference, *self.others):
             scale, precision = sweep.subject.flops / self.reference.subject.flops, self.other_precision(sweep)
-            again = sweep is not self.reference and scale == 1 and not precision
+            again = sweep is not self.reference and self.is_of_reference(sweep)
             for point in sweep.points:
                 if point.allocation in ("bare", "path", "bits") or not point.is_tested:
                     continue  # bits are not learned: see `cost_sections.bits_sections`
                 if point.update_rank or self.is_control(point, sweep):
                     continue  # updates have their own table, controls their own section
-                if GRADED in sweep.criteria and not point.criterion:
-                    point = replace(point, criterion=GRADED)
-                elif not point.criterion and again:
+                criterion = self.criterion_of(point, sweep)
+                if not criterion and again:
                     continue  # the reference again, from a file with more stored points
-                found.append(_share(point, sweep, scale, precision))
+                found.append(_share(point, criterion, sweep, scale, precision))
         different = {share.identity: share for share in reversed(found)}  # a stored point can be in several files
         return sorted(different.values(), key=lambda share: (-round(share.flops_fraction, 2), share.perplexity))
 
@@ -167,13 +189,15 @@ def is_nearly(subject: SweepSubject | BenchSubject, reference: SweepSubject) -> 
     return flops != whole and same_size(flops, whole) and not (table and table.is_baseline(subject.model))
 
 
-def _share(point: SweptPoint, sweep: SweepResults, scale: float, precision: str) -> Share:
-    name = point.label if point.allocation == "stored" else point.criterion
-    if not point.criterion:
-        name = "whole model" if scale == 1 else f"another model, whole ({sweep.path.stem})"
+def _share(point: SweptPoint, criterion: str, sweep: SweepResults, scale: float, precision: str) -> Share:
+    name = criterion or "whole model"
+    if criterion == DENSE:
+        name = f"another model, whole ({sweep.path.stem})"
+    elif point.allocation == "stored":
+        name = point.label + criterion.removeprefix(point.criterion)  # of another model: with the name of its file
     return Share(
         name=with_precision(name, precision),
-        criterion=point.criterion or ("" if scale == 1 else "dense"),
+        criterion=criterion,
         precision=precision,
         flops_fraction=scale * point.flops_fraction,
         perplexity=point.test_perplexity(),

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from rheostat.errors import counted
 from rheostat.measure.results import NOT_RECORDED
 from rheostat.report.document import NOT_MEASURED
-from rheostat.report.evidence import DENSE, CorpusEvidence, Evidence, Measurement
+from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
 from rheostat.report.kept_filters import KeptFilters
+from rheostat.report.learned import DENSE
 from rheostat.report.paper_tables import three_digits
 
 WITHIN = 0.10  # a point is good if its perplexity is this close to the whole model's

@@ -15,7 +15,7 @@ import numpy as np
 from rheostat.measure.results import BenchRow, ModelBench, NGramResults
 from rheostat.measure.results.bench import rows_to_fit
 from rheostat.measure.results.sweep import RECONSTRUCTED
-from rheostat.report.evidence import DENSE, CorpusEvidence, Measurement
+from rheostat.report.evidence import CorpusEvidence, Measurement
 from rheostat.report.figures.style import (
     BY_ERROR_LINE,
     FONT_SIZE,
@@ -28,7 +28,7 @@ from rheostat.report.figures.style import (
     side_by_side,
     stored_name,
 )
-from rheostat.report.learned import with_precision
+from rheostat.report.learned import DENSE, with_precision
 from rheostat.report.training_free import (
     FROM_ERROR,
     UNIFORM,
