@@ -1,8 +1,9 @@
 """What makes the difference: controls that separate the effect of a method from the effects that come with it.
 
 A control is a list of measurements that differ in one thing. They are recognised by the names that reproduce.toml gives
-their points and files. What is not measured yet says so, and a difference counts only if it is larger than the spread
-between seeds. Knows names and verdicts; numbers come from `evidence`.
+their points and files. What is not measured yet says so. There is a verdict only if all cases were measured, and a
+difference counts only if it is larger than the range over seeds. Knows names and verdicts; numbers come from
+`evidence`.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rheostat.report.claims import NO_DIFFERENCE
+from rheostat.report.control_points import is_of_another_seed
 from rheostat.report.document import Block, Paragraph, Section, Table, files, rows
 from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
+from rheostat.report.learned import DENSE
 
 NOT_YET = "not measured yet"
 CORPUS = "ptb"
@@ -21,10 +24,14 @@ CORPUS = "ptb"
 
 @dataclass(frozen=True)
 class Case:
-    """One side of a control. names: a pattern for the names of its points or, with a slash, of its files' stems."""
+    """One side of a control. names: a pattern for the names of its points or, with a slash, of its files' stems.
+
+    first: of a case with several seeds, the pattern for the point of the first one, which is no control itself.
+    """
 
     what: str
     names: str
+    first: str = ""
     without_update: bool = False  # also a point that has an update, measured without it
     cut_by_ranking: bool = False  # only points that a ranking cuts, with the same share of every layer
 
@@ -48,20 +55,24 @@ def _uniform(share: float) -> Control:
     )
 
 
-def _at_widths(title: str, widths: str, own: str, share: float) -> Control:
+def _at_widths(title: str, widths: str, own: str, share: float, unlike: str = "") -> Control:
+    """unlike: how the point that the widths come from differs from the others in more than its criterion."""
     cases = [Case(name, rf"{name}(-\d+)?-at-{re.escape(widths)}") for name in CRITERIA]
     return Control(
         f"{title}, {share:.0%}",
-        "All criteria have the same widths. Which one is best?",
+        f"All criteria have the same widths. {unlike}Which one is best?",
         (*cases, Case(own, re.escape(widths), without_update=True)),
     )
 
 
+SEARCHED_BY = "The widths were searched with another ranking of taylor, from 25 % of the training text instead of 2 %. "
 CONTROLS = (
     *(_uniform(share) for share in (0.8, 0.6)),
     *(_at_widths("Widths of L0", f"l0-{share:g}", "l0, with its gates", share) for share in (0.8, 0.6)),
     *(
-        _at_widths("Searched widths", f"taylor-searched-{share:g}", "taylor, as searched", share)
+        _at_widths(
+            "Searched widths", f"taylor-searched-{share:g}", "taylor, by the ranking of the search", share, SEARCHED_BY
+        )
         for share in (0.8, 0.6)
     ),
     Control(
@@ -84,6 +95,7 @@ CONTROLS = (
             Case("l0, with its gates, reconstructed", "l0-0.6-reconstructed", without_update=True),
             Case("l0, with an update", "l0-0.6-updated"),
             Case("l0, reconstructed, with an update", "l0-0.6-reconstructed-updated"),
+            Case("taylor by error, reconstructed", "ptb-reconstruction/taylor-by-error, reconstructed-0.6"),
             Case("taylor by error, reconstructed, with an update", "taylor-by-error-0.6-updated"),
         ),
     ),
@@ -122,9 +134,9 @@ CONTROLS = (
         "Seeds",
         "How much do results vary from seed to seed?",
         (
-            Case("l0 at 80 %, three seeds", r"ptb-l0-seed-\d/l0-0.8"),
-            Case("update of random at 80 %, three seeds", r"random-1-0.8-seed-\d"),
-            Case("graded at 60 %, three seeds", r"ptb-graded-seed-\d/graded.*0.6"),
+            Case("l0 at 80 %", r"ptb-l0-seed-\d/l0-0.8", first="l0-0.8"),
+            Case("update of random at 80 %", r"random-1-0.8-seed-\d", first="random-1-0.8"),
+            Case("graded at 60 %", r"ptb-graded-seed-\d/graded.*0.6", first="ptb-graded/graded.*0.6"),
         ),
         judged=False,
     ),
@@ -146,51 +158,59 @@ def controls_section(evidence: Evidence) -> Iterator[Section]:
     on = evidence.on(CORPUS)
     if on.full is None:
         return
-    spread = seed_spread(on)
-    known = f"{spread:.2f}" if spread is not None else NOT_YET
+    whole = on.full.test_perplexity
     text = (
-        "Each table varies one thing. It shows test perplexity, and how far that is above the whole model of the same "
-        "sweep. A verdict needs a difference larger than the spread between seeds (the largest range "
-        f"of three: {known}), or than the range of the random rankings in the same table; otherwise it says "
+        "Each table varies one thing. It shows test perplexity, and how far that is above the reference, the whole "
+        f"model that pruning started from ({whole:.2f}), also where a case has other weights. There is a verdict only "
+        "if all of a table was measured. It needs a difference larger than the largest range over seeds that was "
+        "measured at the same share of FLOPs: seeds of rankings, gates or updates. Otherwise it says "
         f"“{NO_DIFFERENCE}”. Every control has its step in `reproduce.toml`; not run: {_not_run(on)}."
     )
     blocks: list[Block] = [Paragraph(text)]
     for control in CONTROLS:
         found = [(case, matching(on, case)) for case in control.cases]
-        judged_by = _spread_within(found, spread)
-        blocks += [Paragraph(f"**{control.title}.** {control.question} {verdict(control, found, judged_by)}")]
-        cells = [[case.what, *_cells(points, on)] for case, points in found]
-        blocks.append(Table(("what", "test perplexity", "above its whole model", "from"), "lrrl", rows(cells)))
+        blocks += [Paragraph(f"**{control.title}.** {control.question} {verdict(control, found, spread(on, found))}")]
+        cells = [[case.what, *_cells(points, whole)] for case, points in found]
+        header = ("what", "test perplexity", f"above the reference ({whole:.2f})", "from")
+        blocks.append(Table(header, "lrrl", rows(cells)))
     yield Section("What makes the difference", tuple(blocks))
 
 
 def matching(on: CorpusEvidence, case: Case) -> list[Measurement]:
-    """The measurements that a case names."""
-    pattern = re.compile(case.names)
-    by_file = "/" in case.names
-    named = [one for one in on.measurements if pattern.fullmatch(_name(one) if by_file else one.name)]
+    """The measurements that a case names; of several seeds, none if there is only the first."""
+    found = _named(on, case.names, case)
+    return [*_named(on, case.first, case), *found] if case.first and found else found
+
+
+def _named(on: CorpusEvidence, names: str, case: Case) -> list[Measurement]:
+    pattern, by_file = re.compile(names), "/" in names
+    if by_file:
+        named = [one for one in on.measurements if pattern.fullmatch(_name(one))]
+    else:  # a point of that name in the file of another seed is another point
+        named = [one for one in on.measurements if pattern.fullmatch(one.name)]
+        named = [one for one in named if not is_of_another_seed(one.path.stem, "")]
     if case.cut_by_ranking:
         return [one for one in named if one.allocation == "uniform"]
     fitting = [one for one in named if (not one.updated if case.without_update else one.allocation != "bare")]
-    return list({(one.name, round(one.test_perplexity, 2)): one for one in fitting}.values())  # one point, two files
+    return list({_identity(one): one for one in fitting}.values())
+
+
+def _identity(one: Measurement) -> tuple[object, ...]:
+    """Equal for one point in two files, but not for two seeds that happen to have the same perplexity."""
+    seed = one.path.stem if is_of_another_seed(one.path.stem, "") else ""
+    return one.name, seed, round(one.test_perplexity, 2)
 
 
 def _name(one: Measurement) -> str:
-    place = "full" if not one.criterion else f"{one.criterion}-{one.flops_fraction:.2g}"
+    place = "full" if one.criterion in ("", DENSE) else f"{one.criterion}-{one.flops_fraction:.2g}"
     return f"{one.path.stem}/{place}"
 
 
-def seed_spread(on: CorpusEvidence) -> float | None:
-    """The largest range of test perplexity among seeds; None if no seeds were measured."""
-    seeds = next(control for control in CONTROLS if control.title == "Seeds")
-    ranges = [_range(points) for case in seeds.cases if len(points := matching(on, case)) > 1]
-    return max(ranges, default=None)
-
-
-def _spread_within(found: Sequence[tuple[Case, Sequence[Measurement]]], spread: float | None) -> float | None:
-    """The largest range known: between seeds of training, or between rankings of different seeds in this table."""
-    ranges = [one.spread for _, points in found for one in points if one.spread]
-    return max([*ranges, *([] if spread is None else [spread])], default=None)
+def spread(on: CorpusEvidence, found: Sequence[tuple[Case, Sequence[Measurement]]]) -> float:
+    """The largest range over seeds at the shares of some cases, and within the cases themselves; 0 if none is known."""
+    shares = {one.flops_fraction for _, points in found for one in points}
+    ranges = [_range(points) for _, points in found if points]
+    return max([*ranges, *(on.spread_at(share) for share in shares)], default=0.0)
 
 
 def _not_run(on: CorpusEvidence) -> str:
@@ -209,32 +229,33 @@ def _range(points: Sequence[Measurement]) -> float:
     return max(values) - min(values)
 
 
-def verdict(control: Control, found: Sequence[tuple[Case, Sequence[Measurement]]], spread: float | None) -> str:
-    """Which case is best, if that can be said."""
+def verdict(control: Control, found: Sequence[tuple[Case, Sequence[Measurement]]], by_chance: float) -> str:
+    """Which case is best, if that can be said. by_chance: the range over seeds; 0 if it is not known."""
     means = sorted((_mean(points), case.what) for case, points in found if points)
     missing = len(found) - len(means)
     if not means:
         return f"{NOT_YET.capitalize()}."
-    if not control.judged or len(means) < 2:
-        return f"{missing} of {len(found)} {NOT_YET}." if missing else ""
+    if missing:
+        return f"{'No verdict: ' if control.judged else ''}{missing} of {len(found)} {NOT_YET}."
+    if not control.judged:
+        return ""
+    if not by_chance:
+        return f"No verdict: the range over seeds at this share is {NOT_YET}."
     (best, name), (second, other) = means[:2]
-    still = f" {missing} of {len(found)} {NOT_YET}." if missing else ""
-    if spread is None:
-        return f"No verdict: the spread between seeds is {NOT_YET}.{still}"
-    if second - best <= spread:
-        return f"{NO_DIFFERENCE.capitalize()} between {name} and {other} ({second - best:.2f}).{still}"
-    return f"Best: {name}, by {second - best:.2f}.{still}"
+    numbers = f"{second - best:.2f}; seeds differ by {by_chance:.2f}"
+    if second - best <= by_chance:
+        return f"{NO_DIFFERENCE.capitalize()} between {name} and {other} ({numbers})."
+    return f"Best: {name} ({numbers})."
 
 
 def _mean(points: Sequence[Measurement]) -> float:
     return sum(one.test_perplexity for one in points) / len(points)
 
 
-def _cells(points: Sequence[Measurement], on: CorpusEvidence) -> tuple[str, str, str]:
+def _cells(points: Sequence[Measurement], whole: float) -> tuple[str, str, str]:
     if not points:
         return NOT_YET, "", ""
-    bases = {one.path: one.test_perplexity for one in on.measurements if not one.criterion}
-    whole = on.full.test_perplexity if on.full else points[0].test_perplexity
-    above = sum(one.test_perplexity / bases.get(one.path, whole) for one in points) / len(points) - 1
-    several = f" (range {_range(points):.2f} of {len(points)})" if len(points) > 1 else ""
-    return f"{_mean(points):.2f}{several}", f"{above:+.1%}", files(one.path for one in points)
+    seeds = max(len(points), *(one.seeds for one in points))
+    several = f" (range {max(_range(points), *(one.spread for one in points)):.2f} of {seeds})" if seeds > 1 else ""
+    mean = _mean(points)
+    return f"{mean:.2f}{several}", f"{mean / whole - 1:+.1%}", files(one.path for one in points)
