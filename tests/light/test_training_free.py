@@ -10,9 +10,10 @@ import pytest
 from pictures import drawn, legend_lines
 from results_files import JsonObject, full, row, write_sweep
 from rheostat.measure.results import read_all
-from rheostat.report.document import Paragraph, Section, Table
+from rheostat.report.document import Paragraph, Section, Table, markdown
 from rheostat.report.evidence import Evidence, gather
 from rheostat.report.figures.costs import draw_costs, families
+from rheostat.report.sections import build_report
 from rheostat.report.training_free import best_line, plain_criterion, reconstructed_lines, training_free_sections
 
 UNIFORM, BY_ERROR = [9, 9], [7, 12]
@@ -59,7 +60,15 @@ def test_the_table_has_every_criterion_and_kind_of_widths_beside_the_cut_alone(t
         ("taylor", "uniform", "+10.0%", "71.40 (+2.0%)", "+50.0%", "73.50 (+5.0%)"),
     ]
     (text,) = (block.text for block in section.blocks if isinstance(block, Paragraph))
-    assert text.endswith("The best line over all its shares is taylor, widths by error: +1.0% at 80%, +2.0% at 60%.")
+    chosen = "is the best of 2 lines over the same shares, chosen on the test text itself"
+    assert text.endswith(f"The line “taylor, widths by error” {chosen}: +1.0% at 80%, +2.0% at 60%.")
+
+
+def test_the_picture_says_what_its_best_line_was_chosen_among(tmp_path: Path) -> None:
+    text = markdown(build_report(two_criteria(tmp_path)))
+    assert "only one of these lines: the best of 2 lines over the same shares, chosen on the test text itself." in text
+    single = found(tmp_path, [cut("taylor", 0.8, 77.0)], [guessed("taylor", 0.8, 71.4)])
+    assert "The other panels show none of these lines." in markdown(build_report(single))
 
 
 def test_without_reconstruction_there_is_no_section(tmp_path: Path) -> None:

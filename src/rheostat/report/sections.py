@@ -56,7 +56,7 @@ from rheostat.report.paper_tables import NEARLY, NOT_TRAINED, paper_table, seeds
 from rheostat.report.published import load_published
 from rheostat.report.summary import summary_lines
 from rheostat.report.sweep_page import points_table
-from rheostat.report.training_free import reconstructed_lines, training_free_sections
+from rheostat.report.training_free import best_line, chosen_among, reconstructed_lines, training_free_sections
 
 
 def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Document:
@@ -111,9 +111,10 @@ def _trade_off_sections(evidence: Evidence) -> Iterator[Section]:
 def _training_free_sentence(on: CorpusEvidence) -> str:
     if not reconstructed_lines(on):
         return ""
+    others = f"only one of these lines: {chosen_among(on)}" if best_line(on) else "none of these lines"
     return (
         "The last panel shows every criterion without training, cut alone and reconstructed, as percent above the "
-        "whole model. The other panels show only the best of these lines. "
+        f"whole model. The other panels show {others}. "
     )
 
 

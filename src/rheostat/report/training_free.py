@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rheostat.errors import counted
 from rheostat.measure.results.sweep import RECONSTRUCTED
 from rheostat.model.reconstruction import BY_ERROR
 from rheostat.report.control_points import AT
@@ -79,12 +80,23 @@ def cut_alone(on: CorpusEvidence, one: Measurement) -> Measurement | None:
     return next(iter(same or alike), None)
 
 
-def best_line(on: CorpusEvidence) -> TrainingFreeLine | None:
-    """The line without training that loses least, on average over the shares that all lines of its kind have."""
+def whole_lines(on: CorpusEvidence) -> list[TrainingFreeLine]:
+    """The lines that were measured at the most shares, which can be compared with each other."""
     found = [line for line in reconstructed_lines(on) if len(line.points) > 1]
     most = max((len(line.points) for line in found), default=0)
-    whole = [line for line in found if len(line.points) == most]
-    return min(whole, key=lambda line: sum(one.test_perplexity for one in line.points), default=None)
+    return [line for line in found if len(line.points) == most]
+
+
+def best_line(on: CorpusEvidence) -> TrainingFreeLine | None:
+    """The line without training that loses least, on average over its shares. It is chosen on test text, so what it
+    loses is the least of several: wherever it is shown, that must be said (`chosen_among`).
+    """
+    return min(whole_lines(on), key=lambda line: sum(one.test_perplexity for one in line.points), default=None)
+
+
+def chosen_among(on: CorpusEvidence) -> str:
+    """What the best line was chosen among, in words."""
+    return f"the best of {counted(len(whole_lines(on)), 'line')} over the same shares, chosen on the test text itself"
 
 
 def training_free_sections(on: CorpusEvidence) -> Iterator[Section]:
@@ -124,7 +136,7 @@ def _best_sentence(on: CorpusEvidence, full: Measurement, shares: list[float]) -
     if best is None:
         return ""
     numbers = [f"{_above(found, full)} at {share:.0%}" for share in shares if (found := best.at(share))]
-    return f"The best line over all its shares is {best.name}: {', '.join(numbers)}."
+    return f"The line “{best.name}” is {chosen_among(on)}: {', '.join(numbers)}."
 
 
 def _above(one: Measurement | None, full: Measurement) -> str:
