@@ -8,6 +8,7 @@ from pathlib import Path
 
 from results_files import UPDATE, JsonObject, full, row, write_sweep
 from rheostat.measure.results import read_all
+from rheostat.report.control_points import is_control_file, is_control_point
 from rheostat.report.controls import CONTROLS, NO_DIFFERENCE, NOT_YET, controls_section, matching
 from rheostat.report.document import Paragraph, Section, Table
 from rheostat.report.evidence import Evidence, gather
@@ -88,6 +89,18 @@ def test_every_case_has_a_step_that_measures_it() -> None:
                 ranking, _, share = plain.rpartition("-")
                 named = named or f"--ranking {ranking} --knob {share} " in recipe
                 assert named or f"--point {plain.removesuffix('-reconstructed')} " in recipe, case
+
+
+def test_points_that_only_controls_need_are_controls() -> None:
+    """By the names of reproduce.toml; what the paper's tables show is none."""
+    recipe = (Path(__file__).parents[2] / "reproduce.toml").read_text(encoding="utf-8")
+    named = re.findall(r"\{control\} .*--name ([\w.-]+)", recipe)
+    assert len(named) == 10
+    assert [name for name in named if not is_control_point(name)] == []
+    seeded = set(re.findall(r"results/([\w.-]+-seed-\d)\.json", recipe))
+    assert len(seeded) == 6 and all(map(is_control_file, seeded))
+    assert not any(map(is_control_file, ("ptb", "ptb-learned", "ptb-graded", "ptb-widths", "ptb-dense-60-long")))
+    assert not any(map(is_control_point, ("full", "random-1", "random-1-0.8", "random-1-0.8-rank-4", "l0-0.6-updated")))
 
 
 def test_without_results_on_the_corpus_there_is_no_section() -> None:

@@ -270,6 +270,20 @@ def test_a_point_in_two_files_is_listed_once_even_if_rounded_differently(tmp_pat
     assert learned_page(comparison, None).count("taylor-searched-0.8") == 1
 
 
+def test_points_at_the_widths_of_others_are_on_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the widths of l0 and at searched ones: nothing is between two such points."""
+    rows = [full(), ranked("random", 0.8, 80.0), ranked("random", 0.6, 90.0)]
+    borrowed = [
+        row(name, "random", 0.8, "test", 76.0, allocation="stored")
+        for name in ("random-at-l0-0.8", "random-at-taylor-searched-0.8")
+    ]
+    files = [write_sweep(tmp_path / "ptb.json", rows), write_sweep(tmp_path / "widths.json", [full(), *borrowed])]
+    (comparison,) = compare(map(read_sweep, files))
+    labels = [line.get_label() for line in legend_lines(drawn(monkeypatch, draw_learned, comparison))]
+    assert labels == ["random"]
+    assert "random-at-l0-0.8" in learned_page(comparison, None)
+
+
 def test_another_precision_is_part_of_the_name(tmp_path: Path) -> None:
     graded = [full(74.0), ranked("graded", 0.5, 79.0)]
     files = [

@@ -27,6 +27,11 @@ def is_control_point(name: str) -> bool:
     return CONTROL_POINT.fullmatch(name) is not None
 
 
+def has_borrowed_widths(name: str) -> bool:
+    """Whether a point has the widths of another method's point."""
+    return AT in name
+
+
 def is_of_another_seed(stem: str, name: str) -> bool:
     """Whether a point was made again with another seed: by its own name, or by that of its file."""
     return bool(SEED.search(stem) or SEED.search(name))

@@ -6,8 +6,9 @@ files are matched with each other; verdicts are in `claims`, pictures in `figure
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from rheostat.errors import RheostatError
@@ -20,7 +21,7 @@ from rheostat.measure.results import (
     SweepResults,
     SweptPoint,
 )
-from rheostat.report.control_points import AT, is_of_another_seed, without_seed
+from rheostat.report.control_points import has_borrowed_widths, is_of_another_seed, without_seed
 from rheostat.report.kept_filters import POINT_BY_POINT, KeptFilters
 from rheostat.report.learned import DENSE, CorpusComparison, compare, is_nearly
 from rheostat.report.published import SAME_SHARE, PublishedRow, is_corpus, load_published
@@ -67,7 +68,7 @@ class Measurement:
     @property
     def has_borrowed_widths(self) -> bool:
         """Whether the widths are those of another method's point."""
-        return AT in self.name
+        return has_borrowed_widths(self.name)
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,15 @@ class Cost:
     row: BenchRow
     path: Path
     same_widths: bool
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """The ranges of test perplexity and R@3 over the seeds of one point."""
+
+    share: float
+    perplexity: float
+    recall_at_3: float
 
 
 @dataclass(frozen=True)
@@ -183,21 +193,20 @@ class CorpusEvidence:
 
     def spread_at(self, share: float) -> float:
         """The largest range over seeds that was measured at a share, the effect of chance there; 0 if none was."""
-        ranges = [_range([one.test_perplexity for one in self._seeds_of(near)]) for near in self._near(share)]
-        return max([*ranges, *(one.spread for one in self._near(share))], default=0.0)
+        return max((one.perplexity for one in self._spreads if abs(one.share - share) < SAME_SHARE), default=0.0)
 
     def recall_spread_at(self, share: float) -> float:
         """The same for R@3."""
-        ranges = [_range([one.recall_at_3 for one in self._seeds_of(near)]) for near in self._near(share)]
-        return max([*ranges, *(one.recall_spread for one in self._near(share))], default=0.0)
+        return max((one.recall_at_3 for one in self._spreads if abs(one.share - share) < SAME_SHARE), default=0.0)
 
-    def _near(self, share: float) -> list[Measurement]:
-        return [one for one in (*self.comparable, *self.controls) if abs(one.flops_fraction - share) < SAME_SHARE]
-
-    def _seeds_of(self, one: Measurement) -> list[Measurement]:
-        """A point, and the same point made with other seeds."""
-        seeds = [other for other in self._near(one.flops_fraction) if is_of_another_seed(other.path.stem, other.name)]
-        return [one, *(other for other in seeds if _but_for_the_seed(other) == _but_for_the_seed(one))]
+    @cached_property
+    def _spreads(self) -> list[_Spread]:
+        known = (*self.comparable, *self.controls)
+        seeds: dict[tuple[object, ...], list[Measurement]] = {}
+        for one in known:
+            if is_of_another_seed(one.path.stem, one.name):
+                seeds.setdefault(_but_for_the_seed(one), []).append(one)
+        return [_spread_of(one, seeds.get(_but_for_the_seed(one), ())) for one in known]
 
     def at_widths(self, criterion: str, widths: tuple[int, ...], *, with_update: bool = False) -> Measurement | None:
         """The point of a criterion with exactly these widths."""
@@ -321,8 +330,15 @@ def _but_for_the_seed(one: Measurement) -> tuple[object, ...]:
     return without_seed(one.name), one.criterion, one.allocation, one.update_rank
 
 
-def _range(values: Sequence[float]) -> float:
-    return max(values) - min(values)
+def _spread_of(one: Measurement, seeds: Iterable[Measurement]) -> _Spread:
+    """The larger one of the range within a measurement and that over the same point of other seeds."""
+    points = [one, *(other for other in seeds if abs(other.flops_fraction - one.flops_fraction) < SAME_SHARE)]
+    perplexities, recalls = [each.test_perplexity for each in points], [each.recall_at_3 for each in points]
+    return _Spread(
+        one.flops_fraction,
+        max(one.spread, max(perplexities) - min(perplexities)),
+        max(one.recall_spread, max(recalls) - min(recalls)),
+    )
 
 
 def _left_out(sweep: SweepResults, reference: SweepResults) -> str:

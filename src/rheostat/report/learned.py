@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rheostat.errors import RheostatError
 from rheostat.measure.results import BenchSubject, SweepResults, SweepSubject, SweptPoint
-from rheostat.report.control_points import is_control_file, is_control_point
+from rheostat.report.control_points import has_borrowed_widths, is_control_file, is_control_point
 from rheostat.report.document import Table, prose, rows, table_markdown, unique_labels
 from rheostat.report.origins import origins_of, origins_table
 from rheostat.report.published import PublishedTable, load_published, same_size
@@ -38,6 +38,11 @@ class Share:
     recall_at_3: float
     stored: bool
     file: str
+
+    @property
+    def has_borrowed_widths(self) -> bool:
+        """Whether the widths are those of another method's point."""
+        return has_borrowed_widths(self.name)
 
     @property
     def identity(self) -> tuple[object, ...]:

@@ -231,7 +231,7 @@ def draw_learned(comparison: CorpusComparison, path: Path) -> None:
         # If a criterion also has a ranking, its stored points have other widths, so they get a separate line.
         apart = share.stored and share.criterion in ranked
         family = stored_name(share.criterion, updated=False) if apart else share.criterion
-        if above <= LARGEST_ABOVE:
+        if above <= LARGEST_ABOVE and not share.has_borrowed_widths:  # those are on no line of their own
             families.setdefault((family, share.precision), []).append((100 * share.flops_fraction, above))
     wholes = {precision: points for (family, precision), points in families.items() if not family}
     with figure_at(path) as figure:
