@@ -147,6 +147,32 @@ def test_words_left_unchanged_or_accepted_are_learned(tmp_path: Path) -> None:
     assert "home" in dict(model[0]) and "allotment" in dict(model[3]) and "allotment" not in dict(model[4])
 
 
+def test_accepted_pasted_and_changed_text_is_learned_as_in_python(tmp_path: Path) -> None:
+    def write(text: str, after: str = "") -> list[list[Any]]:
+        return [["see", after + text[:end]] for end in range(1, len(text) + 1)]
+
+    accepted = "see you at the allotment "
+    pasted = f"{accepted}tonight: Zoë wrote that it was cold "
+    sent = f"{pasted}and I like it".replace("at", "in", 1)
+    typing: list[list[Any]] = [["at", START_S], *write("see you at the "), ["see", accepted, True], ["phrases"]]
+    typing += [*write("tonight: ", accepted), ["phrases"], ["see", pasted], ["phrases"]]
+    typing += [*write("and I like it", pasted), ["phrases"], ["see", sent], ["phrases"]]
+    typing += [["see", ""], ["phrases"], ["see", sent], ["phrases"], ["see", accepted], ["end", sent], ["phrases"]]
+    cases = [{"operations": typing, "isMeant": kind} for kind in ("model", "always")]
+    for found in compare(cases, tmp_path):
+        at_once, settled, as_pasted, written, changed, nothing = map(dict, found[:6])
+        assert at_once["allotment"] == settled["the allotment"] == 1 and "the allotment" not in at_once
+        assert as_pasted.keys() - settled.keys() <= {"tonight", "allotment tonight", "the allotment tonight"}
+        assert "cold" not in written and "and i" in written and changed["you in the"] == 1 and not nothing
+
+
+def test_a_word_is_forgotten_in_any_spelling(tmp_path: Path) -> None:
+    learned = [["at", START_S], ["learn", ["i", "don't", "like", "cafe\u0301", "σοφός", "İ"], []]]
+    forgetting = [[["forget", word], ["phrases"]] for word in ("Don’t", "CAFÉ", "ΣΟΦΌΣ", "i\u0307")]
+    (found,) = compare([{"operations": [*learned, *(one for pair in forgetting for one in pair)]}], tmp_path)
+    assert [phrase for phrase, _ in found[-1]] == ["i", "like"]
+
+
 def test_suggestions_with_a_memory_are_those_of_python(tmp_path: Path) -> None:
     lines = model_path().with_name("chat-test.txt").read_text(encoding="utf-8").splitlines()[:12]
     operations: list[list[Any]] = [["at", START_S]]

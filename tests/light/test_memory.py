@@ -83,6 +83,13 @@ def test_a_word_is_forgotten_with_every_phrase_that_has_it(tmp_path: Path) -> No
     assert not len(Memory(tmp_path / "m.json"))
 
 
+@pytest.mark.parametrize(("learned", "named"), [("don't", "Don’t"), ("café", "cafe\u0301"), ("cafe\u0301", "CAFÉ")])
+def test_a_word_is_forgotten_in_any_spelling(learned: str, named: str) -> None:
+    memory = Memory()
+    memory.learn(["i", learned, "know"])
+    assert memory.forget(named) == 4 and learned not in str(memory.phrases())
+
+
 def test_the_file_is_private_bounded_and_holds_only_counts(tmp_path: Path) -> None:
     path = tmp_path / "m.json"
     memory = Memory(path, limit_bytes=5000)
@@ -161,6 +168,12 @@ def watched(model: rheostat.Predictor) -> tuple[rheostat.Predictor, Any]:
     return predictor, predictor.memory
 
 
+def write(watch: Watch, text: str, after: str = "") -> None:
+    """Type a text letter by letter."""
+    for end in range(1, len(text) + 1):
+        watch.see(after + text[:end])
+
+
 def test_a_word_is_learned_once_two_more_follow_it(model: rheostat.Predictor) -> None:
     predictor, memory = watched(model)
     watch = predictor.watch()
@@ -182,10 +195,52 @@ def test_an_accepted_suggestion_is_learned_at_once_and_a_deleted_word_is_taken_b
     assert memory.count("hello") == 0.0 and not memory.phrases()
 
 
+def test_an_accepted_suggestion_does_not_wait_for_the_words_before_it(model: rheostat.Predictor) -> None:
+    predictor, memory = watched(model)
+    watch = predictor.watch()
+    write(watch, "see you at the ")
+    watch.see("see you at the allotment ", accepted=True)
+    assert memory.count("allotment") == 1.0 and not memory.count("the", "allotment"), "the word before is not settled"
+    watch.see("see you at the allotment t")
+    assert memory.count("at", "the", "allotment") == memory.count("allotment") == 1.0
+    watch.see("see you at the ")
+    assert memory.count("allotment") == 0.0 and memory.count("see", "you") == 1.0
+    watch.see("")
+    assert not memory.phrases()
+
+
+def test_a_phrase_is_counted_once_whatever_is_changed_before_it(model: rheostat.Predictor) -> None:
+    predictor, memory = watched(model)
+    watch = predictor.watch()
+    write(watch, "see you at the allotment tonight my friend ")
+    watch.see("see you in the allotment tonight my friend ")
+    assert memory.count("in", "the", "allotment") == memory.count("allotment") == 1.0
+    assert not memory.count("at") and not memory.count("at", "the")
+    written = memory.phrases()
+    watch.see("")  # the cursor goes to the start, and back to the end
+    watch.see("see you in the allotment tonight my friend ")
+    assert memory.phrases() == written
+
+
+def test_pasted_text_is_not_learned_and_what_is_written_around_it_is(model: rheostat.Predictor) -> None:
+    predictor, memory = watched(model)
+    watch = predictor.watch()
+    write(watch, "she wrote this to me: ")
+    pasted = "she wrote this to me: the winter was long and cold "
+    watch.see(pasted)
+    write(watch, "and I like it", after=pasted)
+    watch.end(pasted + "and I like it")
+    words = {phrase for phrase, _ in memory.phrases() if " " not in phrase}
+    assert words == {"she", "wrote", "this", "to", "me", "and", "i", "like", "it"}
+    assert memory.count("and", "i") == 1.0 and not memory.count("me", "and"), "no phrase reaches over it"
+    predictor.watch().end("the winter was long")
+    assert memory.count("winter") == 1.0, "an app may show only what was sent"
+
+
 def test_a_corrected_word_is_not_learned(model: rheostat.Predictor) -> None:
     predictor, memory = watched(model)
     watch = predictor.watch()
-    watch.see("what are you dping today my")
+    write(watch, "what are you dping today my")
     watch.end("what are you doing today my friend")
     assert memory.count("dping") == 0.0 and memory.count("doing") == 1.0
     watch.end("what are you dping today my friend")
@@ -195,7 +250,7 @@ def test_a_corrected_word_is_not_learned(model: rheostat.Predictor) -> None:
 def test_no_phrase_holds_a_word_that_was_not_learned(model: rheostat.Predictor) -> None:
     predictor, memory = watched(model)
     watch = predictor.watch()
-    watch.see("what are you dping today my friend")
+    write(watch, "what are you dping today my friend")
     phrases = [phrase for phrase, _ in memory.phrases()]
     assert "today" in phrases and not any("dping" in phrase or "you today" in phrase for phrase in phrases)
     assert "<eos> today" not in phrases, "the text does not begin behind a slip"

@@ -78,6 +78,8 @@ def tables() -> dict[str, Any]:
         "OFFER_AT": writing.OFFER_AT,
         "CACHE_DEFAULTS": asdict(engine.Cache()),
         "SETTLED": remembering.SETTLED,
+        "MOST_AT_ONCE": remembering.MOST_AT_ONCE,
+        "PIECES_BEFORE": remembering.PIECES_BEFORE,
         "LEARN_AT": remembering.LEARN_AT,
         "LEARN_AGAIN_AT": remembering.LEARN_AGAIN_AT,
         "CLOSING_SIGNS": remembering.CLOSING_SIGNS,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from rheostat.words.passage import context_words
 from rheostat.words.writing import Suggestion, matching_form
 
 SETTLED = 2  # words written after a word until it counts as meant
+MOST_AT_ONCE = 2  # new words in one change that may have been typed: a correction can make two words of one
+PIECES_BEFORE = 8  # pieces between spaces; enough for the two words before one, even if some pieces are only signs
 CLOSING_SIGNS = '.,;:!?…)"”'  # after a word, and not part of it; after an apostrophe, a letter may be missing
 LEARN_AT = 0.998  # the confidence that a word is what was meant, from which on a correct word is learned at once
 LEARN_AGAIN_AT = 0.99  # the same for any word that was written before
@@ -60,13 +63,28 @@ Confirm = Callable[[str], float]  # the confidence that the last word of a text 
 IsCorrect = Callable[[str], bool]  # whether a word is correct, as far as that is known
 
 
+@dataclass
+class _Piece:
+    """What stands between spaces, and what the memory knows of it.
+
+    words: those that are worth learning; None if it is a slip or was pasted. before: the words that it was learned
+    after; None if it was not learned.
+    """
+
+    text: str
+    decided: bool = False
+    accepted: bool = False
+    words: list[str] | None = None
+    before: list[str] | None = None
+
+
 class Watch:
     """One text field: shows the memory what was meant in it. Made by `Predictor.watch`.
 
     `see` gets the text before the cursor whenever it changes. A word is learned once two more words were begun after
     it, or at once if it was accepted from the suggestions. A word that is changed or deleted afterwards is taken back.
-    Words that look like slips are not learned; what could be one is learned when it is written again. `end` says that
-    the text was sent: what stands in it was meant.
+    Words that look like slips are not learned; what could be one is learned when it is written again. More than two
+    new words at once were pasted, and are not learned. `end` says that the text was sent: what was written was meant.
     """
 
     def __init__(
@@ -74,9 +92,8 @@ class Watch:
     ) -> None:
         self._memory = None if private else memory
         self._tokenizer, self._confirm, self._is_correct = tokenizer, confirm, is_correct
-        # Pieces of the text in order, and the words that were learned of each; None if it looked like a slip.
-        self._learned: list[tuple[str, list[str] | None]] = []
-        self._accepted: set[int] = set()
+        self._pieces: list[_Piece] = []
+        self._written: set[str] = set()  # in this field: moved or brought back, it is not pasted
 
     def see(self, text: str, *, accepted: bool = False) -> None:
         """The text before the cursor now. accepted: its last word was taken from the suggestions."""
@@ -86,59 +103,74 @@ class Watch:
         pieces = text.split()
         ends_open = bool(text) and not text[-1].isspace()
         whole = len(pieces) - (1 if ends_open and not accepted else 0)
+        changed = self._follow(pieces)
+        new = pieces[changed.start : changed.stop]
+        if sum(piece not in self._written for piece in new) > MOST_AT_ONCE:
+            for piece in self._pieces[changed.start : changed.stop - accepted]:
+                piece.decided = True
         if accepted and pieces:
-            self._accepted.add(len(pieces) - 1)
-        self._take_back(pieces)
+            self._pieces[(changed.stop if new else len(pieces)) - 1].accepted = True
+        just_ended = max(0, changed.start - 1)
+        self._written |= {piece.text for piece in self._pieces[just_ended:whole] if not piece.decided}
         settled = len(pieces) - SETTLED
-        self._learn(pieces, [place for place in range(whole) if place < settled or place in self._accepted])
+        self._learn(changed.start, lambda place: place < whole and (place < settled or self._pieces[place].accepted))
 
     def end(self, text: str) -> list[list[str]]:
         """The text was sent as it is. Returns what was learned of each piece between spaces."""
         check_text("the text", text)
         if self._memory is not None:
-            pieces = text.split()
-            self._take_back(pieces)
-            self._learn(pieces, list(range(len(pieces))))
-        learned, self._learned, self._accepted = self._learned, [], set()
-        return [words or [] for _, words in learned]
+            self._learn(self._follow(text.split()).start, lambda place: True)
+        learned, self._pieces, self._written = self._pieces, [], set()
+        return [piece.words or [] for piece in learned]
 
-    def _take_back(self, pieces: list[str]) -> None:
-        """Unlearn pieces that were changed or deleted, last first."""
+    def _follow(self, pieces: list[str]) -> range:
+        """Take over the pieces of the text as it is now, and take back those that are gone. Returns the new ones."""
         assert self._memory is not None
-        same = 0
-        while same < min(len(pieces), len(self._learned)) and self._learned[same][0] == pieces[same]:
-            same += 1
-        for place in range(len(self._learned) - 1, same - 1, -1):
-            _, words = self._learned.pop()
-            if words:
-                self._memory.unlearn(words, self._before(place))
-            self._accepted.discard(place)
+        known = [piece.text for piece in self._pieces]
+        shorter = min(len(pieces), len(known))
+        same = next((at for at in range(shorter) if pieces[at] != known[at]), shorter)
+        most = shorter - same
+        after = next((at for at in range(most) if pieces[-1 - at] != known[-1 - at]), most)
+        for piece in self._pieces[same : len(known) - after]:
+            if piece.words and piece.before is not None:
+                self._memory.unlearn(piece.words, piece.before)
+        new = range(same, len(pieces) - after)
+        self._pieces[same : len(known) - after] = [_Piece(pieces[place]) for place in new]
+        return new
+
+    def _learn(self, changed: int, is_ready: Callable[[int], bool]) -> None:
+        """Decide what is ready, and count it with the words before it. changed: the first place with another text."""
+        assert self._memory is not None
+        for place, piece in enumerate(self._pieces):
+            if not piece.decided and is_ready(place):
+                piece.words, piece.decided = self._meant(place), True
+                changed = min(changed, place)
+            if not piece.words or place < changed:
+                continue
+            before = self._before(place)
+            if before != piece.before:  # those before it were decided later, or changed
+                if piece.before is not None:
+                    self._memory.unlearn(piece.words, piece.before)
+                self._memory.learn(piece.words, before)
+                piece.before = before
 
     def _before(self, place: int) -> list[str]:
         """The two words before a piece, as the model reads them; none that was not learned, and none before that."""
-        first = max((after for after, (_, words) in enumerate(self._learned[:place], 1) if words is None), default=0)
-        text = " ".join(piece for piece, _ in self._learned[first:place])
+        first = place
+        while first > max(0, place - PIECES_BEFORE) and self._pieces[first - 1].words is not None:
+            first -= 1
+        text = " ".join(piece.text for piece in self._pieces[first:place])
         return context_words(text, self._tokenizer)[1 if first else 0 :][-2:]  # without the `<eos>` of a text's start
 
-    def _learn(self, pieces: list[str], ready: list[int]) -> None:
-        """Learn pieces in order, up to the first that is not ready."""
-        assert self._memory is not None
-        for place in range(len(self._learned), len(pieces)):
-            if place not in ready:
-                break
-            words = self._meant(pieces, place)
-            if words:
-                self._memory.learn(words, self._before(place))
-            self._learned.append((pieces[place], words))
-
-    def _meant(self, pieces: list[str], place: int) -> list[str] | None:
+    def _meant(self, place: int) -> list[str] | None:
         """The words of a piece that are worth learning; None if it looks like a slip."""
         assert self._memory is not None
-        words = [word for word in context_words(pieces[place], self._tokenizer)[1:] if any(map(str.isalpha, word))]
-        if place in self._accepted or not words:
+        piece = self._pieces[place]
+        words = [word for word in context_words(piece.text, self._tokenizer)[1:] if any(map(str.isalpha, word))]
+        if piece.accepted or not words:
             return words
-        stripped = pieces[place].rstrip(CLOSING_SIGNS)
-        sure = self._confirm(" ".join([*pieces[:place], stripped]))
-        is_name = pieces[place][0].isupper() and len(words) == 1  # nobody types a capital by accident
+        stripped = piece.text.rstrip(CLOSING_SIGNS)
+        sure = self._confirm(" ".join([*(before.text for before in self._pieces[:place]), stripped]))
+        is_name = piece.text[0].isupper() and len(words) == 1  # nobody types a capital by accident
         is_meant = sure >= LEARN_AT and (is_name or all(map(self._is_correct, words)))
         return words if is_meant or (sure >= LEARN_AGAIN_AT and self._memory.was_seen(words)) else None

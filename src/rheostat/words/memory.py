@@ -22,6 +22,7 @@ import math
 import os
 import threading
 import time
+import unicodedata
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from rheostat.errors import NotCopyable, UserWordsError
 from rheostat.inputs import read_input
 from rheostat.text.vocabulary import END_OF_LINE
 from rheostat.words.user_words import check_word, locked_file, write_private
+from rheostat.words.writing import matching_form
 
 FORMAT = "rheostat-memory"
 FORMAT_VERSION = 1
@@ -220,10 +222,10 @@ class Memory(NotCopyable):
     # Forgetting
 
     def forget(self, word: str) -> int:
-        """Forget a word and every phrase with it; return how many phrases that were."""
+        """Forget a word and every phrase with it, in any spelling; return how many phrases that were."""
         check_word(word)
-        forms = {word, word.lower()}
-        return self._remove(lambda phrase: not forms.isdisjoint(phrase))
+        form = _any_spelling(word)
+        return self._remove(lambda phrase: form in map(_any_spelling, phrase))
 
     def forget_last_hour(self) -> int:
         """Take back what was counted in the last hour; return how many phrases lost a count."""
@@ -301,6 +303,11 @@ class Memory(NotCopyable):
             self._following.setdefault(phrase[:-1], {})[phrase[-1]] = None
             self._totals[phrase[:-1]] = self._totals.get(phrase[:-1], 0.0) + entry.at(now)
         self.version += 1
+
+
+def _any_spelling(word: str) -> str:
+    """The same for "don't" and "Don’t", and for "é" as one character and as two."""
+    return unicodedata.normalize("NFC", matching_form(word))
 
 
 def _is_word(word: str) -> bool:

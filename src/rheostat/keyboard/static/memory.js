@@ -7,6 +7,7 @@ import {
   BYTES_PER_MINUTE, BYTES_PER_PHRASE, END_OF_LINE, FLUSH_WORDS, HALF_LIFE_SECONDS, HALF_TRUSTED, LEAST_COUNT, LONGEST_PHRASE,
   MEMORY_BYTES, MOST_DOUBTFUL, RECENT_MINUTES, SHARES,
 } from "./tables.js";
+import { matchingForm } from "./writing.js";
 
 const FORMAT = "rheostat-memory";
 const VERSION = 1;
@@ -175,10 +176,10 @@ export class Memory {
 
   // --- forgetting ---
 
-  /** Forget a word and every phrase with it. */
+  /** Forget a word and every phrase with it, in any spelling. */
   forget(word) {
-    const forms = new Set([word, word.toLowerCase()]);
-    return this.#remove((phrase) => phrase.split(" ").some((one) => forms.has(one)));
+    const form = anySpelling(word);
+    return this.#remove((phrase) => phrase.split(" ").some((one) => anySpelling(one) === form));
   }
 
   /** Take back what was counted in the last hour. */
@@ -243,6 +244,11 @@ export class Memory {
 function splitPhrase(phrase) {
   const last = phrase.lastIndexOf(" ");
   return last < 0 ? ["", phrase] : [phrase.slice(0, last), phrase.slice(last + 1)];
+}
+
+/** The same for "don't" and "Don’t", and for "é" as one character and as two. */
+function anySpelling(word) {
+  return matchingForm(word).normalize("NFC");
 }
 
 function isWord(word) {
