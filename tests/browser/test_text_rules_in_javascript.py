@@ -1,0 +1,54 @@
+"""What an exported folder says about text can be implemented from it alone; the samples read text so too."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from make_writing_cases import TEXTS, mixed_texts
+
+from rheostat.words.passage import context_words
+from rheostat.words.text_rules import describe_text
+from rheostat.words.writing import matching_form
+
+HERE = Path(__file__).parent
+EXAMPLES = HERE.parents[1] / "examples"
+DESCRIBED = describe_text("words", {})
+VECTORS = DESCRIBED["vectors"]
+
+
+def ask_javascript(folder: Path, texts: list[str], samples: dict[str, dict[str, str]]) -> Any:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node: install Debian's nodejs")
+    (folder / "input.json").write_text(json.dumps({"described": DESCRIBED, "texts": texts, "samples": samples}))
+    command = [node, "--no-warnings", str(HERE / "check_text_rules.mjs"), str(folder / "input.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def check_split(found: Any) -> None:
+    """Words and prefixes are those of the vectors."""
+    for vector, words in zip(VECTORS["words"], found["words"], strict=True):
+        assert words == vector["words"], vector["text"]
+    for vector, typed in zip(VECTORS["typed"], found["typed"], strict=True):
+        assert typed["words"] == vector["words"], vector["text"]
+        assert typed["prefix"] == matching_form(vector["prefix"]), vector["text"]
+
+
+def test_a_program_written_from_the_rules_gives_the_answers_of_the_vectors(tmp_path: Path) -> None:
+    texts = [*TEXTS, *mixed_texts(200), *(vector["text"] for vector in VECTORS["words"])]
+    found = ask_javascript(tmp_path, texts, {})
+    check_split(found)
+    for vector, typed in zip(VECTORS["typed"], found["typed"], strict=True):
+        assert typed["startsSentence"] == vector["starts_sentence"], vector["text"]
+    for kind in ("shown", "inserted"):
+        for vector, answer in zip(VECTORS[kind], found[kind], strict=True):
+            assert answer == vector[kind], vector
+    for text, words in zip(texts, found["texts"], strict=True):
+        assert words == context_words(f"{text} ", "words"), text
