@@ -8,7 +8,7 @@ import random
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,9 @@ from rheostat.core import library
 from rheostat.core.binding import CoreModel
 from rheostat.core.build import FOLDER, WEB_MODULE, CompilerError, compile_web_module, web_digest, web_stamp
 from rheostat.core.values import Choice
+from rheostat.text.vocabulary import UNKNOWN
+from rheostat.words.text_rules import describe_text
+from rheostat.words.writing import compose, matching_form, split_typed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -156,29 +159,49 @@ def test_the_sizes_in_javascript_cover_those_of_the_header() -> None:
     assert sizes["MOST_WORDS"] == library.MAX_BEST
 
 
-def test_the_example_suggests_words_and_turns_its_knob(open_page: Callable[..., Page], tmp_path: Path) -> None:
-    example = HERE.parents[1] / "examples" / "web" / "index.html"
-    assert len(example.read_text(encoding="utf-8").splitlines()) < 100
-    for path in (example, FOLDER / "rheostat.js", WEB_MODULE, model_path()):
-        shutil.copy(path, tmp_path)
+@pytest.fixture
+def example(open_page: Callable[..., Page], tmp_path: Path) -> Iterator[Page]:
+    """examples/web, with the files that it says it needs."""
+    page = HERE.parents[1] / "examples" / "web" / "index.html"
+    shutil.copy(page, tmp_path)
+    for command in re.findall(r"^ +cp (.*) examples/web$", page.read_text(encoding="utf-8"), re.MULTILINE):
+        subprocess.run(["bash", "-c", f"cp {command} {tmp_path}"], cwd=HERE.parents[1], check=True)
     server = FileServer(tmp_path)
     server.start()
-    try:
-        page = open_page(server.address)
-        page.locator("#text").fill("How are y")
-        assert page.locator("#words button").first.text_content() == "you"
-        page.locator("#words button").first.click()
-        assert page.locator("#text").input_value() == "How are you "
-        whole = page.locator("#words button").all_text_contents()
-        page.locator("#knob").fill("20")
-        assert page.locator("#cost").text_content() == "20 % of the cost"
-        core = CoreModel(model_path().read_bytes())
-        words = [core.word(place) or "" for place in range(core.config.vocabulary_size)]
-        mask = np.array([bool(re.fullmatch("[a-z][a-z']*", word)) for word in words])
-        for share, found in ((1.0, whole), (0.2, page.locator("#words button").all_text_contents())):
-            position = core.position_near(share)
-            ids = [core.find_word(word) for word in ("<eos>", "how", "are", "you")]
-            best = core.best(core.predict(position, core.steps(position, core.start(), ids)), 3, Choice(mask=mask))
-            assert found == [core.word(place) for place in best.ids.tolist()]
-    finally:
-        server.stop()
+    yield open_page(server.address)
+    server.stop()
+
+
+def suggestions_of(core: CoreModel, text: str, share: float) -> list[str]:
+    """What the example has to show: the best words that people type, with their capitals."""
+    typed, position = split_typed(text, "words"), core.position_near(share)
+    words = [core.word(place) or "" for place in range(core.config.vocabulary_size)]
+    unknown = core.find_word(UNKNOWN)
+    ids = [unknown if (place := core.find_word(word)) < 0 else place for word in typed.words]
+    form = matching_form(typed.prefix)
+    mask = np.array([bool(re.fullmatch("[a-z][a-z']*", word)) and word.startswith(form) for word in words])
+    best = core.best(core.predict(position, core.steps(position, core.start(), ids)), 3, Choice(mask=mask))
+    return [compose(words[place], 0.0, typed, {}, tokenizer="words").word for place in best.ids.tolist()]
+
+
+def test_the_example_suggests_words_and_turns_its_knob(example: Page) -> None:
+    assert len((HERE.parents[1] / "examples" / "web" / "index.html").read_text(encoding="utf-8").splitlines()) < 100
+    text, shown = example.locator("#text"), example.locator("#words button")
+    text.fill("How are y")
+    assert shown.first.text_content() == "you"
+    shown.first.click()
+    assert text.input_value() == "How are you "
+    core = CoreModel(model_path().read_bytes())
+    assert shown.all_text_contents() == suggestions_of(core, "How are you ", 1.0)
+    example.locator("#knob").fill("20")
+    assert example.locator("#cost").text_content() == "20 % of the cost"
+    assert shown.all_text_contents() == suggestions_of(core, "How are you ", 0.2)
+
+
+def test_the_example_reads_a_text_as_the_model_does(example: Page) -> None:
+    core = CoreModel(model_path().read_bytes())
+    vectors = describe_text("words", {})["vectors"]
+    for given in [one["text"] for one in vectors["typed"]] + [one["text"] + " " for one in vectors["words"]]:
+        text = given.replace("\r\n", "\n").replace("\r", "\n")  # a text area has no other line ends
+        example.locator("#text").fill(text)
+        assert example.locator("#words button").all_text_contents() == suggestions_of(core, text, 1.0), text

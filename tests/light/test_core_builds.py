@@ -37,6 +37,8 @@ from rheostat.model.knob import choose
 from rheostat.model.ordered import ordered_bytes
 from rheostat.model.shape import ModelShape
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
+from rheostat.words.text_rules import describe_text
+from rheostat.words.writing import matching_form
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "core"
@@ -226,8 +228,12 @@ def test_a_machine_without_a_compiler_gets_a_remedy_in_one_line(tmp_path: Path) 
     )
 
 
-def test_the_example_completes_a_sentence(tmp_path: Path) -> None:
-    program = build(tmp_path / "example", FOLDER / "example.c", *WARNINGS)
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("program") / "example", FOLDER / "example.c", *WARNINGS)
+
+
+def test_the_example_completes_a_sentence(program: Path, tmp_path: Path) -> None:
     full = run(program, model_path(), "1", "how are y")
     assert full.startswith("100 % of the cost") and "you" in full.split()
     with open_model(model_path()) as file:
@@ -236,6 +242,28 @@ def test_the_example_completes_a_sentence(tmp_path: Path) -> None:
     assert "cannot be read" in fails(program, tmp_path / "none", "1", "x")
     assert len((FOLDER / "example.c").read_text().splitlines()) < 100
     assert "costs so little" in fails(program, model_path(), "0.01", "x"), "its path ends above that"
+
+
+def test_the_example_reads_a_text_as_the_model_does(program: Path) -> None:
+    with open_model(model_path()) as file:
+        known = file.vocabulary.index
+    vectors = describe_text("words", {})["vectors"]
+
+    def read(text: str) -> tuple[list[str], str]:
+        _, words, _ = run(program, model_path(), "1", text).split("\n", 2)
+        before, _, prefix = words.rpartition("| ")
+        return [END_OF_LINE, *before.split()], prefix
+
+    def as_read(words: list[str]) -> list[str]:
+        return [word if word in known else UNKNOWN for word in words]
+
+    tried = []
+    for vector in (*vectors["typed"], *({**one, "text": one["text"] + " ", "prefix": ""} for one in vectors["words"])):
+        # C has no Unicode: beyond ASCII it knows two signs, and takes the rest for letters in lower case.
+        if all(one.isascii() or one in "’…" or (one.isalpha() and one.islower()) for one in vector["text"]):
+            assert read(vector["text"]) == (as_read(vector["words"]), matching_form(vector["prefix"])), vector["text"]
+            tried.append(vector["text"])
+    assert len(tried) >= 34
 
 
 def embedding_blocks(language: str) -> list[str]:
@@ -259,7 +287,8 @@ int main(int count, char **arguments) {
     static char bytes[1 << 20];
     size_t size = fread(bytes, 1, sizeof bytes, file);
     int32_t words[3];
-    int found = complete(bytes, size, 1, arguments[1], words);
+    const char *const *before = (const char *const *)arguments + 1;
+    int found = complete(bytes, size, 1, before, count - 3, arguments[count - 2], words);
     for (int place = 0; place < found; place++) printf("%d ", (int)words[place]);
     return 0;
 }
@@ -273,7 +302,7 @@ int main(int count, char **arguments) {
     position = core.position_near(1.0)
     answer = core.predict(position, core.steps(position, core.start(), read))
     best = core.best(answer, 3, Choice(prefix=prefix[:1].encode()))
-    found = run(program, f"{known} unheard-of {prefix[:1]}", DATA / "int8.safetensors").split()
+    found = run(program, known, "unheard-of", prefix[:1], DATA / "int8.safetensors").split()
     assert found == [str(number) for number in best.ids] and len(found) == 3
 
 
