@@ -1,5 +1,5 @@
 // Reads text as an app does that knows nothing but text.json: node check_text_rules.mjs INPUT, with {described, texts, samples}.
-// samples: {name: {piece, prefix}}, the patterns of sketches, in the syntax of text.json; or {code}, a function split(text).
+// samples: {name: {piece, prefix}}, the patterns of sketches, in the syntax of text.json.
 import { readFileSync } from "node:fs";
 
 const { described, texts, samples } = JSON.parse(readFileSync(process.argv[2], "utf-8"));
@@ -40,6 +40,11 @@ function startsSentence(text) {
   return !isAbbreviation && !abbreviations.includes(word.toLowerCase());
 }
 
+function readTyped(text) {
+  const { words, prefix } = split(text, described.patterns);
+  return { words, prefix, startsSentence: startsSentence(text.slice(0, text.length - prefix.length)) };
+}
+
 function show(text, word) {
   const { prefix } = split(text, described.patterns);
   const typed = text.slice(text.length - prefix.length);
@@ -65,14 +70,14 @@ function insert(text, word) {
 const { vectors, patterns } = described;
 const found = {
   words: vectors.words.map(({ text }) => wordsOf(text, patterns)),
-  typed: vectors.typed.map(({ text }) => ({ ...split(text, patterns), startsSentence: startsSentence(text.slice(0, text.length - split(text, patterns).prefix.length)) })),
+  typed: vectors.typed.map(({ text }) => readTyped(text)),
   shown: vectors.shown.map(({ text, word }) => show(text, word)),
   inserted: vectors.inserted.map(({ text, word }) => insert(text, word)),
   texts: texts.map((text) => wordsOf(text, patterns)),
   samples: {},
 };
 for (const [name, sample] of Object.entries(samples)) {
-  const cut = sample.code ? new Function(`${sample.code}; return split;`)() : (text) => split(text, sample);
-  found.samples[name] = { words: vectors.words.map(({ text }) => cut(`${text} `).words), typed: vectors.typed.map(({ text }) => cut(text)) };
+  const words = vectors.words.map(({ text }) => wordsOf(text, sample));
+  found.samples[name] = { words, typed: vectors.typed.map(({ text }) => split(text, sample)) };
 }
 console.log(JSON.stringify(found));

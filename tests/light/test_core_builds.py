@@ -329,27 +329,95 @@ def test_the_page_on_embedding_names_every_source_file() -> None:
 
 
 JNI = """
+#pragma once
 #include <cstdint>
+#include <string>
 #define JNIEXPORT
 #define JNICALL
-using jlong = int64_t; using jint = int32_t; using jfloat = float; using jobject = void *; using jintArray = void *;
+using jlong = int64_t; using jint = int32_t; using jsize = jint; using jfloat = float; using jbyte = signed char;
+using jobject = std::string *; using jbyteArray = std::string *;
 struct JNIEnv {
-    void *GetDirectBufferAddress(jobject);
-    jlong GetDirectBufferCapacity(jobject);
-    jintArray NewIntArray(jint);
-    void SetIntArrayRegion(jintArray, jint, jint, const jint *);
+    void *GetDirectBufferAddress(jobject buffer) { return &(*buffer)[0]; }
+    jlong GetDirectBufferCapacity(jobject buffer) { return static_cast<jlong>(buffer->size()); }
+    jsize GetArrayLength(jbyteArray bytes) { return static_cast<jsize>(bytes->size()); }
+    jbyteArray NewByteArray(jsize size) { return new std::string(static_cast<size_t>(size), '.'); }
+    void GetByteArrayRegion(jbyteArray bytes, jsize from, jsize size, jbyte *to) {
+        bytes->copy(reinterpret_cast<char *>(to), static_cast<size_t>(size), static_cast<size_t>(from));
+    }
+    void SetByteArrayRegion(jbyteArray bytes, jsize from, jsize size, const jbyte *with) {
+        bytes->replace(static_cast<size_t>(from), static_cast<size_t>(size), reinterpret_cast<const char *>(with),
+                       static_cast<size_t>(size));
+    }
 };
+"""
+# Two texts, one after the other: MODEL PREFIX WORD… -- PREFIX WORD…
+BRIDGE_USER = """
+#include "bridge.cpp"
+#include <fstream>
+#include <iostream>
+#include <iterator>
+int main(int count, char **arguments) {
+    JNIEnv env;
+    std::ifstream stream(arguments[1], std::ios::binary);
+    std::string file((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+    std::string none("no model"), prefix;
+    if (Java_com_example_Keyboard_open(&env, nullptr, &none, 1)) return 1;
+    jlong handle = Java_com_example_Keyboard_open(&env, nullptr, &file, 1);
+    for (int place = 2; place < count; place++) {
+        Java_com_example_Keyboard_start(&env, nullptr, handle);
+        for (prefix = arguments[place++]; place < count && std::string(arguments[place]) != "--"; place++) {
+            std::string word(arguments[place]);
+            Java_com_example_Keyboard_read(&env, nullptr, handle, &word);
+        }
+        std::string *lines = Java_com_example_Keyboard_complete(&env, nullptr, handle, &prefix);
+        std::cout << *lines;
+        delete lines;
+    }
+    Java_com_example_Keyboard_free(&env, nullptr, handle);
+    return 0;
+}
 """
 
 
-def test_the_bridge_for_android_compiles_against_the_header(tmp_path: Path) -> None:
-    """With a stand-in for jni.h: it shows that the calls are those of rheostat.h, not that it runs on a phone."""
+def test_the_bridge_for_android_completes_words(tmp_path: Path) -> None:
+    """With a stand-in for jni.h: it shows that the bridge does what Kotlin expects, not that it runs on a phone."""
     compiler = needed("g++", "g++")
     (block,) = embedding_blocks("cpp")
-    (tmp_path / "jni.h").write_text(JNI)
-    (tmp_path / "bridge.cpp").write_text(block)
-    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{FOLDER}", f"-I{tmp_path}", "-c"]
-    run_compiler([compiler], [*flags, str(tmp_path / "bridge.cpp")], tmp_path / "bridge.o")
+    for name, text in (("jni.h", JNI), ("bridge.cpp", block), ("main.cpp", BRIDGE_USER)):
+        (tmp_path / name).write_text(text)
+    objects = [
+        run_compiler(find_compiler(), [*FLAGS, "-O1", "-c", path], tmp_path / f"{Path(path).stem}.o")
+        for path in sources()
+    ]
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{FOLDER}", f"-I{tmp_path}", *map(str, objects)]
+    program = run_compiler([compiler], [*flags, str(tmp_path / "main.cpp")], tmp_path / "main")
+    found = run(program, model_path(), "y", "<eos>", "how", "are", "--", "", "<eos>", "zorblax", "is").splitlines()
+    core = CoreModel(model_path().read_bytes())
+    position, wanted = core.position_near(1.0), []
+    words = [core.word(place) or "" for place in range(core.config.vocabulary_size)]
+    for prefix, read in (("y", (END_OF_LINE, "how", "are")), ("", (END_OF_LINE, UNKNOWN, "is"))):
+        mask = np.array(["a" <= word[0] <= "z" and word.startswith(prefix) for word in words])
+        answer = core.predict(position, core.steps(position, core.start(), [core.find_word(word) for word in read]))
+        wanted += [words[place] for place in core.best(answer, 3, Choice(mask=mask)).ids.tolist()]
+    assert found == wanted and found[0] == "you" and len(found) == 6
+
+
+def test_the_sketch_for_android_declares_the_functions_of_the_bridge() -> None:
+    (bridge,) = embedding_blocks("cpp")
+    native = r"JNIEXPORT (\w+) JNICALL Java_com_example_Keyboard_(\w+)\(JNIEnv \*\w*, jobject ?\w*, (.*?)\) \{"
+    kinds = {"ByteBuffer": "jobject", "ByteArray": "jbyteArray", "Long": "jlong", "Float": "jfloat", "": "void"}
+    offered = {
+        name: (result, [one.split()[0] for one in given.split(", ")])
+        for result, name, given in re.findall(native, bridge)
+    }
+    sketch = (ROOT / "examples" / "Keyboard.kt").read_text(encoding="utf-8")
+    declared = {
+        name: (kinds[result], [kinds[one.split(": ")[1]] for one in given.split(", ")])
+        for name, given, result in re.findall(r"external fun (\w+)\((.*?)\)(?:: )?(\w*)\n", sketch)
+    }
+    assert declared == offered and len(offered) == 5
+    body = sketch.split("external fun free(handle: Long)")[1]
+    assert all(f"{name}(" in body for name in ("start", "read", "complete", "free")), "and it calls them"
 
 
 def test_the_header_is_cpp_too(tmp_path: Path) -> None:
