@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -31,6 +32,48 @@ def test_a_model_without_a_checkpoint_is_neither_resumed_nor_overwritten(tmp_pat
         ):
             folder.create(resume)
         assert file.read_bytes() == b"mine"
+
+
+def make_run(path: Path) -> RunFolder:
+    folder = RunFolder(path)
+    (path / "tensorboard").mkdir(parents=True)
+    names = ("checkpoint.pt", "log.jsonl", "model.safetensors", "tensorboard/events.out.tfevents.1.x")
+    for name in names:
+        (path / name).write_bytes(b"of a run")
+    return folder
+
+
+@pytest.mark.parametrize("calls", range(20))
+def test_a_kill_while_a_run_is_removed_leaves_all_of_it_or_nothing(
+    calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, left = make_run(tmp_path / "run"), calls
+    whole = sorted(folder.path.rglob("*"))
+
+    def killed(*arguments: object, **options: object) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KeyboardInterrupt  # anything that the code does not catch
+
+    with monkeypatch.context() as patched:
+        for name in ("rename", "unlink", "rmdir"):
+            real = getattr(Path, name)
+            patched.setattr(Path, name, lambda *a, real=real, **o: (killed(), real(*a, **o))[1])
+        with contextlib.suppress(KeyboardInterrupt):
+            folder.remove()
+    assert sorted(folder.path.rglob("*")) in (whole, [])
+    if not folder.path.exists():
+        folder.check(resume=False)
+    folder.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_removing_a_run_leaves_what_is_not_of_it(tmp_path: Path) -> None:
+    folder = make_run(tmp_path / "run")
+    (folder.path / "notes.txt").write_text("mine")
+    folder.remove()
+    assert [file.name for file in tmp_path.rglob("*")] == ["run", "notes.txt"]
 
 
 @pytest.mark.parametrize("name", ["checkpoint.pt", "log.jsonl", "model.safetensors"])

@@ -87,11 +87,31 @@ class RunFolder:
             return False
 
     def remove(self) -> None:
-        """Delete what a run writes here, and the folder if that leaves it empty. Nothing else is deleted."""
-        partial = (file.with_name(f".{file.name}.partial") for file in (self.checkpoint, self.log, self.model))
-        events = (self.path / "tensorboard").glob("events.out.tfevents.*")
+        """Delete what a run writes here, and the folder if that leaves it empty. Nothing else is deleted.
+
+        The folder is renamed first, so that a kill leaves the whole run, or nothing under this name. What it leaves is
+        deleted by the next call.
+        """
+        doomed = RunFolder(self.path.with_name(f".{self.path.name}.old"))
+        doomed._delete()
+        files, events = self._files()
+        known = {*files, *events, self.path / "tensorboard"}
+        if all(entry in known for entry in self.path.rglob("*")):
+            with contextlib.suppress(OSError):  # it is deleted where it is
+                self.path.rename(doomed.path)
+        doomed._delete()
+        self._delete()
+
+    def _files(self) -> tuple[list[Path], list[Path]]:
+        """What a run writes here, and its curves."""
+        files = [self.checkpoint, self.log, self.model]
+        partial = [file.with_name(f".{file.name}.partial") for file in files]
+        return [*files, *partial], list((self.path / "tensorboard").glob("events.out.tfevents.*"))
+
+    def _delete(self) -> None:
+        files, events = self._files()
         with contextlib.suppress(OSError):  # a folder that holds something else stays
-            for file in (self.checkpoint, self.log, self.model, *partial, *events):
+            for file in (*files, *events):
                 file.unlink(missing_ok=True)
             if (self.path / "tensorboard").is_dir():
                 (self.path / "tensorboard").rmdir()
