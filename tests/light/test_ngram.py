@@ -207,7 +207,7 @@ def test_results_are_read_as_they_were_written(results: Path) -> None:
 
 
 def test_the_report_has_a_row_and_a_line_for_n_grams(results: Path, tmp_path: Path) -> None:
-    sweep = write_sweep(tmp_path / "ptb.json", [full(5.0)])
+    sweep = write_sweep(tmp_path / "ptb.json", [full(3.0)])
     evidence = gather(read_all([sweep, results]))
     on = evidence.on("ptb")
     last = paper_table(load_published().table("ptb"), on).rows[-1].cells

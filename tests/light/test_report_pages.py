@@ -35,6 +35,7 @@ from results_files import (
     recovered,
     row,
     write_bench,
+    write_ngram,
     write_results_json,
     write_sweep,
 )
@@ -477,6 +478,19 @@ def test_an_update_is_drawn_beside_the_others_at_its_share(
     assert "side by side" in markdown(build_report(evidence))
     lines_only = write_sweep(tmp_path / "l.json", [full(), ranked("random", 0.8, 80.0)])
     assert "side by side" not in markdown(build_report(gather(read_all([lines_only]))))
+
+
+def test_a_model_that_n_grams_beat_is_drawn_nevertheless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [full(449.0), ranked("random", 0.8, 500.0), ranked("random", 0.5, 900.0)]
+    ngram = write_ngram(tmp_path / "ngram.json", 423.0)
+    evidence = gather(read_all([write_sweep(tmp_path / "worse.json", rows), ngram]))
+    low, high = drawn(monkeypatch, draw_costs, evidence.on("ptb")).axes[0].get_ylim()
+    assert low < 423 and 500 < high < 900
+    assert f"above {high:.0f} are not drawn (the paper draws none above 100" in markdown(build_report(evidence))
+    better = write_sweep(tmp_path / "better.json", [full(400.0), *rows[1:]])
+    evidence = gather(read_all([better, ngram]))
+    assert drawn(monkeypatch, draw_costs, evidence.on("ptb")).axes[0].get_ylim()[1] == pytest.approx(1.03 * 423)
+    assert "above 436 are not drawn (a little more than an n-gram" in markdown(build_report(evidence))
 
 
 def test_a_caption_does_not_call_an_estimate_not_measured(files: list[Path], tmp_path: Path) -> None:

@@ -47,7 +47,15 @@ from rheostat.report.document import (
     rows,
 )
 from rheostat.report.evidence import CorpusEvidence, Evidence
-from rheostat.report.figures.costs import draw_costs, families, largest_shown, model_and_corpus, panels, precision_of
+from rheostat.report.figures.costs import (
+    bound_by_ngrams,
+    draw_costs,
+    families,
+    largest_shown,
+    model_and_corpus,
+    panels,
+    precision_of,
+)
 from rheostat.report.figures.style import ASIDE, draw_learned
 from rheostat.report.kept_filters import KeptFilters
 from rheostat.report.learned import RECOVERED, CorpusComparison, recoveries_table, shares_table
@@ -122,7 +130,7 @@ def _bound_sentence(on: CorpusEvidence) -> str:
     largest, published = largest_shown(on), load_published()
     if largest is None or all(one.test_perplexity <= largest for one in on.without_controls):
         return ""
-    if on.ngrams:
+    if bound_by_ngrams(on) is not None:
         reason = "a little more than an n-gram model reaches"
     else:
         limit, theirs = published.cut_offs.figure_test_perplexity, published.table("ptb").full.test_perplexity

@@ -134,8 +134,18 @@ def front_points(on: CorpusEvidence, panel: Panel) -> list[tuple[float, float, f
 
 
 def largest_shown(on: CorpusEvidence) -> float | None:
-    """A little above the n-grams, since a worse model is useless; without n-grams, the paper's cut-off."""
-    return ABOVE_NGRAMS * max(one.test_perplexity for one in on.ngrams) if on.ngrams else on.cut_off
+    """A little above the n-grams, since a worse model is useless; without such a bound, the paper's cut-off."""
+    bound = bound_by_ngrams(on)
+    return on.cut_off if bound is None else bound
+
+
+def bound_by_ngrams(on: CorpusEvidence) -> float | None:
+    """A little above the n-grams; None without n-grams, or if the whole model is worse and would not be drawn."""
+    if not on.ngrams:
+        return None
+    bound = ABOVE_NGRAMS * max(one.test_perplexity for one in on.ngrams)
+    wholes = [one.test_perplexity for one in on.measurements if one.cost == 1 and one.criterion != DENSE]
+    return bound if not wholes or min(wholes) <= bound else None
 
 
 def panels(on: CorpusEvidence) -> list[Panel]:
@@ -299,7 +309,7 @@ def _draw_ngram(axes: Any, one: NGramResults, with_latency: bool) -> None:
 
 
 def _bound(axes: Any, largest: float | None) -> None:
-    """Show nothing above `largest`, unless that would hide everything."""
+    """Show nothing above `largest`, which is never below the whole model (`largest_shown`)."""
     low, high = axes.get_ylim()
     if largest is not None and low < largest < high:
         axes.set_ylim(low, largest)
