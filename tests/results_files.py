@@ -113,10 +113,12 @@ def write_bench(
     flops: int = FLOPS,
     corpus: str = "ptb",
     engine: str = "core",
+    weights: str = "",
     **more: Any,
 ) -> Path:
     machine = {"before": SILENT, "after": SILENT, "throttled": None}
-    part = bench_part(bench_subject(model, flops, corpus, engine=engine), rows, *r_squared)
+    subject = bench_subject(model, flops, corpus, engine=engine) | {"weights": weights}
+    part = bench_part(subject, rows, *r_squared)
     return write_results_json(path, "bench", {"interval": "95 %", "machine": machine, **part, **more})
 
 

@@ -133,6 +133,16 @@ def test_positions_in_4_bits_are_priced_by_their_cost(tmp_path: Path) -> None:
     assert [point.knob for point in full_cost(bench=write_bench(tmp_path / "bench.json", rows)).points] == [0.45, 1.0]
 
 
+def test_a_bench_of_another_model_is_refused(tmp_path: Path) -> None:
+    path = write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0), bench_row(0.5, 1.2)], model="other.safetensors")
+    with pytest.raises(RheostatError, match=r"another model, other\.safetensors; expected a bench of .*golden-fp32"):
+        run("--trace", DAY, "--model", str(MODEL), "--bench", str(path))
+    with open_model(MODEL) as file:
+        known: Any = {"flops": file.shape.flops, "weights": file.weights_digest()}
+    path = write_bench(tmp_path / "own.json", [bench_row(1.0, 2.0), bench_row(0.5, 1.2)], **known)
+    assert "2 ms (own.json)" in " ".join(run("--trace", DAY, "--model", str(MODEL), "--bench", str(path)).split())
+
+
 def test_savings_are_also_a_share_of_the_battery() -> None:
     summary = json.loads(run("--trace", DAY, "--json"))
     governed, full = (one["battery_share"] for one in summary["behaviours"][:2])

@@ -392,8 +392,10 @@ def test_the_page_knows_what_each_percentage_costs(client: TestClient, service: 
 
 
 def test_energy_comes_from_a_bench_of_the_device(tmp_path: Path, model: Path) -> None:
-    measured = write_bench(tmp_path / "measured.json", [bench_row(1.0, 2.0, 4.0), bench_row(0.5, 1.2, 3.0)])
-    silent = write_bench(tmp_path / "silent.json", [bench_row(1.0, 2.0), bench_row(0.5, 1.2)])
+    size: Any = {"flops": SHAPE.flops}
+    rows = [bench_row(1.0, 2.0, 4.0, widths=list(SHAPE.hidden_sizes)), bench_row(0.5, 1.2, 3.0)]
+    measured = write_bench(tmp_path / "measured.json", rows, **size)
+    silent = write_bench(tmp_path / "silent.json", [bench_row(0.9, 2.0), bench_row(0.5, 1.2)], **size)
     with open_model(model) as file:
         whole = bytes_read(file.shape.flops, "int8")
         energy = device_energy(measured, file, "int8")
@@ -404,6 +406,21 @@ def test_energy_comes_from_a_bench_of_the_device(tmp_path: Path, model: Path) ->
             assert without.kind == "estimate" and without.note == estimated_energy().note
         with pytest.raises(RheostatError, match="has the kind 'sweep'"):
             device_energy(write_sweep(tmp_path / "sweep.json", [full()]), file, "int8")
+
+
+def test_a_bench_of_another_model_is_refused(tmp_path: Path, model: Path) -> None:
+    whole = bench_row(1.0, 2.0, 4.0, widths=list(SHAPE.hidden_sizes))
+    others = [
+        write_bench(tmp_path / "larger.json", [whole]),
+        write_bench(tmp_path / "wider.json", [bench_row(1.0, 2.0, 4.0)], flops=SHAPE.flops),
+        write_bench(tmp_path / "other-weights.json", [whole], flops=SHAPE.flops, weights="0123456789abcdef"),
+    ]
+    with open_model(model) as file:
+        for path in others:
+            with pytest.raises(RheostatError, match="holds results of another model, m; expected a bench of"):
+                device_energy(path, file, "int8")
+        same = write_bench(tmp_path / "same.json", [whole], flops=SHAPE.flops, weights=file.weights_digest())
+        assert device_energy(same, file, "int8").kind == "measured"
 
 
 def test_a_sweep_of_another_model_is_refused(tmp_path: Path, model: Path) -> None:

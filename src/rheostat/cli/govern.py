@@ -25,7 +25,8 @@ def govern(
         typer.Option(help="Count what the points of this model really cost."),
     ] = None,
     bench: Annotated[
-        Path | None, typer.Option(help="What queries cost on your device: the file that `rheostat bench -o` wrote.")
+        Path | None,
+        typer.Option(help="What queries of that model cost on your device: the file that `rheostat bench -o` wrote."),
     ] = None,
     device: Annotated[
         str,

@@ -40,7 +40,8 @@ def keyboard(
         Path | None, typer.Option(help="The results file of a sweep of this model: show its curve on the page.")
     ] = None,
     bench: Annotated[
-        Path | None, typer.Option(help="What queries cost on your device: the file that `rheostat bench -o` wrote.")
+        Path | None,
+        typer.Option(help="What queries of this model cost on your device: the file of `rheostat bench -o`."),
     ] = None,
     precision: Annotated[Precision, typer.Option(help=PRECISION_HELP)] = "int8",
     threads: Annotated[int, typer.Option(min=0, help=THREADS_HELP)] = 1,
@@ -92,7 +93,8 @@ def page(
         Path | None, typer.Option(help="The results file of a sweep of this model: show what the knob costs.")
     ] = None,
     bench: Annotated[
-        Path | None, typer.Option(help="What queries cost on your device: the file that `rheostat bench -o` wrote.")
+        Path | None,
+        typer.Option(help="What queries of this model cost on your device: the file of `rheostat bench -o`."),
     ] = None,
     precision: Annotated[Precision, typer.Option(help=PRECISION_HELP)] = "int8",
     hidden_words: HiddenWordsFile = None,

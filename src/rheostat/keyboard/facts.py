@@ -18,7 +18,7 @@ from rheostat.governor.cost import read_costs
 from rheostat.governor.policy import Policy
 from rheostat.keyboard.browser_model import BrowserModel, browser_positions, smallest_percent
 from rheostat.measure.meters.choice import Estimate
-from rheostat.measure.results import BenchResults, NGramResults, read_results, read_sweep_of
+from rheostat.measure.results import NGramResults, read_bench_of, read_results, read_sweep_of
 from rheostat.measure.results.sweep import TEST, TEXT
 from rheostat.model.file import ModelFile
 from rheostat.model.knob import PATH, can_serve, choose, turns_bits
@@ -49,14 +49,13 @@ def estimated_energy() -> Energy:
 
 
 def device_energy(bench: str | Path | None, file: ModelFile, precision: Precision) -> Energy:
-    """The energy of a query as a bench of the device has it, with its intercept; else the estimate.
+    """The energy of a query as a bench of this model on the device has it, with its intercept; else the estimate.
 
     A bench without a meter has no energy, so the estimate is used.
     """
     if bench is None:
         return estimated_energy()
-    table, found = read_costs(bench), read_results(Path(bench))
-    assert isinstance(found, BenchResults)  # `read_costs` has checked its kind
+    table, found = read_costs(bench), read_bench_of(file, Path(bench))
     if not table.knows("energy_mj"):
         return estimated_energy()
     whole = bytes_read(file.shape.flops, precision)  # bytes follow the cost, which the knob counts

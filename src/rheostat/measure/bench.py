@@ -107,6 +107,7 @@ class BenchedModel:
     trained: bool
     engine: EngineName
     typists: list[Typist]
+    weights: str  # their digest
     origins: Origins
 
 
@@ -333,7 +334,8 @@ def _open(path: str | Path, positions: Sequence[BenchPosition], text: Text, conf
         points = [point.name for point in served if not point.ranking and point.name in stored]
         origins = Origins.of(file, rankings, points)
         trained = file.description.trained
-        return BenchedModel(file.path, predictor.shape, trained, predictor.engine, typists, origins)
+        weights = file.weights_digest()
+        return BenchedModel(file.path, predictor.shape, trained, predictor.engine, typists, weights, origins)
 
 
 def _measure_energy(
@@ -405,6 +407,7 @@ def _part(
         pinned=config.cpus is not None,
         meter=meter,
         engine=one.engine,
+        weights=one.weights,
         origins=one.origins,
     )
     return BenchPart(subject, fit_of(rows), rows)

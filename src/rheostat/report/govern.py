@@ -19,7 +19,14 @@ from rheostat.governor.policy import DEFAULT, read_policy
 from rheostat.governor.replay import Comparison, FullCost, Totals, compare
 from rheostat.governor.trace import read_trace
 from rheostat.measure.meters.choice import Estimate
-from rheostat.measure.results import BenchResults, GovernResults, check_results_target, read_results, write_results
+from rheostat.measure.results import (
+    BenchResults,
+    GovernResults,
+    check_results_target,
+    read_bench_of,
+    read_results,
+    write_results,
+)
 from rheostat.measure.results.shared import origin_json
 from rheostat.model import knob as knob_positions
 from rheostat.model.file import ModelFile, open_model
@@ -125,7 +132,7 @@ def full_cost(
     if bench is not None:
         if latency_ms is not None:
             raise RheostatError("both a latency and a bench say how long a query takes; give one of them")
-        return _benched_cost(Path(bench), energy_mj)
+        return _benched_cost(Path(bench), energy_mj, file)
     if file is not None:
         return _given_cost(file, named or file.path, latency_ms, energy_mj)
     published = load_published()
@@ -153,8 +160,11 @@ def _given_cost(file: ModelFile, named: str | Path, latency_ms: float | None, en
     return FullCost(latency_ms, own if energy_mj is None else energy_mj, "given", source)
 
 
-def _benched_cost(path: Path, energy_mj: float | None) -> FullCost:
+def _benched_cost(path: Path, energy_mj: float | None, file: ModelFile | None) -> FullCost:
+    """The cost as a bench has it; an error if it is of another model than this file."""
     table = read_costs(path)
+    if file is not None:
+        read_bench_of(file, path)
     full_ms = table.at(1, "latency_ms")
     if energy_mj is not None:
         watts = energy_mj / full_ms

@@ -12,7 +12,8 @@ import numpy as np
 
 from rheostat.measure.machine import Conditions
 from rheostat.measure.meters import EnergyPerQuery
-from rheostat.measure.results.shared import LatencyFigures, Origins, Provenance, check_flops
+from rheostat.measure.results.shared import LatencyFigures, Origins, Provenance, check_flops, is_measured_model
+from rheostat.model.file import ModelFile
 from rheostat.model.flops import CostShare
 from rheostat.model.knob import BITS, PATH
 from rheostat.runtime.engine import EngineName
@@ -24,7 +25,8 @@ NORMAL_95 = 1.959964  # standard deviations that hold 95 % of a normal distribut
 
 @dataclass(frozen=True)
 class BenchSubject:
-    """What was measured, and how. trained: False if the model's weights are only good for measuring time.
+    """What was measured, and how. trained: False if the model's weights are only good for measuring time. weights:
+    their digest; empty in files from before it was recorded.
 
     threads: of the engine. cpus: those that the program could use; None if the system does not
     say. pinned: whether it was pinned to them. engine: what ran the queries; files from before it was recorded are of
@@ -43,6 +45,7 @@ class BenchSubject:
     pinned: bool
     meter: str
     engine: EngineName = "onnx"
+    weights: str = stored_if_set("")
     origins: Origins = field(default_factory=Origins)
 
     def __post_init__(self) -> None:
@@ -243,6 +246,11 @@ class BenchResults:
     def __post_init__(self) -> None:
         if not self.rows:
             raise ValueError("has no rows")
+
+    def is_of(self, file: ModelFile) -> bool:
+        """Whether this model was measured, and not only beside another one."""
+        whole = (row.widths for row in self.rows if row.flops_fraction == 1)
+        return is_measured_model(file, self.subject.weights, self.subject.flops, whole)
 
     def by_model(self) -> list[ModelBench]:
         """One bench per model: the main model first, then those beside it."""

@@ -147,12 +147,25 @@ def read_sweep(path: Path) -> SweepResults:
 def read_sweep_of(file: ModelFile, path: Path) -> SweepResults:
     """The results file of a sweep of this model; an error if it measured another one."""
     found = read_sweep(path)
+    _check_model(found, file)
+    return found
+
+
+def read_bench_of(file: ModelFile, path: Path) -> BenchResults:
+    """The results file of a bench of this model; an error if it measured another one."""
+    found = read_results(path)
+    if not isinstance(found, BenchResults):
+        raise RheostatError(f"{path} has the kind {found.kind}; expected a bench, which `rheostat bench -o` writes")
+    _check_model(found, file)
+    return found
+
+
+def _check_model(found: SweepResults | BenchResults, file: ModelFile) -> None:
     if not found.is_of(file):
         raise RheostatError(
-            f"{path} holds results of another model, {found.subject.model}; expected a sweep of {file.path}, "
-            "with these very weights: measure it with `rheostat sweep`"
+            f"{found.path} holds results of another model, {found.subject.model}; expected a {found.kind} of "
+            f"{file.path}, with these very weights: measure it with `rheostat {found.kind}`"
         )
-    return found
 
 
 def _contents(path: Path) -> dict[str, Any]:

@@ -75,6 +75,16 @@ class Origins:
         return Origins(self.weights, rankings, points)
 
 
+def is_measured_model(file: ModelFile, weights: str, flops: int, whole_widths: Iterable[tuple[int, ...]]) -> bool:
+    """Whether this model was measured: by its weights or, in results from before they were recorded, by its size.
+
+    whole_widths: of the measured points that were not cut.
+    """
+    if weights:
+        return weights == file.weights_digest()
+    return flops == file.shape.flops and set(whole_widths) <= {tuple(file.shape.hidden_sizes)}
+
+
 def engine_title(engine: EngineName | None) -> str:
     """What ran a model, in words. None: torch, before the runtime existed."""
     return _ENGINE_TITLES[engine]

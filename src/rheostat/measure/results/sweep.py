@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from rheostat.errors import OperatingPointError
-from rheostat.measure.results.shared import KeystrokeFigures, Origins, Provenance, QualityFigures, check_flops
+from rheostat.measure.results.shared import (
+    KeystrokeFigures,
+    Origins,
+    Provenance,
+    QualityFigures,
+    check_flops,
+    is_measured_model,
+)
 from rheostat.model.file import ModelFile
 from rheostat.model.flops import CostShare
 from rheostat.model.operating_point import FULL
@@ -239,11 +246,9 @@ class SweepResults:
         ]
 
     def is_of(self, file: ModelFile) -> bool:
-        """Whether this model was measured: by its weights or, in files from before they were recorded, by its size."""
-        if self.subject.weights:
-            return self.subject.weights == file.weights_digest()
-        whole = {row.widths for row in self.rows if row.label == FULL}
-        return self.subject.flops == file.shape.flops and whole <= {tuple(file.shape.hidden_sizes)}
+        """Whether this model was measured."""
+        whole = (row.widths for row in self.rows if row.label == FULL)
+        return is_measured_model(file, self.subject.weights, self.subject.flops, whole)
 
     @property
     def precision(self) -> str:
