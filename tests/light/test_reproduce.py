@@ -661,7 +661,7 @@ def test_the_goals_are_the_results_and_the_bundled_model(workflow: Workflow) -> 
     bundled = {step.name for step in workflow.chosen(["model"])}
     # typing needs the bundled model, but the bundled model is measured without it
     assert "typing" in reproduced - bundled and "talk-graded" in bundled
-    assert reproduced | bundled == set(workflow.steps)
+    assert reproduced == set(workflow.steps)  # so that a dry run lists every step
 
 
 def test_the_report_comes_last_and_reads_only_results_that_are_made(workflow: Workflow) -> None:
@@ -690,8 +690,8 @@ def test_nothing_is_adopted_from_the_clone_before_its_model_is_there(workflow: W
         *("{words}/american-english", "{words}/british-english"),
         "runs/before.safetensors",
     }
-    # Replayed days need no model.
-    needing = {name for name in plan if name != "report" and not name.startswith("govern-")}
+    # Days of the paper's own model on its own board need no model file.
+    needing = set(plan) - {"report", "govern-busy-device", "govern-raspberry-pi"}
     statuses = {judgement.status for name, judgement in plan.items() if name in needing}
     assert statuses <= {Status.RUN, Status.SKIP}
 
