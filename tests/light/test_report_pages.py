@@ -42,6 +42,7 @@ from results_files import (
 from rheostat.cli import main
 from rheostat.cli.report import report
 from rheostat.errors import RheostatError
+from rheostat.governor.cost import CostPoint
 from rheostat.governor.policy import read_policy
 from rheostat.governor.replay import FullCost, compare
 from rheostat.governor.trace import read_trace
@@ -491,6 +492,17 @@ def test_a_model_that_n_grams_beat_is_drawn_nevertheless(tmp_path: Path, monkeyp
     evidence = gather(read_all([better, ngram]))
     assert drawn(monkeypatch, draw_costs, evidence.on("ptb")).axes[0].get_ylim()[1] == pytest.approx(1.03 * 423)
     assert "above 436 are not drawn (a little more than an n-gram" in markdown(build_report(evidence))
+
+
+def test_a_day_says_where_its_costs_were_measured(tmp_path: Path) -> None:
+    bench = write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0, 4.0)], model="small")
+    cost = FullCost(2.0, 4.0, "bench.json", "bench.json", (CostPoint(1.0, 2.0, 4.0),))
+    write_results(tmp_path / "day.json", GovernResults.of(compare(read_trace(DAY), read_policy(), cost), None, None))
+    for beside, expected in (
+        ([bench], "These are the costs of `small` on p, not of this device; only the battery and the heat are"),
+        ([], "These are the costs of the machine of that bench, not of this device"),
+    ):
+        assert expected in markdown(build_report(gather(read_all([tmp_path / "day.json", *beside]))))
 
 
 def test_a_caption_does_not_call_an_estimate_not_measured(files: list[Path], tmp_path: Path) -> None:

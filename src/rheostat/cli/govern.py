@@ -80,11 +80,11 @@ def govern(
 
 
 def _table(comparison: Comparison) -> Table:
-    from rheostat.report.govern import HEADINGS, figures
+    from rheostat.report.govern import HEADINGS, battery_percent, figures
 
     saved = (
         f"the governor spends {comparison.energy_saved:.0%} less energy than always full, "
-        f"{comparison.battery_saved:.2%} of a battery (ESTIMATE)"
+        f"{battery_percent(comparison.battery_saved)} of a battery (ESTIMATE)"
     )
     # Text: a file name is not markup
     day = f"{comparison.trace.name!r} ({comparison.device}, costs: {comparison.cost.sources})"

@@ -27,7 +27,7 @@ from rheostat.report.evidence import CorpusEvidence, Measurement
 from rheostat.report.figures.costs import draw_fit, energy_line, latency_line
 from rheostat.report.figures.day import draw_replay
 from rheostat.report.figures.weights import draw_weights
-from rheostat.report.govern import HEADINGS, figures
+from rheostat.report.govern import HEADINGS, battery_percent, figures
 from rheostat.report.kept_filters import KeptFilters
 from rheostat.report.paper_tables import NOT_TRAINED, show_energy, show_latency, three_digits
 from rheostat.report.published import load_published
@@ -243,7 +243,8 @@ def weights_sections(kept: KeptFilters | None) -> Iterator[Section]:
     yield Section("What each criterion cuts", (picture,))
 
 
-def day_section(day: GovernResults) -> Section:
+def day_section(day: GovernResults, benches: Sequence[ModelBench] = ()) -> Section:
+    """benches: to say on which machine the costs of the day were measured."""
     comparison = day.comparison
     cells = [[replay.name, *figures(replay.totals)] for replay in comparison.replays]
     header = ("behaviour", *(heading.replace("ESTIMATE", "estimate") for heading in HEADINGS))
@@ -251,8 +252,9 @@ def day_section(day: GovernResults) -> Section:
     text = (
         f"The day `{comparison.trace.name}`{note}, {_duration(comparison.trace)}. Device: {comparison.device}, with a "
         f"battery of {day.body.battery_wh:g} Wh. The governor spends {comparison.energy_saved:.0%} less energy than "
-        f"a knob that is always full, which is {comparison.battery_saved:.2%} of the battery."
-        f"{_targets(day)} {comparison.cost.describe()}. The temperature is modelled (one body that cools in air), not "
+        f"a knob that is always full, which is {battery_percent(comparison.battery_saved)} of the battery."
+        f"{_targets(day)} {comparison.cost.describe()}.{_cost_machine(day, benches)} "
+        "The temperature is modelled (one body that cools in air), not "
         f"measured. From `{day.path.name}`."
     )
     picture = Picture(
@@ -263,6 +265,16 @@ def day_section(day: GovernResults) -> Section:
     )
     title = f"The governor's day: {comparison.trace.name}"
     return Section(title, (Paragraph(text), Table(header, "l" + "r" * len(HEADINGS), rows(cells)), picture))
+
+
+def _cost_machine(day: GovernResults, benches: Sequence[ModelBench]) -> str:
+    """Where a bench measured the costs: seldom on the device of the day."""
+    cost = day.comparison.cost
+    if not cost.points:
+        return ""
+    used = next((one for one in benches if one.path.name == cost.latency_source), None)
+    where = f"`{used.subject.model}` on {used.provenance.machine.processor}" if used else "the machine of that bench"
+    return f" These are the costs of {where}, not of this device; only the battery and the heat are the device's."
 
 
 def _duration(trace: Trace) -> str:

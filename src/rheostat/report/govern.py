@@ -67,13 +67,18 @@ def figures(totals: Totals) -> tuple[str, ...]:
         f"{totals.queries_served:,}",
         f"{totals.queries_lost:,}",
         f"{totals.energy_j:,.1f}",
-        f"{totals.battery_share:.1%}",
+        battery_percent(totals.battery_share),
         "" if totals.p95_latency_ms is None else f"{totals.p95_latency_ms:,.3g}",
         "" if totals.mean_knob is None else f"{totals.mean_knob:.1%}",
         f"{totals.turns_per_hour:.2g}",
         " · ".join("" if seconds is None else f"{seconds / 60:.3g}" for seconds in heats).strip(" ·"),
         _left(totals),
     )
+
+
+def battery_percent(share: float) -> str:
+    """A share of a battery with two digits, however small: a query of a small model takes very little of it."""
+    return f"{100 * share:.2g}%"
 
 
 def _left(totals: Totals) -> str:

@@ -80,7 +80,7 @@ def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Documen
         *bench_sections(collection.benches),
         *ngram_sections(collection.ngrams),
         *weights_sections(kept),
-        *(day_section(day) for day in collection.days),
+        *(day_section(day, collection.benches) for day in collection.days),
         *_sweep_sections(evidence),
         *_training_section(collection.trainings),
         *_benchmarks_section(collection.benchmarks),
