@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rheostat.measure.results import BenchmarkResults, Results, SweepResults, TrainingResults, read_results
+from rheostat.measure.results import BenchmarkResults, Results, SweepResults, TrainingResults, read_all, read_results
+from rheostat.report.evidence import gather
+from rheostat.report.extent import comparability
 
 Row = tuple[str, str, str]  # what, measured, target
 
@@ -192,6 +194,17 @@ FILES = (
 )
 
 
+WIKITEXT = ("wt103", "wt103-ngram", "wt103-training")
+
+
+def cautions(folder: Path) -> Iterator[str]:
+    """What to know before comparing a perplexity with the paper's."""
+    evidence = gather(read_all([path for name in WIKITEXT if (path := folder / f"{name}.json").exists()]))
+    for on in evidence.corpora:
+        if sentence := comparability(on, evidence.collection.trainings):
+            yield from ("", sentence)
+
+
 def rows_of(results: Results) -> Iterator[Row]:
     match results:
         case BenchmarkResults():
@@ -229,7 +242,7 @@ def main() -> None:
                 on_onnx.append(f"`{path.name}`")
             machine = results.provenance.machine
             machines.add(f"{machine.processor}, {machine.cores} cores, {machine.system}")
-    lines += ["", f"Measured on: {'; '.join(sorted(machines))}."]
+    lines += ["", f"Measured on: {'; '.join(sorted(machines))}.", *cautions(arguments.results)]
     if on_onnx:
         lines += ["", f"Queries ran on ONNX Runtime, not on the core, in {', '.join(on_onnx)}."]
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

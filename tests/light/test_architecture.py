@@ -70,6 +70,7 @@ ONE_MODULE: dict[str, str] = {
     "report.demo": "bundled runtime tables",
     "report.figures.day": "governor",
     "report.govern": "governor",
+    "report.origins": "tables",
     "report.published": "tables",
     "keyboard.facts": "measure tables",
     "keyboard.server": "bundled text",
@@ -107,9 +108,9 @@ INSIDE: dict[str, str] = {
     " meters.choice meters.energy meters results.shared results.sweep results.bench results.ngram results.govern"
     " results.benchmark results.typing results.files results packing evaluation sweep path_search latency bench"
     " ngram_baseline counting succession typing",
-    "report": "document published_claims published origins kept_filters control_points learned evidence training_free"
-    " figures figures.style figures.day figures.costs figures.weights govern claims controls paper_tables sweep_page"
-    " typing_page summary cost_sections sections writer demo",
+    "report": "document published_claims published origins kept_filters control_points learned evidence extent"
+    " training_free figures figures.style figures.day figures.costs figures.weights govern claims"
+    " controls paper_tables sweep_page typing_page summary cost_sections sections writer demo",
     "keyboard": "page_tables governing browser_model positions protection connections facts site server",
     "training": "compiled cross_entropy run_folder adaptive_softmax regularization scan layers language_model machine"
     " evaluation task graded configuration batches optimization trainer session run",

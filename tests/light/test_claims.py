@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,19 @@ from results_files import (
 )
 from rheostat.measure.results import read_all
 from rheostat.report.claims import NO_DIFFERENCE, Fact, Judgement, claims_table, judge, judge_all, verdict_of
+from rheostat.report.document import markdown
 from rheostat.report.evidence import Evidence, gather
+from rheostat.report.extent import comparability_on, training_sentence
 from rheostat.report.figures.costs import families
 from rheostat.report.kept_filters import KeptFilters, read_kept_filters
-from rheostat.report.paper_tables import paper_table, training_sentence
+from rheostat.report.paper_tables import paper_table
 from rheostat.report.published import WeightPicture, load_published
+from rheostat.report.sections import build_report
+from rheostat.report.writer import sweep_pages
 
 Judged = Callable[..., Judgement]
 
+PART = "wikitext-103-part"
 CLAIMS = {claim.id: claim for claim in load_published().claims}
 
 
@@ -280,12 +286,43 @@ def test_a_table_says_which_part_of_the_text_was_read_and_how_often(tmp_path: Pa
     evidence = wikitext(tmp_path, 449.0, 423.0)
     table = load_published().table("wikitext103")
     text = training_sentence(table, evidence.on("wikitext103"), evidence.collection.trainings)
-    assert "`wikitext-103-part`, not the whole of wikitext103: 2.0% of its training text." in text
     assert "1,800 steps, 1,030,000 tokens read, 0.50 passes over its text (`run.json`" in text
-    assert "It does not clearly beat n-grams of the same text: 449.0 against 423.0." in text
+    assert text.endswith(comparability_on(evidence, "wikitext-103-part"))
     lines = paper_table(table, evidence.on("wikitext103"), evidence.collection.trainings).rows
     whose = [line.cells[2] for line in lines]
     assert whose.count("ours (2.0% of the text, 0.50 passes)") == 1
+
+
+def test_text_passes_and_n_grams_stand_wherever_figures_are_beside_the_papers(tmp_path: Path) -> None:
+    wikitext(tmp_path, 449.0, 423.0)
+    write_sweep(tmp_path / "l0.json", recovered("l0", 0.7, 460.0, 455.0), "l0", WIKITEXT_FLOPS, PART)
+    evidence = gather(read_all(sorted(tmp_path.glob("*.json"), reverse=True)))
+    sentence = comparability_on(evidence, PART)
+    assert sentence == (
+        "Our corpus `wikitext-103-part` has 2.0% of the training text of wikitext103, and our model read it 0.50 "
+        "times; a 5-gram of the same text has a test perplexity of 423.0, our whole model 449.0: not comparable "
+        "with the paper's figures."
+    )
+    document = build_report(evidence)
+    alone = {one.title: markdown(replace(document, lead="", sections=(one,))) for one in document.sections}
+    assert sentence in document.lead
+    assert {title for title, text in alone.items() if sentence in text} == {
+        f"Perplexity against cost: {PART}",
+        "The paper's table 2, with our measurements",
+        f"Learned operating points: {PART}",
+        "All points of wt103",
+        "All points of l0",
+    }
+    pages = sweep_pages(evidence)
+    assert sorted(pages) == ["l0.md", f"{PART}-learned-points.md", "wt103.md"]
+    assert all(sentence in page for page in pages.values())
+
+
+def test_a_corpus_that_can_be_compared_needs_no_caution(tmp_path: Path) -> None:
+    whole = [write_sweep(tmp_path / "s.json", [full()]), write_ngram(tmp_path / "n.json", 140.0)]
+    assert comparability_on(gather(read_all(whole)), "ptb") == ""
+    better = comparability_on(wikitext(tmp_path, 100.0, 423.0), PART)
+    assert better.endswith(": compare only how far a point is above its own whole model.")
 
 
 @pytest.mark.parametrize(("ngram", "decides"), [(423.0, False), (700.0, True)])

@@ -22,8 +22,9 @@ from results_files import (
 )
 from rheostat.errors import RheostatError
 from rheostat.measure.results import read_all, read_sweep
-from rheostat.report.document import unique_labels
+from rheostat.report.document import markdown, unique_labels
 from rheostat.report.evidence import gather
+from rheostat.report.figures.costs import families
 from rheostat.report.figures.style import (
     OTHER,
     STYLES,
@@ -34,10 +35,14 @@ from rheostat.report.figures.style import (
     side_by_side,
 )
 from rheostat.report.learned import CorpusComparison, compare, learned_page, published_recovery
+from rheostat.report.origins import known_weights
 from rheostat.report.published import load_published
+from rheostat.report.sections import build_report, learned_comparisons
 from rheostat.report.sweep_page import page, table
+from rheostat.report.writer import sweep_pages
 
 DENSE_FLOPS = round(0.6 * FLOPS)
+KNOWN = ("ptb-qrnn", "ptb-dense-60")  # models whose files record nothing
 
 
 @pytest.fixture
@@ -174,6 +179,27 @@ def test_learned_points_are_compared_with_the_unpruned_model(comparison: CorpusC
     assert shares["graded", 1.0] == 74.0 and shares["graded", 0.5] == 79.0
     assert shares["another model, whole (dense)", 0.6] == 90.0
     assert [name for name, _ in shares].count("whole model") == 1
+
+
+def test_weights_whose_files_record_nothing_say_what_is_known_of_them(tmp_path: Path) -> None:
+    reference, dense = (next(key for key, one in known_weights().items() if one.name == name) for name in KNOWN)
+    whole = write_sweep(tmp_path / "whole.json", [full(), ranked("random", 0.8, 80.0)], KNOWN[0], weights=reference)
+    small = write_sweep(tmp_path / "small.json", [full(90.0)], KNOWN[1], DENSE_FLOPS, weights=dense)
+    evidence = gather(read_all([whole, small]))
+    (comparison,) = learned_comparisons(evidence)
+    name = "another model, whole (small, 6 epochs; the reference had 26)"
+    assert name in [share.name for share in comparison.shares()]
+    assert "dense (6 epochs; the reference had 26)" in [family.name for family in families(evidence.on("ptb"))]
+    text = markdown(build_report(evidence))
+    assert f"| `{KNOWN[1]}` (6 epochs; the reference had 26) | ours |" in text
+    assert "is not recorded in its file; `docs/baselines.md` says: AdamW, 26 epochs in two runs, outside" in text
+    for shown in (learned_page(comparison, None), *sweep_pages(evidence).values()):
+        assert "| weights | not recorded in the file; `docs/baselines.md` says: " in shown
+    made = {"steps": 1234, "command": "rheostat train"}
+    known = {"weights": dense, "origins": {"weights": made}}
+    again = write_sweep(tmp_path / "small.json", [full(90.0)], KNOWN[1], DENSE_FLOPS, **known)
+    (comparison,) = learned_comparisons(gather(read_all([whole, again])))
+    assert comparison.budget(again) == "1,234 steps"  # what a file records comes first
 
 
 def test_an_update_is_judged_by_the_share_it_recovered(comparison: CorpusComparison) -> None:

@@ -1,17 +1,24 @@
 """How weights, rankings and points were made, in words, as results files copied it from model files.
 
-Nothing is guessed: what a file does not record is "not recorded".
+Nothing is guessed: what a file does not record is "not recorded". For a few such weights it is known from elsewhere
+(`known_weights.toml`); that is added, with where it says so.
 """
 
 from __future__ import annotations
 
+import functools
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 
-from rheostat.measure.results import NOT_RECORDED, OriginJson, Origins
+from rheostat.measure.results import NOT_RECORDED, OriginJson, Origins, SweepSubject
 from rheostat.model.origin import Origin
 from rheostat.report.document import Table, rows
+from rheostat.tables import from_json
+
+SOURCE = "`docs/baselines.md`"  # says where the known weights come from
 
 
 @dataclass(frozen=True)
@@ -24,15 +31,53 @@ class OriginLine:
     made: str
 
 
-def origins_of(path: Path, model: str, origins: Origins) -> list[OriginLine]:
-    """One line per way in which something in a results file was made."""
+@dataclass(frozen=True)
+class KnownWeights:
+    """Weights whose file does not record how they were made. made: in words."""
+
+    name: str
+    epochs: int
+    made: str
+
+
+@functools.cache
+def known_weights() -> Mapping[str, KnownWeights]:
+    """By the digest of the weights."""
+    text = resources.files("rheostat.report").joinpath("known_weights.toml").read_text(encoding="utf-8")
+    return {digest: from_json(KnownWeights, one, digest) for digest, one in tomllib.loads(text).items()}
+
+
+def known_of(weights: OriginJson, digest: str) -> KnownWeights | None:
+    """What is known about weights whose own file does not record it."""
+    return known_weights().get(digest) if weights == NOT_RECORDED else None
+
+
+def budget_beside(subject: SweepSubject, reference: SweepSubject) -> str:
+    """How long a model was trained, and how long the reference, in a few words; empty if that is not known."""
+    known, theirs = (known_of(one.origins.weights, one.weights) for one in (subject, reference))
+    if known:
+        return f"{known.epochs} epochs" + (f"; the reference had {theirs.epochs}" if theirs else "")
+    weights = subject.origins.weights
+    return f"{weights['steps']:,} steps" if not isinstance(weights, str) and weights.get("steps") else ""
+
+
+def origins_of(path: Path, model: str, origins: Origins, digest: str = "") -> list[OriginLine]:
+    """One line per way in which something in a results file was made. digest: of the weights."""
     by_making: dict[str, dict[str, list[str]]] = {}
-    kinds: dict[str, Mapping[str, OriginJson]]
-    kinds = {"weights": {"": origins.weights}, "ranking": origins.rankings, "point": origins.points}
+    kinds = {
+        "weights": {"": _weights_text(origins.weights, digest)},
+        "ranking": {name: origin_text(one) for name, one in origins.rankings.items()},
+        "point": {name: origin_text(one) for name, one in origins.points.items()},
+    }
     for kind, named in kinds.items():
-        for name, origin in named.items():
-            by_making.setdefault(origin_text(origin), {}).setdefault(kind, []).append(name)
+        for name, made in named.items():
+            by_making.setdefault(made, {}).setdefault(kind, []).append(name)
     return [OriginLine(path, model, _what(found), made) for made, found in by_making.items()]
+
+
+def _weights_text(weights: OriginJson, digest: str) -> str:
+    known = known_of(weights, digest)
+    return f"{NOT_RECORDED} in the file; {SOURCE} says: {known.made}" if known else origin_text(weights)
 
 
 def _what(names: Mapping[str, Sequence[str]]) -> str:

@@ -6,7 +6,6 @@ Knows the columns; quality and cost come from `evidence`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +13,11 @@ from pathlib import Path
 from rheostat.measure.results import BenchRow, ModelBench, NGramResults, TrainingResults
 from rheostat.report.document import NOT_MEASURED, Table, TableRow, files
 from rheostat.report.evidence import CorpusEvidence, Cost, Measurement, cost_in
-from rheostat.report.published import PublishedRow, PublishedTable, load_published
+from rheostat.report.extent import extent_of
+from rheostat.report.published import PublishedRow, PublishedTable
 
 PUBLISHED, OURS = "published", "ours"
 NOT_TRAINED = "not trained"
-WHOLE_TEXT = 0.9  # of the paper's training tokens, which are rounded and leave out line ends
-SAME_PERPLEXITY = 1e-4  # relative: a model measured again
 NEARLY = "≈ "  # precedes a cost measured at the same share with other widths
 HEADER = (
     *("#", "method", "whose", "valid perplexity", "test perplexity", "above its full model", "R@3"),
@@ -93,76 +91,6 @@ def _updated_seeds(updated: Measurement | None, on: CorpusEvidence) -> str:
     return f", and with update of {updated.seeds} (`{updated.name}`{cut})"
 
 
-@dataclass(frozen=True)
-class Extent:
-    """How far our model was trained, as far as results files say. share: of the paper's training text."""
-
-    tokens_read: int | None = None
-    steps: int | None = None
-    training_tokens: int | None = None
-    share: float | None = None
-    path: Path | None = None  # of the training run, if the model file does not say it itself
-
-    @property
-    def passes(self) -> float | None:
-        if not self.tokens_read or not self.training_tokens:
-            return None
-        return self.tokens_read / self.training_tokens
-
-    @property
-    def short(self) -> str:
-        """For the row of the whole model; empty if nothing is known or all of the text was read."""
-        part = f"{self.share:.1%} of the text" if self.share is not None and self.share < WHOLE_TEXT else ""
-        passes = f"{self.passes:.2f} passes" if self.passes is not None else ""
-        return ", ".join(filter(None, (part, passes)))
-
-
-def extent_of(table: PublishedTable, on: CorpusEvidence, trainings: Sequence[TrainingResults]) -> Extent:
-    """From the origin of the weights; else from the training run whose model has the same test perplexity."""
-    if on.reference is None or on.full is None:
-        return Extent()
-    counted = next((one.subject.training_tokens for one in on.ngrams if one.subject.training_tokens), None)
-    theirs = next((one.train_tokens for one in load_published().setup.corpora if one.name == table.corpus), None)
-    share = counted / theirs if counted and theirs else None
-    weights = on.reference.subject.origins.weights
-    if not isinstance(weights, str):
-        return Extent(weights.get("tokens_read"), weights.get("steps"), counted, share)
-    for one in trainings:
-        test = one.model.test
-        if test and math.isclose(test.perplexity, on.full.test_perplexity, rel_tol=SAME_PERPLEXITY):
-            return Extent(one.progress.tokens, one.progress.step, counted, share, one.path)
-    return Extent(None, None, counted, share)
-
-
-def training_sentence(table: PublishedTable, on: CorpusEvidence, trainings: Sequence[TrainingResults] = ()) -> str:
-    """How far our model was trained and on what, as files record; and how it compares with n-grams."""
-    if on.reference is None:
-        return ""
-    extent = extent_of(table, on, trainings)
-    sentence = "" if on.corpus == table.corpus else f" Our corpus is `{on.corpus}`, not the whole of {table.corpus}"
-    if sentence:
-        sentence += f": {extent.share:.1%} of its training text." if extent.share else "."
-    known = [
-        f"{extent.steps:,} steps" if extent.steps else "",
-        f"{extent.tokens_read:,} tokens read" if extent.tokens_read else "",
-        f"{extent.passes:.2f} passes over its text" if extent.passes else "",
-    ]
-    if any(known):
-        by = f" (`{extent.path.name}`, whose model has the same test perplexity)" if extent.path else ""
-        sentence += f" Our model was trained for {', '.join(filter(None, known))}{by}."
-    elif isinstance(on.reference.subject.origins.weights, str):
-        sentence += " How far our model was trained is not recorded in its file."
-    else:
-        sentence += " Our model was trained for a time that is not recorded."
-    if on.ngrams and on.full:
-        best = min(one.test_perplexity for one in on.ngrams)
-        relation = "beats" if on.beats_ngrams else "does not clearly beat"
-        sentence += f" It {relation} n-grams of the same text: {on.full.test_perplexity:.1f} against {best:.1f}."
-        if not on.beats_ngrams:
-            sentence += " So it says nothing about the paper's claims, which are not comparable."
-    return sentence
-
-
 def show_latency(row: BenchRow) -> str:
     return three_digits(row.latency_ms)
 
@@ -226,7 +154,9 @@ def _baseline_line(plain: Measurement | None, bench: ModelBench | None, on: Corp
     valid, test, recall = _quality_cells(plain, bench is None or bench.subject.trained)
     quality = (valid, test, "", recall, "" if share is None else f"{share:.1%}")
     used = files(found.path for found in (plain, cost) if found is not None)
-    return TableRow(("", f"`{name}`", OURS, *quality, *_cost_cells(cost), *_updated_cells(None, False), used), OURS)
+    budget = on.comparison.budget(plain.path) if plain and on.comparison else ""
+    named = f"`{name}`" + (f" ({budget})" if budget else "")
+    return TableRow(("", named, OURS, *quality, *_cost_cells(cost), *_updated_cells(None, False), used), OURS)
 
 
 def _own_share(found: Measurement | None, flops: int | None, on: CorpusEvidence) -> float | None:

@@ -82,8 +82,11 @@ def table(results: SweepResults, energy: ModelBench | None = None) -> str:
     return table_markdown(points_table(results, energy)) + "\n"
 
 
-def page(results: SweepResults, picture: str | None, energy: ModelBench | None = None) -> str:
-    """A Markdown page: what was measured, the picture, the table, how the model was made, where it comes from."""
+def page(results: SweepResults, picture: str | None, energy: ModelBench | None = None, caution: str = "") -> str:
+    """A Markdown page: what was measured, the picture, the table, how the model was made, where it comes from.
+
+    caution: what to know before comparing with the paper.
+    """
     measured = points_table(results, energy)
     theirs = "the columns headed “paper” are published figures of another model of the same shape"
     ran = f"{results.precision}, run by {engine_title(results.subject.engine)}"
@@ -93,12 +96,14 @@ def page(results: SweepResults, picture: str | None, energy: ModelBench | None =
         f"R@3 are ours, in {ran}{f'; {theirs}' if PAPER[0] in measured.header else ''}. A criterion with "
         "several rankings (seeds) is given as mean (smallest–largest).",
     ]
+    if caution:
+        parts.append(prose(caution))
     if picture:
         parts.append(f"![Perplexity against share of cost]({picture})")
         if any(point.allocation == "stored" for point in results.points):
             parts.append(ASIDE)
     parts.append(table_markdown(measured))
-    made = origins_of(results.path, results.subject.model, results.subject.origins)
+    made = origins_of(results.path, results.subject.model, results.subject.origins, results.subject.weights)
     parts += ["## How it was made", table_markdown(origins_table(made))]
     parts.append(prose(f"Last command: {_source(results.provenance)}."))
     return "\n\n".join(parts) + "\n"

@@ -19,6 +19,7 @@ from rheostat.measure.results import SweepResults, read_all
 from rheostat.report.cost_sections import REPORT
 from rheostat.report.document import Picture, html, markdown
 from rheostat.report.evidence import Evidence, gather
+from rheostat.report.extent import comparability_on
 from rheostat.report.figures.style import draw_trade_off, has_trade_off
 from rheostat.report.kept_filters import KeptFilters, read_kept_filters
 from rheostat.report.learned import learned_page
@@ -70,12 +71,14 @@ def sweep_pages(evidence: Evidence) -> dict[str, str]:
     pages = {}
     for sweep in evidence.collection.sweeps:
         picture = f"{_trade_off_stem(sweep)}.png" if has_trade_off(sweep) else None
-        pages[f"{sweep.path.stem}.md"] = page(sweep, picture, evidence.energy_bench(sweep))
+        caution = comparability_on(evidence, sweep.subject.corpus)
+        pages[f"{sweep.path.stem}.md"] = page(sweep, picture, evidence.energy_bench(sweep), caution)
     for typing in evidence.collection.typings:
         pages[f"{typing.path.stem}.md"] = typing_page(typing)
     for comparison in learned_comparisons(evidence):
         stem = learned_stem(comparison)
-        pages[f"{stem}.md"] = learned_page(comparison, f"{stem}.png")
+        caution = comparability_on(evidence, comparison.reference.subject.corpus)
+        pages[f"{stem}.md"] = learned_page(comparison, f"{stem}.png", caution)
     return pages
 
 

@@ -27,6 +27,7 @@ from rheostat.report.figures.style import (
     mark,
     side_by_side,
     stored_name,
+    with_budget,
 )
 from rheostat.report.learned import DENSE, with_precision
 from rheostat.report.training_free import (
@@ -102,6 +103,8 @@ def families(on: CorpusEvidence) -> list[Family]:
         start = [whole] if whole and joined and not any(one.cost == 1 for one in points) else []
         ordered = sorted([*start, *points], key=lambda one: -one.cost)
         name = with_precision(stored_name(criterion, updated) if updated or stored else criterion, precision)
+        if criterion == DENSE and on.comparison:
+            name = with_budget(name, *dict.fromkeys(on.comparison.budget(one.path) for one in points))
         found.append(Family(name, criterion, precision, updated, joined, tuple(ordered)))
     return found
 

@@ -104,6 +104,12 @@ def stored_name(criterion: str, updated: bool) -> str:
     return f"{criterion} with update" if updated else f"{criterion}, stored points"
 
 
+def with_budget(name: str, *budgets: str) -> str:
+    """The name of another model's points, with how long it was trained, where that is known."""
+    known = [budget for budget in budgets if budget]
+    return f"{name} ({', '.join(known)})" if known else name
+
+
 Place = tuple[float, float]  # cost, perplexity
 
 
@@ -224,6 +230,7 @@ def _place(point: SweptPoint) -> Place:
 def draw_learned(comparison: CorpusComparison, path: Path) -> None:
     """Test perplexity above the unpruned model against share of FLOPs: one line per family, up to a legible limit."""
     families: dict[tuple[str, str], list[tuple[float, float]]] = {}  # by precision
+    budgets: dict[str, dict[str, None]] = {}
     shares = comparison.shares()
     ranked = {share.criterion for share in shares if not share.stored}
     for share in shares:
@@ -233,6 +240,7 @@ def draw_learned(comparison: CorpusComparison, path: Path) -> None:
         family = stored_name(share.criterion, updated=False) if apart else share.criterion
         if above <= LARGEST_ABOVE and not share.has_borrowed_widths:  # those are on no line of their own
             families.setdefault((family, share.precision), []).append((100 * share.flops_fraction, above))
+            budgets.setdefault(family, {})[share.budget] = None
     wholes = {precision: points for (family, precision), points in families.items() if not family}
     with figure_at(path) as figure:
         axes = figure.subplots()
@@ -243,7 +251,7 @@ def draw_learned(comparison: CorpusComparison, path: Path) -> None:
             if family != "dense" and family != "graded":
                 points = [*wholes.get(precision, ()), *points]  # cut from the unpruned model, so the line starts there
             style = "none" if family == "dense" else line_of(family, precision)
-            label = with_precision(family, precision)
+            label = with_budget(with_precision(family, precision), *budgets[family])
             axes.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker, linestyle=style, label=label)
         axes.axhline(0, color="#888888", linewidth=1)
         axes.invert_xaxis()
