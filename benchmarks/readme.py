@@ -18,6 +18,7 @@ from rheostat.model.knob import PATH
 from rheostat.report.cost_sections import engine_note
 from rheostat.report.document import Table, files, rows, table_markdown
 from rheostat.report.evidence import cost_in
+from rheostat.report.typed import limit_text
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -48,7 +49,8 @@ def section() -> Iterator[str]:
         f"*The bundled model on the test text of its corpus. MB: the file, which serves all positions, and the tables "
         f"of the n-gram. Times on {bench.provenance.machine.processor}: the knob's {engine_note(bench.subject)}; the "
         f"{ngram.subject.model}'s in Python, in another run. Quality lost: the rise in perplexity. Keystrokes over the "
-        f"first {ngram.keystrokes.words:,} words. From {files(RESULTS)}.*"
+        f"first {ngram.keystrokes.words:,} words; at most {limit_text(ngram.keystrokes)} could be saved. From "
+        f"{files(RESULTS)}.*"
     )
 
 

@@ -37,9 +37,10 @@ def row(label: str, criterion: str, knob: float, split: str, perplexity: float, 
     return names | {"allocation": "uniform"} | figures | more
 
 
-def typed(saved_share: float, needed: int = 100, words: int = 20) -> JsonObject:
-    """Keystrokes of a row."""
+def typed(saved_share: float, needed: int = 100, words: int = 20, fewest: int | None = 20) -> JsonObject:
+    """Keystrokes of a row. fewest: the limit; None in files from before it was counted."""
     counts = {"keystrokes_typed": round((1 - saved_share) * needed), "keystrokes_needed": needed}
+    counts |= {} if fewest is None else {"keystrokes_fewest": fewest}
     return {"keystrokes": counts | {"keystrokes_saved_share": saved_share, "words": words, "taken": 9}}
 
 

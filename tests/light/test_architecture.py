@@ -108,7 +108,7 @@ INSIDE: dict[str, str] = {
     " meters.choice meters.energy meters results.shared results.sweep results.bench results.ngram results.govern"
     " results.benchmark results.typing results.files results packing evaluation sweep path_search latency bench"
     " ngram_baseline counting succession typing",
-    "report": "document published_claims published origins kept_filters control_points learned evidence extent"
+    "report": "document published_claims published origins kept_filters control_points typed learned evidence extent"
     " training_free figures figures.style figures.day figures.costs figures.weights govern claims"
     " controls paper_tables sweep_page typing_page summary cost_sections sections writer demo",
     "keyboard": "page_tables governing browser_model positions protection connections facts site server",

@@ -18,6 +18,7 @@ from results_files import (
     row,
     typed,
     write_bench,
+    write_ngram,
     write_sweep,
 )
 from rheostat.errors import RheostatError
@@ -248,6 +249,17 @@ def test_keystrokes_have_a_column_if_they_were_measured(tmp_path: Path, results_
     text = table(read_sweep(write_sweep(tmp_path / "g.json", rows)))
     assert "| 70.00 | 40.00% | 34.5% |" in text and "| 79.00 | 40.00% |  |" in text
     assert "keystrokes" not in table(read_sweep(results_file))
+
+
+def test_keystrokes_say_how_much_was_typed_and_the_most_that_can_be_saved(tmp_path: Path) -> None:
+    rows = [full(**typed(0.5)), ranked("graded", 0.5, 79.0, **typed(0.45, fewest=None))]
+    evidence = gather(read_all([write_sweep(tmp_path / "s.json", rows), write_ngram(tmp_path / "n.json", 140.0)]))
+    sentence = "Keystrokes saved are over the first 20 words of the test text; at most 80.0% could be saved"
+    for text in (sweep_pages(evidence)["s.md"], markdown(build_report(evidence))):
+        assert sentence in text and "| 45.0% (older protocol) |" in text and "“Older protocol”: a space" in text
+    assert "| 40.0% | 80.0% | 20 |" in markdown(build_report(evidence))
+    evidence = gather(read_all([write_sweep(tmp_path / "s.json", rows[:1]), write_ngram(tmp_path / "n.json", 140.0)]))
+    assert "lder protocol" not in markdown(build_report(evidence))
 
 
 def test_keystrokes_per_joule_need_energy_measured_at_that_point(tmp_path: Path) -> None:

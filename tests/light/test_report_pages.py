@@ -494,6 +494,17 @@ def test_a_model_that_n_grams_beat_is_drawn_nevertheless(tmp_path: Path, monkeyp
     assert "above 436 are not drawn (a little more than an n-gram" in markdown(build_report(evidence))
 
 
+def test_paced_queries_stand_beside_those_back_to_back(tmp_path: Path) -> None:
+    paced = {"latency_ms": 3.5, "interval_ms": [3.0, 4.0], "p95_ms": 5.25, "queries": 40, "pause_s": 0.3}
+    rows = [bench_row(1.0, 2.0, paced=paced), bench_row(0.5, 1.2)]
+    text = markdown(build_report(gather(read_all([write_bench(tmp_path / "b.json", rows)]))))
+    assert "Cold: one query every 300 ms, with cold caches, 40 per point, as a keyboard asks" in text
+    assert "| p95 ms | cold: ms/query | cold: p95 ms | mJ/query |" in text
+    assert "| 2 | 3.5 | 5.25 |" in text and "| 1.2 | not measured | not measured |" in text
+    plain = write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0)])
+    assert "old: " not in markdown(build_report(gather(read_all([plain]))))
+
+
 def test_a_day_says_where_its_costs_were_measured(tmp_path: Path) -> None:
     bench = write_bench(tmp_path / "bench.json", [bench_row(1.0, 2.0, 4.0)], model="small")
     cost = FullCost(2.0, 4.0, "bench.json", "bench.json", (CostPoint(1.0, 2.0, 4.0),))

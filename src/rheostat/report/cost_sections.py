@@ -20,7 +20,7 @@ from rheostat.measure.results import (
     NGramResults,
     engine_title,
 )
-from rheostat.measure.results.bench import r_squared_interval, rows_to_fit
+from rheostat.measure.results.bench import PacedFigures, r_squared_interval, rows_to_fit
 from rheostat.report.claims import TOO_FEW_TO_FIT
 from rheostat.report.document import NOT_MEASURED, Paragraph, Picture, Section, Table, files, rows, unique_labels
 from rheostat.report.evidence import CorpusEvidence, Measurement
@@ -31,10 +31,12 @@ from rheostat.report.govern import HEADINGS, battery_percent, figures
 from rheostat.report.kept_filters import KeptFilters
 from rheostat.report.paper_tables import NOT_TRAINED, show_energy, show_latency, three_digits
 from rheostat.report.published import load_published
+from rheostat.report.typed import OLDER_SENTENCE, is_older, limit_text, saved_text
 
 METHODS = ("pruning alone", "quantisation alone", "path")
 SAME_BYTES = 0.015  # of the cost, between points that are compared at equal bytes
 NOT_REPORTED = "not reported"
+COLD = "cold"  # queries that come one at a time, after a pause
 REPORT = "report"  # the stem of the page, and the start of its pictures' names
 
 
@@ -49,7 +51,8 @@ def bench_sections(benches: Sequence[ModelBench]) -> Iterator[Section]:
             f"{_fit_sentence(bench)} From `{bench.path.name}`.",
             partial(draw_fit, bench),
         )
-        intro = Paragraph(f"{bench_subject(bench)}. {_paced_sentence(bench)}From `{bench.path.name}`.")
+        paced = next((row.paced for one in (bench, *beside) for row in one.rows if row.paced), None)
+        intro = Paragraph(f"{bench_subject(bench)}. {_paced_sentence(paced)}From `{bench.path.name}`.")
         yield Section(f"FLOPs, time and energy: {bench.path.stem}", (intro, picture, _bench_table(bench, beside)))
 
 
@@ -76,12 +79,14 @@ def _machine_state(states: MachineStates) -> str:
     return f"load average {load}, CPU governor {', '.join(states.after.governors) or NOT_REPORTED}, clock {clock}"
 
 
-def _paced_sentence(bench: ModelBench) -> str:
-    """Queries as a keyboard asks them, beside those asked back to back."""
-    paced = [
-        f"{bench.label(row)} {row.latency_ms:.3g} → {one.latency_ms:.3g} ms" for row in bench.rows if (one := row.paced)
-    ]
-    return f"Back to back → one at a time, after a pause and with cold caches: {', '.join(paced)}. " if paced else ""
+def _paced_sentence(paced: PacedFigures | None) -> str:
+    """How queries were asked as a keyboard asks them; all points of a bench are asked alike."""
+    if paced is None:
+        return ""
+    return (
+        f"{COLD.capitalize()}: one query every {1e3 * paced.pause_s:g} ms, with cold caches, {paced.queries} per "
+        "point, as a keyboard asks; the other times are of queries back to back. "
+    )
 
 
 def _fit_sentence(bench: ModelBench) -> str:
@@ -107,6 +112,7 @@ def _fit_sentence(bench: ModelBench) -> str:
 def _bench_table(bench: ModelBench, beside: Sequence[ModelBench]) -> Table:
     """The FLOPs of models beside the first are shares of the first model's."""
     whole = bench.subject.flops
+    with_paced = any(row.paced for one in (bench, *beside) for row in one.rows)
     labelled = [(row.label, row.served_by, row) for row in bench.rows]
     labelled += [(_model_name(one), row.served_by, row) for one in beside for row in one.rows]
     labels = unique_labels([label for label, _, _ in labelled], [by for _, by, _ in labelled])
@@ -122,14 +128,22 @@ def _bench_table(bench: ModelBench, beside: Sequence[ModelBench]) -> Table:
             show_latency(row),
             f"{row.interval_ms[0]:.3g}–{row.interval_ms[1]:.3g}",
             f"{row.p95_ms:.3g}",
+            *(_paced_cells(row) if with_paced else ()),
             show_energy(row),
             _energy_interval(row),
         ]
         for label, (_, _, row) in zip(labels, labelled, strict=True)
     ]
     header = ("point", "served by", "cost", "FLOPs", "million FLOPs", "MB read", "MB held")
-    costs = ("ms/query", "95 % interval", "p95 ms", "mJ/query", "95 % interval, mJ")
-    return Table((*header, *costs), "llrrrrrrrrrr", rows(cells))
+    cold = (f"{COLD}: ms/query", f"{COLD}: p95 ms") if with_paced else ()
+    columns = (*header, "ms/query", "95 % interval", "p95 ms", *cold, "mJ/query", "95 % interval, mJ")
+    return Table(columns, "ll" + "r" * (len(columns) - 2), rows(cells))
+
+
+def _paced_cells(row: BenchRow) -> tuple[str, str]:
+    if row.paced is None:
+        return NOT_MEASURED, NOT_MEASURED
+    return three_digits(row.paced.latency_ms), f"{row.paced.p95_ms:.3g}"
 
 
 def _energy_interval(row: BenchRow) -> str:
@@ -210,22 +224,26 @@ def ngram_sections(ngrams: Sequence[NGramResults]) -> Iterator[Section]:
             f"{one.test_perplexity:.2f}",
             NOT_MEASURED if one.kenlm_perplexity is None else f"{one.kenlm_perplexity:.2f}",
             f"{one.test_recall:.2%}",
-            f"{one.keystrokes.keystrokes_saved_share:.1%}",
+            saved_text([one.keystrokes]),
+            limit_text(one.keystrokes),
+            f"{one.keystrokes.words:,}",
             f"{one.subject.size_bytes / 1e6:.1f}",
             three_digits(one.latency.latency_ms),
             files([one.path]),
         ]
         for one in ngrams
     ]
+    older = f" {OLDER_SENTENCE}" if any(is_older(one.keystrokes) for one in ngrams) else ""
     header = ("corpus", "model", "valid perplexity", "test perplexity", "test, by kenlm", "test R@3")
-    more = ("keystrokes saved", "MB", "ms/query", "from")
+    more = ("keystrokes saved", "at most", "words typed", "MB", "ms/query", "from")
     text = Paragraph(
         "N-gram models with the vocabulary of the networks, measured in the same way. No n-gram is pruned, and "
         "probabilities have 32 bits. The three best words are exact: they come from sorted lists of what followed the "
         "last words, without searching the vocabulary. “By kenlm”: the perplexity that kenlm, an independent program, "
-        "computes from the same n-grams."
+        "computes from the same n-grams. Keystrokes saved are over the first words of the test text; “at most” is the "
+        f"share that could be saved, every word being taken with its first keystroke.{older}"
     )
-    yield Section("N-gram models, for comparison", (text, Table((*header, *more), "llrrrrrrrl", rows(cells))))
+    yield Section("N-gram models, for comparison", (text, Table((*header, *more), "llrrrrrrrrrl", rows(cells))))
 
 
 def weights_sections(kept: KeptFilters | None) -> Iterator[Section]:

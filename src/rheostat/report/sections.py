@@ -66,6 +66,7 @@ from rheostat.report.published import load_published
 from rheostat.report.summary import summary_lines
 from rheostat.report.sweep_page import points_table
 from rheostat.report.training_free import best_line, chosen_among, reconstructed_lines, training_free_sections
+from rheostat.report.typed import sample_sentence
 
 
 def build_report(evidence: Evidence, kept: KeptFilters | None = None) -> Document:
@@ -266,7 +267,7 @@ def _sweep_sections(evidence: Evidence) -> Iterator[Section]:
         used = files(one.path for one in (sweep, energy) if one)
         ran = f"{sweep.subject.model} in {sweep.precision} on {sweep.subject.corpus}"
         text = f"{ran}, run by {engine_title(sweep.subject.engine)}. From {used}."
-        text += _caution(evidence, sweep.subject.corpus)
+        text += f" {sample_sentence(sweep.typed)}".rstrip() + _caution(evidence, sweep.subject.corpus)
         yield Section(f"All points of {sweep.path.stem}", (Paragraph(text), _fold(points_table(sweep, energy), title)))
 
 

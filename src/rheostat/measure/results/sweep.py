@@ -150,15 +150,18 @@ class SweptPoint:
         return statistics.fmean(self.values(TEST, "recall_at_3"))
 
     @property
+    def typed(self) -> list[KeystrokeFigures]:
+        """Keystrokes of the rows whose text was typed."""
+        return [row.keystrokes for row in self.rows if row.keystrokes]
+
+    @property
     def keystrokes_saved_share(self) -> float | None:
         """Share of keystrokes saved on the test text, mean over seeds; None if it was not typed."""
-        shares = [row.keystrokes.keystrokes_saved_share for row in self.rows if row.keystrokes]
-        return statistics.fmean(shares) if shares else None
+        return statistics.fmean(one.keystrokes_saved_share for one in self.typed) if self.typed else None
 
     def keystrokes_saved_per_joule(self, query_mj: float) -> float | None:
         """Keystrokes saved per joule if a query costs `query_mj`; mean over seeds, None if the text was not typed."""
-        counts = [row.keystrokes.count for row in self.rows if row.keystrokes]
-        return statistics.fmean(count.saved_per_joule(query_mj) for count in counts) if counts else None
+        return statistics.fmean(one.count.saved_per_joule(query_mj) for one in self.typed) if self.typed else None
 
     @property
     def label(self) -> str:
@@ -214,6 +217,11 @@ class SweepResults:
             label = "" if row.allocation == "uniform" else row.label
             groups.setdefault((criterion, row.knob, row.allocation, label), []).append(row)
         return tuple(SweptPoint(*key[:3], tuple(rows)) for key, rows in groups.items())
+
+    @property
+    def typed(self) -> list[KeystrokeFigures]:
+        """Keystrokes of all points."""
+        return [one for point in self.points for one in point.typed]
 
     def curve(self, criterion: str) -> list[SweptPoint]:
         """Uniform points of a criterion, whole model first."""
