@@ -1,7 +1,7 @@
 """How weights, rankings and points were made, in words, as results files copied it from model files.
 
 Nothing is guessed: what a file does not record is "not recorded". For a few such weights it is known from elsewhere
-(`known_weights.toml`); that is added, with where it says so.
+(`known_weights.toml`); that is added, with its source.
 """
 
 from __future__ import annotations

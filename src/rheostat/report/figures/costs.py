@@ -88,23 +88,23 @@ def families(on: CorpusEvidence) -> list[Family]:
     (`_draw_training_free`). Controls are not drawn.
     """
     best = best_line(on)
-    groups: dict[tuple[str, str, bool, bool], list[Measurement]] = {}
+    groups: dict[tuple[str, str, bool, bool, str], list[Measurement]] = {}
     wholes = {one.precision: one for one in reversed(on.measurements) if not one.criterion}
     for one in on.without_controls:
         if one.reconstructed and (best is None or one not in best.points):
             continue
         if one.criterion and one.allocation != "bare" and not one.has_borrowed_widths:
             stored = one.allocation == "bits" or (one.allocation == "stored" and _has_ranking(on, one))
-            groups.setdefault((one.criterion, one.precision, one.updated, stored), []).append(one)
+            budget = on.comparison.budget(one.path) if one.criterion == DENSE and on.comparison else ""
+            groups.setdefault((one.criterion, one.precision, one.updated, stored, budget), []).append(one)
     found = []
-    for (criterion, precision, updated, stored), points in sorted(groups.items()):
+    for (criterion, precision, updated, stored, budget), points in sorted(groups.items()):
         joined = not updated and not stored and criterion != DENSE
         whole = wholes.get(precision)
         start = [whole] if whole and joined and not any(one.cost == 1 for one in points) else []
         ordered = sorted([*start, *points], key=lambda one: -one.cost)
         name = with_precision(stored_name(criterion, updated) if updated or stored else criterion, precision)
-        if criterion == DENSE and on.comparison:
-            name = with_budget(name, *dict.fromkeys(on.comparison.budget(one.path) for one in points))
+        name = with_budget(name, budget)
         found.append(Family(name, criterion, precision, updated, joined, tuple(ordered)))
     return found
 

@@ -104,10 +104,9 @@ def stored_name(criterion: str, updated: bool) -> str:
     return f"{criterion} with update" if updated else f"{criterion}, stored points"
 
 
-def with_budget(name: str, *budgets: str) -> str:
+def with_budget(name: str, budget: str) -> str:
     """The name of another model's points, with how long it was trained, where that is known."""
-    known = [budget for budget in budgets if budget]
-    return f"{name} ({', '.join(known)})" if known else name
+    return f"{name} ({budget})" if budget else name
 
 
 Place = tuple[float, float]  # cost, perplexity
@@ -229,8 +228,7 @@ def _place(point: SweptPoint) -> Place:
 
 def draw_learned(comparison: CorpusComparison, path: Path) -> None:
     """Test perplexity above the unpruned model against share of FLOPs: one line per family, up to a legible limit."""
-    families: dict[tuple[str, str], list[tuple[float, float]]] = {}  # by precision
-    budgets: dict[str, dict[str, None]] = {}
+    families: dict[tuple[str, str, str], list[tuple[float, float]]] = {}  # by precision and budget
     shares = comparison.shares()
     ranked = {share.criterion for share in shares if not share.stored}
     for share in shares:
@@ -239,19 +237,19 @@ def draw_learned(comparison: CorpusComparison, path: Path) -> None:
         apart = share.stored and share.criterion in ranked
         family = stored_name(share.criterion, updated=False) if apart else share.criterion
         if above <= LARGEST_ABOVE and not share.has_borrowed_widths:  # those are on no line of their own
-            families.setdefault((family, share.precision), []).append((100 * share.flops_fraction, above))
-            budgets.setdefault(family, {})[share.budget] = None
-    wholes = {precision: points for (family, precision), points in families.items() if not family}
+            same = families.setdefault((family, share.precision, share.budget), [])
+            same.append((100 * share.flops_fraction, above))
+    wholes = {precision: points for (family, precision, _), points in families.items() if not family}
     with figure_at(path) as figure:
         axes = figure.subplots()
-        for (family, precision), points in families.items():
+        for (family, precision, budget), points in families.items():
             if not family:
                 continue
             colour, marker = style_of(family)
             if family != "dense" and family != "graded":
                 points = [*wholes.get(precision, ()), *points]  # cut from the unpruned model, so the line starts there
             style = "none" if family == "dense" else line_of(family, precision)
-            label = with_budget(with_precision(family, precision), *budgets[family])
+            label = with_budget(with_precision(family, precision), budget)
             axes.plot(*zip(*sorted(points), strict=True), color=colour, marker=marker, linestyle=style, label=label)
         axes.axhline(0, color="#888888", linewidth=1)
         axes.invert_xaxis()
