@@ -22,7 +22,7 @@ from rheostat.words.writing import Suggestion, matching_form
 SETTLED = 2  # words written after a word until it counts as meant
 MOST_AT_ONCE = 2  # new words in one change that may have been typed: a correction can make two words of one
 PIECES_BEFORE = 8  # pieces between spaces; enough for the two words before one, even if some pieces are only signs
-CLOSING_SIGNS = '.,;:!?…)"”'  # after a word, and not part of it; after an apostrophe, a letter may be missing
+CLOSING_SIGNS = '.,;:!?…)]"”'  # after a word, and not part of it; after an apostrophe, a letter may be missing
 LEARN_AT = 0.998  # the confidence that a word is what was meant, from which on a correct word is learned at once
 LEARN_AGAIN_AT = 0.99  # the same for any word that was written before
 
