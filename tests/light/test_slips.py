@@ -20,6 +20,7 @@ from rheostat.core.word_tree import Channel, WordTree
 from rheostat.errors import RheostatError
 from rheostat.measure.slips import TAP_SPREAD, count_corrections, savings_with_slips, slip_to_neighbour, tap_word
 from rheostat.model.ordered import ordered_bytes
+from rheostat.words.memory import Memory
 from rheostat.words.slips import PRICES, KeyLayout, Prices, find_halves, find_key_layout, read_key_layouts
 from rheostat.words.writing import CORRECT_AT, OFFER_AT, Suggestion
 
@@ -228,6 +229,17 @@ def test_what_was_typed_is_always_among_the_corrections(predictor: rheostat.Pred
             assert sum(one.kind == "typed" for one in found) == 1 or (k == 1 and found[0].kind == "correction")
         own = next(one.word for one in predictor.correct(text, 5) if one.kind == "typed")
         assert text.lower().endswith(own.lower())
+
+
+def test_without_slips_a_finished_word_is_what_was_typed() -> None:
+    memory = Memory()
+    predictor = rheostat.load(slips=False, memory=memory)
+    assert predictor.correct("what are you dping") == [
+        Suggestion("dping", 1.0, replaces=5, kind="typed", confidence=1.0, finished=True)
+    ]
+    for _ in range(3):
+        predictor.watch().end("what are you dping")
+    assert memory.count("you") > 0 and memory.count("dping") == 0, "a memory looks for slips all the same"
 
 
 def test_a_taught_word_is_never_changed() -> None:

@@ -73,7 +73,7 @@ def load(
     hidden_words: words that are never suggested. A Path names a file of changes to the package's list; a list of words
         replaces that list; () empties it. Misspellings that the file hides stay hidden.
     memory: the file in which what this user writes is counted, created if missing; None learns nothing.
-    slips: whether `complete` allows for letters typed wrong; False takes every letter as it was typed.
+    slips: whether `complete` and `correct` allow for letters typed wrong; False takes every letter as it was typed.
     context: how many words back a text is read.
     cache_bytes: memory for visited operating points.
     history_bytes: memory for the states of texts, per point; all positions of a path share it.
@@ -286,7 +286,7 @@ class Predictor(NotCopyable):
         The arguments are those of `complete`.
         """
         check_text("the text", text)
-        return self._suggester.correct(self._turner.serving(), text, k, taps, layout)
+        return self._suggester.correct(self._turner.serving(), text, k, taps, layout, self._lexicon.slips)
 
     def log_probabilities(self, text: str) -> Floats:
         """log p of every word of the vocabulary [V] after a text of whole words."""
@@ -346,7 +346,7 @@ class Predictor(NotCopyable):
 
     def _confidence_as_typed(self, text: str) -> float:
         """The confidence that the last word of a text is what was meant."""
-        best = self.correct(text, 1)
+        best = self._suggester.correct(self._turner.serving(), text, 1, None, DEFAULT_LAYOUT, slips=True)
         return 1.0 if not best else best[0].confidence if best[0].kind == "typed" else 0.0
 
     # The knob

@@ -130,15 +130,21 @@ class Suggester(NotCopyable):
             return self._explain(serving, typed, text, end, letter, k, keys)
         return self.suggest(serving, typed, text, end, letter, k)
 
-    def correct(self, serving: Serving, text: str, k: int, taps: Taps | None, layout: str) -> list[Suggestion]:
-        """What the last word of a text may have been meant to be, now that it is finished; best first."""
+    def correct(
+        self, serving: Serving, text: str, k: int, taps: Taps | None, layout: str, slips: bool
+    ) -> list[Suggestion]:
+        """What the last word of a text may have been meant to be, now that it is finished; best first.
+
+        slips: as of the lexicon; a memory looks for slips in any case.
+        """
         check_whole("k", k, 1, LARGEST_K)
         lexicon, explainer = self._lexicon, self._lexicon.explainer
         typed, end, letter = find_typed(text, lexicon.tokenizer)
         keys = explainer.keys(layout, taps, typed.prefix)
         if not typed.prefix:
             return []
-        if typed.attaches or not explainer.can_explain(typed.prefix) or lexicon.is_own(matching_form(typed.prefix)):
+        can_slip = slips and not typed.attaches and explainer.can_explain(typed.prefix)
+        if not can_slip or lexicon.is_own(matching_form(typed.prefix)):
             return [Suggestion(typed.prefix, 1.0, "model", len(typed.prefix), "typed", 1.0, True)]
         return self._explain(serving, typed, text, end, letter, k, keys, finished=True)
 
