@@ -250,6 +250,15 @@ def test_a_taught_word_is_never_changed() -> None:
     assert predictor.correct("what are you Dping")[0].confidence == 1.0
 
 
+@pytest.mark.parametrize("word", ["well-knwon", "j.smitj"])
+def test_a_taught_word_with_a_sign_is_never_changed(word: str) -> None:
+    predictor = rheostat.load()
+    predictor.learn(word)
+    for text in (f"say {word}", f'say "{word.title()}'):
+        assert predictor.correct(text)[0].advice != "correct"
+    assert predictor.correct("a well-konwn")[0].advice == "correct", "another word"
+
+
 def test_words_with_digits_or_capitals_inside_are_left_alone(predictor: rheostat.Predictor) -> None:
     for word in ("b2b", "dPing", "DPING"):
         assert predictor.correct(f"what are you {word}")[0].advice != "correct"

@@ -63,14 +63,15 @@ class Lexicon(NotCopyable):
 
         return Explainer(self.completion, self.vocabulary, self.known_words)
 
-    def is_own(self, form: str) -> bool:
+    def is_own(self, typed: Typed) -> bool:
         """Whether this is a word that only the user can have meant: a taught one, or one that is never suggested.
 
-        A misspelling is not: nobody means to write it.
+        A misspelling is not: nobody means to write it. "well-known" is taught as a whole.
         """
-        place = self.vocabulary.index.get(form)
+        place = self.vocabulary.index.get(matching_form(typed.prefix))
         is_hidden = place is not None and not self.completion.allowed_mask()[place]
-        return (is_hidden and place not in self.completion.misspelt) or self.user_words.knows(form)
+        is_meant = is_hidden and place not in self.completion.misspelt
+        return is_meant or any(map(self.user_words.knows, (typed.prefix, typed.word)))
 
     def is_correct(self, word: str) -> bool:
         """Whether a word is correct, as far as is known: taught, of the vocabulary, with an ending, or a known word.
@@ -144,7 +145,7 @@ class Suggester(NotCopyable):
         if not typed.prefix:
             return []
         can_slip = slips and not typed.attaches and explainer.can_explain(typed.prefix)
-        if not can_slip or lexicon.is_own(matching_form(typed.prefix)):
+        if not can_slip or lexicon.is_own(typed):
             return [Suggestion(typed.prefix, 1.0, "model", len(typed.prefix), "typed", 1.0, True)]
         return self._explain(serving, typed, text, end, letter, k, keys, finished=True)
 

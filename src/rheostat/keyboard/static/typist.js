@@ -76,8 +76,7 @@ export class Typist {
     const at = this.#asked(asked);
     const { prefix, attaches } = at.typed;
     if (!prefix) return [];
-    const form = matchingForm(prefix);
-    if (attaches || !canExplain(form) || this.#isOwn(form, at.userWords)) {
+    if (attaches || !canExplain(matchingForm(prefix)) || this.#isOwn(at)) {
       const replaces = [...prefix].length;
       return [{ word: prefix, probability: 1, source: "model", replaces, kind: "typed", confidence: 1, finished: true }];
     }
@@ -211,9 +210,10 @@ export class Typist {
   }
 
   /** Whether this is a word that only the user can have meant: a taught one, or one that is never suggested. */
-  #isOwn(form, userWords) {
-    const id = this.#place(form);
-    return (id >= 0 && this.#kinds[id] !== WHOLE) || userWords.some(({ word }) => matchingForm(word) === form);
+  #isOwn({ typed, userWords }) {
+    const forms = [typed.prefix, typed.word].map(matchingForm);
+    const id = this.#place(forms[0]);
+    return (id >= 0 && this.#kinds[id] !== WHOLE) || userWords.some(({ word }) => forms.includes(matchingForm(word)));
   }
 
   #hasWord = (form) => this.#model.find(form) >= 0;
