@@ -264,6 +264,14 @@ def test_words_with_digits_or_capitals_inside_are_left_alone(predictor: rheostat
         assert predictor.correct(f"what are you {word}")[0].advice != "correct"
 
 
+def test_parts_of_addresses_and_tags_are_left_alone(predictor: rheostat.Predictor) -> None:
+    for text in ("see www.exampel", "http://goolge", "#thnaks", "@teh", "hello.teh", "$teh", "and/or/teh", "a_teh"):
+        found = predictor.correct(text)
+        assert [one.kind for one in found] == ["typed"], text
+    for text in ('"teh', "say 'teh", "(teh", "one—teh", "a well-knwon", "*goolge"):
+        assert predictor.correct(text)[0].advice == "correct", text
+
+
 def test_ways_of_writing_are_left_alone(predictor: rheostat.Predictor) -> None:
     for text, full in (("where are you Goin", "Going"), ("where are you goin", "going"), ("that will b", "be")):
         found = predictor.correct(text, 5)

@@ -65,6 +65,7 @@ def tables() -> dict[str, Any]:
         "PRICES": asdict(slips.PRICES),
         "LETTER_PRICES": list(slips.PRICES.of_letters().values()),
         "ENDINGS": slips.ENDINGS,
+        "HYPHENS": slips.HYPHENS,
         "HASH_SEEDS": known_words.SEEDS,
         "KNOWN_HEADER_BYTES": known_words.HEADER_BYTES,
         "LEAST_KNOWN_LETTERS": known_words.LEAST_LETTERS,

@@ -24,7 +24,16 @@ from rheostat.text.vocabulary import SPECIAL_TOKENS
 from rheostat.words.completion import BestWords, complete_without, single
 from rheostat.words.hidden_words import HiddenWords
 from rheostat.words.user_words import UserWords
-from rheostat.words.writing import SPARE, Suggestion, Typed, compose_best, distinct, find_typed, matching_form
+from rheostat.words.writing import (
+    LONGEST_WORD,
+    SPARE,
+    Suggestion,
+    Typed,
+    compose_best,
+    distinct,
+    find_typed,
+    matching_form,
+)
 
 if TYPE_CHECKING:
     from rheostat.core.word_tree import TypedWord
@@ -206,7 +215,10 @@ class Suggester(NotCopyable):
 
         wanted = k + (SPARE if lexicon.has_look_alikes else 1)
         found, literal = explainer.explain(word, matching_form(typed.prefix), wanted, keys, after, finished)
-        shown = compose_meant(found, literal, typed, lexicon.casing, k, tokenizer=lexicon.tokenizer, finished=finished)
+        before = text[max(0, end - LONGEST_WORD) : end] if finished else ""
+        shown = compose_meant(
+            found, literal, typed, lexicon.casing, k, tokenizer=lexicon.tokenizer, finished=finished, before=before
+        )
         taught = self._taught(serving, reading, typed, k) if len(lexicon.user_words) and not finished else []
         taught += mixed.suggestions(typed.prefix, k) if mixed and not finished else []
         return distinct([*shown, *taught], k) if taught else shown

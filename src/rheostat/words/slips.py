@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rheostat.errors import RheostatError
-from rheostat.words.writing import Kind, Suggestion, Typed, as_first_person, matching_form, present
+from rheostat.words.writing import (
+    APOSTROPHES,
+    BETWEEN_SENTENCES,
+    Kind,
+    Suggestion,
+    Typed,
+    as_first_person,
+    matching_form,
+    present,
+)
 
 ENDINGS = ("s", "es", "'s", "ed", "d", "ing", "er", "r", "ly", "y")  # of English words
 
@@ -66,6 +75,9 @@ PRICES = Prices()
 def is_inflected(form: str, vocabulary: Container[str]) -> bool:
     """Whether this is a word of the vocabulary with an ending."""
     return any(form.endswith(ending) and form[: -len(ending)] in vocabulary for ending in ENDINGS)
+
+
+HYPHENS = "-‐–—"
 
 
 # --- keys --------------------------------------------------------------------------------------------------
@@ -152,6 +164,16 @@ def find_halves(form: str, layout: KeyLayout, prices: Prices = PRICES) -> Iterat
                 yield Halves(form[:place], form[place + 1 :], prices.space_as_letter)
 
 
+def stands_alone(before: str) -> bool:
+    """Whether a word after this text is a word of its own, or the last part of one with hyphens.
+
+    Quotes and brackets may open it. After any other sign it is part of an address, a tag or the like.
+    """
+    run = before.split()[-1] if before and not before[-1].isspace() else ""
+    inside = run.lstrip("".join(BETWEEN_SENTENCES))
+    return all(character.isalpha() or character in HYPHENS + APOSTROPHES for character in inside)
+
+
 def may_be_corrected(prefix: str, shown: str, *, starts_sentence: bool) -> bool:
     """Whether a finished word may be corrected automatically to `shown`: letters only, and capitals as they were typed.
 
@@ -176,21 +198,22 @@ def compose_meant(
     *,
     tokenizer: str,
     finished: bool = False,
+    before: str = "",
 ) -> list[Suggestion]:
-    """The k best words as suggestions, with what was typed among them. literal: what was typed, if not in `found`."""
+    """The k best words as suggestions, with what was typed among them. literal: what was typed, if not in `found`.
+
+    before: the end of the text before a finished word.
+    """
     form, prefix = matching_form(typed.prefix), typed.prefix
     capitals = prefix != form or typed.starts_sentence
     total = sum(one.p for one in found) + (literal.p if literal else 0.0) or 1.0
+    if finished:
+        is_plain, starts = stands_alone(before), typed.starts_sentence
+        usual = [casing.get(one.word) or as_first_person(one.word) for one in found]
+        may = [is_plain and may_be_corrected(prefix, word, starts_sentence=starts) for word in usual]
+        found = [one for one, is_allowed in zip(found, may, strict=True) if is_allowed or not one.is_slip]
     shown: dict[str, list[Any]] = {}  # the word as it is shown: p, kind
     for one in found:
-        if (
-            finished
-            and one.is_slip
-            and not may_be_corrected(
-                prefix, casing.get(one.word) or as_first_person(one.word), starts_sentence=typed.starts_sentence
-            )
-        ):
-            continue
         kind: Kind = "correction" if one.is_slip else "typed" if matching_form(one.word) == form else "completion"
         if capitals or "'" in one.word:
             word = _with_capitals(one, prefix, casing, tokenizer, typed.starts_sentence)

@@ -1,8 +1,8 @@
 // Which words may have been meant, and how they are shown: rheostat/words/slips.py, for a browser without a server. The Python
 // module is the definition and explains why. The core finds the words; this module turns them into suggestions.
 
-import { CORRECT_AT, ENDINGS, MAX_TYPED, OFFER_AT, PRICES } from "./tables.js";
-import { asFirstPerson, matchingForm, presentWord } from "./writing.js";
+import { APOSTROPHES, BETWEEN_SENTENCES, CORRECT_AT, ENDINGS, HYPHENS, LONGEST_WORD, MAX_TYPED, OFFER_AT, PRICES } from "./tables.js";
+import { asFirstPerson, isSpace, matchingForm, presentWord } from "./writing.js";
 
 const utf8 = new TextEncoder();
 const count = (text) => [...text].length;
@@ -50,6 +50,14 @@ export function findHalves(form, aboveSpace) {
   return found;
 }
 
+/** Whether a word after this text is a word of its own, or the last part of one with hyphens. */
+function standsAlone(before) {
+  const characters = [...before].slice(-LONGEST_WORD);
+  const run = characters.slice(characters.findLastIndex(isSpace) + 1);
+  const opening = run.findIndex((character) => !BETWEEN_SENTENCES.has(character));
+  return opening < 0 || run.slice(opening).every((character) => /\p{L}/u.test(character) || (HYPHENS + APOSTROPHES).includes(character));
+}
+
 /** Whether a finished word may be corrected automatically to `shown`: letters only, and capitals as they were typed. */
 function mayBeCorrected(prefix, shown, startsSentence) {
   const letters = [...prefix.replaceAll("'", "").replaceAll("’", "")];
@@ -61,8 +69,9 @@ function mayBeCorrected(prefix, shown, startsSentence) {
   return startsSentence || isLower(letters[0]) || isUpper([...shown][0] ?? "");
 }
 
-/** The k best words as suggestions, with what was typed among them. found: [{word, p, isSlip}]. literal: what was typed. */
-export function composeMeant(found, literal, typed, casing, k, { tokenizer, finished = false }) {
+/** The k best words as suggestions, with what was typed among them. found: [{word, p, isSlip}]. literal: what was typed. before:
+ * the text before a finished word. */
+export function composeMeant(found, literal, typed, casing, k, { tokenizer, finished = false, before = "" }) {
   const { prefix, startsSentence } = typed;
   const form = matchingForm(prefix);
   const capitals = prefix !== form || startsSentence;
@@ -73,8 +82,9 @@ export function composeMeant(found, literal, typed, casing, k, { tokenizer, fini
     if (!shown.has(word)) shown.set(word, { p: 0, kind });
     shown.get(word).p += p;
   };
+  const isPlain = finished && standsAlone(before);
   for (const one of found) {
-    if (finished && one.isSlip && !mayBeCorrected(prefix, usual(one.word), startsSentence)) continue;
+    if (finished && one.isSlip && !(isPlain && mayBeCorrected(prefix, usual(one.word), startsSentence))) continue;
     const kind = one.isSlip ? "correction" : matchingForm(one.word) === form ? "typed" : "completion";
     add(capitals || one.word.includes("'") ? withCapitals(one, typed, casing, tokenizer) : usual(one.word), one.p, kind);
   }

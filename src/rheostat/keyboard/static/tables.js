@@ -37,6 +37,7 @@ export const MAX_EXPLAINED = 64;
 export const PRICES = {"neighbour": 5.0, "distance": 3.0, "far": 12.0, "missed": 6.0, "missed_double": 6.0, "missed_apostrophe": 3.5, "extra": 9.0, "doubled": 5.0, "swapped": 5.0, "spread": 0.2525, "missed_space": 7.5, "space_as_letter": 7.0, "real_word": 1.0, "new_letter": 2.5, "new_ending": 6.0, "known_word": 8.0};
 export const LETTER_PRICES = [5.0, 3.0, 12.0, 6.0, 6.0, 3.5, 9.0, 5.0, 5.0, 0.2525];
 export const ENDINGS = ["s", "es", "'s", "ed", "d", "ing", "er", "r", "ly", "y"];
+export const HYPHENS = "-\u2010\u2013\u2014";
 export const HASH_SEEDS = [2166136261, 1540483477];
 export const KNOWN_HEADER_BYTES = 8;
 export const LEAST_KNOWN_LETTERS = 3;

@@ -86,7 +86,8 @@ export class Typist {
   #asked({ text, percent, k, userWords = [], taps = null, layout = DEFAULT_LAYOUT, cache = false }) {
     const typed = splitTyped(text, this.#facts.tokenizer);
     const known = this.#positions.has(percent) ? percent : Math.min(...this.#positions.keys());
-    return { typed, percent: known, k, userWords, taps: usable(taps, typed.prefix), layout, cache: cache && !this.#isLazy };
+    const before = text.slice(0, text.length - typed.prefix.length);
+    return { typed, before, percent: known, k, userWords, taps: usable(taps, typed.prefix), layout, cache: cache && !this.#isLazy };
   }
 
   get #isLazy() {
@@ -163,7 +164,7 @@ export class Typist {
 
   /** The words that best explain what was typed, with what was typed among them. */
   #explain(at, finished) {
-    const { typed, k, taps, layout } = at;
+    const { typed, before, k, taps, layout } = at;
     const model = this.#model;
     this.#openTree();
     const channel = this.#channel(layout);
@@ -185,7 +186,7 @@ export class Typist {
       const likely = this.#likelyPairs(word, form, top, layout);
       if (likely.length) found.push(...this.#pairs(likely, channel, at, finished));
     }
-    const shown = composeMeant(found, literal, typed, this.#casing, k, { tokenizer: this.#facts.tokenizer, finished });
+    const shown = composeMeant(found, literal, typed, this.#casing, k, { tokenizer: this.#facts.tokenizer, finished, before });
     const taught = finished ? [] : [...this.#taught(reading, at), ...(mixed ? newWords(mixed, typed.prefix, k) : [])];
     return taught.length ? distinct([...shown, ...taught], k) : shown;
   }

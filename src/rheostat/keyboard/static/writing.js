@@ -10,7 +10,7 @@ import { SPACE, fold, tokenize } from "./vocabulary.js";
 
 const WHITE = new RegExp(`^[${SPACE}]$`, "u");
 const WHITE_AT_END = new RegExp(`[${SPACE}]+$`, "u");
-const isSpace = (character) => WHITE.test(character);
+export const isSpace = (character) => WHITE.test(character);
 const isWordCharacter = (character) => /^[\p{L}\p{N}]$/u.test(character);
 const isLetter = (character) => /^[\p{L}\p{N}\p{M}\u200c\u200d]$/u.test(character);
 const isUpper = (character) => /^\p{Uppercase}$/u.test(character);
