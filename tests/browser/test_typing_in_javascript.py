@@ -68,7 +68,14 @@ def make_cases(count: int, seed: int = 7) -> list[Case]:
     beside = [
         {"text": text, "taps": [[3.6, 0.4]] * len(text)} for text in ("µm", "don’t", "İs", "naïve", "Straß", "TEH")
     ]
-    return cases + [{"method": "complete", "percent": 100, "k": 3, **one} for one in beside]
+    cases += [{"method": "complete", "percent": 100, "k": 3, **one} for one in beside]
+    hepp: list[Any] = [[5.5, 1.0], [2.0, 0.0], [8.6, 0.45], [9.0, 0.0]]  # the third is nearer to "l" than to "p"
+    odd = [("i need hepp", hepp), ("i need HEPP", hepp), ("a dog", [[12, 12]] * 3), ("a dog", [[2, 1], [30, 0], None])]
+    return cases + [
+        {"method": method, "percent": 100, "k": 3, "text": text, "taps": taps}
+        for text, taps in odd
+        for method in ("complete", "correct")
+    ]
 
 
 def in_python(predictor: Predictor, case: Case) -> list[Suggestion]:

@@ -605,7 +605,15 @@ def test_the_server_corrects_slips_as_the_predictor_does(client: TestClient, mod
 @pytest.mark.parametrize("path", ["/api/suggest", "/api/correct"])
 @pytest.mark.parametrize(
     "wrong",
-    [{"taps": 3}, {"taps": [[0, 0]]}, {"taps": ["a"] * 4}, {"taps": [[1, "x"]] * 4}, {"layout": 3}, {"layout": "x"}],
+    [
+        {"taps": 3},
+        {"taps": [[0, 0]]},
+        {"taps": ["a"] * 4},
+        {"taps": [[1, "x"]] * 4},
+        {"taps": [[180, 560]] * 4},
+        {"layout": 3},
+        {"layout": "x"},
+    ],
 )
 def test_taps_and_layouts_are_checked(client: TestClient, path: str, wrong: dict[str, Any]) -> None:
     answer = client.post(path, json={"text": "word", **wrong})

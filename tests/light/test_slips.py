@@ -312,6 +312,26 @@ def test_taps_are_one_per_letter(predictor: rheostat.Predictor) -> None:
         predictor.complete("the gane", layout="colemak")
 
 
+def test_a_word_that_was_not_typed_is_a_correction_wherever_the_finger_came_down(
+    predictor: rheostat.Predictor,
+) -> None:
+    taps: Any = [QWERTY.centre(letter) for letter in "hepp"]
+    for place in ((8.6, 0.45), (8.7, 0.3)):  # nearer to "l", which makes it free; nearer to "p"
+        taps[2] = place
+        best = predictor.correct("i need hepp", taps=taps)[0]
+        assert (best.word, best.kind, best.advice) == ("help", "correction", "correct")
+        assert predictor.complete("i need hepp", taps=taps)[0].kind == "correction"
+        assert [one.word for one in predictor.correct("i need HEPP", taps=taps)] == ["HEPP"], "capitals are left alone"
+
+
+def test_a_tap_far_from_its_key_does_not_count(predictor: rheostat.Predictor) -> None:
+    for far in ((12, 12), (-30.0, 1), (5.0, 3.5)):
+        assert predictor.complete("i have a dog", taps=[far] * 3) == predictor.complete("i have a dog")
+    for pixels in ((180, 560), (1e300, 1.0), (-1e9, 0)):
+        with pytest.raises(RheostatError, match="expected x in key widths and y in key heights"):
+            predictor.complete("i have a dog", taps=[pixels] * 3)
+
+
 def test_a_layout_decides_which_letters_are_near(predictor: rheostat.Predictor) -> None:
     def confidence(layout: str) -> float:
         found = predictor.correct("see you next qeek", layout=layout)

@@ -60,6 +60,7 @@ def tables() -> dict[str, Any]:
         "SHORTEST_PAIR": explaining.SHORTEST_PAIR,
         "BEST_PAIR": explaining.BEST_PAIR,
         "PAIRS": explaining.PAIRS,
+        "REACH": explaining.REACH,
         "MAX_TYPED": word_tree.MAX_TYPED,
         "MAX_EXPLAINED": word_tree.MAX_EXPLAINED,
         "PRICES": asdict(slips.PRICES),

@@ -28,6 +28,8 @@ RIVALS = 16  # words that a finished word is compared with at least, so that its
 SHORTEST_PAIR = 4  # letters of two words that were typed as one
 BEST_PAIR = math.exp(-min(PRICES.missed_space, PRICES.space_as_letter))  # no pair is more probable
 PAIRS = 2  # pairs of words that are tried; each costs a query
+REACH = 2.0  # keys: a tap that is this far from the key of its letter does not count
+FARTHEST = 100.0  # keys: positions beyond this are not in keys
 
 Taps = Sequence[tuple[float, float] | None]  # where the finger came down for each letter; None where that is not known
 
@@ -75,7 +77,7 @@ class Explainer(NotCopyable):
 
     def keys(self, layout: str, taps: Taps | None, letters: str) -> Keys:
         """The keys that these letters were typed on; raises RheostatError for others."""
-        return Keys(layout, find_channel(layout), None if taps is None else check_taps(taps, letters))
+        return Keys(layout, find_channel(layout), None if taps is None else check_taps(taps, letters, layout))
 
     def can_explain(self, letters: str) -> bool:
         """Whether slips are looked for in these letters."""
@@ -92,8 +94,9 @@ class Explainer(NotCopyable):
         slipped = PRICES.real_word if finished and self._place(form) is not None else 0.0
         found = []
         for place, log_probability, cost in best:
-            price = cost + slipped if cost else 0.0
-            found.append(Meant(names[place], math.exp(log_probability - price), cost > 0.0))
+            # A tap nearer to another key makes that key's letter free, but it is not what was typed.
+            is_slip = cost > 0.0 or (keys.taps is not None and not matching_form(names[place]).startswith(form))
+            found.append(Meant(names[place], math.exp(log_probability - cost - slipped * is_slip), is_slip))
         literal = self._literal(word, form, found)
         top = max(found[0].p if found else 0.0, literal.p if literal else 0.0)
         if len(form) >= SHORTEST_PAIR and top < BEST_PAIR:
@@ -151,8 +154,11 @@ def _make_channel(layout: str, prices: Prices) -> Channel:
     return Channel(find_key_layout(layout).keys, prices.of_letters())
 
 
-def check_taps(taps: Any, letters: str) -> NDArray[np.float32] | None:
-    """Taps as the core reads them, [letters, 2]; None if there are none."""
+def check_taps(taps: Any, letters: str, layout: str) -> NDArray[np.float32] | None:
+    """Taps as the core reads them, [letters, 2]; None if there are none.
+
+    One that is far from the key of its letter says nothing: most likely, the layout is another one.
+    """
     if taps is None:
         return None
     expected = f"expected one (x, y) or None per letter of the word being typed, {len(letters)} in all"
@@ -160,13 +166,18 @@ def check_taps(taps: Any, letters: str) -> NDArray[np.float32] | None:
         raise RheostatError(f"taps is {shown(taps)}; {expected}")
     if len(taps) != len(letters):
         raise RheostatError(f"there are {len(taps)} taps for {letters!r:.40}; {expected}")
+    centre_of = find_key_layout(layout).centre
     places = np.full((len(letters), 2), np.nan, np.float32)
     for number, tap in enumerate(taps):
         if tap is None:
             continue
         if isinstance(tap, str) or not hasattr(tap, "__len__") or len(tap) != 2 or not all(map(is_number, tap)):
             raise RheostatError(f"tap {number + 1} is {shown(tap)}; {expected}")
-        places[number] = tap
+        if max(map(abs, tap)) > FARTHEST:
+            raise RheostatError(f"tap {number + 1} is {shown(tap)}; expected x in key widths and y in key heights")
+        centre = centre_of(matching_form(letters[number]))
+        if centre and math.dist(centre, tap) < REACH:
+            places[number] = tap
     return places if _has_keys(letters) else None
 
 

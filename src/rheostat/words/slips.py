@@ -13,7 +13,7 @@ import json
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +97,11 @@ class KeyLayout:
 
     def centre(self, letter: str) -> tuple[float, float] | None:
         """Where a letter's key is; None if it has none."""
-        return next(((x, y) for own, x, y in self.keys if own == letter), None)
+        return self._centres.get(letter)
+
+    @cached_property
+    def _centres(self) -> Mapping[str, tuple[float, float]]:
+        return {letter: (x, y) for letter, x, y in self.keys}
 
     def neighbours(self, letter: str) -> list[str]:
         """The letters of the keys next to a letter's key, nearest first."""

@@ -32,6 +32,7 @@ export const RIVALS = 16;
 export const SHORTEST_PAIR = 4;
 export const BEST_PAIR = 0.0009118819655545162;
 export const PAIRS = 2;
+export const REACH = 2.0;
 export const MAX_TYPED = 64;
 export const MAX_EXPLAINED = 64;
 export const PRICES = {"neighbour": 5.0, "distance": 3.0, "far": 12.0, "missed": 6.0, "missed_double": 6.0, "missed_apostrophe": 3.5, "extra": 9.0, "doubled": 5.0, "swapped": 5.0, "spread": 0.2525, "missed_space": 7.5, "space_as_letter": 7.0, "real_word": 1.0, "new_letter": 2.5, "new_ending": 6.0, "known_word": 8.0};

@@ -7,7 +7,7 @@ import { Completion } from "./completion.js";
 import { KnownWords } from "./known_words.js";
 import { canExplain, composeMeant, findHalves, isInflected, priceOfNewWord } from "./slips.js";
 import {
-  BEST_PAIR, CACHE_DEFAULTS, DEFAULT_LAYOUT, KEY_LAYOUTS, LETTER_PRICES, MAX_EXPLAINED, NEW_WORD_COUNT, PAIRS, PRICES, REMEMBERED, RIVALS,
+  BEST_PAIR, CACHE_DEFAULTS, DEFAULT_LAYOUT, KEY_LAYOUTS, LETTER_PRICES, MAX_EXPLAINED, NEW_WORD_COUNT, PAIRS, PRICES, REACH, REMEMBERED, RIVALS,
   SHORTEST_PAIR, SPARE, SPECIAL_TOKENS, WHOLE,
 } from "./tables.js";
 import { bestUserWords } from "./user_words.js";
@@ -87,7 +87,7 @@ export class Typist {
     const typed = splitTyped(text, this.#facts.tokenizer);
     const known = this.#positions.has(percent) ? percent : Math.min(...this.#positions.keys());
     const before = text.slice(0, text.length - typed.prefix.length);
-    return { typed, before, percent: known, k, userWords, taps: usable(taps, typed.prefix), layout, cache: cache && !this.#isLazy };
+    return { typed, before, percent: known, k, userWords, taps: usable(taps, typed.prefix, layout), layout, cache: cache && !this.#isLazy };
   }
 
   get #isLazy() {
@@ -175,11 +175,11 @@ export class Typist {
     const spare = this.#facts.tokenizer === "wikitext" ? SPARE : 1;
     const wanted = Math.min(MAX_EXPLAINED, Math.max(k + spare, finished ? RIVALS : 0));
     const slipped = finished && this.#place(form) >= 0 ? PRICES.real_word : 0;
-    const found = model.explain(word, channel, form, wanted, { whole: finished, taps }).map(({ id, logProbability, cost }) => ({
-      word: this.#words[id],
-      p: Math.exp(logProbability - (cost ? cost + slipped : 0)),
-      isSlip: cost > 0,
-    }));
+    const found = model.explain(word, channel, form, wanted, { whole: finished, taps }).map(({ id, logProbability, cost }) => {
+      // A tap nearer to another key makes that key's letter free, but it is not what was typed.
+      const isSlip = cost > 0 || (taps !== null && !matchingForm(this.#words[id]).startsWith(form));
+      return { word: this.#words[id], p: Math.exp(logProbability - cost - (isSlip ? slipped : 0)), isSlip };
+    });
     const literal = this.#literal(word, form, found);
     const top = Math.max(found[0]?.p ?? 0, literal?.p ?? 0);
     if ([...form].length >= SHORTEST_PAIR && top < BEST_PAIR) {
@@ -354,11 +354,17 @@ export class Typist {
   }
 }
 
-/** Taps as the core takes them, one per letter; null if there are none, or a letter has no key on any layout. */
-function usable(taps, prefix) {
+/** Taps as the core takes them, one per letter; null if there are none, or a letter has no key on any layout. One that is far from
+ * the key of its letter does not count. */
+function usable(taps, prefix, layout) {
   const form = matchingForm(prefix);
   const fits = IS_LATIN.test(prefix) && HAS_KEYS.test(form) && form.length === prefix.length;
-  return fits && taps?.length === prefix.length && taps.some(Boolean) ? taps : null;
+  if (!fits || taps?.length !== prefix.length) return null;
+  const near = taps.map((tap, place) => {
+    const key = tap && KEY_LAYOUTS[layout].keys.find(([letter]) => letter === form[place]);
+    return key && Math.hypot(key[1] - tap[0], key[2] - tap[1]) < REACH ? tap : null;
+  });
+  return near.some(Boolean) ? near : null;
 }
 
 function own(word, probability, prefix) {
