@@ -181,6 +181,8 @@ def test_suggestions_with_a_memory_are_those_of_python(tmp_path: Path) -> None:
     texts = (
         "see you at the allot",
         "zum",
+        "a zumsteg",
+        "a zumsetg",
         "I have ",
         "what is yo",
         "zumsteg ",

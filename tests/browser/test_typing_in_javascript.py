@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 PERCENTS = (100, 40, 15)
-TAUGHT = ("Hogwarts", "falafel", "Zugspitze", "well-knwon")
+TAUGHT = ("Hogwarts", "falafel", "Zugspitze", "well-knwon", "teh")
 ODD = (
     "seeyou", "i went tothe", "whatbis", "Teh", "TEH", "dont", "don’", "i'", "im ", "ca", "xqzzq", "9th", "naïv", "ΣΊΣ",
     "straß", "Zugs", "hogwart", "at paris i wlil", "a" * 70, "mon", "See you on Mpn", "", " ", "hello. teh", "é", "µm",
     "i went to teh", "I love yuo", "that is definetly", "thats", "see you tommorow", "becuase",
     "www.exampel", "#thnaks", 'say "teh', "(teh", "one—teh", "a_teh", "a well-knwon", "a well-konwn",
-    "where are you goin", "where are you Goin", "that will b", "it's gonna rsin",
+    "hogwarts", "HOGWARTS", "where are you goin", "where are you Goin", "that will b", "it's gonna rsin",
 )  # fmt: skip
 Case = dict[str, Any]
 

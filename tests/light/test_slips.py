@@ -231,6 +231,40 @@ def test_what_was_typed_is_always_among_the_corrections(predictor: rheostat.Pred
         assert text.lower().endswith(own.lower())
 
 
+def test_taught_words_have_a_kind_and_a_confidence() -> None:
+    predictor = rheostat.load()
+    for word in ("teh", "Rheostat"):
+        predictor.learn(word)
+
+    def seen(text: str) -> list[tuple[str, str, str, bool]]:
+        found = predictor.complete(text)
+        shares = [one.confidence for one in found]
+        assert shares == sorted(shares, reverse=True) and 0.99 < sum(shares) <= 1.0
+        return [(one.word, one.kind, one.source, one.confidence > 0.9) for one in found]
+
+    assert seen("see teh")[0] == ("teh", "typed", "user", True)
+    assert seen("my rheost")[0] == ("Rheostat", "completion", "user", True)
+    assert seen("my rheostat")[0] == ("Rheostat", "typed", "user", True)
+    assert "rheostat" not in {word for word, *_ in seen("my rheostat")}, "one word, as it was taught"
+    assert [row[0] for row in seen("my RHEOSTAT")[:2]] == ["Rheostat", "RHEOSTAT"], "capitals were meant"
+
+
+def test_a_word_that_was_written_often_is_not_changed() -> None:
+    memory = Memory()
+    predictor = rheostat.load(memory=memory)
+    memory.learn(["dping"], ["are", "you"])
+    assert predictor.correct("what are you dping")[0].advice == "correct"
+    for _ in range(4):
+        memory.learn(["dping"], ["are", "you"])
+        memory.learn(["teh"], ["are", "you"])  # a misspelling that the model knows
+    for text in ("what are you dping", "What are you teh"):
+        word = text.split()[-1]
+        for found in (predictor.correct(text)[0], predictor.complete(text)[0]):
+            assert (found.word, found.kind) == (word, "typed") and found.confidence > 0.9
+    found = predictor.complete("what are you dpi")[0]
+    assert (found.word, found.kind, found.source) == ("dping", "completion", "user") and found.confidence > 0.9
+
+
 def test_without_slips_a_finished_word_is_what_was_typed() -> None:
     memory = Memory()
     predictor = rheostat.load(slips=False, memory=memory)

@@ -85,9 +85,12 @@ class Explainer(NotCopyable):
         return len(form) > 0 and len(form.encode()) <= MAX_TYPED and any(map(str.isalpha, form))
 
     def explain(
-        self, word: TypedWord, form: str, wanted: int, keys: Keys, after: After, finished: bool
+        self, word: TypedWord, form: str, wanted: int, keys: Keys, after: After, finished: bool, mixed: Mixed | None
     ) -> tuple[list[Meant], Meant | None]:
-        """The words that best explain the form of what was typed; and what was typed, if it is not among them."""
+        """The words that best explain the form of what was typed; and what was typed, if it is not among them.
+
+        mixed: the probabilities with a memory's share, if there is one.
+        """
         wanted = min(MAX_EXPLAINED, max(wanted, RIVALS if finished else 0))
         best = word.best(keys.channel, form, wanted, whole=finished, taps=keys.taps)
         names = self._vocabulary.words
@@ -97,13 +100,13 @@ class Explainer(NotCopyable):
             # A tap nearer to another key makes that key's letter free, but it is not what was typed.
             is_slip = cost > 0.0 or (keys.taps is not None and not matching_form(names[place]).startswith(form))
             found.append(Meant(names[place], math.exp(log_probability - cost - slipped * is_slip), is_slip))
-        literal = self._literal(word, form, found)
+        literal = self._literal(word, form, found, mixed)
         top = max(found[0].p if found else 0.0, literal.p if literal else 0.0)
         if len(form) >= SHORTEST_PAIR and top < BEST_PAIR:
             found += self._pairs(self._likely_pairs(word, form, top, keys.layout), keys.channel, after, finished)
         return found, literal
 
-    def _literal(self, word: TypedWord, form: str, found: list[Meant]) -> Meant | None:
+    def _literal(self, word: TypedWord, form: str, found: list[Meant], mixed: Mixed | None) -> Meant | None:
         """What was typed, unless it is among the words already: a hidden word, or one that the model does not know."""
         if any(not one.is_slip and matching_form(one.word) == form for one in found):
             return None
@@ -113,7 +116,8 @@ class Explainer(NotCopyable):
         unknown = word.log_probability(self._vocabulary.unknown_id)
         index = self._vocabulary.index
         price = PRICES.of_new_word(form, index, () if form in index else self._known)  # no misspelling is known
-        return Meant(form, math.exp(unknown - price), False)
+        remembered = mixed.probability_of_new(form) if mixed else 0.0
+        return Meant(form, math.exp(unknown - price) + remembered, False)
 
     def _place(self, form: str) -> int | None:
         """The id of a word that the model knows; None for a misspelling, which counts as unknown."""

@@ -33,9 +33,10 @@ class Mixed:
     def __init__(
         self, engine: Engine, reading: Reading, vocabulary: Vocabulary, memory: Memory, words: Sequence[str]
     ) -> None:
-        self.reading, self.version = reading, memory.version
+        self.reading, self.version, self._memory = reading, memory.version, memory
         self._words = list(words[-2:])
         share = memory.share(self._words)
+        self._extra = share.extra
         scores = engine.log_probabilities(reading).astype(np.float32) + np.float32(math.log(share.of_model))
         places = [vocabulary.index.get(word, -1) for word in share.extra]
         ids, extra = np.array(places, np.int64), np.fromiter(share.extra.values(), np.float64, len(places))
@@ -51,6 +52,11 @@ class Mixed:
     def is_for(self, reading: Reading, words: Sequence[str], version: int) -> bool:
         """Whether this is the mixture for a text, and nothing was learned since."""
         return self.reading is reading and self.version == version and self._words == list(words[-2:])
+
+    def probability_of_new(self, word: str) -> float:
+        """The memory's share for a word that does not count as one of the model's, once it was written often enough."""
+        p = self._extra.get(word, 0.0)
+        return p if p and self._memory.count(word) >= NEW_WORD_COUNT else 0.0
 
     def suggestions(self, prefix: str, k: int) -> list[Suggestion]:
         """The words that only the memory knows."""

@@ -214,14 +214,15 @@ class Suggester(NotCopyable):
             return explainer.begin(serving.engine, reader.read_words(serving, words))
 
         wanted = k + (SPARE if lexicon.has_look_alikes else 1)
-        found, literal = explainer.explain(word, matching_form(typed.prefix), wanted, keys, after, finished)
-        before = text[max(0, end - LONGEST_WORD) : end] if finished else ""
-        shown = compose_meant(
-            found, literal, typed, lexicon.casing, k, tokenizer=lexicon.tokenizer, finished=finished, before=before
-        )
-        taught = self._taught(serving, reading, typed, k) if len(lexicon.user_words) and not finished else []
-        taught += mixed.suggestions(typed.prefix, k) if mixed and not finished else []
-        return distinct([*shown, *taught], k) if taught else shown
+        form = matching_form(typed.prefix)
+        found, literal = explainer.explain(word, form, wanted, keys, after, finished, mixed)
+        casing, tokenizer = lexicon.casing, lexicon.tokenizer
+        if finished:
+            before = text[max(0, end - LONGEST_WORD) : end]
+            return compose_meant(found, literal, typed, casing, k, tokenizer=tokenizer, finished=True, before=before)
+        own = self._taught(serving, reading, typed, k) if len(lexicon.user_words) else []
+        own += [one for one in mixed.suggestions(typed.prefix, k) if one.word != form] if mixed else []
+        return compose_meant(found, literal, typed, casing, k, tokenizer=tokenizer, own=own)
 
     def _taught(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
         """The user's own words: the best is as probable as an unknown word, older and rarer ones less."""

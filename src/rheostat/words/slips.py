@@ -203,19 +203,17 @@ def compose_meant(
     tokenizer: str,
     finished: bool = False,
     before: str = "",
+    own: Sequence[Suggestion] = (),
 ) -> list[Suggestion]:
     """The k best words as suggestions, with what was typed among them. literal: what was typed, if not in `found`.
 
-    before: the end of the text before a finished word.
+    before: the end of the text before a finished word. own: words of the user that begin with what was typed.
     """
     form, prefix = matching_form(typed.prefix), typed.prefix
     capitals = prefix != form or typed.starts_sentence
     total = sum(one.p for one in found) + (literal.p if literal else 0.0) or 1.0
     if finished:
-        is_plain, starts = stands_alone(before), typed.starts_sentence
-        usual = [casing.get(one.word) or as_first_person(one.word) for one in found]
-        may = [is_plain and may_be_corrected(prefix, word, starts_sentence=starts) for word in usual]
-        found = [one for one, is_allowed in zip(found, may, strict=True) if is_allowed or not one.is_slip]
+        found = [one for one in found if not one.is_slip or _may_become(one.word, typed, casing, before)]
     shown: dict[str, list[Any]] = {}  # the word as it is shown: p, kind
     for one in found:
         kind: Kind = "correction" if one.is_slip else "typed" if matching_form(one.word) == form else "completion"
@@ -225,13 +223,29 @@ def compose_meant(
             word = casing.get(one.word) or as_first_person(one.word)
         same = shown.setdefault(word, [0.0, kind])
         same[0] += one.p
+    new = {one.word for one in own if one.word not in shown}
+    for word, p, *_ in own:
+        total += p
+        is_typed = matching_form(word) == form
+        same = shown.setdefault(word, [0.0, "typed" if is_typed else "completion"])
+        same[0] += p
+        if is_typed and literal is not None and prefix == form:  # "rheostat" is "Rheostat", as it was taught
+            same[0], literal = same[0] + literal.p, None
     if literal is not None:
         shown.setdefault(prefix, [0.0, "typed"])[0] += literal.p
     best = sorted(shown.items(), key=lambda pair: -pair[1][0])
-    if finished and k > 1 and (own := next((pair for pair in best[k:] if pair[1][1] == "typed"), None)):
-        best[k - 1] = own  # what was typed always has a place
+    if finished and k > 1 and (kept := next((pair for pair in best[k:] if pair[1][1] == "typed"), None)):
+        best[k - 1] = kept  # what was typed always has a place
     best = best[:k]
-    return [Suggestion(word, p, "model", len(prefix), kind, min(1.0, p / total), finished) for word, (p, kind) in best]
+    return [
+        Suggestion(word, p, "user" if word in new else "model", len(prefix), kind, min(1.0, p / total), finished)
+        for word, (p, kind) in best
+    ]
+
+
+def _may_become(word: str, typed: Typed, casing: Mapping[str, str], before: str) -> bool:
+    shown = casing.get(word) or as_first_person(word)
+    return stands_alone(before) and may_be_corrected(typed.prefix, shown, starts_sentence=typed.starts_sentence)
 
 
 def _with_capitals(one: Meant, prefix: str, casing: Mapping[str, str], tokenizer: str, starts_sentence: bool) -> str:

@@ -70,12 +70,12 @@ function mayBeCorrected(prefix, shown, startsSentence) {
 }
 
 /** The k best words as suggestions, with what was typed among them. found: [{word, p, isSlip}]. literal: what was typed. before:
- * the text before a finished word. */
-export function composeMeant(found, literal, typed, casing, k, { tokenizer, finished = false, before = "" }) {
+ * the text before a finished word. own: words of the user that begin with what was typed, as suggestions. */
+export function composeMeant(found, literal, typed, casing, k, { tokenizer, finished = false, before = "", own = [] }) {
   const { prefix, startsSentence } = typed;
   const form = matchingForm(prefix);
   const capitals = prefix !== form || startsSentence;
-  const total = found.reduce((sum, one) => sum + one.p, 0) + (literal?.p ?? 0) || 1;
+  let total = found.reduce((sum, one) => sum + one.p, 0) + (literal?.p ?? 0) || 1;
   const usual = (word) => casing.get(word) || asFirstPerson(word);
   const shown = new Map(); // the word as it is shown -> {p, kind}
   const add = (word, p, kind) => {
@@ -88,13 +88,24 @@ export function composeMeant(found, literal, typed, casing, k, { tokenizer, fini
     const kind = one.isSlip ? "correction" : matchingForm(one.word) === form ? "typed" : "completion";
     add(capitals || one.word.includes("'") ? withCapitals(one, typed, casing, tokenizer) : usual(one.word), one.p, kind);
   }
-  if (literal) add(prefix, literal.p, "typed");
+  const fresh = new Set(own.map(({ word }) => word).filter((word) => !shown.has(word)));
+  let rest = literal;
+  for (const { word, probability } of own) {
+    total += probability;
+    const isTyped = matchingForm(word) === form;
+    add(word, probability, isTyped ? "typed" : "completion");
+    if (isTyped && rest && prefix === form) {
+      add(word, rest.p, "typed");
+      rest = null;
+    }
+  }
+  if (rest) add(prefix, rest.p, "typed");
   const best = [...shown].sort(([, one], [, other]) => other.p - one.p);
-  const own = finished && k > 1 ? best.slice(k).find(([, { kind }]) => kind === "typed") : null;
-  if (own) best[k - 1] = own; // what was typed always has a place
+  const kept = finished && k > 1 ? best.slice(k).find(([, { kind }]) => kind === "typed") : null;
+  if (kept) best[k - 1] = kept; // what was typed always has a place
   const replaces = count(prefix);
   return best.slice(0, k).map(([word, { p, kind }]) => ({
-    word, probability: p, source: "model", replaces, kind, confidence: Math.min(1, p / total), finished,
+    word, probability: p, source: fresh.has(word) ? "user" : "model", replaces, kind, confidence: Math.min(1, p / total), finished,
   }));
 }
 

@@ -32,7 +32,7 @@ export class Typist {
   #readings = new Map(); // percent and cache -> after each word of the text last read: {id, state, cache, answer}
   #channels = new Map(); // layout -> its keys and prices in the core
   #hasTree = false;
-  #mixed = null; // {reading, version, scores, fresh}: the last answer with the memory's share
+  #mixed = null; // {reading, version, scores, fresh, extra}: the last answer with the memory's share
 
   /** What the user's writing has taught (memory.js); null while it is off. */
   memory = null;
@@ -180,15 +180,15 @@ export class Typist {
       const isSlip = cost > 0 || (taps !== null && !matchingForm(this.#words[id]).startsWith(form));
       return { word: this.#words[id], p: Math.exp(logProbability - cost - (isSlip ? slipped : 0)), isSlip };
     });
-    const literal = this.#literal(word, form, found);
+    const literal = this.#literal(word, form, found, mixed);
     const top = Math.max(found[0]?.p ?? 0, literal?.p ?? 0);
     if ([...form].length >= SHORTEST_PAIR && top < BEST_PAIR) {
       const likely = this.#likelyPairs(word, form, top, layout);
       if (likely.length) found.push(...this.#pairs(likely, channel, at, finished));
     }
-    const shown = composeMeant(found, literal, typed, this.#casing, k, { tokenizer: this.#facts.tokenizer, finished, before });
-    const taught = finished ? [] : [...this.#taught(reading, at), ...(mixed ? newWords(mixed, typed.prefix, k) : [])];
-    return taught.length ? distinct([...shown, ...taught], k) : shown;
+    const remembered = mixed && !finished ? newWords(mixed, typed.prefix, k).filter((one) => one.word !== form) : [];
+    const own = finished ? [] : [...this.#taught(reading, at), ...remembered];
+    return composeMeant(found, literal, typed, this.#casing, k, { tokenizer: this.#facts.tokenizer, finished, before, own });
   }
 
   #openTree() {
@@ -234,14 +234,16 @@ export class Typist {
   }
 
   /** What was typed, unless it is among the words already. */
-  #literal(word, form, found) {
+  #literal(word, form, found, mixed) {
     if (found.some((one) => !one.isSlip && matchingForm(one.word) === form)) return null;
     const model = this.#model;
     const id = this.#place(form);
     if (id >= 0) return { word: form, p: Math.exp(model.typedLogProbability(word, id)), isSlip: false };
     const isKnown = model.find(form) < 0 && this.#known.has(form); // no misspelling is known
     const price = priceOfNewWord(form, this.#hasWord, isKnown);
-    return { word: form, p: Math.exp(model.typedLogProbability(word, model.unknownId) - price), isSlip: false };
+    const isOften = mixed?.extra.has(form) && this.memory.count(form) >= NEW_WORD_COUNT;
+    const remembered = isOften ? mixed.extra.get(form) : 0;
+    return { word: form, p: Math.exp(model.typedLogProbability(word, model.unknownId) - price) + remembered, isSlip: false };
   }
 
   /** Pairs of words without the space between them that could be better than every single word; with a bound. */
@@ -288,7 +290,7 @@ export class Typist {
       if (id >= 0) scores[id] = logSum(scores[id], Math.log(p));
       else if (memory.count(word) >= NEW_WORD_COUNT) fresh.push([word, p]);
     }
-    this.#mixed = { reading, version: memory.version, scores, fresh };
+    this.#mixed = { reading, version: memory.version, scores, fresh, extra };
     return this.#mixed;
   }
 
