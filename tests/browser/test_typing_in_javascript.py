@@ -33,6 +33,7 @@ ODD = (
     "straß", "Zugs", "hogwart", "at paris i wlil", "a" * 70, "mon", "See you on Mpn", "", " ", "hello. teh", "é", "µm",
     "i went to teh", "I love yuo", "that is definetly", "thats", "see you tommorow", "becuase",
     "www.exampel", "#thnaks", 'say "teh', "(teh", "one—teh", "a_teh", "a well-knwon", "a well-konwn",
+    "i dontthink", "i havenotseen", "i cantsee", "gopdmorning", "godmorning", "imgoing", "they saynever", "isnthere",
     "hogwarts", "HOGWARTS", "where are you goin", "where are you Goin", "that will b", "it's gonna rsin",
 )  # fmt: skip
 Case = dict[str, Any]
@@ -70,7 +71,14 @@ def make_cases(count: int, seed: int = 7) -> list[Case]:
     ]
     cases += [{"method": "complete", "percent": 100, "k": 3, **one} for one in beside]
     hepp: list[Any] = [[5.5, 1.0], [2.0, 0.0], [8.6, 0.45], [9.0, 0.0]]  # the third is nearer to "l" than to "p"
-    odd = [("i need hepp", hepp), ("i need HEPP", hepp), ("a dog", [[12, 12]] * 3), ("a dog", [[2, 1], [30, 0], None])]
+    pair: list[Any] = [[4.5, 1.0], [8.0, 0.0], [8.5, 0.1], [2.5, 1.0], [4.0, 0.0], [8.5, 0.0]]  # "go" and "sto"
+    odd = [
+        ("a gopdto", pair),
+        ("i need hepp", hepp),
+        ("i need HEPP", hepp),
+        ("a dog", [[12, 12]] * 3),
+        ("a dog", [[2, 1], [30, 0], None]),
+    ]
     return cases + [
         {"method": method, "percent": 100, "k": 3, "text": text, "taps": taps}
         for text, taps in odd

@@ -21,7 +21,16 @@ from rheostat.errors import RheostatError
 from rheostat.measure.slips import TAP_SPREAD, count_corrections, savings_with_slips, slip_to_neighbour, tap_word
 from rheostat.model.ordered import ordered_bytes
 from rheostat.words.memory import Memory
-from rheostat.words.slips import PRICES, KeyLayout, Prices, find_halves, find_key_layout, read_key_layouts
+from rheostat.words.slips import (
+    PRICES,
+    KeyLayout,
+    Prices,
+    drops_negation,
+    find_halves,
+    find_key_layout,
+    may_be_corrected,
+    read_key_layouts,
+)
 from rheostat.words.writing import CORRECT_AT, OFFER_AT, Suggestion
 
 QWERTY = find_key_layout("qwerty")
@@ -204,6 +213,11 @@ def predictor() -> rheostat.Predictor:
         ("What are you doung", "doing"),
         ("i went tothe", "to the"),
         ("i went tobthe", "to the"),
+        ("i dontthink", "don't think"),
+        ("it doesntwork", "doesn't work"),
+        ("i wasntsure", "wasn't sure"),
+        ("i cannotsee", "cannot see"),
+        ("now imgoing", "I'm going"),
     ],
 )
 def test_each_kind_of_slip_is_seen_through(predictor: rheostat.Predictor, text: str, word: str) -> None:
@@ -211,6 +225,62 @@ def test_each_kind_of_slip_is_seen_through(predictor: rheostat.Predictor, text: 
     best = predictor.correct(text)[0]
     assert (best.word, best.kind, best.finished) == (word, "correction", True)
     assert best.insert_into(text).endswith(f" {word}")
+
+
+@pytest.mark.parametrize("text", ["gopdmorning", "godmorning", "goodmornung", "gopdmornung"])
+def test_either_of_two_words_typed_as_one_may_have_slips(predictor: rheostat.Predictor, text: str) -> None:
+    best = predictor.correct(text)[0]
+    assert (best.word, best.advice) == ("Good morning", "correct")
+
+
+def test_taps_count_for_both_of_two_words_typed_as_one(predictor: rheostat.Predictor) -> None:
+    def probability(word: str, place: tuple[float, float], number: int) -> float:
+        taps: Any = [QWERTY.centre(letter) for letter in word]
+        taps[number] = place
+        found = predictor.correct(f"i {word}", 9, taps=taps)
+        return next(one.probability for one in found if one.word == "am not")
+
+    assert probability("qmnot", (0.2, 0.45), 0) > 2 * probability("qmnot", (0.2, 0.4), 0)
+    assert probability("amnpt", (8.55, 0.0), 3) > 2 * probability("amnpt", (8.65, 0.0), 3)
+
+
+def test_a_memory_counts_for_the_second_of_two_words_typed_as_one() -> None:
+    memory = Memory()
+    predictor = rheostat.load(memory=memory)
+    before = predictor.correct("i went tothe")[0].probability
+    for _ in range(9):
+        memory.learn(["the"], ["went", "to"])
+    assert predictor.correct("i went tothe")[0].probability > 1.4 * before
+
+
+@pytest.mark.parametrize(
+    "text", ["i dontthink", "i dontknow", "he didntcome", "i havenotseen", "he isnothere", "i amnotsure", "i canotsee"]
+)
+def test_a_negation_is_never_dropped_automatically(predictor: rheostat.Predictor, text: str) -> None:
+    best = predictor.correct(text)[0]
+    assert best.kind == "typed" or "n't" in best.word or "not" in best.word
+
+
+def test_which_pairs_of_words_drop_a_negation() -> None:
+    for typed, words in (
+        ("donttell", "do tell"),
+        ("isnthere", "is there"),
+        ("cantsee", "can see"),
+        ("cannotsee", "can see"),
+        ("saynever", "say ever"),
+        ("willnotgo", "will go"),
+    ):
+        assert drops_negation(typed, words) and not may_be_corrected(typed, words, starts_sentence=False)
+    for typed, words in (
+        ("donttell", "don't tell"),
+        ("canthink", "can think"),
+        ("gonto", "go to"),
+        ("donothing", "do nothing"),
+        ("saynever", "say never"),
+        ("isnt", "isn't"),
+        ("thenother", "the other"),
+    ):
+        assert not drops_negation(typed, words) and may_be_corrected(typed, words, starts_sentence=False)
 
 
 def test_a_missed_apostrophe_is_offered(predictor: rheostat.Predictor) -> None:

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Container, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Container, Iterator, Sequence
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.arguments import is_number, shown
-from rheostat.core.word_tree import MAX_EXPLAINED, MAX_TYPED, Channel, TypedWord, WordTree
+from rheostat.core.word_tree import MAX_EXPLAINED, MAX_TYPED, Channel, Explained, TypedWord, WordTree
 from rheostat.errors import NotCopyable, RheostatError
 from rheostat.runtime.engine import CoreEngine, CoreReading, Engine, Reading
 from rheostat.runtime.remembering import Mixed
@@ -27,7 +27,8 @@ from rheostat.words.writing import matching_form
 RIVALS = 16  # words that a finished word is compared with at least, so that its confidence means something
 SHORTEST_PAIR = 4  # letters of two words that were typed as one
 BEST_PAIR = math.exp(-min(PRICES.missed_space, PRICES.space_as_letter))  # no pair is more probable
-PAIRS = 2  # pairs of words that are tried; each costs a query
+PAIRS = 4  # pairs of words that are tried; each costs a query
+FIRSTS = 2  # words that the first half of a finished pair may be
 REACH = 2.0  # keys: a tap that is this far from the key of its letter does not count
 FARTHEST = 100.0  # keys: positions beyond this are not in keys
 
@@ -103,7 +104,7 @@ class Explainer(NotCopyable):
         literal = self._literal(word, form, found, mixed)
         top = max(found[0].p if found else 0.0, literal.p if literal else 0.0)
         if len(form) >= SHORTEST_PAIR and top < BEST_PAIR:
-            found += self._pairs(self._likely_pairs(word, form, top, keys.layout), keys.channel, after, finished)
+            found += self._pairs(self._likely_pairs(word, form, top, keys, finished), keys, after, finished)
         return found, literal
 
     def _literal(self, word: TypedWord, form: str, found: list[Meant], mixed: Mixed | None) -> Meant | None:
@@ -124,24 +125,46 @@ class Explainer(NotCopyable):
         place = self._vocabulary.index.get(form)
         return None if place in self._completion.misspelt else place
 
-    def _likely_pairs(self, word: TypedWord, form: str, top: float, layout: str) -> list[tuple[float, Halves]]:
+    def _likely_pairs(
+        self, word: TypedWord, form: str, top: float, keys: Keys, finished: bool
+    ) -> list[tuple[float, Halves]]:
         """Pairs of words without the space between them that could be better than every single word; with a bound."""
-        index, allowed = self._vocabulary.index, self._completion.allowed_mask()
+        names = self._vocabulary.words
         likely: list[tuple[float, Halves]] = []
-        for halves in find_halves(form, find_key_layout(layout)):
-            place = index.get(halves.first)
-            if place is not None and allowed[place]:
-                bound = word.log_probability(place) - halves.price
+        for halves in find_halves(form, find_key_layout(keys.layout)):
+            firsts = self._slipped_firsts(word, halves, keys) if finished else self._firsts(word, halves)
+            for place, log_probability, cost in firsts:
+                bound = log_probability - cost - halves.price
                 if math.exp(bound) > top:
-                    likely.append((bound, halves))
+                    likely.append((bound, halves._replace(first=names[place])))
         return sorted(likely, key=lambda pair: -pair[0])[:PAIRS]
 
-    def _pairs(self, likely: list[tuple[float, Halves]], channel: Channel, after: After, finished: bool) -> list[Meant]:
+    def _slipped_firsts(self, word: TypedWord, halves: Halves, keys: Keys) -> list[Explained]:
+        """The words that the first half of a finished pair may be. This takes too long for every letter."""
+        taps = None if keys.taps is None else keys.taps[: len(halves.first)]
+        return word.best(keys.channel, halves.first, FIRSTS, whole=True, taps=taps)
+
+    def _firsts(self, word: TypedWord, halves: Halves) -> Iterator[Explained]:
+        """The first half as it was typed, or without its apostrophe."""
+        place, apostrophe = self._vocabulary.index.get(halves.first), self._with_apostrophe.get(halves.first)
+        if place is not None and self._completion.allowed_mask()[place]:
+            yield Explained(place, word.log_probability(place), 0.0)
+        if apostrophe is not None:
+            yield Explained(apostrophe, word.log_probability(apostrophe), PRICES.missed_apostrophe)
+
+    @cached_property
+    def _with_apostrophe(self) -> dict[str, int]:
+        """The words with an apostrophe, by their letters without it: "dont" is "don't"."""
+        forms, ids = self._completion.whole_words()
+        return {form.replace("'", ""): int(place) for form, place in zip(forms, ids, strict=True) if "'" in form}
+
+    def _pairs(self, likely: list[tuple[float, Halves]], keys: Keys, after: After, finished: bool) -> list[Meant]:
         """The best of these pairs, if any."""
         best: Meant | None = None
         for bound, halves in likely:
             second = after(halves.first)
-            for one in second.best(channel, halves.second, 1, whole=finished) if second else ():
+            taps = None if keys.taps is None else keys.taps[-len(halves.second) :]
+            for one in second.best(keys.channel, halves.second, 1, whole=finished, taps=taps) if second else ():
                 p = math.exp(bound + one.log_probability - one.cost)
                 if best is None or p > best.p:
                     best = Meant(f"{halves.first} {self._vocabulary.words[one.word]}", p, True)

@@ -175,12 +175,15 @@ class Suggester(NotCopyable):
         own += self._taught(serving, reading, typed, k) if len(lexicon.user_words) else []
         return distinct([*found, *own], k)
 
-    def _mixed(self, serving: Serving, reading: Reading, text: str, end: int, letter: str) -> Mixed | None:
-        """The probabilities with the memory's share; None without a memory, or while it is empty."""
+    def _mixed(self, serving: Serving, reading: Reading, text: str, end: int, letter: str, *more: str) -> Mixed | None:
+        """The probabilities with the memory's share; None without a memory, or while it is empty.
+
+        more: words after the text.
+        """
         memory = self._lexicon.memory
         if memory is None or not len(memory):
             return None
-        words = self._lexicon.reader.words_before(text, end, letter)
+        words = [*self._lexicon.reader.words_before(text, end, letter), *more]
         mixed = self._last_mixed
         if mixed is None or not mixed.is_for(reading, words, memory.version):
             from rheostat.runtime.remembering import Mixed
@@ -210,8 +213,8 @@ class Suggester(NotCopyable):
             return self.suggest(serving, typed, text, end, letter, k)
 
         def after(first: str) -> TypedWord | None:
-            words = [*reader.words_before(text, end, letter), first]
-            return explainer.begin(serving.engine, reader.read_words(serving, words))
+            reading = reader.read_words(serving, [*reader.words_before(text, end, letter), first])
+            return explainer.begin(serving.engine, reading, self._mixed(serving, reading, text, end, letter, first))
 
         wanted = k + (SPARE if lexicon.has_look_alikes else 1)
         form = matching_form(typed.prefix)

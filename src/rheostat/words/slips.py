@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rheostat.errors import RheostatError
+from rheostat.text.tokenizers import NEGATED
 from rheostat.words.writing import (
     APOSTROPHES,
     BETWEEN_SENTENCES,
@@ -77,6 +78,8 @@ def is_inflected(form: str, vocabulary: Container[str]) -> bool:
     return any(form.endswith(ending) and form[: -len(ending)] in vocabulary for ending in ENDINGS)
 
 
+CAN_BE_NEGATED = NEGATED | {"am", "can", "will"}
+NEGATIONS = frozenset(["neither", "never", "none", "nor"])  # without the n, the opposite
 HYPHENS = "-‐–—"
 
 
@@ -178,6 +181,20 @@ def stands_alone(before: str) -> bool:
     return all(character.isalpha() or character in HYPHENS + APOSTROPHES for character in inside)
 
 
+def drops_negation(typed: str, words: str) -> bool:
+    """Whether two words lack a negation that was typed: "donttell" is not "do tell" with the space hit as n."""
+    first, _, second = words.partition(" ")
+    if f"n{second}" in NEGATIONS and typed.endswith(f"n{second}"):
+        return True
+    lengths = [len(stem) for stem in (first, first[:-1]) if second and stem in CAN_BE_NEGATED]  # "ca" of "can"
+    shown = (first + second).replace("'", "")
+    return any(
+        typed.startswith(ending, length) and not shown.startswith(ending, length)
+        for length in lengths
+        for ending in ("nt", "not")
+    )
+
+
 def may_be_corrected(prefix: str, shown: str, *, starts_sentence: bool) -> bool:
     """Whether a finished word may be corrected automatically to `shown`: letters only, and capitals as they were typed.
 
@@ -188,6 +205,8 @@ def may_be_corrected(prefix: str, shown: str, *, starts_sentence: bool) -> bool:
     if not letters.isalpha() or letters[1:] != letters[1:].lower():
         return False
     typed = letters.lower()
+    if drops_negation(typed, shown.lower()):
+        return False
     if (typed.endswith("in") and shown.lower() == typed + "g") or len(typed) == 1 < len(shown):
         return False
     return starts_sentence or letters[0].islower() or shown[:1].isupper()

@@ -1,7 +1,9 @@
 // Which words may have been meant, and how they are shown: rheostat/words/slips.py, for a browser without a server. The Python
 // module is the definition and explains why. The core finds the words; this module turns them into suggestions.
 
-import { APOSTROPHES, BETWEEN_SENTENCES, CORRECT_AT, ENDINGS, HYPHENS, LONGEST_WORD, MAX_TYPED, OFFER_AT, PRICES } from "./tables.js";
+import {
+  APOSTROPHES, BETWEEN_SENTENCES, CAN_BE_NEGATED, CORRECT_AT, ENDINGS, HYPHENS, LONGEST_WORD, MAX_TYPED, NEGATIONS, OFFER_AT, PRICES,
+} from "./tables.js";
 import { asFirstPerson, isSpace, matchingForm, presentWord } from "./writing.js";
 
 const utf8 = new TextEncoder();
@@ -58,12 +60,23 @@ function standsAlone(before) {
   return opening < 0 || run.slice(opening).every((character) => /\p{L}/u.test(character) || (HYPHENS + APOSTROPHES).includes(character));
 }
 
+/** Whether two words lack a negation that was typed. */
+function dropsNegation(typed, words) {
+  const [first, second = ""] = words.split(" ");
+  if (NEGATIONS.has(`n${second}`) && typed.endsWith(`n${second}`)) return true;
+  const stems = [first, first.slice(0, -1)].filter((stem) => second && CAN_BE_NEGATED.has(stem));
+  const shown = (first + second).replaceAll("'", "");
+  const lacks = (ending, length) => typed.startsWith(ending, length) && !shown.startsWith(ending, length);
+  return stems.some((stem) => lacks("nt", stem.length) || lacks("not", stem.length));
+}
+
 /** Whether a finished word may be corrected automatically to `shown`: letters only, and capitals as they were typed. */
 function mayBeCorrected(prefix, shown, startsSentence) {
   const letters = [...prefix.replaceAll("'", "").replaceAll("’", "")];
   const rest = letters.slice(1).join("");
   if (!letters.length || !letters.every((letter) => /\p{L}/u.test(letter)) || rest !== rest.toLowerCase()) return false;
   const typed = letters.join("").toLowerCase();
+  if (dropsNegation(typed, shown.toLowerCase())) return false;
   if (typed.endsWith("in") && shown.toLowerCase() === `${typed}g`) return false; // "goin", "b" are ways of writing
   if (letters.length === 1 && [...shown].length > 1) return false;
   return startsSentence || isLower(letters[0]) || isUpper([...shown][0] ?? "");

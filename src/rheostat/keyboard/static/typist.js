@@ -7,7 +7,7 @@ import { Completion } from "./completion.js";
 import { KnownWords } from "./known_words.js";
 import { canExplain, composeMeant, findHalves, isInflected, priceOfNewWord } from "./slips.js";
 import {
-  BEST_PAIR, CACHE_DEFAULTS, DEFAULT_LAYOUT, KEY_LAYOUTS, LETTER_PRICES, MAX_EXPLAINED, NEW_WORD_COUNT, PAIRS, PRICES, REACH, REMEMBERED, RIVALS,
+  BEST_PAIR, CACHE_DEFAULTS, DEFAULT_LAYOUT, FIRSTS, KEY_LAYOUTS, LETTER_PRICES, MAX_EXPLAINED, NEW_WORD_COUNT, PAIRS, PRICES, REACH, REMEMBERED, RIVALS,
   SHORTEST_PAIR, SPARE, SPECIAL_TOKENS, WHOLE,
 } from "./tables.js";
 import { bestUserWords } from "./user_words.js";
@@ -32,6 +32,7 @@ export class Typist {
   #readings = new Map(); // percent and cache -> after each word of the text last read: {id, state, cache, answer}
   #channels = new Map(); // layout -> its keys and prices in the core
   #hasTree = false;
+  #withApostrophe = new Map(); // letters of a word without its apostrophe -> its id
   #mixed = null; // {reading, version, scores, fresh, extra}: the last answer with the memory's share
 
   /** What the user's writing has taught (memory.js); null while it is off. */
@@ -183,7 +184,7 @@ export class Typist {
     const literal = this.#literal(word, form, found, mixed);
     const top = Math.max(found[0]?.p ?? 0, literal?.p ?? 0);
     if ([...form].length >= SHORTEST_PAIR && top < BEST_PAIR) {
-      const likely = this.#likelyPairs(word, form, top, layout);
+      const likely = this.#likelyPairs(word, form, top, channel, at, finished);
       if (likely.length) found.push(...this.#pairs(likely, channel, at, finished));
     }
     const remembered = mixed && !finished ? newWords(mixed, typed.prefix, k).filter((one) => one.word !== form) : [];
@@ -195,6 +196,7 @@ export class Typist {
     if (this.#hasTree) return;
     const { forms, ids } = this.#completion.whole;
     this.#model.openTree(forms, ids);
+    forms.forEach((form, place) => form.includes("'") && this.#withApostrophe.set(form.replaceAll("'", ""), ids[place]));
     this.#hasTree = true;
   }
 
@@ -247,24 +249,40 @@ export class Typist {
   }
 
   /** Pairs of words without the space between them that could be better than every single word; with a bound. */
-  #likelyPairs(word, form, top, layout) {
+  #likelyPairs(word, form, top, channel, { layout, taps }, finished) {
     const likely = [];
     for (const halves of findHalves(form, KEY_LAYOUTS[layout].above_space)) {
-      const id = this.#model.find(halves.first);
-      if (id < 0 || this.#kinds[id] !== WHOLE) continue;
-      const bound = this.#model.typedLogProbability(word, id) - halves.price;
-      if (Math.exp(bound) > top) likely.push({ bound, ...halves });
+      const firsts = finished ? this.#slippedFirsts(word, halves, channel, taps) : this.#firsts(word, halves);
+      for (const { id, logProbability, cost } of firsts) {
+        const bound = logProbability - cost - halves.price;
+        if (Math.exp(bound) > top) likely.push({ bound, ...halves, first: this.#words[id] });
+      }
     }
     return likely.sort((one, other) => other.bound - one.bound).slice(0, PAIRS);
+  }
+
+  /** The words that the first half of a finished pair may be. This takes too long for every letter. */
+  #slippedFirsts(word, { first }, channel, taps) {
+    return this.#model.explain(word, channel, first, FIRSTS, { whole: true, taps: taps?.slice(0, first.length) ?? null });
+  }
+
+  /** The first half as it was typed, or without its apostrophe. */
+  #firsts(word, { first }) {
+    const id = this.#model.find(first);
+    const firsts = id >= 0 && this.#kinds[id] === WHOLE ? [{ id, cost: 0 }] : [];
+    if (this.#withApostrophe.has(first)) firsts.push({ id: this.#withApostrophe.get(first), cost: PRICES.missed_apostrophe });
+    return firsts.map((one) => ({ ...one, logProbability: this.#model.typedLogProbability(word, one.id) }));
   }
 
   /** The best of these pairs, if any. */
   #pairs(likely, channel, at, finished) {
     let best = null;
     for (const { bound, first, second } of likely) {
-      const reading = this.#read([...at.typed.words, first], at);
-      const after = this.#begin(reading, null, at);
-      for (const { id, logProbability, cost } of this.#model.explain(after, channel, second, 1, { whole: finished })) {
+      const words = [...at.typed.words, first];
+      const reading = this.#read(words, at);
+      const after = this.#begin(reading, this.#mix(reading, words), at);
+      const taps = at.taps?.slice(-second.length) ?? null;
+      for (const { id, logProbability, cost } of this.#model.explain(after, channel, second, 1, { whole: finished, taps })) {
         const p = Math.exp(bound + logProbability - cost);
         if (!best || p > best.p) best = { word: `${first} ${this.#words[id]}`, p, isSlip: true };
       }
