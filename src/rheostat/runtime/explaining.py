@@ -21,7 +21,7 @@ from rheostat.runtime.engine import CoreEngine, CoreReading, Engine, Reading
 from rheostat.runtime.remembering import Mixed
 from rheostat.text.vocabulary import Vocabulary
 from rheostat.words.completion import Completion
-from rheostat.words.slips import PRICES, Halves, Meant, Prices, find_halves, find_key_layout
+from rheostat.words.slips import PRICES, Halves, Meant, Prices, compose_meant, find_halves, find_key_layout
 from rheostat.words.writing import matching_form
 
 RIVALS = 16  # words that a finished word is compared with at least, so that its confidence means something
@@ -48,6 +48,8 @@ class Keys(NamedTuple):
 
 class Explainer(NotCopyable):
     """The words that explain what was typed after a text. Safe to use from several threads."""
+
+    compose = staticmethod(compose_meant)  # importing it for every letter would take a microsecond
 
     def __init__(self, completion: Completion, vocabulary: Vocabulary, known: Container[str] = ()) -> None:
         """known: the known words of the model file."""
@@ -96,11 +98,13 @@ class Explainer(NotCopyable):
         best = word.best(keys.channel, form, wanted, whole=finished, taps=keys.taps)
         names = self._vocabulary.words
         slipped = PRICES.real_word if finished and self._place(form) is not None else 0.0
+        has_taps = keys.taps is not None
         found = []
         for place, log_probability, cost in best:
             # A tap nearer to another key makes that key's letter free, but it is not what was typed.
-            is_slip = cost > 0.0 or (keys.taps is not None and not matching_form(names[place]).startswith(form))
-            found.append(Meant(names[place], math.exp(log_probability - cost - slipped * is_slip), is_slip))
+            is_slip = cost > 0.0 or (has_taps and not matching_form(names[place]).startswith(form))
+            price = cost + slipped if is_slip else 0.0
+            found.append(Meant(names[place], math.exp(log_probability - price), is_slip))
         literal = self._literal(word, form, found, mixed)
         top = max(found[0].p if found else 0.0, literal.p if literal else 0.0)
         if len(form) >= SHORTEST_PAIR and top < BEST_PAIR:
@@ -109,8 +113,9 @@ class Explainer(NotCopyable):
 
     def _literal(self, word: TypedWord, form: str, found: list[Meant], mixed: Mixed | None) -> Meant | None:
         """What was typed, unless it is among the words already: a hidden word, or one that the model does not know."""
-        if any(not one.is_slip and matching_form(one.word) == form for one in found):
-            return None
+        for one in found:
+            if not one.is_slip and matching_form(one.word) == form:
+                return None
         place = self._place(form)
         if place is not None:
             return Meant(form, math.exp(word.log_probability(place)), False)

@@ -203,8 +203,6 @@ class Suggester(NotCopyable):
         finished: bool = False,
     ) -> list[Suggestion]:
         """The words that best explain what was typed, with what was typed among them."""
-        from rheostat.words.slips import compose_meant  # here, since `suggest` does without it
-
         lexicon, explainer, reader = self._lexicon, self._lexicon.explainer, self._lexicon.reader
         reading, _ = reader.read(serving, text, end, letter, 1, None)
         mixed = self._mixed(serving, reading, text, end, letter)
@@ -222,10 +220,12 @@ class Suggester(NotCopyable):
         casing, tokenizer = lexicon.casing, lexicon.tokenizer
         if finished:
             before = text[max(0, end - LONGEST_WORD) : end]
-            return compose_meant(found, literal, typed, casing, k, tokenizer=tokenizer, finished=True, before=before)
+            return explainer.compose(
+                found, literal, typed, casing, k, tokenizer=tokenizer, finished=True, before=before
+            )
         own = self._taught(serving, reading, typed, k) if len(lexicon.user_words) else []
         own += [one for one in mixed.suggestions(typed.prefix, k) if one.word != form] if mixed else []
-        return compose_meant(found, literal, typed, casing, k, tokenizer=tokenizer, own=own)
+        return explainer.compose(found, literal, typed, casing, k, tokenizer=tokenizer, own=own)
 
     def _taught(self, serving: Serving, reading: Reading, typed: Typed, k: int) -> list[Suggestion]:
         """The user's own words: the best is as probable as an unknown word, older and rarer ones less."""

@@ -230,7 +230,7 @@ def compose_meant(
     """
     form, prefix = matching_form(typed.prefix), typed.prefix
     capitals = prefix != form or typed.starts_sentence
-    total = sum(one.p for one in found) + (literal.p if literal else 0.0) or 1.0
+    total = sum([one.p for one in found]) + (literal.p if literal else 0.0) or 1.0
     if finished:
         found = [one for one in found if not one.is_slip or _may_become(one.word, typed, casing, before)]
     shown: dict[str, list[Any]] = {}  # the word as it is shown: p, kind
@@ -242,7 +242,7 @@ def compose_meant(
             word = casing.get(one.word) or as_first_person(one.word)
         same = shown.setdefault(word, [0.0, kind])
         same[0] += one.p
-    new = {one.word for one in own if one.word not in shown}
+    new = {one.word for one in own if one.word not in shown} if own else ()
     for word, p, *_ in own:
         total += p
         is_typed = matching_form(word) == form
