@@ -481,7 +481,7 @@ def test_the_pair_of_orders_that_differ_is_chosen_on_valid(judged: Judged) -> No
 
 
 def test_a_model_is_recognised_by_its_weights(tmp_path: Path) -> None:
-    """Not by the word "graded": training that goes on with other weights gives another model."""
+    """Not by the word "graded": a model that was trained for longer is another model."""
     main = [full(70.0), ranked("taylor", 0.8, 80.0), ranked("random", 0.8, 82.0)]
     other = [full(68.0), ranked("taylor", 0.8, 71.0)]
     files = [write_sweep(tmp_path / "ptb.json", [*main, *on_valid(main)], weights="a")]
