@@ -7,6 +7,7 @@ and `pruning.run` put corpora, models and tasks together.
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -64,7 +65,17 @@ def open_session(folder: RunFolder, saved: Mapping[str, Any] | None = None) -> R
     keep_freed_memory()
     fabric = make_fabric()
     fabric.launch()
+    if torch.distributed.is_initialized():
+        atexit.register(_leave_processes)
     return RunSession(folder, fabric, saved or {})
+
+
+def _leave_processes() -> None:
+    """End the threads between processes. Fabric does so for CUDA alone, and a thread that runs until the very end of a
+    process can abort it.
+    """
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def changes_since(started: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
