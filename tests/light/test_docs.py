@@ -196,6 +196,19 @@ def test_the_readme_says_what_reconstruction_measured() -> None:
     assert len(ways) == 8 and "the best of eight ways to choose filters and widths, chosen on that text" in readme
 
 
+def test_the_longer_runs_are_those_of_their_results_files() -> None:
+    """Every perplexity beside the name of a results file is in that file."""
+    page = (ROOT / "docs" / "baselines.md").read_text(encoding="utf-8")
+    cells = [cell for line in page.splitlines() if line.startswith("| ") for cell in line.split("|")]
+    named = [(cell, name) for cell in cells for name in re.findall(r"`results/([\w-]+)\.json`", cell)]
+    assert len(named) == 3
+    for cell, name in named:
+        stored = re.findall(r"\d+\.\d+", (ROOT / "results" / f"{name}.json").read_text(encoding="utf-8"))
+        for claimed in re.findall(r"(?:validation|then|test) (\d+\.(\d+))", cell):
+            number, digits = claimed
+            assert any(f"{float(one):.{len(digits)}f}" == number for one in stored), f"{number} in {name}"
+
+
 def test_the_commands_with_a_default_model_are_listed() -> None:
     page = (ROOT / "docs" / "default-model.md").read_text(encoding="utf-8")
     (listed,) = re.findall(r"These commands take it if you name no model: (.*?)\. So does", page, re.DOTALL)

@@ -40,8 +40,8 @@ def choose(
     stored point at the knob position, which can have gates and an update; the largest position of an ordered file's
     path that costs no more; a cut by the default ranking; the nearest stored point below. With a `criterion`, only its
     points and its first ranking are considered; "path" means a path that turns bits too, "bits" the whole model in 4
-    bits, if it costs no more. bits: whether fewer can be read; where not, a path that turns them is followed only if
-    it is named, since its positions would cost far more than their share.
+    bits, if it costs no more. bits: whether weights can be read in fewer bits. If not, a path that turns bits is
+    followed only if it is asked for by name: in 8 bits, its positions would cost far more than their share.
     """
     if point is not None:
         return file.point(point)

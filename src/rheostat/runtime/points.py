@@ -45,7 +45,9 @@ Position: TypeAlias = tuple[float | None, str | None, str | None]
 
 
 class Engines(NamedTuple):
-    """What makes engines. on_path: of a position of the file's path, without a point; None if it takes one."""
+    """What makes engines: of a point, and of a position of the file's path by its widths alone. The second gives None
+    where only a point will do.
+    """
 
     of_point: Callable[[OperatingPoint], Engine]
     on_path: Callable[[PathPosition], Engine | None]
