@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import subprocess
 import sys
@@ -102,7 +103,8 @@ def _corpus(target: Any) -> list[bytes]:
 def try_faults(asked: argparse.Namespace) -> Part:
     """Every call of every writer, failing once in each way."""
     with tempfile.TemporaryDirectory() as folder:
-        found = faults.run(Path(folder), list(faults.WRITERS), whole=asked.whole, requests=asked.requests)
+        how = {"whole": asked.whole, "requests": asked.requests, "jobs": asked.jobs, "kept": asked.kept}
+        found = faults.run(Path(folder), list(reversed(faults.WRITERS)), **how)[::-1]  # those that take long first
     tried = sum(sum(one["tried"].values()) for one in found)
     calls: dict[str, int] = {}
     for one in found:
@@ -248,6 +250,8 @@ def main() -> None:
     parser.add_argument(
         "--requests", type=int, default=faults.REQUESTS, help="faults: for memory, at most, per writer; 0 = all"
     )
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="faults: writers tried side by side")
+    parser.add_argument("--kept", type=Path, help="faults: folder of finished entries; a stopped run goes on from it")
     parser.add_argument("--only-page", action="store_true", help="write the page from the results there are")
     parser.add_argument("-o", "--out", type=Path, default=ROOT / "results" / "reliability.json")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "reliability.md")

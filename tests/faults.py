@@ -1,4 +1,4 @@
-"""Every fault of every writer, in turn: python tests/faults.py LIBRARY [WRITER …] [--whole] prints what happened.
+"""Every fault of a writer, in turn: python tests/faults.py LIBRARY WRITER START [--whole] prints what happened.
 
 Run it with `tests/core/faults.c`, compiled, as LD_PRELOAD; `run` does both. Each writer is run once to count the calls
 that change files. Then it is run once for each of them and each kind of fault: no space, an input/output error, a crash
@@ -30,6 +30,7 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from rheostat import provenance
 
 KINDS = {1: "no space", 2: "input/output error", 3: "crash before", 4: "crash after", 5: "crash in the middle"}
 NO_MEMORY = "no memory"
+STARTS = ("replacing", "nothing there")
 REQUESTS = 2000  # for memory: more than most writers make
 CRASHED = 86
 MOST_SAID = 60_000  # bytes: less than a pipe holds
@@ -510,44 +512,61 @@ def compiled(folder: Path) -> Path:
     return run_compiler(find_compiler(), ["-shared", "-fPIC", "-O1", str(source), "-ldl"], folder / "faults.so")
 
 
-def run(folder: Path, names: Sequence[str], *, whole: bool = False, requests: int = REQUESTS) -> list[dict[str, Any]]:
-    """All faults of these writers, in a process with the library preloaded; one entry per writer and start.
+def run(
+    folder: Path,
+    names: Sequence[str],
+    *,
+    whole: bool = False,
+    requests: int = REQUESTS,
+    jobs: int = 1,
+    kept: Path | None = None,
+) -> list[dict[str, Any]]:
+    """All faults of these writers, in processes with the library preloaded; one entry per writer and start.
 
-    requests: how many of those for memory to try per entry at most, evenly spaced; 0 = all.
+    requests: how many of those for memory to try per entry at most, evenly spaced; 0 = all. kept: a folder for finished
+    entries, so that a run that was stopped goes on. Those of another commit, or with other settings, are tried again.
     """
     library = compiled(folder)
-    command = [sys.executable, __file__, str(library), *names, "--requests", str(requests)]
-    command += ["--whole"] if whole else []
     environment = {**os.environ, "LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise RuntimeError("the faults could not be tried; its errors are above")
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    settings = {"commit": provenance.commit(), "requests": requests, "whole": whole}
+
+    def entry(name: str, start: str) -> dict[str, Any]:
+        path = kept / f"{name}, {start}.json" if kept else None
+        if path and path.exists() and (known := json.loads(path.read_text()))["settings"] == settings:
+            return dict(known["found"])
+        command = [sys.executable, __file__, str(library), name, start, "--requests", str(requests)]
+        command += ["--whole"] if whole else []
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+        if done.returncode:
+            raise RuntimeError("the faults could not be tried; its errors are above")
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps({"settings": settings, "found": found}))
+        return found
+
+    with ThreadPoolExecutor(jobs) as pool:
+        tasks = [pool.submit(entry, name, start) for name in names for start in STARTS]
+        return [task.result() for task in tasks]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Let every call of every writer fail once.")
+    parser = argparse.ArgumentParser(description="Let every call of a writer fail once.")
     parser.add_argument("library", help="tests/core/faults.c, compiled; also as LD_PRELOAD")
-    parser.add_argument("writers", nargs="*", help=f"default: all of {', '.join(WRITERS)}")
+    parser.add_argument("writer", choices=[*WRITERS, CARELESS])
+    parser.add_argument("start", choices=STARTS)
     parser.add_argument("--whole", action="store_true", help="whole pages and pictures too (minutes)")
     parser.add_argument("--requests", type=int, default=REQUESTS, help="for memory, at most; 0 = all")
     asked = parser.parse_args()
     provenance.commit = lambda: None  # asking git takes longer than writing
-    found = []
-    for name in asked.writers or WRITERS:
-        for is_new in (False, True):
-            writer = WRITERS[name](asked.whole) if name != CARELESS else careless_writer()
-            faults = Faults(asked.library, writer, is_new)
-            faults.run(asked.requests)
-            start = "nothing there" if is_new else "replacing"
-            entry: dict[str, Any] = {"writer": writer.name, "start": start, "calls": len(faults.names)}
-            entry["requests"] = faults.requests
-            found.append({**entry, "tried": dict(faults.tried), "problems": faults.problems})
-            said = f"{faults.tried.total():,} faults, {len(faults.problems)} problems"
-            print(f"faults: {writer.name}, {start}: {said}", file=sys.stderr)
-    print(json.dumps(found))
+    writer = WRITERS[asked.writer](asked.whole) if asked.writer != CARELESS else careless_writer()
+    faults = Faults(asked.library, writer, is_new=asked.start != STARTS[0])
+    faults.run(asked.requests)
+    said = f"{faults.tried.total():,} faults, {len(faults.problems)} problems"
+    print(f"faults: {writer.name}, {asked.start}: {said}", file=sys.stderr)
+    entry: dict[str, Any] = {"writer": writer.name, "start": asked.start, "calls": len(faults.names)}
+    print(json.dumps({**entry, "requests": faults.requests, "tried": faults.tried, "problems": faults.problems}))
 
 
 if __name__ == "__main__":

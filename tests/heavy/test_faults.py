@@ -49,3 +49,17 @@ def test_a_careless_writer_is_noticed(tmp_path: Path) -> None:
     for fault in ("no space", "crash before", "crash in the middle", faults.NO_MEMORY):
         if fault != faults.NO_MEMORY or platform.libc_ver()[0] == "glibc":
             assert any(fault in problem for problem in replaced["problems"]), fault
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="preloads a library, as Linux does it")
+def test_a_stopped_run_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Entries that are kept are not tried again, unless they are of another commit or other settings."""
+
+    def tried(requests: int) -> int:
+        try:
+            faults.run(tmp_path, ["search"], requests=requests, kept=tmp_path / "kept")
+        except CompilerError as error:
+            pytest.skip(f"no C compiler: {error}"[:200])
+        return capfd.readouterr().err.count("faults: saved search")
+
+    assert [tried(1), tried(1), tried(2)] == [2, 0, 2]
