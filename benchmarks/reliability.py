@@ -118,7 +118,8 @@ def try_faults(asked: argparse.Namespace) -> Part:
         "failed": len(problems),
         "problems": problems[:20],
         "detail": f"{sum(calls.values())} calls, replacing a file and starting with none; {memory:,} of "
-        f"{sum(one['requests'] for one in found):,} requests for memory",
+        f"{sum(one['requests'] for one in found):,} requests for memory, once "
+        "modules are loaded",
         "command": f"python benchmarks/reliability.py faults --requests {asked.requests}"
         f"{' --whole' if asked.whole else ''}",
     }

@@ -7,9 +7,9 @@ before and with what the whole write makes: every file must be one or the other,
 except `.partial` files after a crash. After a crash the writer is run again, and must succeed.
 
 In the same way, each request for memory finds none, once: those that reach the system's allocator, from Python and from
-the libraries below it. A library may end the process then; that is a crash like the others. Export makes 140,000 of
+the libraries below it. A library may end the process then; that is a crash like the others. The report makes 60,000 of
 them. So that not all of a writer runs again for each, the running writer is copied at a request, and the copy finds no
-memory. While a file is open, a request is tried from the start.
+memory. While a file is open, a request is tried from the start. Modules are loaded before: a writer has run once.
 
 A process is ended, not the machine: what the system has taken but not yet put on disk is not lost here.
 """
@@ -449,7 +449,7 @@ def report_writer(whole: bool) -> Writer:
     from rheostat.report.writer import write_report
 
     results = Path(__file__).parents[1] / "results"
-    new = ["benchmark-learning.json", "budgets.json", *(["ptb-path.json"] if whole else [])]
+    new = ["benchmark-learning.json", "budgets.json", *(["ptb-graded-bench.json"] if whole else [])]
     return Writer(
         "report",
         lambda folder: write_report([results / "benchmark-learning.json"], out=folder / "report"),
@@ -561,6 +561,9 @@ def main() -> None:
     asked = parser.parse_args()
     provenance.commit = lambda: None  # asking git takes longer than writing
     writer = WRITERS[asked.writer](asked.whole) if asked.writer != CARELESS else careless_writer()
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        for act in (writer.prepare, writer.write):
+            act(Path(folder))
     faults = Faults(asked.library, writer, is_new=asked.start != STARTS[0])
     faults.run(asked.requests)
     said = f"{faults.tried.total():,} faults, {len(faults.problems)} problems"

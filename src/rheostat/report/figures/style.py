@@ -4,6 +4,7 @@ a marker for each.
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -62,8 +63,10 @@ def figure_at(path: Path, width: float = 8.0, height: float = 5.4, font_size: in
 def save_figure(figure: Any, path: Path, dpi: int) -> None:
     """Write a figure, with the same bytes every time, in the place of an earlier one."""
     metadata = {"Date": None} if path.suffix == ".svg" else None
+    drawn = io.BytesIO()  # no file is open while drawing
+    figure.savefig(drawn, format=path.suffix.removeprefix("."), dpi=dpi, metadata=metadata)
     with replacing(path) as file:
-        figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi, metadata=metadata)
+        file.write(drawn.getvalue())
 
 
 def log_perplexity(axes: Any) -> None:
