@@ -174,10 +174,10 @@ class Faults:
                 if state(self.work) != now:
                     _copy(self.now, self.work)
             os.write(going, b".")
+        code, said = os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]), _said(reading)
         for end in (reading, listening, going):
             os.close(end)
-        code = os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1])
-        assert code == 0, f"{self.writer.name} fails while it is copied: {code}"
+        assert code == 0, f"{self.writer.name} fails while it is copied: {said[:200]}"
 
     def _count(self) -> tuple[list[str], int]:
         """The calls that change files, and the number of requests for memory."""

@@ -67,18 +67,23 @@ static void tell(long status) {
     if (syscall(SYS_write, tells, record, sizeof record) != sizeof record || read(waits, &go, 1) != 1) abort();
 }
 
-/* Copies the process. Whether this is the copy. */
+/* Copies the process. Whether this is the copy. A copy reads on in open files, such as fonts, and with it this process:
+ * they share their places, so these are put back. */
 static int is_copy(void) {
     int status, before = errno;
+    off_t places[MOST_FILES];
     counts_memory = 0;
     if (seen != calls) tell(CHANGED);
     seen = calls;
+    for (int descriptor = 0; descriptor < MOST_FILES; descriptor++) places[descriptor] = lseek(descriptor, 0, SEEK_CUR);
     pid_t copy = fork();
     if (copy == 0) {
         every = 0, counts_memory = 1;
         return 1;
     }
     if (copy < 0 || waitpid(copy, &status, 0) < 0) abort();
+    for (int descriptor = 0; descriptor < MOST_FILES; descriptor++)
+        if (places[descriptor] >= 0) lseek(descriptor, places[descriptor], SEEK_SET);
     tell(status);
     counts_memory = 1;
     errno = before;
