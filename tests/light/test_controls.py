@@ -82,7 +82,10 @@ def test_every_case_has_a_step_that_measures_it() -> None:
                 stem = case.names.partition("/")[0]
                 assert any(re.fullmatch(stem, name) for name in results), case
             elif "-at-" in case.names:
-                assert f"--widths-of {case.names.partition('-at-')[2].replace(chr(92), '')}" in recipe, case
+                widths = case.names.partition("-at-")[2].replace("\\", "").removesuffix("-reconstructed")
+                assert f"--widths-of {widths}" in recipe, case
+                if case.names.endswith("-reconstructed"):
+                    assert f"--point {case.names.removesuffix('-reconstructed')} " in recipe, case
             else:
                 plain = case.names.replace("\\d", "2").replace("\\", "")
                 named = f"--name {plain}" in recipe or f"--widths-of {plain}" in recipe
@@ -182,9 +185,12 @@ def test_reconstruction_is_judged_beside_the_best_reconstructed_point(tmp_path: 
     guess = row("taylor-by-error", "taylor-by-error", 0.6, "test", 75.6, reconstructed=True)
     files = [write_sweep(tmp_path / "ptb.json", [full(70.0), row("random-1", "random", 0.8, "test", 80.0)])]
     files.append(write_sweep(tmp_path / "ptb-reconstruction.json", [full(70.0), guess]))
-    tables = [block for block in section(gather(read_all(files))).blocks if isinstance(block, Table)]
-    cells = {line.cells[0]: line.cells[1] for table in tables for line in table.rows}
+    found = gather(read_all(files))
+    tables = [block for block in section(found).blocks if isinstance(block, Table)]
+    measured = [line for table in tables for line in table.rows if "ptb-reconstruction" in line.cells[3]]
+    cells = {line.cells[0]: line.cells[1] for line in measured}
     assert cells["taylor by error, reconstructed"] == "75.60"
+    assert "No verdict: 7 of 8 not measured yet." in paragraph(found, "Reconstruction with other methods, 60%")
 
 
 def test_updates_are_compared_with_the_same_point_without_one(tmp_path: Path) -> None:

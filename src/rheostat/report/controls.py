@@ -65,16 +65,36 @@ def _at_widths(title: str, widths: str, own: str, share: float, unlike: str = ""
     )
 
 
+def _searched(share: float, unlike: str = "") -> Control:
+    return _at_widths(
+        "Searched widths", f"taylor-searched-{share:g}", "taylor, by the ranking of the search", share, unlike
+    )
+
+
+def _combined(share: float, *updated: Case) -> Control:
+    """updated: cases with an update on top, as far as they have steps of their own."""
+    searched = f"taylor-at-taylor-searched-{share:g}"
+    return Control(
+        f"Reconstruction with other methods, {share:.0%}",
+        "Does reconstruction improve points that have gates, searched widths or an update?",
+        (
+            Case("l0, with its gates", f"l0-{share:g}", without_update=True),
+            Case("l0, with its gates, reconstructed", f"l0-{share:g}-reconstructed", without_update=True),
+            Case("taylor at searched widths", searched),
+            Case("taylor at searched widths, reconstructed", f"{searched}-reconstructed"),
+            Case("taylor by error, reconstructed", f"ptb-reconstruction/taylor-by-error, reconstructed-{share:g}"),
+            Case("taylor by error, reconstructed, with an update", f"taylor-by-error-{share:g}-updated"),
+            *updated,
+        ),
+    )
+
+
 SEARCHED_BY = "The widths were searched with another ranking of taylor, from 25 % of the training text instead of 2 %. "
+SHARES = (0.8, 0.6, 0.5, 0.4)
 CONTROLS = (
-    *(_uniform(share) for share in (0.8, 0.6)),
-    *(_at_widths("Widths of L0", f"l0-{share:g}", "l0, with its gates", share) for share in (0.8, 0.6)),
-    *(
-        _at_widths(
-            "Searched widths", f"taylor-searched-{share:g}", "taylor, by the ranking of the search", share, SEARCHED_BY
-        )
-        for share in (0.8, 0.6)
-    ),
+    *(_uniform(share) for share in SHARES),
+    *(_at_widths("Widths of L0", f"l0-{share:g}", "l0, with its gates", share) for share in SHARES),
+    *(_searched(share, SEARCHED_BY if share > 0.5 else "") for share in SHARES),
     Control(
         "Equal budget",
         "Does a graded model gain from grading, or only from more training?",
@@ -87,18 +107,14 @@ CONTROLS = (
         ),
         judged=False,
     ),
-    Control(
-        "Reconstruction with other methods, 60%",
-        "Does reconstruction improve points that have gates or an update?",
-        (
-            Case("l0, with its gates", "l0-0.6", without_update=True),
-            Case("l0, with its gates, reconstructed", "l0-0.6-reconstructed", without_update=True),
-            Case("l0, with an update", "l0-0.6-updated"),
-            Case("l0, reconstructed, with an update", "l0-0.6-reconstructed-updated"),
-            Case("taylor by error, reconstructed", "ptb-reconstruction/taylor-by-error, reconstructed-0.6"),
-            Case("taylor by error, reconstructed, with an update", "taylor-by-error-0.6-updated"),
-        ),
+    _combined(0.8, Case("l0, with an update", "l0-0.8-updated")),
+    _combined(
+        0.6,
+        Case("l0, with an update", "l0-0.6-updated"),
+        Case("l0, reconstructed, with an update", "l0-0.6-reconstructed-updated"),
     ),
+    _combined(0.5),
+    _combined(0.4),
     Control(
         "Updates at equal steps",
         "How much more does a matrix recover than gates or biases alone, without a teacher?",
