@@ -281,7 +281,9 @@ def _tidy(folder: Path) -> None:
 
 def _delete(folder: Path) -> None:
     """Delete a folder that an export made. Anything that is not part of an export stays, and its folder with it."""
-    with contextlib.suppress(OSError):
-        for name in FILES:
-            (folder / name).unlink(missing_ok=True)
-        folder.rmdir()
+    for _ in range(2):  # once more if there was no memory for it
+        with contextlib.suppress(OSError, MemoryError):
+            for name in FILES:
+                (folder / name).unlink(missing_ok=True)
+            folder.rmdir()
+            return
