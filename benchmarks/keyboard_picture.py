@@ -22,7 +22,7 @@ TYPED = {
     "like to ": "",
 }  # typed text: the suggestion accepted after it
 SETTLED_MS = 15_000  # until the time of a query has been measured again with the browser idle
-SIZE = {"width": 1120, "height": 1130}
+SIZE = {"width": 1120, "height": 1190}
 
 
 def main() -> None:
