@@ -39,6 +39,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from rheostat import provenance
+from rheostat.durable import replacing
 
 KINDS = {1: "no space", 2: "input/output error", 3: "crash before", 4: "crash after", 5: "crash in the middle"}
 NO_MEMORY = "no memory"
@@ -89,8 +90,8 @@ def state(folder: Path) -> Tree:
 def contents(data: bytes) -> bytes:
     """What a file says. Of a checkpoint, a zip file: its records with their checksums right, but for torch's own id.
 
-    Without memory, torch cuts that id short; it says nothing about the contents. And what draws a picture takes another
-    font or leaves a sign out, without an error; so of a picture, only whether it is complete.
+    Without memory, torch cuts that id short; it says nothing about the contents. And matplotlib leaves out letters or a
+    whole label, or moves things, without an error; so of a picture, only whether it is complete.
     """
     if is_complete_png(data) or is_complete_svg(data):
         return PICTURE
@@ -554,17 +555,22 @@ def run(
     """All faults of these writers, in processes with the library preloaded; one entry per writer and start.
 
     requests: how many of those for memory to try per entry at most, evenly spaced; 0 = all. kept: a folder for finished
-    entries, so that a run that was stopped goes on. Those of another commit, or with other settings, are tried again.
+    entries, so that a run that was stopped goes on. Those of another commit, of code that is not committed, or with
+    other settings, are tried again.
     """
     library = compiled(folder)
     environment = {**os.environ, "LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    settings = {"commit": provenance.commit(), "requests": requests, "whole": whole}
+    commit = provenance.commit()
+    is_committed = commit is not None and not commit.endswith("-dirty")  # else the code may have changed since
+    settings = {"commit": commit, "requests": requests, "whole": whole}
 
     def entry(name: str, start: str) -> dict[str, Any]:
         path = kept / f"{name}, {start}.json" if kept else None
-        if path and path.exists() and (known := json.loads(path.read_text()))["settings"] == settings:
-            return dict(known["found"])
+        if path and is_committed and path.exists():
+            known = json.loads(path.read_text())
+            if known["settings"] == settings:
+                return dict(known["found"])
         command = [sys.executable, __file__, str(library), name, start, "--requests", str(requests)]
         command += ["--whole"] if whole else []
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
@@ -573,7 +579,8 @@ def run(
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"settings": settings, "found": found}))
+            with replacing(path) as file:
+                file.write(json.dumps({"settings": settings, "found": found}).encode())
         return found
 
     with ThreadPoolExecutor(jobs) as pool:

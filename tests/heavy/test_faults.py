@@ -54,17 +54,21 @@ def test_a_careless_writer_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="preloads a library, as Linux does it")
-def test_a_stopped_run_goes_on(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Entries that are kept are not tried again, unless they are of another commit or other settings."""
+def test_a_stopped_run_goes_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Entries that are kept are not tried again, unless they are of other code or other settings."""
 
-    def tried(requests: int) -> int:
+    def tried(requests: int, commit: str) -> int:
+        monkeypatch.setattr(faults.provenance, "commit", lambda: commit)
         try:
             faults.run(tmp_path, ["search"], requests=requests, kept=tmp_path / "kept")
         except CompilerError as error:
             pytest.skip(f"no C compiler: {error}"[:200])
         return capfd.readouterr().err.count("faults: saved search")
 
-    assert [tried(1), tried(1), tried(2)] == [2, 0, 2]
+    assert [tried(1, "a"), tried(1, "a"), tried(2, "a"), tried(2, "b")] == [2, 0, 2, 2]
+    assert [tried(1, "b-dirty"), tried(1, "b-dirty")] == [2, 2]
 
 
 def test_only_complete_pictures_count_as_written() -> None:
