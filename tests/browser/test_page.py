@@ -61,7 +61,7 @@ def drag(page: Page, target: str, *places: tuple[float, float]) -> None:
 
 
 def use_server(page: Page) -> None:
-    page.get_by_text("On the server").click()
+    page.get_by_text("On the server", exact=True).click()
     expect(page.locator("#figure-time-note")).to_have_text("on the server")
 
 
@@ -408,10 +408,10 @@ def test_a_word_taught_to_the_server_is_suggested_by_it(model: Path, open_page: 
         page.locator("#text").fill("zug")
         first = page.locator("#suggestions button").first
         expect(first).to_have_text("Zugspitze")
-        page.get_by_text("In this browser").click()
+        page.get_by_text("In this browser", exact=True).click()
         expect(page.locator("#words-count")).to_have_text("0")
         expect(first).not_to_have_text("Zugspitze")
-        page.get_by_text("On the server").click()
+        page.get_by_text("On the server", exact=True).click()
         page.locator("#words summary").click()
         page.get_by_role("button", name="Forget Zugspitze").click()
         expect(page.locator("#words-count")).to_have_text("0")

@@ -60,7 +60,7 @@ def text_of(page: Page) -> Locator:
 def on_the_server(open_page: OpenPage, server: Server) -> Page:
     """The page, ready to type, with the server's engine and no worker between them."""
     page = open_page(server.address, service_workers="block")
-    page.get_by_text("On the server").click()
+    page.get_by_text("On the server", exact=True).click()
     text_of(page).focus()
     return page
 
@@ -85,7 +85,7 @@ def test_a_slip_is_corrected_when_its_word_ends_and_comes_back_by_undo(
     assert predictor.correct("what are you dping")[0].advice == "correct"
     page = open_page(bundled_server.address)
     if engine == "server":
-        page.get_by_text("On the server").click()
+        page.get_by_text("On the server", exact=True).click()
         text_of(page).focus()
     page.keyboard.type("what are you dping")
     expect_suggestions(page, shown_words(predictor.complete("what are you dping")))
@@ -323,7 +323,7 @@ def test_the_page_passes_where_the_finger_came_down(
         lambda request: seen.append(json.loads(request.post_data or "{}")) if "/api/suggest" in request.url else None,
     )
     if engine == "server":
-        page.get_by_text("On the server").click()
+        page.get_by_text("On the server", exact=True).click()
         text_of(page).focus()
     text_of(page).fill("see you at ")
     layout = find_key_layout("qwerty")
@@ -513,7 +513,7 @@ def test_the_memory_goes_nowhere(bundled_server: Server, open_page: OpenPage) ->
     page.keyboard.type("we go to the harbour tonight my friend ")
     expect(page.locator("#memory-list")).to_contain_text("tonight")
     assert [url for url in sent if "/api/" in url] == []
-    page.get_by_text("On the server").click()
+    page.get_by_text("On the server", exact=True).click()
     expect(page.locator("#memory")).to_be_hidden()
 
 
