@@ -112,6 +112,8 @@ def try_faults(asked: argparse.Namespace) -> Part:
     problems = [problem for one in found for problem in one["problems"]]
     kinds = ", ".join(faults.KINDS.values())
     memory = sum(one["tried"].get(faults.NO_MEMORY, 0) for one in found)
+    partly = [one for one in found if one["tried"].get(faults.NO_MEMORY, 0) < one["requests"]]
+    fewer = ", of {writer} with {start} {tried[no memory]:,} of {requests:,}"
     return {
         "what": f"faults of writers, one after another: every call of {', '.join(calls)} ({kinds}), and no memory",
         "tried": tried,
@@ -119,7 +121,7 @@ def try_faults(asked: argparse.Namespace) -> Part:
         "problems": problems[:20],
         "detail": f"{sum(calls.values())} calls, replacing a file and starting with none; {memory:,} of "
         f"{sum(one['requests'] for one in found):,} requests for memory, once "
-        "modules are loaded",
+        f"modules are loaded{''.join(fewer.format(**one) for one in partly)}",
         "command": f"python benchmarks/reliability.py faults --requests {asked.requests}"
         f"{' --whole' if asked.whole else ''}",
     }

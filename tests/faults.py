@@ -7,9 +7,10 @@ before and with what the whole write makes: every file must be one or the other,
 except `.partial` files after a crash. After a crash the writer is run again, and must succeed.
 
 In the same way, each request for memory finds none, once: those that reach the system's allocator, from Python and from
-the libraries below it. A library may end the process then; that is a crash like the others. The report makes 60,000 of
+the libraries below it. A library may end the process then; that is a crash like the others. The report makes 120,000 of
 them. So that not all of a writer runs again for each, the running writer is copied at a request, and the copy finds no
-memory. While a file is open, a request is tried from the start. Modules are loaded before: a writer has run once.
+memory. While a file is open, a request is tried from the start. Modules are loaded before: a writer has run once. Each
+request of the report fails while there is an old report; with nothing there, every tenth does.
 
 A process is ended, not the machine: what the system has taken but not yet put on disk is not lost here.
 """
@@ -17,7 +18,6 @@ A process is ended, not the machine: what the system has taken but not yet put o
 from __future__ import annotations
 
 import argparse
-import base64
 import ctypes
 import io
 import json
@@ -29,14 +29,12 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from rheostat import provenance
 from rheostat.durable import replacing
@@ -53,8 +51,6 @@ MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # where flushing tak
 REFUSED = 1
 LEFT = re.compile(r"\.partial(/|$)|(^|/)\..*\.(lock|old)(/|$)")  # by a crash, or for other processes
 TORCH_ID = ".data/serialization_id"
-PNG, PICTURE = b"\x89PNG\r\n\x1a\n", b"a complete picture"
-IN_PAGE = re.compile(rb"(?<=data:image/svg\+xml;base64,)[\w+/=]+")
 DATES = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.+]+")
 
 Tree = dict[str, bytes]
@@ -64,7 +60,8 @@ Tree = dict[str, bytes]
 class Writer:
     """prepare: write what is there before. write: replace it. at_once: all files change together.
 
-    repeatable: writing twice gives the same as once.
+    repeatable: writing twice gives the same as once. apart: with nothing there, only every so many'th request for
+    memory is tried.
     """
 
     name: str
@@ -72,6 +69,7 @@ class Writer:
     write: Callable[[Path], object]
     at_once: bool = True
     repeatable: bool = True
+    apart: int = 1
 
 
 def tree(folder: Path, with_leftovers: bool = False) -> Tree:
@@ -90,12 +88,8 @@ def state(folder: Path) -> Tree:
 def contents(data: bytes) -> bytes:
     """What a file says. Of a checkpoint, a zip file: its records with their checksums right, but for torch's own id.
 
-    Without memory, torch cuts that id short; it says nothing about the contents. And matplotlib leaves out letters or a
-    whole label, or moves things, without an error; so of a picture, only whether it is complete.
+    Without memory, torch cuts that id short; it says nothing about the contents.
     """
-    if is_complete_png(data) or is_complete_svg(data):
-        return PICTURE
-    data = IN_PAGE.sub(lambda found: PICTURE if is_complete_svg(found[0], decode=True) else found[0], data)
     if not data.startswith(b"PK"):
         return data
     try:
@@ -103,27 +97,6 @@ def contents(data: bytes) -> bytes:
             return b"".join(name.encode() + records.read(name) for name in records.namelist() if TORCH_ID not in name)
     except zipfile.BadZipFile:
         return data
-
-
-def is_complete_png(data: bytes) -> bool:
-    """Whether all chunks are there, with the right checksums, up to the last one."""
-    place, kind = len(PNG), b""
-    while data.startswith(PNG) and len(data) >= place + 12 and kind != b"IEND":
-        length, kind = struct.unpack_from(">I4s", data, place)
-        checked = data[place + 4 : place + 8 + length]
-        if zlib.crc32(checked).to_bytes(4, "big") != data[place + 8 + length : place + 12 + length]:
-            return False
-        place += 12 + length
-    return kind == b"IEND" and place == len(data)
-
-
-def is_complete_svg(data: bytes, decode: bool = False) -> bool:
-    """decode: it is in base64."""
-    try:
-        data = base64.b64decode(data) if decode else data
-        return b"<svg" in data[:1000] and ElementTree.fromstring(data).tag.endswith("svg")
-    except (ValueError, ElementTree.ParseError):
-        return False
 
 
 class Faults:
@@ -134,7 +107,11 @@ class Faults:
         self.shim.faults_names.restype = ctypes.c_char_p
         self.shim.faults_memory.restype = ctypes.c_long
         self.shim.faults_arm_memory.argtypes = [ctypes.c_long]
-        self.writer, self.root = writer, Path(tempfile.mkdtemp(prefix="rheostat-faults-", dir=MEMORY)).resolve()
+        self.writer, self.apart, self.root = (
+            writer,
+            writer.apart if is_new else 1,
+            Path(tempfile.mkdtemp(prefix="rheostat-faults-", dir=MEMORY)).resolve(),
+        )
         self.before, self.work, self.now = self.root / "before", self.root / "work", self.root / "now"
         self.before.mkdir()
         if not is_new:
@@ -220,7 +197,7 @@ class Faults:
 
     def run(self, most_requests: int = 0) -> None:
         """Try all faults. most_requests: how many of those for memory, evenly spaced; 0 = all."""
-        every = -(-self.requests // most_requests) if most_requests else 1
+        every = max(self.apart, -(-self.requests // most_requests) if most_requests else 1)
         copied = set()
         for request, code, said in self._in_copies(every):
             copied.add(request)
@@ -486,6 +463,7 @@ def report_writer(whole: bool) -> Writer:
         lambda folder: write_report([results / "benchmark-learning.json"], out=folder / "report"),
         lambda folder: write_report([results / name for name in new], out=folder / "report"),
         at_once=False,
+        apart=10,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ from rheostat.report.document import markdown, unique_labels
 from rheostat.report.evidence import gather
 from rheostat.report.figures.costs import families
 from rheostat.report.figures.style import (
+    MOST_DRAWINGS,
     OTHER,
     STYLES,
     UPDATED,
@@ -34,6 +36,7 @@ from rheostat.report.figures.style import (
     draw_trade_off,
     has_trade_off,
     side_by_side,
+    write_figure,
 )
 from rheostat.report.learned import CorpusComparison, compare, learned_page, published_recovery
 from rheostat.report.origins import known_weights
@@ -369,3 +372,29 @@ def test_a_page_says_how_its_model_was_made_and_guesses_nothing(tmp_path: Path) 
     text = page(read_sweep(write_sweep(tmp_path / "s.json", rows, origins=origins)), None)
     assert "| weights | not recorded |" in text
     assert "| ranking random | `rheostat prune m --criterion random`; seed 7 |" in text
+
+
+# Without memory, a library may leave out a label and say nothing
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_a_picture_is_drawn_until_two_drawings_agree(suffix: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    titles = iter(["whole", "", "whole", "whole"])
+    write_figure(tmp_path / f"a.{suffix}", lambda figure: figure.suptitle(next(titles)))
+    assert next(titles, None) is None
+    write_figure(tmp_path / f"b.{suffix}", lambda figure: figure.suptitle("whole"))
+    assert (tmp_path / f"a.{suffix}").read_bytes() == (tmp_path / f"b.{suffix}").read_bytes()
+
+
+def test_a_picture_that_differs_every_time_is_not_written(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    drawings: list[Any] = []
+
+    def paint(figure: Any) -> None:
+        drawings.append(figure)
+        figure.suptitle("I" * len(drawings))
+
+    with pytest.raises(MemoryError):
+        write_figure(tmp_path / "a.svg", paint)
+    assert len(drawings) == MOST_DRAWINGS and not list(tmp_path.iterdir())

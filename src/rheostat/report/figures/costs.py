@@ -21,13 +21,13 @@ from rheostat.report.figures.style import (
     FONT_SIZE,
     RECONSTRUCTED_LINE,
     Place,
-    figure_at,
     line_of,
     log_perplexity,
     mark,
     side_by_side,
     stored_name,
     with_budget,
+    write_figure,
 )
 from rheostat.report.learned import DENSE, with_precision
 from rheostat.report.training_free import (
@@ -184,7 +184,8 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
     """Test perplexity against every known cost: one line per criterion, with the Pareto front behind them."""
     chosen, largest = panels(on), largest_shown(on)
     free = reconstructed_lines(on)
-    with figure_at(path, height=2.0 + 5.0 * (len(chosen) + bool(free))) as figure:
+
+    def paint(figure: Any) -> None:
         all_axes = np.atleast_1d(figure.subplots(len(chosen) + bool(free), 1))
         if free:
             _draw_training_free(all_axes[-1], on, free)
@@ -201,6 +202,8 @@ def draw_costs(on: CorpusEvidence, path: Path) -> None:
         handles, labels = all_axes[0].get_legend_handles_labels()
         style = {"ncols": 2, "frameon": False, "fontsize": FONT_SIZE - 2, "handlelength": 3}
         figure.legend(handles, labels, loc="outside upper center", **style)
+
+    write_figure(path, paint, height=2.0 + 5.0 * (len(chosen) + bool(free)))
 
 
 def _draw_training_free(axes: Any, on: CorpusEvidence, free: Sequence[TrainingFreeLine]) -> None:
@@ -352,7 +355,8 @@ def _executed_millions(rows: Sequence[BenchRow]) -> list[float]:
 def draw_fit(bench: ModelBench, path: Path) -> None:
     """Latency, and energy if it was measured, against FLOPs: points with their intervals, and the fitted line."""
     measured = all(row.measured_mj is not None for row in bench.rows)
-    with figure_at(path, height=9.6 if measured else 5.2) as figure:
+
+    def paint(figure: Any) -> None:
         all_axes = np.atleast_1d(figure.subplots(2 if measured else 1, 1, sharex=True))
         latencies = [(row.latency_ms, row.interval_ms) for row in bench.rows]
         _draw_fit_panel(all_axes[0], bench, latencies, latency_line(bench), bench.fit.latency_r_squared, "ms")
@@ -362,6 +366,8 @@ def draw_fit(bench: ModelBench, path: Path) -> None:
             _draw_fit_panel(all_axes[1], bench, energies, energy_line(bench), bench.fit.energy_r_squared, "mJ")
             all_axes[1].set_ylabel("energy above idle (mJ/query)")
         all_axes[-1].set_xlabel("executed FLOPs of a query (millions)")
+
+    write_figure(path, paint, height=9.6 if measured else 5.2)
 
 
 Interval = tuple[float, float] | None

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rheostat.errors import MissingExtraError
 from rheostat.governor.body import read_body
 from rheostat.governor.replay import Comparison, Moment, Replay
-from rheostat.report.figures.style import save_figure
+from rheostat.report.figures.style import write_figure
 
 # Okabe and Ito's palette, in the order of a comparison's replays.
 STYLES: tuple[dict[str, Any], ...] = (
@@ -31,16 +30,9 @@ Quantity = Callable[[Moment], float | None]
 
 def draw_replay(comparison: Comparison, path: Path) -> None:
     """Draw a panel per quantity over one time axis, as PNG or SVG by the path's suffix."""
-    try:
-        from matplotlib import rc_context
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("report", "Drawing") from None
     drawings = _drawings(comparison)
-    with rc_context({"font.size": FONT_SIZE, "svg.hashsalt": "rheostat"}):
-        figure = Figure(figsize=(8.0, 1.8 + 2.6 * len(drawings)), layout="constrained")
-        FigureCanvasAgg(figure)
+
+    def paint(figure: Any) -> None:
         panels = figure.subplots(len(drawings), 1, sharex=True)
         for panel, draw in zip(panels, drawings, strict=True):
             draw(panel, comparison)
@@ -51,7 +43,8 @@ def draw_replay(comparison: Comparison, path: Path) -> None:
             panel.grid(alpha=0.3)
             panel.margins(x=0.01)
         _draw_legend(figure, panels)
-        save_figure(figure, path, dpi=110)
+
+    write_figure(path, paint, height=1.8 + 2.6 * len(drawings), font_size=FONT_SIZE, dpi=110)
 
 
 def _drawings(comparison: Comparison) -> list[Callable[[Any, Comparison], None]]:

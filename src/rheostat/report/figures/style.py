@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -41,32 +40,48 @@ ASIDE = "Marks of stored points that would overlap are drawn side by side, aroun
 OTHER_PRECISION = "--"  # the line style for a precision other than the reference's
 RECONSTRUCTED_LINE, BY_ERROR_LINE = ":", "-."  # without training: widths of the ranking, widths by the error
 FONT_SIZE = 14  # on a figure of eight inches: as large as a footnote at half width
+MOST_DRAWINGS = 6  # of one picture
 LARGEST_ABOVE = 60.0  # percent above the unpruned model; worse models are useless
 
 
-@contextmanager
-def figure_at(path: Path, width: float = 8.0, height: float = 5.4, font_size: int = FONT_SIZE) -> Iterator[Any]:
-    """An empty figure, in inches; saved as PNG or SVG by the suffix, with the same bytes every time."""
+def write_figure(
+    path: Path,
+    paint: Callable[[Any], None],
+    *,
+    width: float = 8.0,
+    height: float = 5.4,
+    font_size: int = FONT_SIZE,
+    dpi: int = 150,
+) -> None:
+    """Write a picture as PNG or SVG by the suffix, with the same bytes every time. paint: fills an empty figure.
+
+    If memory runs out, the libraries below matplotlib leave out letters or a whole label, or move things, without an
+    error. So a picture is drawn anew until two drawings in a row agree.
+    """
     try:
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtraError("report", "Drawing") from None
-    with rc_context({"font.size": font_size, "axes.titlesize": font_size, "svg.hashsalt": "rheostat"}):
+
+    def drawn() -> bytes:
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
-        yield figure
-        save_figure(figure, path, dpi=150)
+        paint(figure)
+        file = io.BytesIO()  # no file is open while drawing
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        figure.savefig(file, format=path.suffix.removeprefix("."), dpi=dpi, metadata=metadata)
+        return file.getvalue()
 
-
-def save_figure(figure: Any, path: Path, dpi: int) -> None:
-    """Write a figure, with the same bytes every time, in the place of an earlier one."""
-    metadata = {"Date": None} if path.suffix == ".svg" else None
-    drawn = io.BytesIO()  # no file is open while drawing
-    figure.savefig(drawn, format=path.suffix.removeprefix("."), dpi=dpi, metadata=metadata)
+    with rc_context({"font.size": font_size, "axes.titlesize": font_size, "svg.hashsalt": "rheostat"}):
+        drawings = [drawn(), drawn()]
+        while drawings[-1] != drawings[-2]:
+            if len(drawings) == MOST_DRAWINGS:
+                raise MemoryError
+            drawings.append(drawn())
     with replacing(path) as file:
-        file.write(drawn.getvalue())
+        file.write(drawings[-1])
 
 
 def log_perplexity(axes: Any) -> None:
@@ -168,7 +183,8 @@ def _is_drawn(point: SweptPoint) -> bool:
 
 def draw_trade_off(results: SweepResults, path: Path) -> None:
     """Test perplexity against share of cost: one line per criterion, a band for seeds, marks for stored points."""
-    with figure_at(path) as figure:
+
+    def paint(figure: Any) -> None:
         axes = figure.subplots()
         curves = {criterion: _curve(results, criterion) for criterion in results.criteria}
         for criterion, curve in curves.items():
@@ -184,6 +200,8 @@ def draw_trade_off(results: SweepResults, path: Path) -> None:
         axes.set_title(f"{Path(results.subject.model).stem} on {results.subject.corpus}: perplexity against cost")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=FONT_SIZE - 2)
+
+    write_figure(path, paint)
 
 
 def _curve(results: SweepResults, criterion: str) -> list[SweptPoint]:
@@ -243,7 +261,8 @@ def draw_learned(comparison: CorpusComparison, path: Path) -> None:
             same = families.setdefault((family, share.precision, share.budget), [])
             same.append((100 * share.flops_fraction, above))
     wholes = {precision: points for (family, precision, _), points in families.items() if not family}
-    with figure_at(path) as figure:
+
+    def paint(figure: Any) -> None:
         axes = figure.subplots()
         for (family, precision, budget), points in families.items():
             if not family:
@@ -261,3 +280,5 @@ def draw_learned(comparison: CorpusComparison, path: Path) -> None:
         axes.set_title(f"Learned operating points on {comparison.reference.subject.corpus}")
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=FONT_SIZE - 2)
+
+    write_figure(path, paint)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rheostat.report.figures.style import figure_at
+from rheostat.report.figures.style import write_figure
 from rheostat.report.kept_filters import KeptFilters
 
 NEGATIVE, ZERO, POSITIVE, BLANK = "#56B4E9", "#000000", "#F0A500", "#ffffff"
@@ -24,7 +24,8 @@ PANEL = 2.1  # inches
 
 def draw_weights(kept: KeptFilters, path: Path) -> None:
     width, height = 1.4 + PANEL * len(kept.shares), 2.4 + PANEL * len(kept.criteria)
-    with figure_at(path, width, height, FONT_SIZE) as figure:
+
+    def paint(figure: Any) -> None:
         grid = figure.subplots(len(kept.criteria), len(kept.shares), squeeze=False)
         limit = float(np.quantile(np.abs(kept.corner), LARGEST_SHARE)) or 1.0
         image = None
@@ -39,6 +40,8 @@ def draw_weights(kept: KeptFilters, path: Path) -> None:
         figure.suptitle("share of the whole model's FLOPs")
         bar = figure.colorbar(image, ax=grid, location="bottom", shrink=0.7, aspect=40, pad=0.02, extend="both")
         bar.set_label("weight (no unit); white: the filter is cut", fontsize=FONT_SIZE - 2)
+
+    write_figure(path, paint, width=width, height=height, font_size=FONT_SIZE)
 
 
 def masked_corner(kept: KeptFilters, criterion: str, share: float) -> NDArray[np.float32] | None:
