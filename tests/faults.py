@@ -60,8 +60,8 @@ Tree = dict[str, bytes]
 class Writer:
     """prepare: write what is there before. write: replace it. at_once: all files change together.
 
-    repeatable: writing twice gives the same as once. apart: with nothing there, only every so many'th request for
-    memory is tried.
+    repeatable: writing twice gives the same as once. apart: with nothing there, only every n-th request for memory
+    is tried.
     """
 
     name: str

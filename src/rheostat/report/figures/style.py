@@ -56,7 +56,7 @@ def write_figure(
     """Write a picture as PNG or SVG by the suffix, with the same bytes every time. paint: fills an empty figure.
 
     If memory runs out, the libraries below matplotlib leave out letters or a whole label, or move things, without an
-    error. So a picture is drawn anew until two drawings in a row agree.
+    error. So a picture is drawn again, from the start, until two drawings in a row agree.
     """
     try:
         from matplotlib import rc_context
