@@ -54,6 +54,8 @@ def test_what_is_taken_back_was_never_there(words: list[str], cut: int) -> None:
     memory.unlearn(words[cut:], words[:cut])
     expected.learn(words[:cut])
     assert memory.phrases() == expected.phrases()
+    for before in ([], ["a"], ["a", "b"]):
+        assert memory.share(before).extra == pytest.approx(expected.share(before).extra)
 
 
 def test_counts_decay_and_the_last_hour_can_be_forgotten(tmp_path: Path) -> None:
@@ -66,6 +68,7 @@ def test_counts_decay_and_the_last_hour_can_be_forgotten(tmp_path: Path) -> None
     assert [phrase for phrase, _ in memory.phrases()] == ["old"]
     clock.now += 60 * 24 * 3600
     assert memory.count("old") == pytest.approx(0.5, rel=0.01)
+    assert memory.share([]).counts == pytest.approx([0.5], rel=0.01)
     clock.now += 600 * 24 * 3600
     memory.flush()
     memory.learn(["now"])
@@ -283,6 +286,18 @@ def test_what_was_written_is_suggested_with_and_without_a_prefix(tmp_path: Path)
         assert again.memory is not None and again.memory.count("zorblax") == pytest.approx(3.0)
         again.memory.clear()
         assert [s.word for s in again.complete("I like ")] == [s.word for s in rheostat.load().complete("I like ")]
+
+
+def test_answers_while_learning_are_those_of_a_memory_read_from_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    memory = Memory(path, clock=Clock())
+    with rheostat.load("chat", threads=1, memory=memory) as predictor:
+        for word in "see you at the allotment at the allotment see you".split():
+            memory.learn([word], before=["the"])
+            found = predictor.complete("see you at the ", 5), predictor.complete("at the all", 5)
+            memory.export(path)
+            with rheostat.load("chat", threads=1, memory=Memory(path, clock=Clock())) as other:
+                assert found == (other.complete("see you at the ", 5), other.complete("at the all", 5))
 
 
 def test_a_doubtful_word_is_learned_when_it_is_written_again() -> None:

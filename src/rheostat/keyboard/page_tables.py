@@ -92,6 +92,7 @@ def tables() -> dict[str, Any]:
         "MEMORY_BYTES": memory.LIMIT_BYTES,
         "HALF_LIFE_SECONDS": memory.HALF_LIFE_SECONDS,
         "RECENT_MINUTES": memory.RECENT_MINUTES,
+        "SETTLE_SECONDS": memory.SETTLE_SECONDS,
         "FLUSH_WORDS": memory.FLUSH_WORDS,
         "LEAST_COUNT": memory.LEAST_COUNT,
         "NEW_WORD_COUNT": memory.NEW_WORD_COUNT,

@@ -6,8 +6,10 @@ Knows readings, texts and the memory; `words.memory` owns the counts and the fil
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,27 +29,53 @@ LEARN_AT = 0.998  # the confidence that a word is what was meant, from which on 
 LEARN_AGAIN_AT = 0.99  # the same for any word that was written before
 
 
+class WordPlaces:
+    """Which words of a memory a model knows. A memory gains words one by one, so this is remembered."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._index: Mapping[str, int] = vocabulary.index
+        self._last: tuple[Sequence[str], NDArray[np.int64]] = (), np.zeros(0, np.int64)  # replaced at once: threads
+
+    def ids(self, words: Sequence[str], count: int) -> NDArray[np.int64]:
+        """The ids of the first words of this list; -1 for one that the model does not know."""
+        last, ids = self._last
+        if words is not last:
+            ids = ids[:0]
+        if len(ids) < count:
+            new = np.array([self.id(word) for word in words[len(ids) : count]], np.int64)
+            ids = np.concatenate([ids, new])
+            self._last = words, ids
+        return ids[:count]
+
+    def id(self, word: str) -> int:
+        return self._index.get(word, -1)
+
+
 class Mixed:
     """log p of every word after one text, with the memory's share; and the words that only the memory knows."""
 
     def __init__(
-        self, engine: Engine, reading: Reading, vocabulary: Vocabulary, memory: Memory, words: Sequence[str]
+        self, engine: Engine, reading: Reading, places: WordPlaces, memory: Memory, words: Sequence[str]
     ) -> None:
         self.reading, self.version, self._memory = reading, memory.version, memory
         self._words = list(words[-2:])
-        share = memory.share(self._words)
-        self._extra = share.extra
+        share = self._share = memory.share(self._words)
         scores = engine.log_probabilities(reading).astype(np.float32) + np.float32(math.log(share.of_model))
-        places = [vocabulary.index.get(word, -1) for word in share.extra]
-        ids, extra = np.array(places, np.int64), np.fromiter(share.extra.values(), np.float64, len(places))
-        known = ids >= 0
-        scores[ids[known]] = np.logaddexp(scores[ids[known]], np.log(extra[known]))
-        self.new: dict[str, float] = {
-            word: p
-            for (word, p), place in zip(share.extra.items(), places, strict=True)
-            if place < 0 and memory.count(word) >= NEW_WORD_COUNT
-        }
+        ids, added = places.ids(share.words, len(share.counts)), np.zeros(len(scores))
+        known = (ids >= 0) & (share.counts > 0.0)
+        added[ids[known]] = share.per_count * share.counts[known]
+        often = np.flatnonzero((ids < 0) & (share.counts >= NEW_WORD_COUNT)).tolist()
+        own = (share.per_count * share.counts[often]).tolist()
+        new = dict(zip((share.words[place] for place in often), own, strict=True))
+        for word, p in share.longer.items():
+            if (place := places.id(word)) >= 0:
+                added[place] += p
+            elif word in new:
+                new[word] += p
+        changed = np.flatnonzero(added)
+        scores[changed] = np.logaddexp(scores[changed], np.log(added[changed]))
         self.scores: NDArray[np.float32] = scores
+        self.new: dict[str, float] = new
 
     def is_for(self, reading: Reading, words: Sequence[str], version: int) -> bool:
         """Whether this is the mixture for a text, and nothing was learned since."""
@@ -55,14 +83,14 @@ class Mixed:
 
     def probability_of_new(self, word: str) -> float:
         """The memory's share for a word that does not count as one of the model's, once it was written often enough."""
-        p = self._extra.get(word, 0.0)
-        return p if p and self._memory.count(word) >= NEW_WORD_COUNT else 0.0
+        count, share = self._memory.count(word), self._share
+        return share.per_count * count + share.longer.get(word, 0.0) if count >= NEW_WORD_COUNT else 0.0
 
     def suggestions(self, prefix: str, k: int) -> list[Suggestion]:
         """The words that only the memory knows."""
         form = matching_form(prefix)
-        found = sorted((item for item in self.new.items() if item[0].startswith(form)), key=lambda item: -item[1])
-        return [Suggestion(word, p, "user", len(prefix)) for word, p in found[:k]]
+        found = nlargest(k, (item for item in self.new.items() if item[0].startswith(form)), key=itemgetter(1))
+        return [Suggestion(word, p, "user", len(prefix)) for word, p in found]
 
 
 Confirm = Callable[[str], float]  # the confidence that the last word of a text is what was meant

@@ -38,7 +38,7 @@ from rheostat.words.writing import (
 if TYPE_CHECKING:
     from rheostat.core.word_tree import TypedWord
     from rheostat.runtime.explaining import Explainer, Keys, Taps
-    from rheostat.runtime.remembering import Mixed
+    from rheostat.runtime.remembering import Mixed, WordPlaces
     from rheostat.words.memory import Memory
 
 
@@ -108,6 +108,7 @@ class Suggester(NotCopyable):
     def __init__(self, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
         self._last_mixed: Mixed | None = None
+        self._places: WordPlaces | None = None
 
     def suggest(self, serving: Serving, typed: Typed, text: str, end: int, letter: str, k: int) -> list[Suggestion]:
         """The k most probable words. letter: after the words that end at `end` (see `passage.read_words`)."""
@@ -186,9 +187,10 @@ class Suggester(NotCopyable):
         words = [*self._lexicon.reader.words_before(text, end, letter), *more]
         mixed = self._last_mixed
         if mixed is None or not mixed.is_for(reading, words, memory.version):
-            from rheostat.runtime.remembering import Mixed
+            from rheostat.runtime.remembering import Mixed, WordPlaces
 
-            mixed = self._last_mixed = Mixed(serving.engine, reading, self._lexicon.vocabulary, memory, words)
+            self._places = self._places or WordPlaces(self._lexicon.vocabulary)
+            mixed = self._last_mixed = Mixed(serving.engine, reading, self._places, memory, words)
         return mixed
 
     def _explain(

@@ -29,6 +29,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rheostat.arguments import check_path, check_text, checked, shown
 from rheostat.errors import NotCopyable, UserWordsError
 from rheostat.inputs import read_input
@@ -42,6 +45,7 @@ LONGEST_PHRASE = 3  # words
 LIMIT_BYTES = 1 << 20  # of the file
 HALF_LIFE_SECONDS = 60 * 24 * 3600.0
 RECENT_MINUTES = 60
+SETTLE_SECONDS = 3600.0  # counts are decayed this often, at least
 FLUSH_WORDS = 20
 FLUSH_WORDS_WITHOUT_FILE = 1000  # then it only drops what exceeds the limit, and takes as long as writing
 LEAST_COUNT = 0.05  # decayed below this, a phrase is dropped
@@ -60,10 +64,24 @@ Phrase: TypeAlias = tuple[str, ...]
 
 
 class MemoryShare(NamedTuple):
-    """What the memory says about the next word: p = of_model · p(model) + extra[word]."""
+    """What the memory says about the next word: p = of_model · p(model) + per_count · (its count) + longer[word].
+
+    words, counts: of all single words, in the same order. The same list, longer by new words, comes with the next
+    share, unless the counts were read or written in between. longer: what the words before add.
+    """
 
     of_model: float
-    extra: dict[str, float]
+    per_count: float
+    words: Sequence[str]
+    counts: NDArray[np.float64]
+    longer: dict[str, float]
+
+    @property
+    def extra(self) -> dict[str, float]:
+        """What is added to the model's share, word by word."""
+        pairs = zip(self.words, self.counts.tolist(), strict=False)
+        single = {word: self.per_count * count for word, count in pairs if count > 0.0}
+        return single | {word: single.get(word, 0.0) + p for word, p in self.longer.items()}
 
 
 @dataclass
@@ -110,8 +128,10 @@ class Memory(NotCopyable):
         self._learned = 0
         self.version = 0  # changes with every change of the counts
         self._counts: dict[Phrase, _Count] = {}
-        self._following: dict[Phrase, dict[str, None]] = {}
+        self._settled = 0.0  # when the counts below were computed; what is learned is added to them
+        self._following: dict[Phrase, dict[str, float]] = {}
         self._totals: dict[Phrase, float] = {}
+        self._words: list[str] = []  # the keys of _following[()]
         with self._lock:
             self._use({} if self.path is None else _read(self.path))
 
@@ -163,8 +183,15 @@ class Memory(NotCopyable):
     def _count(self, phrase: Phrase, minute: int, by: float, now: float) -> None:
         entry = self._counts.setdefault(phrase, _Count(0.0, now))
         entry.recent[minute] = entry.recent.get(minute, 0.0) + by
-        self._following.setdefault(phrase[:-1], {})[phrase[-1]] = None
-        self._totals[phrase[:-1]] = self._totals.get(phrase[:-1], 0.0) + by
+        self._note(phrase, by)
+
+    def _note(self, phrase: Phrase, by: float) -> None:
+        context, word = phrase[:-1], phrase[-1]
+        following = self._following.setdefault(context, {})
+        if not context and word not in following:
+            self._words.append(word)
+        following[word] = following.get(word, 0.0) + by
+        self._totals[context] = self._totals.get(context, 0.0) + by
 
     def flush(self) -> None:
         """Write what was learned since the last time. Without a path, nothing is written."""
@@ -183,12 +210,11 @@ class Memory(NotCopyable):
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
             raise UserWordsError(f"before is {shown(given)}; expected a list of words")
         with self._lock:
-            total = self._totals.get((), 0.0)
-            if total <= 0.0:
-                return MemoryShare(1.0, {})
-            now, of_model = self._clock(), 1.0
-            extra: dict[str, float] = defaultdict(float)
-            parts: list[tuple[Phrase, float]] = []
+            if self._clock() - self._settled > SETTLE_SECONDS:
+                self._use(self._counts)
+            if self._totals.get((), 0.0) <= 0.0:
+                return MemoryShare(1.0, 0.0, (), np.zeros(0), {})
+            of_model, parts = 1.0, list[tuple[Phrase, float]]()
             for length in range(min(LONGEST_PHRASE, len(before) + 1)):
                 context = tuple(before[len(before) - length :])
                 seen = self._totals.get(context, 0.0)
@@ -196,10 +222,14 @@ class Memory(NotCopyable):
                     share = SHARES[length] * seen / (seen + HALF_TRUSTED[length])
                     parts = [(other, weight * (1.0 - share)) for other, weight in parts] + [(context, share / seen)]
                     of_model *= 1.0 - share
-            for context, weight in parts:
-                for word in self._following[context]:
-                    extra[word] += weight * self._counts[(*context, word)].at(now)
-            return MemoryShare(of_model, {word: p for word, p in extra.items() if p > 0.0})
+            (_, per_count), *others = parts
+            longer: dict[str, float] = defaultdict(float)
+            for context, weight in others:
+                for word, count in self._following[context].items():
+                    if count > 0.0:
+                        longer[word] += weight * count
+            counts = np.fromiter(self._following[()].values(), np.float64, len(self._words))
+            return MemoryShare(of_model, per_count, self._words, counts, longer)
 
     def count(self, *words: str) -> float:
         """How often a phrase was written, decayed."""
@@ -297,11 +327,10 @@ class Memory(NotCopyable):
             self._use(counts)
 
     def _use(self, counts: dict[Phrase, _Count]) -> None:
-        now = self._clock()
-        self._counts, self._following, self._totals = counts, {}, {}
+        now = self._settled = self._clock()
+        self._counts, self._following, self._totals, self._words = counts, {}, {}, []
         for phrase, entry in counts.items():
-            self._following.setdefault(phrase[:-1], {})[phrase[-1]] = None
-            self._totals[phrase[:-1]] = self._totals.get(phrase[:-1], 0.0) + entry.at(now)
+            self._note(phrase, entry.at(now))
         self.version += 1
 
 

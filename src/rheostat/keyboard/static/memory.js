@@ -5,7 +5,7 @@
 
 import {
   BYTES_PER_MINUTE, BYTES_PER_PHRASE, END_OF_LINE, FLUSH_WORDS, HALF_LIFE_SECONDS, HALF_TRUSTED, LEAST_COUNT, LONGEST_PHRASE,
-  MEMORY_BYTES, MOST_DOUBTFUL, RECENT_MINUTES, SHARES,
+  MEMORY_BYTES, MOST_DOUBTFUL, RECENT_MINUTES, SETTLE_SECONDS, SHARES,
 } from "./tables.js";
 import { matchingForm } from "./writing.js";
 
@@ -49,7 +49,9 @@ class Count {
 
 export class Memory {
   #counts = new Map(); // "see you soon" -> Count
-  #following = new Map(); // "see you" -> the words that followed it
+  // Counts at the time of #settled, with what was learned since.
+  #settled = 0;
+  #following = new Map(); // "see you" -> word -> how often it followed
   #totals = new Map(); // "see you" -> how often
   #pending = new Map(); // phrase -> minute -> what was added since the last write
   #doubtful = new Set(); // the oldest first
@@ -124,8 +126,9 @@ export class Memory {
 
   #note(phrase, by) {
     const [context, word] = splitPhrase(phrase);
-    if (!this.#following.has(context)) this.#following.set(context, new Set());
-    this.#following.get(context).add(word);
+    if (!this.#following.has(context)) this.#following.set(context, new Map());
+    const following = this.#following.get(context);
+    following.set(word, (following.get(word) ?? 0) + by);
     this.#totals.set(context, (this.#totals.get(context) ?? 0) + by);
   }
 
@@ -140,8 +143,8 @@ export class Memory {
   /** What the counts say about the word after these words: p = ofModel · p(model) + extra of the word. */
   share(before) {
     const extra = new Map();
+    if (this.#clock() - this.#settled > SETTLE_SECONDS) this.#use(this.#counts);
     if (!((this.#totals.get("") ?? 0) > 0)) return { ofModel: 1, extra };
-    const now = this.#clock();
     let ofModel = 1;
     let parts = [];
     for (let length = 0; length < Math.min(LONGEST_PHRASE, before.length + 1); length += 1) {
@@ -153,12 +156,10 @@ export class Memory {
       ofModel *= 1 - share;
     }
     for (const [context, weight] of parts) {
-      for (const word of this.#following.get(context)) {
-        const p = weight * this.#counts.get(context ? `${context} ${word}` : word).at(now);
-        extra.set(word, (extra.get(word) ?? 0) + p);
+      for (const [word, count] of this.#following.get(context)) {
+        if (count > 0) extra.set(word, (extra.get(word) ?? 0) + weight * count);
       }
     }
-    for (const [word, p] of extra) if (!(p > 0)) extra.delete(word);
     return { ofModel, extra };
   }
 
@@ -233,6 +234,7 @@ export class Memory {
 
   #use(counts) {
     const now = this.#clock();
+    this.#settled = now;
     this.#counts = counts;
     this.#following = new Map();
     this.#totals = new Map();

@@ -61,6 +61,7 @@ export const LONGEST_PHRASE = 3;
 export const MEMORY_BYTES = 1048576;
 export const HALF_LIFE_SECONDS = 5184000.0;
 export const RECENT_MINUTES = 60;
+export const SETTLE_SECONDS = 3600.0;
 export const FLUSH_WORDS = 20;
 export const LEAST_COUNT = 0.05;
 export const NEW_WORD_COUNT = 1.5;
