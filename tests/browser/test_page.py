@@ -248,7 +248,7 @@ def test_the_knob_turns_with_the_keyboard(open_page: OpenPage, predictor: Predic
     assert at == int(knob.get_attribute("aria-valuemin") or 0) + 10
     predictor.turn(at / 100)
     expect_suggestions(page, words(predictor, "how are "))
-    expect(page.locator("#point")).to_have_text(predictor.point.name)
+    expect(page.locator("#point")).to_have_attribute("title", predictor.point.name)
     expect(page.locator("#figure-flops-note")).to_have_text(f"{100 * predictor.flops_fraction:.1f} % of all")
 
 
@@ -320,7 +320,8 @@ def test_both_engines_suggest_what_python_suggests(
         page.keyboard.press("PageDown")
     if engine == "server":
         use_server(page)
-    expect(page.locator("#point")).to_have_text("the whole model" if percent == 100 else predictor.point.name)
+    expect(page.locator("#point")).to_have_text("the whole model" if percent == 100 else "part of the model")
+    expect(page.locator("#point")).to_have_attribute("title", predictor.point.name)
     for text in TEXTS:
         page.locator("#text").fill(text)
         expect_suggestions(page, words(predictor, text))

@@ -347,7 +347,8 @@ function applyDecision(decision) {
 function showPosition() {
   const { knob: at, flops, flops_fraction: share, bytes_read: bytes, cost, energy_mj: energy, point, warning } = position;
   const percent = Math.round(at * 100);
-  element("point").textContent = point === "full" ? "the whole model" : point;
+  element("point").textContent = point === "full" ? "the whole model" : "part of the model";
+  element("point").title = point;
   knob.refresh();
   const isKnown = typeof energy === "number";
   showFigure("flops", flopsText(flops).replace("FLOPs", ""), `${(share * 100).toFixed(1)} % of all`);
