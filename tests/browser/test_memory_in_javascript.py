@@ -48,6 +48,7 @@ class InPython:
 
     def open(self) -> None:
         self.memory = Memory(self.path, **self.options)
+        self.memory._write_in_background = self.memory.flush  # type: ignore[method-assign]  # at once, as JavaScript
         if self.is_meant:
             self.predictor = Predictor(threads=1, memory=self.memory)
         if self.is_meant == "model":

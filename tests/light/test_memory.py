@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import signal
 import stat
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 import rheostat
 from rheostat.errors import UserWordsError
 from rheostat.runtime.remembering import LEARN_AGAIN_AT, LEARN_AT, Watch
+from rheostat.words import memory as words_memory
 from rheostat.words.memory import FLUSH_WORDS, MOST_DOUBTFUL, Memory
 
 
@@ -292,7 +294,7 @@ def test_answers_while_learning_are_those_of_a_memory_read_from_its_file(tmp_pat
     path = tmp_path / "m.json"
     memory = Memory(path, clock=Clock())
     with rheostat.load("chat", threads=1, memory=memory) as predictor:
-        for word in "see you at the allotment at the allotment see you".split():
+        for word in ("see", "you", "at", "the", "allotment", "at", "the", "allotment", "see", "you"):
             memory.learn([word], before=["the"])
             found = predictor.complete("see you at the ", 5), predictor.complete("at the all", 5)
             memory.export(path)
@@ -335,4 +337,59 @@ def test_learned_words_reach_the_file_without_closing(tmp_path: Path) -> None:
     memory = Memory(tmp_path / "m.json")
     for number in range(FLUSH_WORDS):
         memory.learn([f"word{number % 3}"])
+    wait_for_writer(memory)
     assert Memory(tmp_path / "m.json").count("word1") > 0
+
+
+def wait_for_writer(memory: Memory) -> None:
+    assert memory._writer is not None
+    memory._writer.join()
+
+
+def test_words_are_learned_while_the_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, written = Memory(tmp_path / "m.json"), threading.Event()
+    write = words_memory.write_private
+
+    def write_slowly(path: Path, text: str) -> None:
+        assert written.wait(60)
+        write(path, text)
+
+    monkeypatch.setattr(words_memory, "write_private", write_slowly)
+    memory.learn(["see", "you"] * FLUSH_WORDS)
+    memory.learn(["soon"], before=["see", "you"])
+    assert memory.count("see", "you", "soon") == 1.0 and "soon" in memory.share([]).extra
+    assert not (tmp_path / "m.json").exists()
+    written.set()
+    wait_for_writer(memory)
+    assert memory.count("see", "you", "soon") == 1.0 and "soon" in memory.share([]).extra
+    assert Memory(tmp_path / "m.json").count("see") == FLUSH_WORDS
+    memory.close()
+    assert Memory(tmp_path / "m.json").phrases() == memory.phrases()
+    assert memory.count("soon") == 1.0 and memory.count("see") == FLUSH_WORDS
+
+
+def test_a_write_that_fails_loses_nothing_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = Memory(tmp_path / "m.json")
+
+    def fail(path: Path, text: str) -> None:
+        raise UserWordsError("no space")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(words_memory, "write_private", fail)
+        memory.learn(["one"] * FLUSH_WORDS)
+        wait_for_writer(memory)
+        with pytest.raises(UserWordsError, match="no space"):
+            memory.learn(["two"])
+        memory.learn(["two"])
+    memory.close()
+    assert Memory(tmp_path / "m.json").count("one") == FLUSH_WORDS
+    assert Memory(tmp_path / "m.json").count("two") == 2.0
+
+
+def test_memory_works_without_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    Memory(tmp_path / "m.json").learn(["one"] * FLUSH_WORDS)
+    assert Memory(tmp_path / "m.json").count("one") == FLUSH_WORDS
