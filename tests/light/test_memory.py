@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import signal
 import stat
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -291,8 +293,8 @@ def test_what_was_written_is_suggested_with_and_without_a_prefix(tmp_path: Path)
 
 
 def test_answers_while_learning_are_those_of_a_memory_read_from_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "m.json"
-    memory = Memory(path, clock=Clock())
+    path = tmp_path / "copy.json"
+    memory = Memory(tmp_path / "m.json", clock=Clock())
     with rheostat.load("chat", threads=1, memory=memory) as predictor:
         for word in ("see", "you", "at", "the", "allotment", "at", "the", "allotment", "see", "you"):
             memory.learn([word], before=["the"])
@@ -376,14 +378,65 @@ def test_a_write_that_fails_loses_nothing_and_is_told(tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(words_memory, "write_private", fail)
-        memory.learn(["one"] * FLUSH_WORDS)
-        wait_for_writer(memory)
-        with pytest.raises(UserWordsError, match="no space"):
-            memory.learn(["two"])
+        with pytest.warns(rheostat.RheostatWarning, match="no space; what was learned is kept"):
+            memory.learn(["one"] * FLUSH_WORDS)
+            wait_for_writer(memory)
         memory.learn(["two"])
+        with pytest.raises(UserWordsError, match="no space"):
+            memory.close()
     memory.close()
     assert Memory(tmp_path / "m.json").count("one") == FLUSH_WORDS
-    assert Memory(tmp_path / "m.json").count("two") == 2.0
+    assert Memory(tmp_path / "m.json").count("two") == 1.0
+
+
+def test_a_memory_exported_to_its_own_file_is_written(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "m.json")
+    memory.learn(["one"] * 5)
+    memory.export(tmp_path / "m.json")
+    memory.close()
+    assert Memory(tmp_path / "m.json").count("one") == 5.0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_process_can_be_copied_while_the_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, write = Memory(tmp_path / "m.json"), words_memory.write_private
+
+    def write_slowly(path: Path, text: str) -> None:
+        time.sleep(0.2)
+        write(path, text)
+
+    monkeypatch.setattr(words_memory, "write_private", write_slowly)
+    memory.learn(["one"] * FLUSH_WORDS)
+    memory.learn(["two"])
+    child = os.fork()
+    if child == 0:
+        signal.alarm(30)
+        memory.learn(["three"])
+        memory.close()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    memory.close()
+    found = Memory(tmp_path / "m.json")
+    assert [found.count(word) for word in ("one", "two", "three")] == [FLUSH_WORDS, 1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    "learn",
+    [
+        "import threading; some = threading.Thread(target=learn, daemon=True); some.start(); some.join()",
+        "import atexit; atexit.register(learn)",
+    ],
+    ids=["from a thread that ends with the program", "at the program's end"],
+)
+def test_words_reach_the_file_however_a_program_ends(learn: str, tmp_path: Path) -> None:
+    script = f"""
+from rheostat.words.memory import Memory
+memory = Memory({str(tmp_path / "m.json")!r})
+learn = lambda: memory.learn(["one"] * {FLUSH_WORDS})
+{learn}
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
+    assert Memory(tmp_path / "m.json").count("one") == FLUSH_WORDS
 
 
 def test_memory_works_without_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

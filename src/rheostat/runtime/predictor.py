@@ -117,9 +117,11 @@ class _Model(NotCopyable):
         with self._lock:
             self._predictors -= 1
             if not self._predictors:
-                if self.lexicon.memory is not None:
-                    self.lexicon.memory.flush()
-                self.points.close()
+                try:
+                    if self.lexicon.memory is not None:
+                        self.lexicon.memory.flush()
+                finally:
+                    self.points.close()
 
 
 class Predictor(NotCopyable):

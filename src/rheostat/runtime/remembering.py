@@ -57,7 +57,7 @@ class Mixed:
     def __init__(
         self, engine: Engine, reading: Reading, places: WordPlaces, memory: Memory, words: Sequence[str]
     ) -> None:
-        self.reading, self.version, self._memory = reading, memory.version, memory
+        self.reading, self.version = reading, memory.version
         self._words = list(words[-2:])
         share = self._share = memory.share(self._words)
         scores = engine.log_probabilities(reading).astype(np.float32) + np.float32(math.log(share.of_model))
@@ -83,7 +83,8 @@ class Mixed:
 
     def probability_of_new(self, word: str) -> float:
         """The memory's share for a word that does not count as one of the model's, once it was written often enough."""
-        count, share = self._memory.count(word), self._share
+        share = self._share
+        count = share.single.get(word, 0.0)
         return share.per_count * count + share.longer.get(word, 0.0) if count >= NEW_WORD_COUNT else 0.0
 
     def suggestions(self, prefix: str, k: int) -> list[Suggestion]:

@@ -7,7 +7,8 @@ The file is private (only its owner can read it), bounded, and holds nothing but
 three words. Words are learned in memory and written together: every `FLUSH_WORDS` words, and when the memory is closed.
 A write locks the file, reads it again, adds what this process has learned and replaces it as a whole. So several
 processes can share one file, and a kill at any moment leaves the old file or the new one. While words are learned, it
-is written in a thread of its own: a large file takes a tenth of a second, and typing does not wait for it.
+is written in a thread of its own: a large file takes a tenth of a second, and typing does not wait for it. If that
+fails, a warning says so; `flush` and `close` raise.
 
     {"format": "rheostat-memory", "format_version": 1,
      "phrases": [{"words": "see you soon", "count": 1.5, "time": 1767225600, "recent": [[29453760, 1.0]]}, …]}
@@ -25,6 +26,8 @@ import os
 import threading
 import time
 import unicodedata
+import warnings
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.arguments import check_path, check_text, checked, shown
-from rheostat.errors import NotCopyable, UserWordsError
+from rheostat.errors import NotCopyable, RheostatWarning, UserWordsError
 from rheostat.inputs import read_input
 from rheostat.text.vocabulary import END_OF_LINE
 from rheostat.words.user_words import check_word, locked_file, write_private
@@ -69,15 +72,16 @@ _Minutes: TypeAlias = dict[Phrase, dict[int, float]]  # what was added to a phra
 class MemoryShare(NamedTuple):
     """What the memory says about the next word: p = of_model · p(model) + per_count · (its count) + longer[word].
 
-    words, counts: of all single words, in the same order. The same list, longer by new words, comes with the next
-    share, unless the counts were read or written in between. longer: what the words before add.
+    words, counts: of all single words, in the same order. As long as words are only added, the list stays the same.
+    single: the same counts by word. longer: what the words before add.
     """
 
     of_model: float
     per_count: float
     words: Sequence[str]
     counts: NDArray[np.float64]
-    longer: dict[str, float]
+    single: Mapping[str, float]
+    longer: Mapping[str, float]
 
     @property
     def extra(self) -> dict[str, float]:
@@ -149,13 +153,13 @@ class Memory(NotCopyable):
         self._writing = threading.RLock()  # the file; taken before the other lock
         self._lock = threading.RLock()  # all below
         self._writer: threading.Thread | None = None
-        self._failed: Exception | None = None  # why the last write in the background failed
         self._pending: _Minutes = {}
         self._doubtful: dict[Phrase, None] = {}  # the oldest first
         self._learned = 0
         self.version = 0  # changes with every change of the counts
         self._counts = {} if self.path is None else _read(self.path)
         self._index = _Index(self._counts, self._clock())
+        _open_memories.add(self)
 
     # Learning
 
@@ -199,33 +203,35 @@ class Memory(NotCopyable):
             self._learned += len(words)
             self.version += 1
             is_due = self._learned >= (FLUSH_WORDS_WITHOUT_FILE if self.path is None else FLUSH_WORDS)
-            failed, self._failed = self._failed, None
-        if is_due:
+        if is_due and self.path is None:
+            self.flush()
+        elif is_due:
             self._write_in_background()
-        if failed is not None:
-            raise failed
 
     def _write_in_background(self) -> None:
         with self._lock:
             self._learned = 0
             if self._writer is not None and self._writer.is_alive():
                 return  # what it does not write now is written next time
-            self._writer = threading.Thread(target=self._try_to_flush, name="rheostat-memory")
-        try:
-            self._writer.start()
-        except RuntimeError:  # no threads here
-            self.flush()
+            self._writer = threading.Thread(target=self._try_to_flush, name="rheostat-memory", daemon=False)
+            if threading.main_thread().is_alive():
+                with contextlib.suppress(RuntimeError):  # no threads here
+                    self._writer.start()
+                    return
+        self._try_to_flush()  # also while the program ends, when nobody waits for a thread
 
     def _try_to_flush(self) -> None:
         try:
             self.flush()
-        except Exception as error:  # learn raises it the next time
-            self._failed = error
+        except (UserWordsError, MemoryError) as error:
+            said = str(error) or "there is not enough memory"
+            warnings.warn(RheostatWarning(f"{said}; what was learned is kept, and written later"), stacklevel=2)
 
     def flush(self) -> None:
         """Write what was learned since the last time. Without a path, nothing is written."""
         with self._writing:
-            self._learned = 0
+            with self._lock:
+                self._learned = 0
             if self._pending:
                 self._change(lambda counts: None)
 
@@ -243,7 +249,7 @@ class Memory(NotCopyable):
                 self._index = _Index(self._counts, now)
             index = self._index
             if index.totals.get((), 0.0) <= 0.0:
-                return MemoryShare(1.0, 0.0, (), np.zeros(0), {})
+                return MemoryShare(1.0, 0.0, (), np.zeros(0), {}, {})
             of_model, parts = 1.0, list[tuple[Phrase, float]]()
             for length in range(min(LONGEST_PHRASE, len(before) + 1)):
                 context = tuple(before[len(before) - length :])
@@ -258,8 +264,9 @@ class Memory(NotCopyable):
                 for word, count in index.following[context].items():
                     if count > 0.0:
                         longer[word] += weight * count
-            counts = np.fromiter(index.following[()].values(), np.float64, len(index.words))
-            return MemoryShare(of_model, per_count, index.words, counts, longer)
+            single = index.following[()]
+            counts = np.fromiter(single.values(), np.float64, len(single))
+            return MemoryShare(of_model, per_count, index.words, counts, single, dict(longer))
 
     def count(self, *words: str) -> float:
         """How often a phrase was written, decayed."""
@@ -297,7 +304,8 @@ class Memory(NotCopyable):
             for entry in counts.values():
                 entry.recent = {}
 
-        self._doubtful = {}
+        with self._lock:
+            self._doubtful = {}
         self._change(change)
         return lost
 
@@ -315,7 +323,8 @@ class Memory(NotCopyable):
             for phrase in gone:
                 del counts[phrase]
 
-        self._doubtful = {}
+        with self._lock:
+            self._doubtful = {}
         self._change(change)
         return removed
 
@@ -330,6 +339,9 @@ class Memory(NotCopyable):
     def export(self, path: str | Path) -> None:
         """Write all counts to another file, in the same format and readable by its owner only."""
         target = Path(os.path.realpath(path))
+        if target == self.path:
+            self.flush()
+            return
         with locked_file(target):
             write_private(target, self.to_json())
 
@@ -339,9 +351,10 @@ class Memory(NotCopyable):
         With a file, words can be learned and counts read in the meantime.
         """
         with self._writing, locked_file(self.path), self._lock if self.path is None else contextlib.nullcontext():
-            with self._lock:
-                taken, self._pending = self._pending, {}
+            taken: _Minutes = {}
             try:
+                with self._lock:
+                    taken, self._pending = self._pending, taken
                 now = self._clock()
                 if self.path is None:
                     counts = self._counts
@@ -361,8 +374,41 @@ class Memory(NotCopyable):
                 raise
             with self._lock:
                 _add_counts(counts, self._pending, now, index)
-                self._counts, self._index, self._failed = counts, index, None
+                self._counts, self._index = counts, index
                 self.version += 1
+
+    # In a copy of the process
+
+    def _after_fork(self) -> None:
+        """What was not written yet is written by the process that learned it. Its thread is not here."""
+        self._pending, self._learned, self._writer = {}, 0, None
+
+
+# A copy of a process has no other threads: what they had locked would stay locked. So nothing is locked meanwhile.
+_open_memories: weakref.WeakSet[Memory] = weakref.WeakSet()
+_at_fork: list[Memory] = []
+
+
+def _before_fork() -> None:
+    _at_fork[:] = sorted(_open_memories, key=id)
+    for memory in _at_fork:
+        memory._writing.acquire()
+        memory._lock.acquire()
+
+
+def _after_fork(in_child: bool) -> None:
+    for memory in _at_fork:
+        if in_child:
+            memory._after_fork()
+        memory._lock.release()
+        memory._writing.release()
+    _at_fork.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=lambda: _after_fork(False), after_in_child=lambda: _after_fork(True)
+    )
 
 
 def _add_minutes(some: _Minutes, more: _Minutes) -> None:

@@ -30,7 +30,7 @@ class Count {
   }
 
   at(now) {
-    return this.count * 2 ** ((this.time - now) / HALF_LIFE_SECONDS) + this.added;
+    return this.count * 2 ** (Math.min(0, this.time - now) / HALF_LIFE_SECONDS) + this.added;
   }
 
   /** Decay the count to now, and add what is no longer recent. */
@@ -140,11 +140,14 @@ export class Memory {
 
   // --- reading ---
 
-  /** What the counts say about the word after these words: p = ofModel · p(model) + extra of the word. */
+  /**
+   * What the counts say about the word after these words: p = ofModel · p(model) + extra of the word. single: the counts of all
+   * single words.
+   */
   share(before) {
     const extra = new Map();
     if (this.#clock() - this.#settled > SETTLE_SECONDS) this.#use(this.#counts);
-    if (!((this.#totals.get("") ?? 0) > 0)) return { ofModel: 1, extra };
+    if (!((this.#totals.get("") ?? 0) > 0)) return { ofModel: 1, extra, single: new Map() };
     let ofModel = 1;
     let parts = [];
     for (let length = 0; length < Math.min(LONGEST_PHRASE, before.length + 1); length += 1) {
@@ -160,7 +163,7 @@ export class Memory {
         if (count > 0) extra.set(word, (extra.get(word) ?? 0) + weight * count);
       }
     }
-    return { ofModel, extra };
+    return { ofModel, extra, single: this.#following.get("") };
   }
 
   /** How often a phrase was written, decayed. */

@@ -33,7 +33,7 @@ export class Typist {
   #channels = new Map(); // layout -> its keys and prices in the core
   #hasTree = false;
   #withApostrophe = new Map(); // letters of a word without its apostrophe -> its id
-  #mixed = null; // {reading, version, scores, fresh, extra}: the last answer with the memory's share
+  #mixed = null; // {reading, version, scores, fresh, extra, single}: the last answer with the memory's share
 
   /** What the user's writing has taught (memory.js); null while it is off. */
   memory = null;
@@ -243,7 +243,7 @@ export class Typist {
     if (id >= 0) return { word: form, p: Math.exp(model.typedLogProbability(word, id)), isSlip: false };
     const isKnown = model.find(form) < 0 && this.#known.has(form); // no misspelling is known
     const price = priceOfNewWord(form, this.#hasWord, isKnown);
-    const isOften = mixed?.extra.has(form) && this.memory.count(form) >= NEW_WORD_COUNT;
+    const isOften = (mixed?.single.get(form) ?? 0) >= NEW_WORD_COUNT;
     const remembered = isOften ? mixed.extra.get(form) : 0;
     return { word: form, p: Math.exp(model.typedLogProbability(word, model.unknownId) - price) + remembered, isSlip: false };
   }
@@ -298,7 +298,7 @@ export class Typist {
     if (!memory?.size) return null;
     const known = this.#mixed;
     if (known?.reading === reading && known.version === memory.version) return known;
-    const { ofModel, extra } = memory.share(words.slice(-2));
+    const { ofModel, extra, single } = memory.share(words.slice(-2));
     const scores = this.#model.logProbabilities(reading.answer);
     const less = Math.fround(Math.log(ofModel));
     for (let id = 0; id < scores.length; id += 1) scores[id] += less;
@@ -306,9 +306,9 @@ export class Typist {
     for (const [word, p] of extra) {
       const id = this.#model.find(word);
       if (id >= 0) scores[id] = logSum(scores[id], Math.log(p));
-      else if (memory.count(word) >= NEW_WORD_COUNT) fresh.push([word, p]);
+      else if (single.get(word) >= NEW_WORD_COUNT) fresh.push([word, p]);
     }
-    this.#mixed = { reading, version: memory.version, scores, fresh, extra };
+    this.#mixed = { reading, version: memory.version, scores, fresh, extra, single };
     return this.#mixed;
   }
 

@@ -75,13 +75,15 @@ def write_figure(
         return file.getvalue()
 
     with rc_context({"font.size": font_size, "axes.titlesize": font_size, "svg.hashsalt": "rheostat"}):
-        drawings = [drawn(), drawn()]
-        while drawings[-1] != drawings[-2]:
-            if len(drawings) == MOST_DRAWINGS:
-                raise MemoryError
-            drawings.append(drawn())
+        picture, last = drawn(), b""
+        for _ in range(MOST_DRAWINGS - 1):
+            picture, last = drawn(), picture
+            if picture == last:
+                break
+        else:
+            raise MemoryError
     with replacing(path) as file:
-        file.write(drawings[-1])
+        file.write(picture)
 
 
 def log_perplexity(axes: Any) -> None:
