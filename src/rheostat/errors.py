@@ -10,7 +10,7 @@
     ├── PrecisionError           a precision that the runtime does not support
     ├── UserWordsError           a word that cannot be learned, or a file of words that cannot be used
     ├── MeterError               a meter that is unknown, missing, or stopped in the middle of a run
-    └── MissingExtraError        an optional library is not installed; the message names the extra
+    └── MissingExtraError        an optional library is missing or broken; the message names the extra
 
     RheostatWarning              something was done differently from what was asked; the message says why
 
@@ -98,10 +98,14 @@ class MeterError(RheostatError):
 
 
 class MissingExtraError(RheostatError, ImportError):
-    """An optional library is missing."""
+    """An optional library is missing, or is there but cannot be loaded."""
 
-    def __init__(self, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the '{extra}' extra: pip install 'rheostat[{extra}]'")
+    def __init__(self, extra: str, purpose: str, cause: ImportError) -> None:
+        needed, how = f"{purpose} needs the '{extra}' extra", "pip install"
+        if not isinstance(cause, ModuleNotFoundError | MissingExtraError):  # a library of the system is missing, say
+            needed += f", which is installed but cannot be loaded ({' '.join(str(cause).split())})"
+            how += " --force-reinstall"
+        super().__init__(f"{needed}: {how} 'rheostat[{extra}]'")
         self.extra = extra
 
 

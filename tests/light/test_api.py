@@ -71,6 +71,13 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         rheostat.loda  # noqa: B018
 
 
+def test_an_extra_that_cannot_be_loaded_is_not_called_missing() -> None:
+    missing = str(MissingExtraError("report", "Drawing", ModuleNotFoundError("No module named 'matplotlib'")))
+    assert missing == "Drawing needs the 'report' extra: pip install 'rheostat[report]'"
+    broken = str(MissingExtraError("report", "Drawing", ImportError("libpng.so:\n cannot open")))
+    assert "installed but cannot be loaded (libpng.so: cannot open): pip install --force-reinstall" in broken
+
+
 def test_without_torch_the_light_names_still_resolve() -> None:
     script = """
 import sys

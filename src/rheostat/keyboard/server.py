@@ -46,7 +46,7 @@ try:
     from starlette.responses import FileResponse, JSONResponse, Response
     from starlette.routing import Route
 except ImportError as error:
-    raise MissingExtraError("keyboard", "the keyboard page") from error
+    raise MissingExtraError("keyboard", "the keyboard page", error) from error
 
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.governor.policy import DEFAULT, Policy, read_policy

@@ -217,8 +217,8 @@ def kenlm_perplexity(model: NGramModel, corpus: Corpus) -> float:
     """Test perplexity according to kenlm, as an independent check with the same n-grams."""
     try:
         import kenlm
-    except ImportError:
-        raise MissingExtraError("ngram", "Checking with kenlm") from None
+    except ImportError as error:
+        raise MissingExtraError("ngram", "Checking with kenlm", error) from None
     words = corpus.vocabulary.words
     stream = [words[i] for i in np.asarray(corpus.splits["test"].ids).tolist()]
     with tempfile.TemporaryDirectory() as folder:

@@ -173,8 +173,8 @@ def html(document: Document, pictures: Mapping[str, Path]) -> str:
     try:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup, escape
-    except ImportError:
-        raise MissingExtraError("report", "Making a page") from None
+    except ImportError as error:
+        raise MissingExtraError("report", "Making a page", error) from None
 
     def inline(text: str) -> Any:
         marked = CODE.sub(r"<code>\1</code>", str(escape(text)))

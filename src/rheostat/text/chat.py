@@ -75,7 +75,7 @@ def read_turns() -> dict[str, list[Turn]]:
     try:
         package = import_module("chitchat_dataset")
     except ImportError as error:
-        raise MissingExtraError("chat", "the chat corpus") from error
+        raise MissingExtraError("chat", "the chat corpus", error) from error
     # The package's own reader would open the file in the platform's encoding.
     data = json.loads(resources.files(package).joinpath("dataset.json").read_bytes())
     names = sorted(data, key=lambda name: (data[name]["start"], name))

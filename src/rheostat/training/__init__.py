@@ -7,4 +7,4 @@ from rheostat.errors import MissingExtraError
 try:
     import torch  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError("train", "Training, pruning and evaluating") from error
+    raise MissingExtraError("train", "Training, pruning and evaluating", error) from error

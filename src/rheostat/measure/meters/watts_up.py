@@ -115,8 +115,8 @@ def _pyserial() -> Any:
     try:
         import serial
         import serial.tools.list_ports
-    except ImportError:
-        raise MissingExtraError("energy", "The meter watts-up") from None
+    except ImportError as error:
+        raise MissingExtraError("energy", "The meter watts-up", error) from None
     return serial
 
 

@@ -22,8 +22,8 @@ WINDOW = "rheostat"
 def zeus_monitor() -> Any:
     try:
         from zeus.monitor import ZeusMonitor
-    except ImportError:
-        raise MissingExtraError("energy", "The meter zeus") from None
+    except ImportError as error:
+        raise MissingExtraError("energy", "The meter zeus", error) from None
     return ZeusMonitor()
 
 

@@ -62,8 +62,8 @@ def write_figure(
         from matplotlib import rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtraError("report", "Drawing") from None
+    except ImportError as error:
+        raise MissingExtraError("report", "Drawing", error) from None
 
     def drawn() -> bytes:
         figure = Figure(figsize=(width, height), layout="constrained")

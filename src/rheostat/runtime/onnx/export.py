@@ -36,7 +36,7 @@ try:
     import onnx
     from onnx import helper
 except ImportError as error:
-    raise MissingExtraError("onnx", "exporting a model") from error
+    raise MissingExtraError("onnx", "exporting a model", error) from error
 
 FORMAT = "rheostat-export"
 FORMAT_VERSION = 1

@@ -27,7 +27,7 @@ from rheostat.runtime.onnx.weights import Floats, Prepared, Weights, prepare
 try:
     import onnxruntime
 except ImportError as error:
-    raise MissingExtraError("onnx", "ONNX Runtime as the engine (LSTMs, engine='onnx')") from error
+    raise MissingExtraError("onnx", "ONNX Runtime as the engine (LSTMs, engine='onnx')", error) from error
 
 State: TypeAlias = tuple[Floats, ...]  # in the order of graph.state_sizes, each [1, width]
 Feeds: TypeAlias = dict[str, NDArray[np.generic]]
