@@ -171,6 +171,12 @@ def _summary_text(summary: Summary) -> str:
     return "\n".join(lines)
 
 
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends like Ctrl-C
+    signal.signal(signal.SIGTERM, _interrupt)  # ends like Ctrl-C
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell, where Ctrl-C is for others
+        signal.signal(signal.SIGINT, lambda *_: None)  # the commands listen: a handler does not pass on to them
     sys.exit(main())

@@ -334,14 +334,15 @@ def test_a_finished_training_run_without_a_record_is_only_checked(resumable: Pro
     assert all(record.adopted for record in State(resumable.folder / "runs/reproduce/state.json").done.values())
 
 
-def start_runner(project: Project, *arguments: str) -> subprocess.Popen[bytes]:
+def start_runner(project: Project, *arguments: str, in_background: bool = False) -> subprocess.Popen[bytes]:
+    """in_background: as a shell starts it with `&`."""
     command = [sys.executable, "-m", "reproduce", "--file", str(project.folder / "reproduce.toml"), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "scripts")}
 
-    def listen() -> None:  # tests started in the background of a shell ignore SIGINT, and so would the runner
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    def set_signal() -> None:  # whichever way the tests were started
+        signal.signal(signal.SIGINT, signal.SIG_IGN if in_background else signal.SIG_DFL)
 
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, preexec_fn=listen)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, preexec_fn=set_signal)
 
 
 def wait_for(file: Path, seconds: float = 30.0) -> None:
@@ -391,9 +392,13 @@ def test_a_killed_runner_records_nothing_and_its_command_keeps_others_out(
     assert slow.text("slow.txt") == "whole"
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_stopping_the_runner_lets_the_command_save_its_work(slow: Project, sign: signal.Signals) -> None:
-    with start_runner(slow) as runner:
+@pytest.mark.parametrize(
+    ("sign", "in_background"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True)]
+)
+def test_stopping_the_runner_lets_the_command_save_its_work(
+    slow: Project, sign: signal.Signals, in_background: bool
+) -> None:
+    with start_runner(slow, in_background=in_background) as runner:
         wait_for(slow.folder / "pid")
         runner.send_signal(sign)
         assert runner.wait(30) == 130
