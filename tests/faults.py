@@ -107,6 +107,7 @@ class Faults:
         self.shim.faults_names.restype = ctypes.c_char_p
         self.shim.faults_memory.restype = ctypes.c_long
         self.shim.faults_arm_memory.argtypes = [ctypes.c_long]
+        self.shim.faults_in_copies.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_int, ctypes.c_int]
         self.writer, self.apart, self.root = (
             writer,
             writer.apart if is_new else 1,
@@ -157,7 +158,7 @@ class Faults:
         os.write(writing, said.encode()[-MOST_SAID:])
         self.shim.faults_end(code)
 
-    def _in_copies(self, every: int) -> Iterator[tuple[int, int, str]]:
+    def _in_copies(self, every: int, first: int = 1) -> Iterator[tuple[int, int, str]]:
         """Run the writer; copies of it find no memory: which request, how the copy ended, what it said."""
         self._start()
         _copy(self.before, self.now)
@@ -168,7 +169,7 @@ class Faults:
         if writer == 0:
             for end in (reading, listening, going):  # so that it ends if this process does
                 os.close(end)
-            self.shim.faults_in_copies(every, telling, waiting)
+            self.shim.faults_in_copies(every, first, telling, waiting)
             self._act(lambda: self.writer.write(self.work), writing)
         for end in (writing, telling, waiting):
             os.close(end)
@@ -195,17 +196,21 @@ class Faults:
         *_, requests, names = said.split("\n")
         return names.split(), int(requests)
 
-    def run(self, most_requests: int = 0) -> None:
-        """Try all faults. most_requests: how many of those for memory, evenly spaced; 0 = all."""
-        every = max(self.apart, -(-self.requests // most_requests) if most_requests else 1)
+    def run(self, most_requests: int = 0, part: int = 0, parts: int = 1) -> None:
+        """Try all faults. most_requests: how many of those for memory, evenly spaced; 0 = all.
+
+        part: which of several parts to try; the requests are dealt out to them, and the calls are in the first.
+        """
+        apart = max(self.apart, -(-self.requests // most_requests) if most_requests else 1)
+        every, first = parts * apart, 1 + part * apart
         copied = set()
-        for request, code, said in self._in_copies(every):
+        for request, code, said in self._in_copies(every, first):
             copied.add(request)
             self._check_memory(request, code, said)
-        for request in sorted(set(range(1, self.requests + 1, every)) - copied):
+        for request in sorted(set(range(first, self.requests + 1, every)) - copied):
             self._start()
             self._check_memory(request, *self._in_child(lambda: self.writer.write(self.work), request=request))
-        for number, call in enumerate(self.names, 1):
+        for number, call in enumerate(self.names if not part else (), 1):
             for kind, fault in KINDS.items():
                 if fault == "crash in the middle" and call != "write":
                     continue
@@ -494,6 +499,7 @@ def careless_writer() -> Writer:
 
 
 CARELESS = "careless"
+PARTS = {"report": 12}  # side by side if all its requests for memory are tried: each part takes minutes
 WRITERS: dict[str, Callable[[bool], Writer]] = {
     "model": lambda whole: model_writer(),
     "results": lambda whole: results_writer(),
@@ -543,14 +549,14 @@ def run(
     is_committed = commit is not None and not commit.endswith("-dirty")  # else the code may have changed since
     settings = {"commit": commit, "requests": requests, "whole": whole}
 
-    def entry(name: str, start: str) -> dict[str, Any]:
-        path = kept / f"{name}, {start}.json" if kept else None
+    def entry(name: str, start: str, part: int) -> dict[str, Any]:
+        path = kept / f"{name}, {start}, {part}.json" if kept else None
         if path and is_committed and path.exists():
             known = json.loads(path.read_text())
             if known["settings"] == settings:
                 return dict(known["found"])
         command = [sys.executable, __file__, str(library), name, start, "--requests", str(requests)]
-        command += ["--whole"] if whole else []
+        command += ["--part", str(part), "--parts", str(parts(name)), *(["--whole"] if whole else [])]
         done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
         if done.returncode:
             raise RuntimeError("the faults could not be tried; its errors are above")
@@ -561,9 +567,24 @@ def run(
                 file.write(json.dumps({"settings": settings, "found": found}).encode())
         return found
 
+    def parts(name: str) -> int:
+        return PARTS.get(name, 1) if whole and not requests else 1
+
     with ThreadPoolExecutor(jobs) as pool:
-        tasks = [pool.submit(entry, name, start) for name in names for start in STARTS]
-        return [task.result() for task in tasks]
+        tasks = [
+            [pool.submit(entry, name, start, part) for part in range(parts(name))] for name in names for start in STARTS
+        ]
+        return [_together([task.result() for task in of_one]) for of_one in tasks]
+
+
+def _together(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The entry of a writer from those of its parts."""
+    tried = Counter[str]()
+    for part in parts:
+        tried.update(part["tried"])
+    problems = [problem for part in parts for problem in part["problems"]]
+    requests = max(tried[NO_MEMORY], *(part["requests"] for part in parts), 0)  # one more or less from run to run
+    return {**parts[0], "requests": requests, "tried": tried, "problems": problems}
 
 
 def main() -> None:
@@ -573,6 +594,8 @@ def main() -> None:
     parser.add_argument("start", choices=STARTS)
     parser.add_argument("--whole", action="store_true", help="whole pages and pictures too (minutes)")
     parser.add_argument("--requests", type=int, default=REQUESTS, help="for memory, at most; 0 = all")
+    parser.add_argument("--part", type=int, default=0, help="which of the parts to try, from 0")
+    parser.add_argument("--parts", type=int, default=1, help="into how many parts the requests are dealt out")
     asked = parser.parse_args()
     provenance.commit = lambda: None  # asking git takes longer than writing
     writer = WRITERS[asked.writer](asked.whole) if asked.writer != CARELESS else careless_writer()
@@ -580,12 +603,12 @@ def main() -> None:
         for act in (writer.prepare, writer.write):
             act(Path(folder))
     faults = Faults(asked.library, writer, is_new=asked.start != STARTS[0])
-    faults.run(asked.requests)
+    faults.run(asked.requests, asked.part, asked.parts)
     said = f"{faults.tried.total():,} faults, {len(faults.problems)} problems"
-    print(f"faults: {writer.name}, {asked.start}: {said}", file=sys.stderr)
+    name = writer.name + (f", part {asked.part + 1} of {asked.parts}" if asked.parts > 1 else "")
+    print(f"faults: {name}, {asked.start}: {said}", file=sys.stderr)
     entry: dict[str, Any] = {"writer": writer.name, "start": asked.start, "calls": len(faults.names)}
-    requests = max(faults.requests, faults.tried[NO_MEMORY])  # a request more or less from run to run
-    print(json.dumps({**entry, "requests": requests, "tried": faults.tried, "problems": faults.problems}))
+    print(json.dumps({**entry, "requests": faults.requests, "tried": faults.tried, "problems": faults.problems}))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
  * number gets none. Python's small objects come from blocks of its own, so these are the requests that can fail on a
  * machine that is short of memory. Only where the C library is glibc, whose allocator has a second name.
  *
- * faults_in_copies(every, tells, waits) refuses many of them in one run. For each request that is due, the process is
+ * faults_in_copies(every, first, tells, waits) refuses many of them in one run. For each request that is due, the process is
  * copied (forked) and the copy finds no memory. Once the copy has ended, the request and how the copy ended are written
  * to `tells`, and the process goes on when it can read a byte from `waits`. Before the first copy after a change of
  * files, CHANGED is written there instead: whoever listens has to put back what the copies do to files. While a file or
@@ -56,10 +56,12 @@ long faults_memory(void) { return requests; }
 void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 
 enum { CHANGED = -1, MOST_FILES = 256 };
-static long every, seen;
+static long every, first, seen;
 static int tells, waits;
 
-void faults_in_copies(long each, int to, int from) { every = each, seen = 0, tells = to, waits = from; }
+void faults_in_copies(long each, long begin, int to, int from) {
+    every = each, first = begin, seen = 0, tells = to, waits = from;
+}
 
 static void tell(long status) {
     char go;
@@ -102,7 +104,7 @@ static int has_open_file(void) {
 
 /* Only the first thread is copied: a copy of another would wait for the first. */
 static int is_due(void) {
-    return every && (requests - 1) % every == 0 && syscall(SYS_gettid) == getpid() && !has_open_file();
+    return every && requests >= first && (requests - first) % every == 0 && syscall(SYS_gettid) == getpid() && !has_open_file();
 }
 
 /* Whether there is memory. */

@@ -59,13 +59,17 @@ def write_figure(
     error. So a picture is drawn again, from the start, until two drawings in a row agree.
     """
     try:
-        from matplotlib import rc_context
+        from matplotlib import font_manager, rc_context
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError("report", "Drawing", error) from None
 
+    loaded_fonts = getattr(font_manager, "_get_font", None)  # no public function forgets them
+
     def drawn() -> bytes:
+        if loaded_fonts is not None:  # else a font that was loaded without enough memory would stay so
+            loaded_fonts.cache_clear()
         figure = Figure(figsize=(width, height), layout="constrained")
         FigureCanvasAgg(figure)
         paint(figure)
