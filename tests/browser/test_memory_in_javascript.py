@@ -6,6 +6,7 @@ import json
 import random
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,19 @@ def make_operations(seed: int) -> list[list[Any]]:
     return [*found, ["flush"], ["phrases"], ["file"], ["clear"], ["phrases"]]
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's memory writes its file at once, as JavaScript does, instead of in a thread of its own."""
+    start = threading.Thread.start
+
+    def start_others(thread: threading.Thread) -> None:
+        if thread.name == "rheostat-memory":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_others)
+
+
 class InPython:
     """The same operations on Python's memory. is_meant: "model" asks the bundled model what looks like a slip."""
 
@@ -48,7 +62,6 @@ class InPython:
 
     def open(self) -> None:
         self.memory = Memory(self.path, **self.options)
-        self.memory._write_in_background = self.memory.flush  # type: ignore[method-assign]  # at once, as JavaScript
         if self.is_meant:
             self.predictor = Predictor(threads=1, memory=self.memory)
         if self.is_meant == "model":

@@ -339,13 +339,14 @@ def test_learned_words_reach_the_file_without_closing(tmp_path: Path) -> None:
     memory = Memory(tmp_path / "m.json")
     for number in range(FLUSH_WORDS):
         memory.learn([f"word{number % 3}"])
-    wait_for_writer(memory)
+    wait_for_writer()
     assert Memory(tmp_path / "m.json").count("word1") > 0
 
 
-def wait_for_writer(memory: Memory) -> None:
-    assert memory._writer is not None
-    memory._writer.join()
+def wait_for_writer() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "rheostat-memory":
+            thread.join()
 
 
 def test_words_are_learned_while_the_file_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -362,7 +363,7 @@ def test_words_are_learned_while_the_file_is_written(tmp_path: Path, monkeypatch
     assert memory.count("see", "you", "soon") == 1.0 and "soon" in memory.share([]).extra
     assert not (tmp_path / "m.json").exists()
     written.set()
-    wait_for_writer(memory)
+    wait_for_writer()
     assert memory.count("see", "you", "soon") == 1.0 and "soon" in memory.share([]).extra
     assert Memory(tmp_path / "m.json").count("see") == FLUSH_WORDS
     memory.close()
@@ -380,7 +381,7 @@ def test_a_write_that_fails_loses_nothing_and_is_told(tmp_path: Path, monkeypatc
         patch.setattr(words_memory, "write_private", fail)
         with pytest.warns(rheostat.RheostatWarning, match="no space; what was learned is kept"):
             memory.learn(["one"] * FLUSH_WORDS)
-            wait_for_writer(memory)
+            wait_for_writer()
         memory.learn(["two"])
         with pytest.raises(UserWordsError, match="no space"):
             memory.close()
@@ -408,13 +409,15 @@ def test_a_process_can_be_copied_while_the_file_is_written(tmp_path: Path, monke
     monkeypatch.setattr(words_memory, "write_private", write_slowly)
     memory.learn(["one"] * FLUSH_WORDS)
     memory.learn(["two"])
-    child = os.fork()
-    if child == 0:
-        signal.alarm(30)
+
+    def learn_more() -> None:
         memory.learn(["three"])
         memory.close()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0
+
+    child = multiprocessing.get_context("fork").Process(target=learn_more)
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0
     memory.close()
     found = Memory(tmp_path / "m.json")
     assert [found.count(word) for word in ("one", "two", "three")] == [FLUSH_WORDS, 1.0, 1.0]
