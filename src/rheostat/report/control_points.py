@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 
 AT = "-at-"  # in the name of a point with the widths of another one: random-at-l0-0.8
-# Whole files: other seeds, other ways to train an update, and the same training budget spent in other ways.
+# Whole files: rankings that are reconstructed elsewhere, cut alone; other seeds, other ways to train an update, and the
+# same training budget spent in other ways.
 CONTROL_FILE = re.compile(
-    r".*-(controls|paper-update|continued|continued-taught|one-width|graded-reconstructed|seed-\d+)"
+    r".*-(controls|cut-alone|paper-update|continued|continued-taught|one-width|graded-reconstructed|seed-\d+)"
 )
 CONTROL_POINT = re.compile(r".*-(seed-\d+|bias|gate|untaught|paper)")
 SEED = re.compile(r"-seed-\d+$")

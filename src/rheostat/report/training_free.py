@@ -69,7 +69,7 @@ def cut_alone(on: CorpusEvidence, one: Measurement) -> Measurement | None:
     """The same criterion at the same widths, not reconstructed; from the same ranking if that was measured."""
     alike = [
         other
-        for other in on.comparable
+        for other in (*on.comparable, *on.controls)
         if not other.reconstructed
         and not other.updated
         and other.widths == one.widths
