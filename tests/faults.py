@@ -108,11 +108,8 @@ class Faults:
         self.shim.faults_memory.restype = ctypes.c_long
         self.shim.faults_arm_memory.argtypes = [ctypes.c_long]
         self.shim.faults_in_copies.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_int, ctypes.c_int]
-        self.writer, self.apart, self.root = (
-            writer,
-            writer.apart if is_new else 1,
-            Path(tempfile.mkdtemp(prefix="rheostat-faults-", dir=MEMORY)).resolve(),
-        )
+        self.writer, self.apart = writer, writer.apart if is_new else 1
+        self.root = Path(tempfile.mkdtemp(prefix="rheostat-faults-", dir=MEMORY)).resolve()
         self.before, self.work, self.now = self.root / "before", self.root / "work", self.root / "now"
         self.before.mkdir()
         if not is_new:
@@ -199,7 +196,7 @@ class Faults:
     def run(self, most_requests: int = 0, part: int = 0, parts: int = 1) -> None:
         """Try all faults. most_requests: how many of those for memory, evenly spaced; 0 = all.
 
-        part: which of several parts to try; the requests are dealt out to them, and the calls are in the first.
+        part: which of several parts to try. They share the requests; the first also tries the calls.
         """
         apart = max(self.apart, -(-self.requests // most_requests) if most_requests else 1)
         every, first = parts * apart, 1 + part * apart
@@ -595,7 +592,7 @@ def main() -> None:
     parser.add_argument("--whole", action="store_true", help="whole pages and pictures too (minutes)")
     parser.add_argument("--requests", type=int, default=REQUESTS, help="for memory, at most; 0 = all")
     parser.add_argument("--part", type=int, default=0, help="which of the parts to try, from 0")
-    parser.add_argument("--parts", type=int, default=1, help="into how many parts the requests are dealt out")
+    parser.add_argument("--parts", type=int, default=1, help="how many parts share the requests for memory")
     asked = parser.parse_args()
     provenance.commit = lambda: None  # asking git takes longer than writing
     writer = WRITERS[asked.writer](asked.whole) if asked.writer != CARELESS else careless_writer()

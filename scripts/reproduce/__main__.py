@@ -177,6 +177,6 @@ def _interrupt(*_: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, _interrupt)  # ends like Ctrl-C
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell, where Ctrl-C is for others
-        signal.signal(signal.SIGINT, lambda *_: None)  # the commands listen: a handler does not pass on to them
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell started it in the background
+        signal.signal(signal.SIGINT, lambda *_: None)  # ignored here as before, but not by the commands it starts
     sys.exit(main())

@@ -104,7 +104,8 @@ static int has_open_file(void) {
 
 /* Only the first thread is copied: a copy of another would wait for the first. */
 static int is_due(void) {
-    return every && requests >= first && (requests - first) % every == 0 && syscall(SYS_gettid) == getpid() && !has_open_file();
+    if (!every || requests < first || (requests - first) % every) return 0;
+    return syscall(SYS_gettid) == getpid() && !has_open_file();
 }
 
 /* Whether there is memory. */

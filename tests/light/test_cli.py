@@ -164,3 +164,22 @@ def test_long_work_without_a_terminal_prints_lines(
         for share in (0.1, 0.3, 0.4, 0.6):
             show("reading", share)
     assert capsys.readouterr().err.splitlines() == ["reading 30%", "reading 60%"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["suggest", "--knob", "x", "hello"], "--knob"),
+        (["suggest", "-k", "0", "hello"], "-k"),
+        (["bench", "model", "--engine", "torch"], "'torch' is not one of"),
+        (["suggest", "--knb", "1"], "No such option: --knb"),
+        (["sugest"], "No such command 'sugest'"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, *arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and said in line and line.endswith(" -h)")
+    assert "Input should be" not in line and "Value error" not in line

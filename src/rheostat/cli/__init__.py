@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -39,7 +40,17 @@ from rheostat.cli import (
     typing,
 )
 from rheostat.cli.console import INTERRUPTED, messages, one_line, print_line
-from rheostat.errors import RheostatError, RheostatWarning
+from rheostat.errors import RheostatError, RheostatWarning, visible
+
+WRONG_USAGE = 2
+# What pydantic says about a value, which newer versions of typer repeat, in fewer words.
+_SHORTER = {
+    r"Input should be a valid number\b.*": "expected a number",
+    r"Input should be a valid integer\b.*": "expected a whole number",
+    r"Input should be greater than or equal to (\S+)": r"expected at least \1",
+    r"Value error, ": "",
+    r"Input should be less than or equal to (\S+)": r"expected at most \1",
+}
 
 
 class _Commands(typer.core.TyperGroup):
@@ -51,6 +62,24 @@ class _Commands(typer.core.TyperGroup):
         except KeyboardInterrupt:
             messages.print("stopped", style="yellow")
             raise typer.Exit(INTERRUPTED) from None
+        except Exception as error:
+            # By its attributes: the class is click's or typer's own, depending on typer's version.
+            if getattr(error, "exit_code", 0) != WRONG_USAGE or not hasattr(error, "format_message"):
+                raise
+            _print_error(_wrong_usage(error))
+            raise typer.Exit(WRONG_USAGE) from None
+
+
+def _wrong_usage(error: Any) -> str:
+    """What is wrong with the arguments, and where to look them up, in one line."""
+    said = " ".join(error.format_message().split()).removesuffix(".")
+    for pattern, shorter in _SHORTER.items():
+        said = re.sub(pattern, shorter, said)
+    return visible(f"{said} (see {error.ctx.command_path if error.ctx else 'rheostat'} -h)")
+
+
+def _print_error(said: str) -> None:
+    messages.print(f"error: {said}", style="bold red", markup=False, highlight=False, soft_wrap=True)
 
 
 app = typer.Typer(
@@ -136,7 +165,7 @@ def main() -> None:
         if _debug:
             raise
         said = _NO_MEMORY if isinstance(error, MemoryError) else one_line(error)
-        messages.print(f"error: {said}", style="bold red", markup=False, highlight=False, soft_wrap=True)
+        _print_error(said)
         sys.exit(1)
 
 

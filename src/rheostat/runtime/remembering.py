@@ -34,7 +34,10 @@ class WordPlaces:
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._index: Mapping[str, int] = vocabulary.index
-        self._last: tuple[Sequence[str], NDArray[np.int64]] = (), np.zeros(0, np.int64)  # replaced at once: threads
+        self._last: tuple[Sequence[str], NDArray[np.int64]] = (
+            (),
+            np.zeros(0, np.int64),
+        )  # one value, for threads
 
     def ids(self, words: Sequence[str], count: int) -> NDArray[np.int64]:
         """The ids of the first words of this list; -1 for one that the model does not know."""

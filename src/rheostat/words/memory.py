@@ -377,14 +377,13 @@ class Memory(NotCopyable):
                 self._counts, self._index = counts, index
                 self.version += 1
 
-    # In a copy of the process
-
     def _after_fork(self) -> None:
-        """What was not written yet is written by the process that learned it. Its thread is not here."""
+        """In the new process: leave what was not written yet to the process that learned it."""
         self._pending, self._learned, self._writer = {}, 0, None
 
 
-# A copy of a process has no other threads: what they had locked would stay locked. So nothing is locked meanwhile.
+# A forked process has one thread, so a lock that another thread held would never be released there. The thread that
+# forks therefore takes all locks first.
 _open_memories: weakref.WeakSet[Memory] = weakref.WeakSet()
 _at_fork: list[Memory] = []
 
