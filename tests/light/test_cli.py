@@ -174,6 +174,8 @@ def test_long_work_without_a_terminal_prints_lines(
         (["bench", "model", "--engine", "torch"], "'torch' is not one of"),
         (["suggest", "--knb", "1"], "--knb"),
         (["sugest"], "No such command 'sugest'"),
+        (["--bad"], "--bad"),
+        (["--debug"], "Missing command"),
     ],
 )
 def test_wrong_usage_is_one_line(

@@ -11,7 +11,7 @@ import inspect
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -56,18 +56,30 @@ _SHORTER = {
 class _Commands(typer.core.TyperGroup):
     """All commands. Those that can be resumed handle Ctrl-C themselves; for the others, it is handled here."""
 
+    def make_context(self, *arguments: Any, **options: Any) -> Any:
+        with _one_line_for_wrong_usage():
+            return super().make_context(*arguments, **options)
+
     def invoke(self, ctx: Any) -> object:
         try:
-            return super().invoke(ctx)
+            with _one_line_for_wrong_usage():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             messages.print("stopped", style="yellow")
             raise typer.Exit(INTERRUPTED) from None
-        except Exception as error:
-            # By its attributes: the class is click's or typer's own, depending on typer's version.
-            if getattr(error, "exit_code", 0) != WRONG_USAGE or not hasattr(error, "format_message"):
-                raise
-            _print_error(_wrong_usage(error))
-            raise typer.Exit(WRONG_USAGE) from None
+
+
+@contextlib.contextmanager
+def _one_line_for_wrong_usage() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        # By its attributes: the class is click's or typer's own, depending on typer's version.
+        is_usage = getattr(error, "exit_code", 0) == WRONG_USAGE and hasattr(error, "format_message")
+        if not is_usage or type(error).__name__ == "NoArgsIsHelpError":
+            raise
+        _print_error(_wrong_usage(error))
+        raise typer.Exit(WRONG_USAGE) from None
 
 
 def _wrong_usage(error: Any) -> str:
