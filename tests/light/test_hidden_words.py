@@ -130,6 +130,14 @@ def test_long_words_need_not_be_so_rare() -> None:
     assert find_misspellings(counts, listed) == {"definetly": "definitely", "usefull": "useful", "wierd": "weird"}
 
 
+def test_a_rare_word_of_a_list_can_be_a_misspelling() -> None:
+    counts = {"believe": 5000, "belive": 20, "games": 5000, "gamer": 5, "point": 5000, "pointe": 5, "changing": 5000}
+    counts |= {"channing": 5, "during": 5000, "durning": 30}
+    assert find_misspellings(counts, counts.keys()) == {}
+    rare = {"belive", "gamer", "pointe", "channing", "durning"}
+    assert find_misspellings(counts, counts.keys(), rare=rare) == {"belive": "believe"}  # "durning" is too frequent
+
+
 def test_contractions_keep_their_apostrophes() -> None:
     counts = {"don't": 900, "dont": 300, "what'd": 2, "what": 900, "its": 500, "it's": 900}
     assert find_misspellings(counts, {"what", "its"}) == {"dont": "don't"}

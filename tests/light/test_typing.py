@@ -187,6 +187,8 @@ def test_slips_and_a_memory_have_their_rows(
     assert [(one.first_words, one.senders) for one in found.memory] == [(4, 2), (8, 2)]
     assert found.typos_learned is not None and found.typos_learned[1] == 24
     page = typing_page(found)
+    (time,) = found.memory_times
+    assert time.phrases > 0 and time.p50_ratio > 0 and f"With {time.phrases} phrases in the memory" in page
     assert "without words in `wrong.txt`" in page and "2 chitchat senders" in page
 
 

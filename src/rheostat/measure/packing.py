@@ -71,7 +71,8 @@ def pack(
     points that need it. drop_counts: leave out the counts. word_lists: lists of correct words; misspellings of frequent
     words that none of them has are stored as hidden: they stay readable and are never suggested. misspellings: a list
     of words to hide as well. known_words: lists of correct words; those that the vocabulary does not have are stored as
-    known, in place of what the file has, and are not corrected. data: the training corpus, to count words in.
+    known, in place of what the file has, and are not corrected. Words that only word_lists have are then rare, and some
+    are hidden as misspellings after all. data: the training corpus, to count words in.
     Everything else stays as it is; weights whose precision does not change keep their bytes.
     """
     check_target(out)
@@ -82,7 +83,7 @@ def pack(
         if drop_counts:
             contents = replace(contents, counts=None)
         if word_lists or misspellings is not None:
-            contents = _with_hidden(contents, _hidden(source, word_lists, misspellings, data))
+            contents = _with_hidden(contents, _hidden(source, word_lists, misspellings, known_words, data))
         if known_words:
             contents = _with_known(contents, _known(source, known_words))
         contents = order_filters(contents) if order else contents
@@ -117,7 +118,11 @@ def _edited(
 
 
 def _hidden(
-    file: ModelFile, word_lists: Sequence[str | Path], misspellings: str | Path | None, data: str | Path | None
+    file: ModelFile,
+    word_lists: Sequence[str | Path],
+    misspellings: str | Path | None,
+    known_words: Sequence[str | Path],
+    data: str | Path | None,
 ) -> list[str]:
     """The words of the vocabulary to hide, in the order of their ids."""
     listed = frozenset() if misspellings is None else read_word_list(Path(misspellings))
@@ -125,13 +130,17 @@ def _hidden(
     if word_lists:
         if data is None:
             raise RheostatError("a word list needs the training corpus, to count words in; give it as data")
-        known = frozenset[str]().union(*(read_word_list(Path(path)) for path in word_lists))
+        known, common = _words_of(word_lists), _words_of(known_words)
         ids = load_split(data, "train", CorpusConfig(tokenizer=file.tokenizer), file.vocabulary).ids
         numbers = np.bincount(ids, minlength=len(file.vocabulary)).tolist()
         counts = dict(zip(file.vocabulary.words, numbers, strict=True))
         pairs = _count_pairs(ids, file.vocabulary, {halves for _, halves in find_joined(counts, known)})
-        hidden |= set(find_misspellings(counts, known, file.casing, pairs))
+        hidden |= set(find_misspellings(counts, known, file.casing, pairs, known - common if common else ()))
     return [word for word in file.vocabulary.words if word in hidden]
+
+
+def _words_of(lists: Sequence[str | Path], *, keep_case: bool = False) -> frozenset[str]:
+    return frozenset[str]().union(*(read_word_list(Path(path), keep_case=keep_case) for path in lists))
 
 
 def _count_pairs(ids: NDArray[np.integer[Any]], vocabulary: Vocabulary, pairs: Iterable[Halves]) -> dict[Halves, int]:
@@ -152,7 +161,7 @@ def _with_hidden(contents: Contents, words: Sequence[str]) -> Contents:
 
 def _known(file: ModelFile, lists: Sequence[str | Path]) -> KnownWords:
     """The words of these lists that the vocabulary does not have. With an ending, it need not: that costs even less."""
-    listed = frozenset[str]().union(*(read_word_list(Path(path), keep_case=True) for path in lists))
+    listed = _words_of(lists, keep_case=True)
     vocabulary = file.vocabulary.index
     words = [word for word in select_known(listed, vocabulary) if not is_inflected(word, vocabulary)]
     if not words:

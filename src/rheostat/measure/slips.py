@@ -217,12 +217,15 @@ def _typed_length(keys: str) -> int:
 # --- time --------------------------------------------------------------------------------------------------
 
 
-def time_ratios(with_slips: Corrects, without: Corrects, texts: Sequence[str], rounds: int = 3) -> dict[str, float]:
-    """Ratios of the p50 and p95 times of `complete`, with slips over without. Interleaved; each text's fastest time."""
+def time_ratios(more: Corrects, without: Corrects, texts: Sequence[str], rounds: int = 3) -> dict[str, float]:
+    """Ratios of the p50 and p95 times of `complete`: a predictor that does more, over one without that.
+
+    Interleaved. Each text counts with its fastest time of all rounds.
+    """
     fastest = np.full((2, len(texts)), np.inf)
     for _ in range(rounds):
         for number, text in enumerate(texts):
-            for which, predictor in enumerate((with_slips, without)):
+            for which, predictor in enumerate((more, without)):
                 start = time.perf_counter()
                 predictor.complete(text, 3)
                 fastest[which, number] = min(fastest[which, number], time.perf_counter() - start)
@@ -281,11 +284,11 @@ def measure_slips(
         as_typed=save(without, slipping()),
         taps=correct(lambda word: tap_word(word, layout, TAP_SPREAD, fingers)),
         untouched=correct(lambda word: (word, None)),
-        ratios=time_ratios(predictor, without, _texts_while_typing(units)),
+        ratios=time_ratios(predictor, without, texts_while_typing(units)),
     )
 
 
-def _texts_while_typing(units: Sequence[Sequence[str]]) -> list[str]:
+def texts_while_typing(units: Sequence[Sequence[str]]) -> list[str]:
     """Every text that is asked about while the first units are typed, letter by letter."""
     lines = (" ".join(unit) + " " for unit in units[:TIMED_UNITS])
     return [line[:end] for line in lines for end in range(len(line))]

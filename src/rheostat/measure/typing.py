@@ -43,6 +43,7 @@ from rheostat.measure.ngram_baseline import NGramPredictor
 from rheostat.measure.personal import FIRST_WORDS, count_typos_learned, type_messages
 from rheostat.measure.results import (
     MemoryRow,
+    MemoryTime,
     Origins,
     Provenance,
     SlipRow,
@@ -54,12 +55,12 @@ from rheostat.measure.results import (
     check_results_target,
     write_results,
 )
-from rheostat.measure.slips import measure_slips
+from rheostat.measure.slips import measure_slips, texts_while_typing, time_ratios
 from rheostat.measure.succession import compare_models
 from rheostat.measure.texts import LINE_END
 from rheostat.model.file import ModelFile, open_model
 from rheostat.runtime.engine import Cache
-from rheostat.runtime.predictor import load
+from rheostat.runtime.predictor import Predictor, load
 from rheostat.text.corpus import CorpusConfig, load_split, locate_splits, part_texts
 from rheostat.text.mixture import held_out_senders
 from rheostat.words.hidden_words import read_word_list
@@ -157,7 +158,7 @@ def measure_typing(
         counted = [_count_keystrokes(one, texts, bad, progress) for one in tested]
         origins = None if file is None else Origins.of(file)
         slip_rows = tuple(_slip_rows(model, file, knobs, texts, bad, progress)) if slips else ()
-        memory_rows, typos = _memory_rows(model, file, knobs, senders, progress) if senders else ((), None)
+        personal = _measure_memory(model, file, knobs, senders, progress) if senders else _MemoryFigures()
     results = TypingResults(
         Provenance.of_this_process(),
         str(data) if data is not None else "none",
@@ -170,9 +171,10 @@ def measure_typing(
         None if model is None else Path(model).name,
         origins,
         slip_rows,
-        memory_rows,
-        typos,
+        personal.rows,
+        personal.typos,
         succession,
+        personal.times,
     )
     on_results(results)
     if target is not None:
@@ -377,12 +379,20 @@ def _succession(
     return compare_models(model, old, path, name)
 
 
-def _memory_rows(
+class _MemoryFigures(NamedTuple):
+    """rows, times: for the first and the last knob position. typos: those learned at the first, and the words typed."""
+
+    rows: tuple[MemoryRow, ...] = ()
+    typos: tuple[int, int] | None = None
+    times: tuple[MemoryTime, ...] = ()
+
+
+def _measure_memory(
     path: str | Path | None, file: ModelFile | None, knobs: Sequence[float], senders: int, progress: Progress
-) -> tuple[tuple[MemoryRow, ...], tuple[int, int]]:
-    """Rows for the first and the last knob position, by number of words; and the typos learned, at the first."""
+) -> _MemoryFigures:
     chosen = [[m for talk in talks for m in talk] for talks in list(held_out_senders().messages.values())[:senders]]
     found: list[MemoryRow] = []
+    times: list[MemoryTime] = []
     wrong = typed = 0
     positions = _positions(file, knobs, "senders")
     for number, knob in enumerate(dict.fromkeys((positions[0], positions[-1]))):
@@ -399,8 +409,25 @@ def _memory_rows(
                     some = count_typos_learned(own, messages, find_key_layout("qwerty"), SEED + place, TYPO_WORDS)
                     wrong, typed = wrong + some[0], typed + some[1]
                 progress(f"{name}, memory", (place + 1) / len(chosen))
+            times.append(_time_memory(name, own, plain, chosen))
         found += [_memory_row(name, first, pairs) for first in FIRST_WORDS]
-    return tuple(found), (wrong, typed)
+    return _MemoryFigures(tuple(found), (wrong, typed), tuple(times))
+
+
+def _time_memory(name: str, own: Predictor, plain: Predictor, senders: Sequence[Sequence[str]]) -> MemoryTime:
+    """Type a sender's messages with the memory of all others: once, since every text is new to a keyboard."""
+    assert own.memory is not None
+    own.memory.clear()
+    for message in (message for messages in senders[:-1] for message in messages):
+        own.watch().end(message)
+    texts = texts_while_typing([message.split() for message in senders[-1]])
+    ratios = time_ratios(own, plain, texts, rounds=1)
+    return MemoryTime(
+        predictor=name,
+        phrases=len(own.memory),
+        p50_ratio=ratios["p50_ratio"],
+        p95_ratio=ratios["p95_ratio"],
+    )
 
 
 def _memory_row(

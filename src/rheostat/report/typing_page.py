@@ -200,3 +200,8 @@ def _memory(found: TypingResults) -> Iterator[str]:
             f"If nobody corrects slips by hand, the memory learns some of them: {wrong} of {typed:,} typed words. A "
             "word that the model does not know is learned once it was written twice."
         )
+    for row in found.memory_times:
+        yield (
+            f"With {row.phrases:,} phrases in the memory, `complete` of {row.predictor} takes {row.p50_ratio:.2f} "
+            f"times as long as without it (p50), and {row.p95_ratio:.2f} times (p95)."
+        )

@@ -78,6 +78,7 @@ def _read(path: Path) -> tuple[frozenset[str], frozenset[str]]:
 FREQUENT = 100  # how many times rarer a misspelling is than the word that was meant
 SWAPPED_FREQUENT = 20  # the same for a short word with two letters swapped ("wierd")
 LONG_FREQUENT = 2  # the same for a long word, of which few others are one edit away
+RARE_FREQUENT = 200  # the same for a long word that only a list of rare words has ("belive")
 LISTED_FREQUENT = 10  # the same for a contraction without its apostrophe, if a list has it too ("heres")
 TOGETHER = 5  # how many times rarer a word is than the two words it consists of, if they belong apart ("alot")
 LISTED_TOGETHER = 30  # the same if a list has the word ("afterall", but not "takeover")
@@ -94,16 +95,19 @@ def find_misspellings(
     word_list: Collection[str],
     casing: Mapping[str, str] | None = None,
     pairs: Mapping[Halves, int] | None = None,
+    rare: Collection[str] = (),
 ) -> dict[str, str]:
     """Words that are misspellings of others, each with the word or words that were meant.
 
     counts: how often each word of a vocabulary occurs. word_list: correct words in lower case. casing: the usual
-    spelling of names, which are left alone. pairs: how often the words of `find_joined` occur as two words.
+    spelling of names, which are left alone. pairs: how often the words of `find_joined` occur as two words. rare: words
+    of the list that few people know.
 
     A misspelling is in no word list and at most two edits or a swap away from a listed word that is a hundred times as
     frequent; short words are one edit away. A long word that begins with the same letter need only be twice as rare, if
     neither is the other with an ending; a short one with two letters swapped, twenty times. A contraction without its
-    apostrophe is a misspelling too, however frequent, and so are two words in one.
+    apostrophe is a misspelling too, however frequent, and so are two words in one. Of rare words, only long ones are,
+    with a letter missing or too many inside and two hundred times as rare.
     """
     frequent = sorted((word for word in counts if word in word_list), key=lambda word: -counts[word])
     contractions = {word.replace("'", ""): word for word in counts if word.endswith(_ENDINGS) and "'" in word}
@@ -117,8 +121,8 @@ def find_misspellings(
         if meant is not None and not _lacks_apostrophe(word, meant, counts, is_listed):
             meant = None
         meant = meant or joined.get(word)
-        if meant is None and not is_listed and len(letters) > 2:
-            meant = _meant(word, count, frequent, counts)
+        if meant is None and len(letters) > 2 and (not is_listed or word in rare):
+            meant = _meant(word, count, frequent, counts, is_rare=is_listed)
         if meant is not None:
             found[word] = meant
     return found
@@ -154,12 +158,13 @@ def _joined(counts: Mapping[str, int], word_list: Collection[str], pairs: Mappin
     return found
 
 
-def _meant(word: str, count: int, frequent: Iterable[str], counts: Mapping[str, int]) -> str | None:
+def _meant(word: str, count: int, frequent: Iterable[str], counts: Mapping[str, int], *, is_rare: bool) -> str | None:
     """The most frequent word that this is a misspelling of."""
     for other in frequent:
         if counts[other] < LONG_FREQUENT * count:
             return None
-        if len(other) > 2 and _is_misspelled(word, other, counts[other] / max(count, 1)):
+        ratio = counts[other] / max(count, 1)
+        if len(other) > 2 and (_is_rare_misspelled if is_rare else _is_misspelled)(word, other, ratio):
             return other
     return None
 
@@ -174,6 +179,13 @@ def _is_misspelled(word: str, other: str, ratio: float) -> bool:
         is_swapped = sorted(word) == sorted(other) and is_near(word, other, 1)
         return len(word) == _SHORT and ratio >= SWAPPED_FREQUENT and is_swapped
     return not _is_other_form(word, other) and is_near(word, other, 2 if len(word) >= _VERY_LONG else 1)
+
+
+def _is_rare_misspelled(word: str, other: str, ratio: float) -> bool:
+    """The same for a word that a list of rare words has."""
+    if ratio < RARE_FREQUENT or len(word) < _LONG or word[0] != other[0] or len(word) == len(other):
+        return False
+    return not _is_other_form(word, other) and is_near(word, other, 1)
 
 
 def _is_other_form(word: str, other: str) -> bool:

@@ -39,6 +39,7 @@ from rheostat.measure.results.shared import (
 from rheostat.measure.results.sweep import Allocation, SweepResults, SweepRow, SweepSubject, SweptPoint
 from rheostat.measure.results.typing import (
     MemoryRow,
+    MemoryTime,
     SlipRow,
     Succession,
     TypingPredictor,
@@ -64,6 +65,7 @@ __all__ = [
     "LatencyFigures",
     "MachineStates",
     "MemoryRow",
+    "MemoryTime",
     "ModelBench",
     "NGramResults",
     "NGramSubject",

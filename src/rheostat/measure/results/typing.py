@@ -109,6 +109,16 @@ class MemoryRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemoryTime:
+    """Time of `complete` with a memory, over that without one. phrases: how many it has."""
+
+    predictor: str
+    phrases: int
+    p50_ratio: float
+    p95_ratio: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Succession:
     """A model beside the one that it replaces, on one text. tokens: predicted ones; shared: those that both know.
 
@@ -151,6 +161,7 @@ class TypingResults:
     memory: tuple[MemoryRow, ...] = ()
     typos_learned: tuple[int, int] | None = None  # words that the memory learned although they were slips; of how many
     succession: Succession | None = stored_if_set(None)  # noqa: RUF009
+    memory_times: tuple[MemoryTime, ...] = stored_if_set(())
     path: Path = not_stored(Path())  # noqa: RUF009
 
     def limit_share(self, text: TypingText) -> float | None:
