@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from keyboard_process import PATIENCE_S, FileServer, Server, write_small
+from keyboard_process import PATIENCE_S, FileServer, Serve, Server, ServerProcess, write_small
 
 from rheostat.keyboard.site import write_page
 
@@ -69,7 +69,22 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def open_page(browser: Browser, server: Server) -> Iterator[Any]:
+def serve() -> Iterator[Serve]:
+    """Start a server for one test. It stops after the test's pages are closed, which ask it from time to time."""
+    started: list[ServerProcess] = []
+
+    def serve(server: ServerProcess) -> ServerProcess:
+        started.append(server)
+        server.start()
+        return server
+
+    yield serve
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture
+def open_page(browser: Browser, server: Server, serve: Serve) -> Iterator[Any]:
     """Open the page. The console must stay free of errors, unless a test says otherwise."""
     errors: list[str] = []
     contexts: list[BrowserContext] = []

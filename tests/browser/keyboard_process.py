@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,9 @@ class ServerProcess:
             self._process.terminate()
             self._process.wait(PATIENCE_S)
             self._process = None
+
+
+Serve = Callable[[ServerProcess], ServerProcess]
 
 
 class Server(ServerProcess):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from keyboard_process import Server, shown_words
+from keyboard_process import Serve, Server, shown_words
 from make_writing_cases import PATH as WRITING_CASES
 
 from rheostat.runtime.predictor import Predictor
@@ -327,14 +327,13 @@ def test_both_engines_suggest_what_python_suggests(
         expect_suggestions(page, words(predictor, text))
 
 
-def test_the_page_needs_no_server_after_the_first_visit(model: Path, open_page: OpenPage, predictor: Predictor) -> None:
-    server = Server(model)
-    server.start()
-    try:
-        page = open_page(server.address, may_fail=True)
-        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    finally:
-        server.stop()
+def test_the_page_needs_no_server_after_the_first_visit(
+    model: Path, open_page: OpenPage, serve: Serve, predictor: Predictor
+) -> None:
+    server = serve(Server(model))
+    page = open_page(server.address, may_fail=True)
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    server.stop()
     page.reload()
     page.wait_for_selector("html[data-ready]")
     page.locator("#text").fill("how are y")
@@ -348,24 +347,22 @@ def test_the_page_needs_no_server_after_the_first_visit(model: Path, open_page: 
 # A server that stops, and windows of all sizes
 
 
-def test_the_page_recovers_when_the_server_comes_back(model: Path, open_page: OpenPage, predictor: Predictor) -> None:
-    server = Server(model)
+def test_the_page_recovers_when_the_server_comes_back(
+    model: Path, open_page: OpenPage, serve: Serve, predictor: Predictor
+) -> None:
+    server = serve(Server(model))
+    page = open_page(server.address, may_fail=True, service_workers="block")
+    use_server(page)
+    page.locator("#text").focus()
+    expect_suggestions(page, words(predictor, ""))
+    server.stop()
+    page.keyboard.type("how ")
+    expect(page.get_by_role("alert")).to_contain_text("does not answer")
+    expect(page.locator("#suggestions button:enabled")).to_have_count(0)
+    page.keyboard.type("are ")
     server.start()
-    try:
-        page = open_page(server.address, may_fail=True, service_workers="block")
-        use_server(page)
-        page.locator("#text").focus()
-        expect_suggestions(page, words(predictor, ""))
-        server.stop()
-        page.keyboard.type("how ")
-        expect(page.get_by_role("alert")).to_contain_text("does not answer")
-        expect(page.locator("#suggestions button:enabled")).to_have_count(0)
-        page.keyboard.type("are ")
-        server.start()
-        expect_suggestions(page, words(predictor, "how are "))
-        expect(page.get_by_role("alert")).to_be_hidden()
-    finally:
-        server.stop()
+    expect_suggestions(page, words(predictor, "how are "))
+    expect(page.get_by_role("alert")).to_be_hidden()
 
 
 def test_the_page_fits_every_width(open_page: OpenPage) -> None:
@@ -397,28 +394,49 @@ def test_the_browser_may_use_threads(open_page: OpenPage) -> None:
 # Taught words and corrections, on the server
 
 
-def test_a_word_taught_to_the_server_is_suggested_by_it(model: Path, open_page: OpenPage) -> None:
-    server = Server(model)
-    server.start()
-    try:
-        page = open_page(server.address)
-        use_server(page)
-        page.locator("#text").fill("Zugspitze ")
-        page.locator("#learn").click()
-        expect(page.locator("#words-count")).to_have_text("1")
-        page.locator("#text").fill("zug")
-        first = page.locator("#suggestions button").first
-        expect(first).to_have_text("Zugspitze")
-        page.get_by_text("In this browser", exact=True).click()
-        expect(page.locator("#words-count")).to_have_text("0")
-        expect(first).not_to_have_text("Zugspitze")
-        page.get_by_text("On the server", exact=True).click()
-        page.locator("#words summary").click()
-        page.get_by_role("button", name="Forget Zugspitze").click()
-        expect(page.locator("#words-count")).to_have_text("0")
-        expect(first).not_to_have_text("Zugspitze")
-    finally:
-        server.stop()
+def test_a_word_taught_to_the_server_is_suggested_by_it(model: Path, open_page: OpenPage, serve: Serve) -> None:
+    server = serve(Server(model))
+    page = open_page(server.address)
+    use_server(page)
+    page.locator("#text").fill("Zugspitze ")
+    page.locator("#learn").click()
+    expect(page.locator("#words-count")).to_have_text("1")
+    page.locator("#text").fill("zug")
+    first = page.locator("#suggestions button").first
+    expect(first).to_have_text("Zugspitze")
+    page.get_by_text("In this browser", exact=True).click()
+    expect(page.locator("#words-count")).to_have_text("0")
+    expect(first).not_to_have_text("Zugspitze")
+    page.get_by_text("On the server", exact=True).click()
+    page.locator("#words summary").click()
+    page.get_by_role("button", name="Forget Zugspitze").click()
+    expect(page.locator("#words-count")).to_have_text("0")
+    expect(first).not_to_have_text("Zugspitze")
+
+
+@pytest.mark.parametrize("typed_on", ["", "e"])
+def test_a_word_taken_before_the_answer_to_the_last_letter_waits_for_it(open_page: OpenPage, typed_on: str) -> None:
+    page = open_page(service_workers="block")
+    use_server(page)
+    text = page.locator("#text")
+    text.focus()
+    page.keyboard.type("see mond")
+    expect(page.locator("#suggestions button").first).to_have_text("Monday")
+    held: list[Route] = []
+    page.route("**/api/suggest", lambda route: held.append(route))
+    page.keyboard.type("a")
+    page.keyboard.press("Alt+Digit1")
+    page.keyboard.type(typed_on)
+    for _ in range(100):
+        if len(held) == len("a" + typed_on):
+            break
+        page.wait_for_timeout(50)
+    expect(text).to_have_value("see monda" + typed_on)
+    with page.expect_response("**/api/suggest"):
+        held[-1].continue_()
+    page.wait_for_timeout(300)
+    # Once the text has changed again, the word is no longer wanted.
+    expect(text).to_have_value("see mondae" if typed_on else "see Monday ")
 
 
 def test_a_correction_is_shown_as_one_and_can_be_undone(open_page: OpenPage) -> None:

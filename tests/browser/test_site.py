@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from keyboard_process import FileServer, shown_words, write_small
+from keyboard_process import FileServer, Serve, shown_words, write_small
 
 from rheostat.keyboard.site import write_page
 from rheostat.runtime.predictor import Predictor
@@ -55,16 +55,13 @@ def turn_to(page: Page, percent: int) -> None:
 @pytest.mark.parametrize("look", ["light", "dark"])
 @pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
 def test_without_a_network_everything_still_works(
-    tmp_path: Path, open_page: OpenPage, predictor: Predictor, device: dict[str, Any], look: str
+    tmp_path: Path, open_page: OpenPage, serve: Serve, predictor: Predictor, device: dict[str, Any], look: str
 ) -> None:
     write_page(tmp_path / "site")
-    server = FileServer(tmp_path / "site")
-    server.start()
-    try:
-        page = open_page(server.address, may_fail=True, color_scheme=look, **device)
-        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    finally:
-        server.stop()
+    server = serve(FileServer(tmp_path / "site"))
+    page = open_page(server.address, may_fail=True, color_scheme=look, **device)
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    server.stop()
     page.context.set_offline(True)
     page.reload()
     page.wait_for_selector("html[data-ready]")
@@ -89,29 +86,27 @@ def test_without_a_network_everything_still_works(
     assert page.evaluate("document.documentElement.scrollWidth") <= device["viewport"]["width"]
 
 
-def test_a_new_version_of_the_site_replaces_the_old_one(tmp_path: Path, model: Path, open_page: OpenPage) -> None:
+def test_a_new_version_of_the_site_replaces_the_old_one(
+    tmp_path: Path, model: Path, open_page: OpenPage, serve: Serve
+) -> None:
     folder = tmp_path / "site"
     write_page(folder)
-    server = FileServer(folder)
-    server.start()
-    try:
-        page = open_page(server.address)
-        page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-        expect(page.locator("#model-name")).to_contain_text("chat")
-        write_page(folder, model)
-        page.reload()
-        expect(page.locator("#model-name")).to_contain_text("small")
-        page.locator("#text").fill("how are y")
-        expect_suggestions(page, words(Predictor(model, threads=1), "how are y"))
-        models = """caches.keys().then(([name]) => caches.open(name)).then((cache) => cache.keys())
-            .then((kept) => kept.map(({ url }) => url).filter((url) => url.includes("?v=")).length)"""
-        for _ in range(100):
-            if page.evaluate(models) == 1:
-                break
-            page.wait_for_timeout(100)
-        assert page.evaluate(models) == 1
-    finally:
-        server.stop()
+    server = serve(FileServer(folder))
+    page = open_page(server.address)
+    page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    expect(page.locator("#model-name")).to_contain_text("chat")
+    write_page(folder, model)
+    page.reload()
+    expect(page.locator("#model-name")).to_contain_text("small")
+    page.locator("#text").fill("how are y")
+    expect_suggestions(page, words(Predictor(model, threads=1), "how are y"))
+    models = """caches.keys().then(([name]) => caches.open(name)).then((cache) => cache.keys())
+        .then((kept) => kept.map(({ url }) => url).filter((url) => url.includes("?v=")).length)"""
+    for _ in range(100):
+        if page.evaluate(models) == 1:
+            break
+        page.wait_for_timeout(100)
+    assert page.evaluate(models) == 1
 
 
 def drag_down(page: Page) -> None:
@@ -162,7 +157,7 @@ def test_no_figure_is_shown_where_none_was_measured(site: FileServer, open_page:
 
 @pytest.mark.parametrize("known", ["graded", "measured"])
 def test_below_what_a_file_was_graded_or_measured_for_the_page_says_so(
-    tmp_path: Path, open_page: OpenPage, known: str
+    tmp_path: Path, open_page: OpenPage, serve: Serve, known: str
 ) -> None:
     """A path that goes further down than its grading, or than what was measured on it."""
     curve = [{"flops_fraction": share, "perplexity": 60.0} for share in (1.0, 0.6)]
@@ -171,20 +166,16 @@ def test_below_what_a_file_was_graded_or_measured_for_the_page_says_so(
         tmp_path / "model.safetensors", **(graded if known == "graded" else {"provenance": {"curve": curve}})
     )
     write_page(tmp_path / "site", model)
-    server = FileServer(tmp_path / "site")
-    server.start()
-    try:
-        page = open_page(server.address)
-        warning = page.locator("#warning")
-        turn_to(page, 60)
-        expect(warning).to_be_hidden()
-        turn_to(page, 30)
-        expect(warning).to_contain_text("was trained or measured down to 60.0% only")
-        expect(page.locator("#quality-lost")).to_have_text("–")
-        turn_to(page, 80)
-        expect(warning).to_be_hidden()
-    finally:
-        server.stop()
+    server = serve(FileServer(tmp_path / "site"))
+    page = open_page(server.address)
+    warning = page.locator("#warning")
+    turn_to(page, 60)
+    expect(warning).to_be_hidden()
+    turn_to(page, 30)
+    expect(warning).to_contain_text("was trained or measured down to 60.0% only")
+    expect(page.locator("#quality-lost")).to_have_text("–")
+    turn_to(page, 80)
+    expect(warning).to_be_hidden()
 
 
 def test_the_table_shows_time_and_quality_and_turns_the_knob(site: FileServer, open_page: OpenPage) -> None:
@@ -217,17 +208,13 @@ def test_an_ngram_stands_in_the_table(site: FileServer, open_page: OpenPage) -> 
     expect(note).to_contain_text(f"({ngram['machine']})")
 
 
-def test_without_a_measured_ngram_there_is_no_row(tmp_path: Path, open_page: OpenPage) -> None:
+def test_without_a_measured_ngram_there_is_no_row(tmp_path: Path, open_page: OpenPage, serve: Serve) -> None:
     write_page(tmp_path / "site", write_small(tmp_path / "model.safetensors"))
-    server = FileServer(tmp_path / "site")
-    server.start()
-    try:
-        page = open_page(server.address)
-        page.wait_for_selector("html[data-measured]")
-        expect(page.locator("#ngram")).to_be_hidden()
-        expect(page.locator("#ngram-note")).to_be_hidden()
-    finally:
-        server.stop()
+    server = serve(FileServer(tmp_path / "site"))
+    page = open_page(server.address)
+    page.wait_for_selector("html[data-measured]")
+    expect(page.locator("#ngram")).to_be_hidden()
+    expect(page.locator("#ngram-note")).to_be_hidden()
 
 
 # Writing

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from keyboard_process import FileServer
+from keyboard_process import FileServer, Serve
 
 from rheostat.bundled import model_path
 from rheostat.core import library
@@ -160,14 +160,13 @@ def test_the_sizes_in_javascript_cover_those_of_the_header() -> None:
 
 
 @pytest.fixture
-def example(open_page: Callable[..., Page], tmp_path: Path) -> Iterator[Page]:
+def example(open_page: Callable[..., Page], serve: Serve, tmp_path: Path) -> Iterator[Page]:
     """examples/web, with the files that it says it needs."""
     page = HERE.parents[1] / "examples" / "web" / "index.html"
     shutil.copy(page, tmp_path)
     for command in re.findall(r"^ +cp (.*) examples/web$", page.read_text(encoding="utf-8"), re.MULTILINE):
         subprocess.run(["bash", "-c", f"cp {command} {tmp_path}"], cwd=HERE.parents[1], check=True)
-    server = FileServer(tmp_path)
-    server.start()
+    server = serve(FileServer(tmp_path))
     yield open_page(server.address)
     server.stop()
 

@@ -86,6 +86,7 @@ function show(text, answer) {
   offer(element("learn"), answer.unknown_word && `Learn “${answer.unknown_word}”`, () => learn(answer.unknown_word));
   showPosition();
   announceLater();
+  takeWanted();
 }
 
 /** The words that were found, in capitals under caps lock. What was typed stays as it is. */
@@ -122,12 +123,25 @@ function clearSuggestions() {
   showSuggestions();
 }
 
+// Between a key press and its answer, the words shown still belong to the earlier text. A word taken then waits for the
+// answer, and is taken if it is still suggested.
+let wanted = null; // {word, text}
+
 function take(place) {
   const suggestion = shown.suggestions[place];
-  // Between a key press and its answer, the words shown still belong to the earlier text.
-  if (!suggestion || shown.text !== field.before) return;
+  wanted = null;
+  if (!suggestion) return;
+  if (shown.text !== field.before) {
+    wanted = { word: suggestion.word, text: field.before };
+    return;
+  }
   field.take(suggestion);
   learnFrom(!field.after.trim()); // in the middle of a text, a word must first stay unchanged
+}
+
+function takeWanted() {
+  if (wanted?.text === shown.text) take(shown.suggestions.findIndex(({ word }) => word === wanted.word));
+  wanted = null;
 }
 
 const ended = new Set(); // words whose corrections are under way: {text}
