@@ -41,6 +41,11 @@ async function run({ operations, limit, isMeant }) {
       await memory.flush();
       memory = await new Memory(store, options).open();
       watch = new Watch(memory, "words", confirm, isCorrect);
+    } else if (name === "elsewhere") {
+      const [act, ...named] = given;
+      const other = await new Memory(store, options).open();
+      await other[act](...named);
+      await other.flush();
     } else if (name === "share") {
       const { ofModel, extra } = memory.share(...given);
       answers.push([ofModel, Object.fromEntries(extra)]);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ from rheostat.bundled import model_path
 from rheostat.keyboard.site import write_page
 from rheostat.runtime.predictor import Predictor
 from rheostat.runtime.remembering import Watch
+from rheostat.words import memory as words_memory
 from rheostat.words.memory import Memory
 
 HERE = Path(__file__).parent
@@ -26,14 +28,15 @@ WORDS = ("see", "you", "soon", "at", "the", "allotment", "Zoë", "don't", "<eos>
 def make_operations(seed: int) -> list[list[Any]]:
     """Words learned, taken back and forgotten, over hours and months."""
     chance, now, found = random.Random(seed), START_S, list[list[Any]]()
-    for _ in range(120):
+    for _ in range(180):
         now += chance.choice((1.0, 30.0, 700.0, 3600.0, 86400.0 * 9))
         found.append(["at", now])
         words = chance.choices(WORDS, k=chance.randint(1, 4))
         before = chance.choices(WORDS, k=chance.randint(0, 3))
         name = chance.choice(("learn",) * 8 + ("unlearn", "forget", "forgetLastHour", "flush", "reopen"))
         arguments = {"learn": [words, before], "unlearn": [words, before], "forget": [words[0]]}.get(name, [])
-        found.append([name, *arguments])
+        is_elsewhere = name not in ("flush", "reopen") and chance.random() < 0.08
+        found.append(["elsewhere"] * is_elsewhere + [name, *arguments])
         found.append(["share", chance.choices(WORDS, k=2)])
         found.append(["count", " ".join(words[:2])])
     return [*found, ["flush"], ["phrases"], ["file"], ["clear"], ["phrases"]]
@@ -50,6 +53,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_others)
+    monkeypatch.setattr(words_memory, "LOOK_SECONDS", math.inf)  # JavaScript is told by the other tab
 
 
 class InPython:
@@ -71,6 +75,8 @@ class InPython:
 
     def answer(self, name: str, *given: Any) -> Any:
         memory = self.memory
+        if name == "elsewhere":  # another process, or another tab
+            memory, name, given = Memory(self.path, **self.options), *given[:1], given[1:]
         if name == "at":
             self.now = given[0]
         elif name == "reopen":
@@ -93,6 +99,8 @@ class InPython:
             return [one._asdict() for one in getattr(self.predictor, name)(given[0]["text"], given[0]["k"])]
         else:
             getattr(memory, {"forgetLastHour": "forget_last_hour"}.get(name, name))(*given)
+        if memory is not self.memory and name != "reopen":
+            memory.flush()
         return None
 
 

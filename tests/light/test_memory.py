@@ -130,6 +130,64 @@ def test_two_processes_lose_nothing(tmp_path: Path) -> None:
     assert memory.count("one") == memory.count("two") == 30.0
 
 
+def test_what_another_process_has_not_written_is_forgotten_with_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    typing, other = Memory(path), Memory(path)
+    typing.learn(["my", "secret"])
+    other.clear()
+    typing.close()
+    assert typing.count("secret") == 0 and not Memory(path).phrases()
+    typing.learn(["see", "you"])
+    typing.close()
+    assert Memory(path).count("see", "you") == 1, "what is learned later is kept"
+
+
+@pytest.mark.parametrize("act", ["clear", "forget_last_hour", "forget"])
+def test_what_another_process_forgets_is_soon_no_longer_suggested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: str
+) -> None:
+    monkeypatch.setattr(words_memory, "LOOK_SECONDS", 0.0)
+    path = tmp_path / "m.json"
+    typing = Memory(path)
+    typing.learn(["my", "secret"])
+    typing.flush()
+    typing.learn(["not", "written"])
+    getattr(Memory(path), act)(*(["secret"] if act == "forget" else []))
+    for _ in range(200):
+        if "secret" not in typing.share(["my"]).single:
+            break
+        time.sleep(0.02)
+    assert "secret" not in typing.share(["my"]).single
+    assert typing.count("written") == 0, "it may have been what was to be forgotten"
+
+
+def test_what_another_process_learns_is_read_and_nothing_of_ones_own_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words_memory, "LOOK_SECONDS", 0.0)
+    path = tmp_path / "m.json"
+    typing, other = Memory(path), Memory(path)
+    typing.learn(["own"])
+    other.learn(["theirs"])
+    other.close()
+    for _ in range(200):
+        if "theirs" in typing.share([]).single:
+            break
+        time.sleep(0.02)
+    assert typing.count("own") == typing.count("theirs") == 1
+    assert Memory(path).count("own") == 0, "looking at a file does not write it"
+    typing.close()
+    assert Memory(path).count("own") == Memory(path).count("theirs") == 1
+
+
+def test_forgetting_one_word_keeps_what_was_learned_here_and_not_written_yet(tmp_path: Path) -> None:
+    memory = Memory(tmp_path / "m.json")
+    memory.learn(["see", "you", "secret"])
+    memory.forget("secret")
+    assert memory.count("see", "you") == Memory(memory.path).count("see", "you") == 1
+    assert memory.count("secret") == 0
+
+
 def test_a_kill_leaves_a_whole_file(tmp_path: Path) -> None:
     path, context = tmp_path / "m.json", multiprocessing.get_context("spawn")
     writer = context.Process(target=_learn_often, args=(str(path), "word", 10**6))

@@ -10,9 +10,12 @@ processes can share one file, and a kill at any moment leaves the old file or th
 is written in a thread of its own: a large file takes a tenth of a second, and typing does not wait for it. If that
 fails, a warning says so; `flush` and `close` raise.
 
-    {"format": "rheostat-memory", "format_version": 1,
+    {"format": "rheostat-memory", "format_version": 1, "generation": 0,
      "phrases": [{"words": "see you soon", "count": 1.5, "time": 1767225600, "recent": [[29453760, 1.0]]}, …]}
 
+generation: how often something was forgotten. A process that finds another one than its own drops what it has not
+written yet: it may be what was to be forgotten, and the file does not say what that was. While it suggests words, it
+looks at the file every `LOOK_SECONDS`, so what was forgotten elsewhere is soon gone here too.
 time: of the count, in seconds since 1970; it halves every `HALF_LIFE_SECONDS`. recent: what was added in the last hour,
 by the minute, so that this hour can be forgotten.
 """
@@ -52,6 +55,7 @@ HALF_LIFE_SECONDS = 60 * 24 * 3600.0
 RECENT_MINUTES = 60
 SETTLE_SECONDS = 3600.0  # counts are decayed this often, at least
 FLUSH_WORDS = 20
+LOOK_SECONDS = 1.0
 FLUSH_WORDS_WITHOUT_FILE = 1000  # then it only drops what exceeds the limit, and takes as long as writing
 LEAST_COUNT = 0.05  # decayed below this, a phrase is dropped
 NEW_WORD_COUNT = 1.5  # a word that the model does not know is suggested from here on: when it was written twice
@@ -67,6 +71,7 @@ BYTES_PER_MINUTE = 30  # of what is recent
 
 Phrase: TypeAlias = tuple[str, ...]
 _Minutes: TypeAlias = dict[Phrase, dict[int, float]]  # what was added to a phrase, by the minute
+_Stamp: TypeAlias = tuple[int, ...] | None  # the same as long as a file is; None if there is none
 
 
 class MemoryShare(NamedTuple):
@@ -157,7 +162,8 @@ class Memory(NotCopyable):
         self._doubtful: dict[Phrase, None] = {}  # the oldest first
         self._learned = 0
         self.version = 0  # changes with every change of the counts
-        self._counts = {} if self.path is None else _read(self.path)
+        self._looked, self._stamp = time.monotonic(), _stamp_of(self.path)
+        self._counts, self._generation = ({}, 0) if self.path is None else _read(self.path)
         self._index = _Index(self._counts, self._clock())
         _open_memories.add(self)
 
@@ -206,23 +212,24 @@ class Memory(NotCopyable):
         if is_due and self.path is None:
             self.flush()
         elif is_due:
-            self._write_in_background()
+            with self._lock:
+                self._learned = 0
+            self._in_background(self.flush)
 
-    def _write_in_background(self) -> None:
+    def _in_background(self, act: Callable[[], None]) -> None:
         with self._lock:
-            self._learned = 0
             if self._writer is not None and self._writer.is_alive():
                 return  # what it does not write now is written next time
-            self._writer = threading.Thread(target=self._try_to_flush, name="rheostat-memory", daemon=False)
+            self._writer = threading.Thread(target=self._try, args=(act,), name="rheostat-memory", daemon=False)
             if threading.main_thread().is_alive():
                 with contextlib.suppress(RuntimeError):  # no threads here
                     self._writer.start()
                     return
-        self._try_to_flush()  # also while the program ends, when nobody waits for a thread
+        self._try(act)  # also while the program ends, when nobody waits for a thread
 
-    def _try_to_flush(self) -> None:
+    def _try(self, act: Callable[[], None]) -> None:
         try:
-            self.flush()
+            act()
         except (UserWordsError, MemoryError) as error:
             said = str(error) or "there is not enough memory"
             warnings.warn(RheostatWarning(f"{said}; what was learned is kept, and written later"), stacklevel=2)
@@ -244,6 +251,7 @@ class Memory(NotCopyable):
         given: object = before  # callers may not check their types
         if not isinstance(given, Sequence) or isinstance(given, str | bytes):
             raise UserWordsError(f"before is {shown(given)}; expected a list of words")
+        self._look_at_file()
         with self._lock:
             if (now := self._clock()) - self._index.time > SETTLE_SECONDS:
                 self._index = _Index(self._counts, now)
@@ -267,6 +275,15 @@ class Memory(NotCopyable):
             single = index.following[()]
             counts = np.fromiter(single.values(), np.float64, len(single))
             return MemoryShare(of_model, per_count, index.words, counts, single, dict(longer))
+
+    def _look_at_file(self) -> None:
+        """Read the file again, in the background, if another process has changed it."""
+        if self.path is None or (now := time.monotonic()) - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        if (stamp := _stamp_of(self.path)) != self._stamp:
+            self._stamp = stamp  # a file that cannot be read is tried once
+            self._in_background(lambda: self._change(lambda counts: None, writes=False))
 
     def count(self, *words: str) -> float:
         """How often a phrase was written, decayed."""
@@ -306,7 +323,7 @@ class Memory(NotCopyable):
 
         with self._lock:
             self._doubtful = {}
-        self._change(change)
+        self._change(change, forgets=True)
         return lost
 
     def clear(self) -> None:
@@ -325,7 +342,7 @@ class Memory(NotCopyable):
 
         with self._lock:
             self._doubtful = {}
-        self._change(change)
+        self._change(change, forgets=True)
         return removed
 
     # The file
@@ -333,7 +350,7 @@ class Memory(NotCopyable):
     def to_json(self) -> str:
         """All counts, in the format of the file."""
         with self._lock:
-            return _to_json(self._counts)
+            return _to_json(self._counts, self._generation)
 
     @checked
     def export(self, path: str | Path) -> None:
@@ -345,10 +362,12 @@ class Memory(NotCopyable):
         with locked_file(target):
             write_private(target, self.to_json())
 
-    def _change(self, change: Callable[[dict[Phrase, _Count]], None]) -> None:
+    def _change(
+        self, change: Callable[[dict[Phrase, _Count]], None], *, forgets: bool = False, writes: bool = True
+    ) -> None:
         """Apply a change to the counts as they are stored now, with what is pending.
 
-        With a file, words can be learned and counts read in the meantime.
+        With a file, words can be learned and counts read in the meantime. Without `writes`, the file is only read.
         """
         with self._writing, locked_file(self.path), self._lock if self.path is None else contextlib.nullcontext():
             taken: _Minutes = {}
@@ -356,25 +375,31 @@ class Memory(NotCopyable):
                 with self._lock:
                     taken, self._pending = self._pending, taken
                 now = self._clock()
-                if self.path is None:
-                    counts = self._counts
-                else:
-                    counts = _read(self.path)
-                    _add_counts(counts, taken, now)
+                counts, generation, stamp = self._counts, self._generation, _stamp_of(self.path)
+                if self.path is not None:
+                    counts, generation = _read(self.path)
+                    if generation == self._generation:
+                        _add_counts(counts, taken, now)
                 for entry in counts.values():
                     entry.settle(now)
                 change(counts)
                 counts = _most_frequent(counts, now, self.limit_bytes)
                 index = _Index(counts, now)
-                if self.path is not None:
-                    write_private(self.path, _to_json(counts))
+                if self.path is not None and writes:
+                    write_private(self.path, _to_json(counts, generation + forgets))
+                    stamp = _stamp_of(self.path)
             except BaseException:
                 with self._lock:
                     _add_minutes(self._pending, taken)
                 raise
             with self._lock:
+                if generation != self._generation:
+                    self._doubtful, self._pending, taken = {}, {}, {}
                 _add_counts(counts, self._pending, now, index)
+                if not writes:
+                    _add_minutes(self._pending, taken)
                 self._counts, self._index = counts, index
+                self._generation, self._stamp = generation + forgets, stamp
                 self.version += 1
 
     def _after_fork(self) -> None:
@@ -461,7 +486,7 @@ def _most_frequent(counts: dict[Phrase, _Count], now: float, limit_bytes: int) -
     return kept
 
 
-def _to_json(counts: Mapping[Phrase, _Count]) -> str:
+def _to_json(counts: Mapping[Phrase, _Count], generation: int) -> str:
     phrases: Iterable[dict[str, Any]] = (
         {
             "words": " ".join(phrase),
@@ -472,14 +497,24 @@ def _to_json(counts: Mapping[Phrase, _Count]) -> str:
         for phrase, entry in sorted(counts.items())
     )
     lines = ",\n".join(json.dumps(phrase, ensure_ascii=False, separators=(",", ":")) for phrase in phrases)
-    return f'{{"format": "{FORMAT}", "format_version": {FORMAT_VERSION}, "phrases": [\n{lines}\n]}}\n'
+    head = f'{{"format": "{FORMAT}", "format_version": {FORMAT_VERSION}, "generation": {generation}'
+    return f'{head}, "phrases": [\n{lines}\n]}}\n'
 
 
-def _read(path: Path) -> dict[Phrase, _Count]:
+def _stamp_of(path: Path | None) -> _Stamp:
+    try:
+        status = None if path is None else path.stat()
+    except OSError:
+        return None
+    return status and (status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def _read(path: Path) -> tuple[dict[Phrase, _Count], int]:
+    """The counts in a file, and its generation; none if there is no file."""
     try:
         data = read_input(path, "memory")
     except FileNotFoundError:
-        return {}
+        return {}, 0
     except FileExistsError as error:
         raise UserWordsError(f"{path} cannot be read: {error.strerror}; expected a memory file: name a file") from None
     except OSError as error:
@@ -496,6 +531,9 @@ def _read(path: Path) -> dict[Phrase, _Count]:
     if content.get("format_version") != FORMAT_VERSION:
         found = repr(content.get("format_version"))[:40]
         raise UserWordsError(f"{path} has format version {found}; expected {FORMAT_VERSION}: update rheostat")
+    generation = content.get("generation", 0)
+    if type(generation) is not int or not 0 <= generation < _LARGEST_COUNT:
+        raise UserWordsError(f"{path} has the generation {generation!r:.40}; expected a whole number: {remedy}")
     counts: dict[Phrase, _Count] = {}
     for place, entry in enumerate(content["phrases"], 1):
         parsed = _parse(entry)
@@ -504,7 +542,7 @@ def _read(path: Path) -> dict[Phrase, _Count]:
                 f"{path}: phrase {place} is {entry!r:.60}; expected words, a count and a time: {remedy}"
             )
         counts[parsed[0]] = parsed[1]
-    return counts
+    return counts, generation
 
 
 def _parse(entry: Any) -> tuple[Phrase, _Count] | None:

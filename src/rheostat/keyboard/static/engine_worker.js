@@ -89,13 +89,14 @@ function suggest({ id, kind, ...asked }) {
 
 // --- memory ---
 
+const store = new MemoryStore();
 let watch = null;
 let lastAsked = { percent: 100 }; // the knob, and the learned words
 let writing = 0;
 
 async function remember({ on, isPrivate, text }) {
   await typist.memory?.flush();
-  typist.memory = on ? await new Memory(new MemoryStore()).open() : null;
+  typist.memory = on ? await new Memory(store).open() : null;
   watch = typist.memory && new Watch(isPrivate ? null : typist.memory, tokenizer, confidenceAsTyped, (word) => typist.isCorrect(word, lastAsked.userWords));
   watch?.skip(text);
   return listed();

@@ -56,6 +56,7 @@ export class Memory {
   #pending = new Map(); // phrase -> minute -> what was added since the last write
   #doubtful = new Set(); // the oldest first
   #learned = 0;
+  #generation = 0; // how often something was forgotten, as far as this tab knows
   #store;
   #clock;
   #limit;
@@ -63,17 +64,25 @@ export class Memory {
   /** Changes with every change of the counts. */
   version = 0;
 
-  /** store: {read(), update(change)}, or null for a memory that lasts as long as the page. clock: seconds since 1970. */
+  /** store: {read(), update(change), onForgotten, tell()}, or null for a memory that lasts as long as the page. clock: seconds since 1970. */
   constructor(store = null, { limit = MEMORY_BYTES, clock = () => Date.now() / 1000 } = {}) {
     this.#store = store;
     this.#limit = limit;
     this.#clock = clock;
   }
 
-  /** Read what is stored. */
+  /** Read what is stored, now and whenever another tab forgets something. */
   async open() {
-    if (this.#store) this.#use(parse(await this.#store.read()));
+    if (!this.#store) return this;
+    this.#store.onForgotten = () => this.#readAgain();
+    await this.#readAgain();
     return this;
+  }
+
+  async #readAgain() {
+    const stored = await this.#store.read();
+    this.#use(this.#withPending(stored));
+    this.#generation = generationOf(stored);
   }
 
   get size() {
@@ -189,7 +198,7 @@ export class Memory {
   /** Take back what was counted in the last hour. */
   forgetLastHour() {
     this.#doubtful.clear();
-    return this.#change((counts) => counts.forEach((entry) => entry.recent.clear()));
+    return this.#change((counts) => counts.forEach((entry) => entry.recent.clear()), true);
   }
 
   /** Forget everything. */
@@ -201,18 +210,32 @@ export class Memory {
     this.#doubtful.clear();
     return this.#change((counts) => {
       for (const phrase of [...counts.keys()]) if (goes(phrase)) counts.delete(phrase);
-    });
+    }, true);
   }
 
   // --- storing ---
 
   /** All counts, in the format of Python's file. */
   toJSON() {
-    return asFile(this.#counts);
+    return asFile(this.#counts, this.#generation);
+  }
+
+  /** What is stored, with what is pending. Nothing is, once another tab has forgotten something: it may have been that. */
+  #withPending(stored) {
+    const counts = parse(stored);
+    if (generationOf(stored) !== this.#generation) {
+      this.#pending = new Map();
+      this.#doubtful.clear();
+    }
+    for (const [phrase, minutes] of this.#pending) {
+      if (!counts.has(phrase)) counts.set(phrase, new Count(0, this.#clock()));
+      for (const [minute, by] of minutes) counts.get(phrase).add(minute, by);
+    }
+    return counts;
   }
 
   /** Apply a change to the counts as they are stored now, with what is pending: another tab may have changed them. */
-  async #change(change) {
+  async #change(change, forgets = false) {
     const apply = (counts) => {
       const now = this.#clock();
       counts.forEach((entry) => entry.settle(now));
@@ -222,17 +245,15 @@ export class Memory {
     };
     if (!this.#store) {
       apply(this.#counts);
+      this.#generation += Number(forgets);
       return;
     }
     await this.#store.update((stored) => {
-      const counts = parse(stored);
-      for (const [phrase, minutes] of this.#pending) {
-        if (!counts.has(phrase)) counts.set(phrase, new Count(0, this.#clock()));
-        for (const [minute, by] of minutes) counts.get(phrase).add(minute, by);
-      }
-      apply(counts);
-      return asFile(this.#counts);
+      apply(this.#withPending(stored));
+      this.#generation = generationOf(stored) + Number(forgets);
+      return asFile(this.#counts, this.#generation);
     });
+    if (forgets) this.#store.tell?.();
   }
 
   #use(counts) {
@@ -280,14 +301,18 @@ function compare(words, others) {
   return place < 0 ? 0 : words[place] < others[place] ? -1 : 1;
 }
 
-function asFile(counts) {
+function asFile(counts, generation) {
   const phrases = [...counts].map(([words, { count, time, recent }]) => ({
     words,
     count: Math.round(count * 1e4) / 1e4,
     time: Math.trunc(time),
     recent: [...recent].sort(([one], [other]) => one - other),
   }));
-  return { format: FORMAT, format_version: VERSION, phrases };
+  return { format: FORMAT, format_version: VERSION, generation, phrases };
+}
+
+function generationOf(stored) {
+  return stored?.generation ?? 0;
 }
 
 /** Stored counts; what is not in our format counts as nothing. */
@@ -305,6 +330,17 @@ const KEY = "phrases";
 /** The memory's place in this browser. Every change reads and writes in one transaction, so tabs do not undo each other's. */
 export class MemoryStore {
   #database = null;
+  #tabs = new BroadcastChannel(DATABASE);
+
+  /** Called when another tab has forgotten something. */
+  set onForgotten(act) {
+    this.#tabs.onmessage = act;
+  }
+
+  /** Tell the other tabs that something was forgotten. */
+  tell() {
+    this.#tabs.postMessage(null);
+  }
 
   read() {
     return this.#run("readonly", (table, settle) => {
