@@ -16,8 +16,10 @@ from test_typing_in_javascript import differences, in_node, make_cases
 from rheostat.bundled import model_path
 from rheostat.keyboard.site import STATIC, write_page
 from rheostat.measure.packing import pack
+from rheostat.model.file import open_model
 from rheostat.runtime.predictor import Predictor
 from rheostat.text.known_words import KnownWords
+from rheostat.words.slips import ENDINGS, is_inflected
 
 HERE = Path(__file__).parent
 KNOWN = ("rumbling", "wavelength", "latte", "irritates", "tommorow", "xqzzq", "dping")
@@ -40,6 +42,24 @@ def test_both_find_the_same_words(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert found[:-1] == [[word in known for word in words + ODD] for known in filters]
     assert not any(found[-1]), "without known words, none is known"
+
+
+def test_both_know_the_same_endings(tmp_path: Path) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs node: install Debian's nodejs")
+    with open_model(model_path()) as file:
+        vocabulary = list(file.vocabulary.index)
+    stems = random.Random(6).sample(vocabulary, 1500)
+    forms = [stem + ending for stem in [*stems, "naïve", "😀"] for ending in (*ENDINGS, "gy", "ning")]
+    (tmp_path / "cases.json").write_text(json.dumps({"vocabulary": vocabulary, "forms": forms}))
+    shutil.copytree(STATIC, tmp_path / "static")
+    command = [node, "--no-warnings", HERE / "check_endings.mjs", tmp_path / "static", tmp_path / "cases.json"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    known = set(vocabulary)
+    expected = [is_inflected(form, known) for form in forms]
+    assert json.loads(done.stdout) == expected and 3000 < sum(expected) < len(forms) - 3000
 
 
 def test_node_types_as_python_does_with_known_words(tmp_path: Path) -> None:

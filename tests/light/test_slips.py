@@ -28,6 +28,7 @@ from rheostat.words.slips import (
     drops_negation,
     find_halves,
     find_key_layout,
+    is_inflected,
     may_be_corrected,
     read_key_layouts,
 )
@@ -385,6 +386,35 @@ def test_ways_of_writing_are_left_alone(predictor: rheostat.Predictor) -> None:
 def test_a_hidden_word_is_neither_offered_nor_corrected(predictor: rheostat.Predictor) -> None:
     assert predictor.correct("oh fuck")[0].kind == "typed"
     assert "fuck" not in [one.word for one in predictor.complete("oh fuk", 9)]
+
+
+STEMS = """
+walk try boy run stop occur visit travel come have see be box go true happy dry actual actually
+occurred gentle sun basic public fun cloud write quit play quick
+"""
+ENDED = """
+walks walked walking walker boys boy's runs visited visiting traveled traveling seeing being boxes
+goes writes writer played playing dryer publicly cloudy quickly trying
+"""
+MISSPELT = """
+trys tryed runing stoped stoping occured comeing haveing boxs walkd walkr walkes truely happyly
+actualy gentlely basicly funy writeing quiting
+"""
+
+
+@pytest.mark.parametrize("form", ENDED.split())
+def test_a_word_with_an_ending_is_one(form: str) -> None:
+    assert is_inflected(form, STEMS.split())
+
+
+@pytest.mark.parametrize("form", MISSPELT.split())
+def test_a_word_with_an_ending_that_changes_its_spelling_is_none(form: str) -> None:
+    assert not is_inflected(form, STEMS.split())
+
+
+@pytest.mark.parametrize(("text", "word"), [("she was runing", "running"), ("it occured", "occurred")])
+def test_a_misspelt_ending_is_corrected(predictor: rheostat.Predictor, text: str, word: str) -> None:
+    assert predictor.correct(text)[0].word == word
 
 
 def test_letters_as_typed_rank_as_without_slips(predictor: rheostat.Predictor) -> None:

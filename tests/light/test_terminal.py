@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from rheostat.cli import app, console
 from rheostat.errors import ModelFileError, RheostatError, RheostatWarning, visible
 from rheostat.measure.results import read_results
+from rheostat.words.memory import Memory
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x08\r\u202e"
 CONTROLS = {chr(code) for code in (*range(9), *range(11, 32), *range(127, 160))} | {"\u202e"}
@@ -49,6 +50,14 @@ def test_an_error_about_a_results_file_quotes_it_safely(tmp_path: Path) -> None:
     with pytest.raises(RheostatError) as caught:
         read_results(path)
     assert not CONTROLS & set(str(caught.value)) and "owned" in str(caught.value)
+
+
+def test_the_end_of_a_line_is_shown_as_a_sign(tmp_path: Path) -> None:
+    learned = Memory(tmp_path / "memory")
+    learned.learn(["see", "you"], before=["<eos>"])
+    learned.close()
+    shown = CliRunner().invoke(app, ["memory", str(tmp_path / "memory")], catch_exceptions=False).stdout
+    assert "¶ see you" in shown and "<eos>" not in shown
 
 
 def test_a_phrase_of_a_hostile_memory_is_printed_safely(tmp_path: Path) -> None:

@@ -9,6 +9,9 @@ import typer
 
 from rheostat.cli.console import JSON_HELP, print_json, print_line
 from rheostat.errors import RheostatError
+from rheostat.text.vocabulary import END_OF_LINE
+
+LINE_END = "¶"  # how the end of a line is shown, as on the page
 
 
 def memory(
@@ -54,4 +57,4 @@ def memory(
         print_line(out)
     if not asked and out is None:
         for phrase, count in phrases[:limit]:
-            print_line(f"{phrase}\t{count:.1f}")
+            print_line(f"{phrase.replace(END_OF_LINE, LINE_END)}\t{count:.1f}")

@@ -4,13 +4,15 @@ A word is ranked by p(word | context) · p(typed | word). The second factor has 
 is free. `core/typing.c` finds the words; this module owns the prices and turns the words into suggestions.
 Knows keys, prices and words; knows nothing about models.
 
-The prices are tuned on simulated typing of the development text alone: see docs/slips.md and `measure.slips`.
+The prices of letters are tuned on simulated typing of the development text alone. docs/slips.md says how the others
+were chosen.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, cached_property
@@ -30,7 +32,23 @@ from rheostat.words.writing import (
     present,
 )
 
-ENDINGS = ("s", "es", "'s", "ed", "d", "ing", "er", "r", "ly", "y")  # of English words
+# English endings, each with the words that take it as they are: "boys" but not "trys", "seeing" but not "haveing". The
+# patterns are for JavaScript too.
+ENDINGS = {
+    "s": "(?:[^sxzy]|[aeiou]y)$(?<!ch)(?<!sh)",
+    "es": "(?:[sxzo]|ch|sh)$",
+    "'s": "$",
+    "ed": "(?:[^ey]|[aeiou]y)$",
+    "d": "e$",
+    "ing": "(?:[^e]|[eoy]e|^.e)$",
+    "er": "(?:[^ey]|[aeiou]y|^[^aeiou]+y)$",
+    "r": "e$",
+    "ly": "$(?<![^aeiou]y)(?<![^aeiou]le)(?<!ll)(?<!ue)(?<![^l]ic)",
+    "y": "[^aeiouy]$",
+}
+DOUBLING = ("ed", "ing", "er", "y")  # before these, a word may double its last letter
+DOUBLED = "^(?:[^aeiou]*qu|[^aeiou]*)[aeiou][^aeiouwxy]$"  # it does so if it is short: "running"
+SOMETIMES_DOUBLED = "[^aeiou][aeiou][^aeiouwxyl]$"  # a longer one if it is stressed there: "occurred", but "visited"
 
 
 @dataclass(frozen=True)
@@ -74,8 +92,19 @@ PRICES = Prices()
 
 
 def is_inflected(form: str, vocabulary: Container[str]) -> bool:
-    """Whether this is a word of the vocabulary with an ending."""
-    return any(form.endswith(ending) and form[: -len(ending)] in vocabulary for ending in ENDINGS)
+    """Whether this is a word of the vocabulary with an ending, as English spells it."""
+    split = ((form[: -len(ending)], ending) for ending in ENDINGS if form.endswith(ending))
+    return any(word in vocabulary and _takes(word, ending, vocabulary) for word, ending in split)
+
+
+def _takes(word: str, ending: str, vocabulary: Container[str]) -> bool:
+    """Whether a word takes an ending as it is, without a change of its last letters."""
+    if not re.search(ENDINGS[ending], word) or (ending == "y" and word + "ly" in vocabulary):  # "actualy"
+        return False
+    if ending not in DOUBLING:
+        return True
+    doubled = word + word[-1] + ending
+    return not re.search(DOUBLED, word) and not (re.search(SOMETIMES_DOUBLED, word) and doubled in vocabulary)
 
 
 CAN_BE_NEGATED = NEGATED | {"am", "can", "will"}

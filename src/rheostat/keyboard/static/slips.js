@@ -2,7 +2,8 @@
 // module is the definition and explains why. The core finds the words; this module turns them into suggestions.
 
 import {
-  APOSTROPHES, BETWEEN_SENTENCES, CAN_BE_NEGATED, CORRECT_AT, ENDINGS, HYPHENS, LONGEST_WORD, MAX_TYPED, NEGATIONS, OFFER_AT, PRICES,
+  APOSTROPHES, BETWEEN_SENTENCES, CAN_BE_NEGATED, CORRECT_AT, DOUBLED, DOUBLING, ENDINGS, HYPHENS, LONGEST_WORD, MAX_TYPED, NEGATIONS,
+  OFFER_AT, PRICES, SOMETIMES_DOUBLED,
 } from "./tables.js";
 import { asFirstPerson, isSpace, matchingForm, presentWord } from "./writing.js";
 
@@ -23,9 +24,20 @@ export function canExplain(form) {
   return form.length > 0 && utf8.encode(form).length <= MAX_TYPED && /\p{L}/u.test(form);
 }
 
-/** Whether this is a word of the vocabulary with an ending. hasWord(form): whether the vocabulary has a word. */
+/** Whether this is a word of the vocabulary with an ending, as English spells it. hasWord(form): whether the vocabulary has a word. */
 export function isInflected(form, hasWord) {
-  return ENDINGS.some((ending) => form.endsWith(ending) && hasWord(form.slice(0, form.length - ending.length)));
+  return Object.keys(ENDINGS).some((ending) => {
+    const word = form.slice(0, form.length - ending.length);
+    return form.endsWith(ending) && hasWord(word) && takes(word, ending, hasWord);
+  });
+}
+
+/** Whether a word takes an ending as it is, without a change of its last letters. */
+function takes(word, ending, hasWord) {
+  const fits = (pattern) => new RegExp(pattern, "u").test(word);
+  if (!fits(ENDINGS[ending]) || (ending === "y" && hasWord(`${word}ly`))) return false;
+  if (!DOUBLING.includes(ending)) return true;
+  return !fits(DOUBLED) && !(fits(SOMETIMES_DOUBLED) && hasWord(word + [...word].at(-1) + ending));
 }
 
 /** The price of a word that is not in the vocabulary. isKnown: whether it is a known word. */
