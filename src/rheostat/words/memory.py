@@ -510,7 +510,7 @@ def _stamp_of(path: Path | None) -> _Stamp:
 
 
 def _read(path: Path) -> tuple[dict[Phrase, _Count], int]:
-    """The counts in a file, and its generation; none if there is no file."""
+    """The counts in a file, and its generation; nothing without a file."""
     try:
         data = read_input(path, "memory")
     except FileNotFoundError:
