@@ -32,8 +32,21 @@ import sys, resource
 resource.setrlimit(resource.RLIMIT_NOFILE, ({files}, {files}))
 from rheostat.keyboard import connections, server
 connections.LimitedProtocol.request_s = {seconds}
-server.serve(server.open_service(sys.argv[1]), port=0, announce=lambda address: print(address, flush=True))
+connections.LimitedProtocol.answer_s = connections.LimitedProtocol.idle_s = {seconds}
+service = server.open_service(sys.argv[1])
+{changes}
+server.serve(service, port=0, announce=lambda address: print(address, flush=True))
 """
+LARGE = 8 << 20  # bytes: more than the system buffers for a client that reads nothing
+LARGE_ANSWERS = f"""
+import dataclasses, numpy
+from starlette.responses import Response
+async def large(request):
+    return Response(bytes({LARGE}))
+service.model = large
+service.browser = dataclasses.replace(service.browser, contents=numpy.zeros({LARGE}, numpy.uint8), mapped=None)
+"""
+ONE_PIECE, PIECES = "/model.json", "/model.safetensors"  # how the server above sends its large answers
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +65,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextlib.contextmanager
-def server(model: Path, seconds: float = 1.0) -> Iterator[tuple[int, subprocess.Popen[str]]]:
-    code = SERVER.format(files=OPEN_FILES, seconds=seconds)
+def server(model: Path, seconds: float = 1.0, changes: str = "") -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    code = SERVER.format(files=OPEN_FILES, seconds=seconds, changes=changes)
     command = [sys.executable, "-c", code, str(model)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -64,8 +77,31 @@ def server(model: Path, seconds: float = 1.0) -> Iterator[tuple[int, subprocess.
         process.wait(PATIENCE_S)
 
 
-def connect(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+def connect(port: int, patience_s: float = PATIENCE_S) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=patience_s)
+
+
+def connect_unread(port: int) -> socket.socket:
+    """A connection for a client that reads nothing, so that the system keeps little for it."""
+    client = socket.socket()
+    client.settimeout(PATIENCE_S)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.connect(("127.0.0.1", port))
+    return client
+
+
+def get(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode()
+
+
+def taken(client: socket.socket) -> int:
+    """How many bytes still come before the server's end of the connection, or before it sends no more."""
+    count = 0
+    client.settimeout(2)
+    with contextlib.suppress(ConnectionError, TimeoutError):
+        while part := client.recv(1 << 20):
+            count += len(part)
+    return count
 
 
 def is_closed(client: socket.socket) -> bool:
@@ -111,6 +147,77 @@ def test_a_request_that_never_ends_is_ended_and_others_are_answered(model: Path)
             client.sendall(beginning)
         assert len(ask(port)["suggestions"]) == 3
         assert [is_closed(client) for client in begun] == [True] * 3
+
+
+@pytest.mark.parametrize("beginning", list(BEGINNINGS.values())[1:], ids=list(BEGINNINGS)[1:])
+def test_a_request_behind_another_that_never_ends_is_ended(model: Path, beginning: bytes) -> None:
+    with server(model) as (port, _), connect(port, patience_s=10) as client:
+        client.sendall(get("/api/health") + beginning)
+        assert is_closed(client), "it had no deadline"
+
+
+def test_requests_sent_together_are_all_answered_and_then_the_connection_is_idle(model: Path) -> None:
+    with server(model) as (port, _), connect(port, patience_s=10) as client:
+        client.sendall(20 * get("/api/health"))
+        answers = b""
+        with contextlib.suppress(ConnectionError):
+            while part := client.recv(65536):
+                answers += part
+        assert answers.count(b"HTTP/1.1 200") == 20
+
+
+def test_a_body_that_comes_after_its_answer_does_not_end_the_deadlines(model: Path) -> None:
+    with server(model) as (port, _), connect(port, patience_s=10) as client:
+        client.sendall(b"POST /absent HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\n\r\n")
+        assert client.recv(4096).startswith(b"HTTP/1.1 404")
+        client.sendall(b"later")
+        assert is_closed(client)
+
+
+UNREAD = {
+    "one piece": get(ONE_PIECE),
+    "pieces": get(PIECES),
+    "one piece behind another request": get("/api/health") + get(ONE_PIECE),
+    "pieces behind another request": get("/api/health") + get(PIECES),
+    "one piece before half a request": get(ONE_PIECE) + BEGINNINGS["half of a body"],
+    "more and more": 50 * get(ONE_PIECE),
+}
+
+
+def test_an_answer_that_nobody_takes_is_dropped(model: Path) -> None:
+    with server(model, changes=LARGE_ANSWERS) as (port, _), contextlib.ExitStack() as clients:
+        unread = [clients.enter_context(connect_unread(port)) for _ in UNREAD]
+        for client, requests in zip(unread, UNREAD.values(), strict=True):
+            client.sendall(requests)
+        time.sleep(1.0 + 2.0)  # the limit, and some more for a busy machine
+        for client, name in zip(unread, UNREAD, strict=True):
+            assert taken(client) < LARGE, name
+
+
+@pytest.mark.parametrize("path", [ONE_PIECE, PIECES])
+def test_an_answer_that_is_taken_comes_whole_and_the_connection_stays(model: Path, path: str) -> None:
+    with server(model, seconds=20, changes=LARGE_ANSWERS) as (port, _), connect(port) as client:
+        for _ in range(2):
+            client.sendall(get(path))
+            head, _, body = client.recv(65536).partition(b"\r\n\r\n")
+            assert f"content-length: {LARGE}".encode() in head.lower()
+            received = len(body)
+            while received < LARGE:
+                received += len(client.recv(65536))
+            assert received == LARGE
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on open files")
+def test_connections_in_every_bad_state_keep_others_out_no_longer_than_the_limits(model: Path) -> None:
+    bad = [*UNREAD.values(), get("/api/health") + BEGINNINGS["half of a body"]]
+    with server(model, changes=LARGE_ANSWERS) as (port, _), contextlib.ExitStack() as clients:
+        for number in range(OPEN_FILES - connections.SPARE_FILES + 4):  # as many as the server takes, and more
+            client = clients.enter_context(connect_unread(port))
+            with contextlib.suppress(ConnectionError):
+                client.sendall(bad[number % len(bad)])
+        start = time.monotonic()
+        assert len(ask(port)["suggestions"]) == 3
+        assert time.monotonic() - start < 10, "limits of 1 s kept it out for longer"
 
 
 def test_bytes_that_keep_coming_do_not_move_the_deadline(model: Path) -> None:

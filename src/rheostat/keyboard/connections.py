@@ -1,7 +1,8 @@
 """Limits of the server's connections: how many there are, how long a client may take, and how much is logged.
 
 A connection that sends nothing, or sends its request byte by byte, would otherwise be held forever; a thousand of them
-use up the system's open files. uvicorn has a limit on idle connections between requests, but none on the requests.
+use up the system's open files. So would one that takes no answer, or that sends the next request ahead and not its end.
+uvicorn has a limit on idle connections between requests only.
 
 Knows sockets, time and log records; `server` knows requests.
 """
@@ -48,46 +49,74 @@ def room_for_connections(wanted: int = MOST_CONNECTIONS) -> int:
 
 
 class LimitedProtocol(H11Protocol):
-    """A connection with deadlines. One that is too many gets a short answer and is closed."""
+    """A connection with deadlines. One that is too many gets a short answer and is closed.
+
+    A connection always has a deadline: for the request that is arriving, for the answer that is made or taken, or for
+    having neither. A deadline ends with what it is for, and is never moved.
+    """
 
     most_connections = MOST_CONNECTIONS  # the server sets what fits
-    request_s, answer_s = REQUEST_S, ANSWER_S
-    _deadline: asyncio.TimerHandle | None = None
+    request_s, answer_s, idle_s = REQUEST_S, ANSWER_S, float(IDLE_S)
 
     def connection_made(self, transport: Any) -> None:
+        self._deadlines: dict[str, asyncio.TimerHandle] = {}
+        transport.set_write_buffer_limits(high=0)  # writing is paused until the client has taken everything
         super().connection_made(transport)
         if len(self.connections) > self.most_connections:
             transport.write(_FULL)
             transport.close()
-            return
-        self._end_in(self.request_s)
+        self._set_deadlines()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
-        if self._deadline is None:  # the first bytes of another request
-            self._end_in(self.request_s)
         super().data_received(data)
-        if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED):  # the request is complete
-            self._end_in(self.answer_s)
+        self._set_deadlines()
 
     def on_response_complete(self) -> None:
-        self._end_in(None)
-        super().on_response_complete()
+        if not self.flow.write_paused:  # all of the answer is taken
+            self._limit("answer", None)
+        super().on_response_complete()  # begins the next request, if it is here already
+        self._set_deadlines()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._set_deadlines()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end_in(None)
+        for deadline in self._deadlines.values():
+            deadline.cancel()
         super().connection_lost(exc)
 
-    def _end_in(self, seconds: float | None) -> None:
-        """Close the connection after some seconds, unless something happens first. None: no deadline."""
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = None if seconds is None else self.loop.call_later(seconds, self._end)
+    def _set_deadlines(self) -> None:
+        """Start the deadlines of what has begun, and end those of what is over."""
+        arrives, answers = self._request_arrives(), self._answer_is_due()
+        self._limit("request", self.request_s if arrives else None)
+        self._limit("answer", self.answer_s if answers else None)
+        self._limit("idle", None if arrives or answers else self.idle_s)
 
-    def _end(self) -> None:
-        self._deadline = None
-        self.transport.abort()
+    def _request_arrives(self) -> bool:
+        """Whether a request has begun and is not complete. A new connection counts as the beginning of one."""
+        if self.conn.their_state is h11.IDLE:
+            return self.cycle is None or bool(self.conn.trailing_data[0])
+        return self.conn.their_state is h11.SEND_BODY
+
+    def _answer_is_due(self) -> bool:
+        """Whether the answer to a complete request is being made, or the client has yet to take some of an answer."""
+        if self.flow.write_paused:
+            return True
+        return self.cycle is not None and not self.cycle.response_complete and not self._request_arrives()
+
+    def _limit(self, what: str, seconds: float | None) -> None:
+        """Drop the connection after some seconds, unless this deadline runs already. None: end the deadline.
+
+        It is dropped with what the client has not taken; closing would wait for that.
+        """
+        if seconds is None:
+            if what in self._deadlines:
+                self._deadlines.pop(what).cancel()
+        elif what not in self._deadlines:
+            self._deadlines[what] = self.loop.call_later(seconds, self.transport.abort)
 
 
 class BoundedLog(logging.Filter):
