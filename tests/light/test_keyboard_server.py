@@ -24,6 +24,7 @@ pytest.importorskip("starlette", reason="the keyboard extra is not installed: pi
 pytest.importorskip("uvicorn", reason="the keyboard extra is not installed: pip install 'rheostat[keyboard]'")
 pytest.importorskip("httpx2", reason="starlette's test client needs httpx2, of the dev extra")
 
+import anyio
 from starlette.testclient import TestClient
 
 import rheostat
@@ -523,6 +524,37 @@ def test_an_ordered_file_is_sent_as_it_is() -> None:
         assert browser_model(file, "int8").contents.tobytes() == file.path.read_bytes()
 
 
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_the_model_is_sent_in_pieces(service: Service, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    monkeypatch.setattr("rheostat.keyboard.server.PIECE_BYTES", 1000)
+    contents = service.browser.contents.tobytes()
+    messages = messages_of(service, "/model.safetensors", method)
+    pieces = [message["body"] for message in messages[1:]]
+    assert len(pieces) > len(contents) // 1000 and max(map(len, pieces)) == 1000
+    assert b"".join(pieces) == contents
+    headers = dict(messages[0]["headers"])
+    assert headers[b"content-length"] == str(len(contents)).encode()
+    assert headers[b"content-type"] == b"application/octet-stream"
+    assert headers[b"etag"] == f'"{service.browser.address}"'.encode() and headers[b"cache-control"] == b"no-cache"
+
+
+def messages_of(service: Service, path: str, method: str) -> list[dict[str, Any]]:
+    """What the application sends to a client that takes everything."""
+    messages: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    async def receive() -> dict[str, Any]:
+        await anyio.sleep_forever()
+        return {}
+
+    headers = [(b"host", HOST.encode())]
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": headers}
+    anyio.run(make_app(service), scope, receive, send)
+    return messages
+
+
 def test_a_model_is_fetched_once(client: TestClient) -> None:
     address = f"/{client.get('/model.json').json()['browser']['model']}"
     first = client.get(address)
@@ -550,6 +582,36 @@ def test_a_file_that_is_cut_short_is_an_answer_and_does_not_end_the_server(tmp_p
     ended = subprocess.run([sys.executable, "-c", CUT_SHORT, path], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("422 ") and "was written to while it was in use" in ended.stdout
+
+
+CUT_WHILE_SENT = """
+import os, sys
+import anyio
+from rheostat.keyboard.server import make_app, open_service
+app = make_app(open_service(sys.argv[1]))
+sent = []
+async def send(message):
+    sent.append(message)
+    if len(sent) == 3:
+        os.truncate(sys.argv[1], 4096)
+async def receive():
+    await anyio.sleep_forever()
+headers = [(b"host", b"127.0.0.1:8017")]
+scope = dict(type="http", method="GET", path="/model.safetensors", query_string=b"", headers=headers)
+try:
+    anyio.run(app, scope, receive, send)
+except Exception as error:
+    print(len(sent), error.__cause__ or error)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be changed there")
+def test_a_file_that_is_cut_short_while_it_is_sent_ends_the_answer_only(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    shutil.copy(rheostat.bundled.model_path(), path)
+    ended = subprocess.run([sys.executable, "-c", CUT_WHILE_SENT, path], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("3 ") and "was written to while it was in use" in ended.stdout
 
 
 def test_what_a_browser_cannot_run_is_left_to_the_server(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ own filters is served by the server only. Knows files and operating points; know
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -40,6 +41,12 @@ class BrowserModel:
         """Raise ModelFileError if the mapped file was changed or cut short. Call it before reading the contents."""
         if self.mapped is not None:
             self.mapped.check_unchanged()
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """Copies of the contents, `size` bytes each. The file is checked before each, as it may change meanwhile."""
+        for start in range(0, len(self.contents), size):
+            self.check()
+            yield self.contents[start : start + size].tobytes()
 
     @cached_property
     def address(self) -> str:

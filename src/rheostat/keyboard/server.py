@@ -28,7 +28,7 @@ import json
 import mimetypes
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,7 +43,7 @@ try:
     from starlette.applications import Starlette
     from starlette.middleware import Middleware
     from starlette.requests import ClientDisconnect, Request
-    from starlette.responses import FileResponse, JSONResponse, Response
+    from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
     from starlette.routing import Route
 except ImportError as error:
     raise MissingExtraError("keyboard", "the keyboard page", error) from error
@@ -73,6 +73,7 @@ ELSEWHERE = "192.0.2.1"  # an address that is reserved for documentation
 LARGEST_BODY = 128 << 10  # bytes
 LONGEST_TEXT = 20_000  # characters: more than the model reads of any text
 LARGEST_K = 10
+PIECE_BYTES = 64 << 10  # of the model: what a connection holds in memory while the client takes it
 MOST_TIMES = 12  # positions that are timed together
 DIGITS = 4  # of milliseconds
 MOST_WAITING = 600  # requests that wait for a thread; beyond it they are refused at once
@@ -155,7 +156,9 @@ class Service:
         headers = {"cache-control": "no-cache", "etag": f'"{self.browser.address}"'}
         if headers["etag"] in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=headers)
-        return Response(self.browser.contents.data, headers=headers, media_type="application/octet-stream")
+        headers["content-length"] = str(len(self.browser.contents))
+        pieces = _as_taken(self.browser.pieces(PIECE_BYTES))
+        return StreamingResponse(pieces, headers=headers, media_type="application/octet-stream")
 
     async def times(self, request: Request) -> Response:
         percents = _percents(await _read_object(request), self.positions)
@@ -249,6 +252,12 @@ class Service:
             "warning": position.warning,
             "energy_mj": energy.query_mj(position.flops, position.bytes_read) if energy else None,
         }
+
+
+async def _as_taken(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """Each piece is made when the client has taken the one before it. Not in threads: a piece is only copied."""
+    for piece in pieces:
+        yield piece
 
 
 def _page_file(path: Path) -> Callable[[Request], Awaitable[Response]]:
