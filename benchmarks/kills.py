@@ -135,6 +135,7 @@ COMMANDS = [
     Command("govern", "govern --trace {0}/day.csv -o {0}/govern", ("govern",)),
     Command("demo", "demo --model {0}/model --data {0}/text/test.txt --queries 5 --meter none -o {0}/demo", ("demo",)),
     Command("export", "export {0}/model --knob 0.6 -o {0}/exported", ("exported",)),
+    Command("export for the core", "export {0}/model --engine core -o {0}/exported", ("exported",)),
     Command("page", "page {0}/model -o {0}/site", ("site",)),
     Command("memory", "memory {0}/memory --forget soon", ("memory",)),
     Command("memory export", "memory {0}/memory -o {0}/memory-2", ("memory-2",)),

@@ -34,8 +34,8 @@ from rheostat.model.flops import executed_flops
 from rheostat.model.knob import choose
 from rheostat.model.precision import Precision
 from rheostat.model.shape import ModelShape
-from rheostat.runtime.onnx.export import onnx
 from rheostat.runtime.onnx.graph import build_graph, state_sizes
+from rheostat.runtime.onnx.graph_files import onnx
 from rheostat.runtime.onnx.operators import IR_VERSION, OPSET
 from rheostat.runtime.onnx.session import GraphEngine, Session, onnxruntime
 from rheostat.runtime.onnx.weights import prepare

@@ -409,13 +409,26 @@ def log_writer() -> Writer:
 
 def export_writer() -> Writer:
     from models import write_tiny
-    from rheostat.runtime.onnx.export import export
+    from rheostat.runtime.export import export
 
     model = write_tiny(Path(tempfile.mkdtemp(prefix="rheostat-faults-")) / "model")
     return Writer(
         "export",
         lambda folder: export(model, out=folder / "out", knob=0.5),
         lambda folder: export(model, out=folder / "out", precision="fp32"),
+    )
+
+
+def core_export_writer() -> Writer:
+    """First a file that is copied, then one that is packed."""
+    from models import GOLDEN, write_tiny
+    from rheostat.runtime.export import export
+
+    model = write_tiny(Path(tempfile.mkdtemp(prefix="rheostat-faults-")) / "model")
+    return Writer(
+        "export for the core",
+        lambda folder: export(GOLDEN / "golden-ordered.safetensors", out=folder / "out", engine="core"),
+        lambda folder: export(model, out=folder / "out", engine="core"),
     )
 
 
@@ -510,6 +523,7 @@ WRITERS: dict[str, Callable[[bool], Writer]] = {
     "tokens": lambda whole: tokens_writer(),
     "log": lambda whole: log_writer(),
     "export": lambda whole: export_writer(),
+    "export-core": lambda whole: core_export_writer(),
     "page": page_writer,
     "report": report_writer,
     "checkpoint": lambda whole: checkpoint_writer(),

@@ -311,10 +311,10 @@ def exported() -> Path:
 
 
 def export_to(folder: Path) -> None:
-    from rheostat.runtime.onnx.export import write_export
+    from rheostat.runtime.export import export_graphs
 
     with open_model(GOLDEN / "golden-fp32.safetensors") as file:
-        write_export(file, full_point(file.shape), folder, "fp32")
+        export_graphs(file, full_point(file.shape), folder, "fp32")
 
 
 def use_manifest(path: Path) -> None:

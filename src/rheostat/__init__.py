@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from rheostat.report.govern import replay_day
     from rheostat.report.writer import write_report
     from rheostat.runtime.engine import Cache
-    from rheostat.runtime.onnx.export import export
+    from rheostat.runtime.export import export
     from rheostat.runtime.predictor import Predictor, load
     from rheostat.training.run import resume, train, write_untrained
     from rheostat.words.memory import Memory
@@ -132,7 +132,7 @@ _WHERE = {
     "bench": "rheostat.measure.bench",
     "criterion": "rheostat.pruning.criteria",
     "evaluate": "rheostat.measure.evaluation",
-    "export": "rheostat.runtime.onnx.export",
+    "export": "rheostat.runtime.export",
     "learn_point": "rheostat.pruning.steps",
     "load": "rheostat.runtime.predictor",
     "measure_ngram": "rheostat.measure.ngram_baseline",

@@ -56,7 +56,8 @@ ONE_MODULE: dict[str, str] = {
     "model.origin": "tables",
     "words.hidden_words": "bundled",
     "words.user_words": "durable",
-    "runtime.onnx.export": "durable inputs provenance tables",
+    "runtime.export": "provenance",
+    "runtime.export_folder": "durable inputs tables",
     "runtime.predictor": "bundled",
     "governor.governor": "arguments",
     "governor.readers": "sysfs",
@@ -99,8 +100,8 @@ INSIDE: dict[str, str] = {
     " operating_point cut widths path contents file summary writer knob ordered",
     "core": "build library values pool binding word_tree",
     "words": "hidden_words passage writing completion text_rules slips user_words memory",
-    "runtime": "arguments history engine latencies remembering explaining onnx onnx.format onnx.weights"
-    " onnx.operators onnx.graph onnx.export onnx.session onnx.engine points evaluation reading"
+    "runtime": "arguments history engine latencies remembering explaining export_folder onnx onnx.format onnx.weights"
+    " onnx.operators onnx.graph onnx.graph_files onnx.session onnx.engine export points evaluation reading"
     " suggesting turning predictor",
     "governor": "device cost policy decision readers body trace governor replay",
     "measure": "machine resident_memory ngram texts keystrokes slips personal meters.series meters.meter"
@@ -299,7 +300,7 @@ def test_every_module_says_what_it_is_for() -> None:
 
 
 def test_the_base_install_does_without_onnx(tmp_path: Path) -> None:
-    """Predicting, completing, turning the knob and evaluating need the core alone."""
+    """Predicting, completing, turning the knob, evaluating and exporting for the core need the core alone."""
     script = """
 import sys
 for name in ("onnx", "onnxruntime"):
@@ -310,6 +311,7 @@ predictor.suggest("the")
 predictor.complete("th")
 predictor.turn(0.6)
 rheostat.evaluate(sys.argv[1], data=sys.argv[2], precision="int8")
+rheostat.export(sys.argv[1], sys.argv[3], engine="core")
 try:
     rheostat.load(sys.argv[1], engine="onnx")
 except rheostat.MissingExtraError as error:
@@ -318,7 +320,7 @@ except rheostat.MissingExtraError as error:
     text = tmp_path / "text.txt"
     text.write_text("the old boat\nlay in the harbour\n")
     model = write_tiny(tmp_path / "tiny.safetensors")
-    command = [sys.executable, "-c", script, str(model), str(text)]
+    command = [sys.executable, "-c", script, str(model), str(text), str(tmp_path / "out")]
     answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert answer.returncode == 0, answer.stderr
     assert "pip install 'rheostat[onnx]'" in answer.stdout

@@ -1,4 +1,7 @@
-"""`rheostat export`: the folder is complete, correct without this package, and never half written."""
+"""`rheostat export`: the folder is complete, correct without this package, and never half written.
+
+Here it is for ONNX Runtime; `test_export_core` is about the folder for the core.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ from typer.testing import CliRunner
 import rheostat
 from models import TINY, write_tiny, write_words
 from rheostat.cli.export import export as export_command
-from rheostat.errors import PrecisionError, RheostatError
+from rheostat.errors import ExportError, PrecisionError, RheostatError
 from rheostat.model.cut import cut
 from rheostat.model.file import open_model
 from rheostat.model.operating_point import full_point
 from rheostat.model.precision import Precision
 from rheostat.model.shape import Cell, ModelShape
 from rheostat.model.writer import write_model
-from rheostat.runtime.onnx.export import ExportError, write_export
+from rheostat.runtime.export import export_graphs
 from rheostat.runtime.onnx.session import GraphEngine, onnxruntime
 from rheostat.runtime.onnx.weights import prepare
 from rheostat.runtime.predictor import Predictor
@@ -51,7 +54,7 @@ def run(*arguments: str) -> str:
 
 def export_tiny(folder: Path, cell: Cell = "qrnn", precision: Precision = "int8", point: str = "") -> dict[str, Any]:
     with open_model(write_tiny(folder / "model.safetensors", cell)) as file:
-        return write_export(file, file.point(point) if point else full_point(file.shape), folder / "out", precision)
+        return export_graphs(file, file.point(point) if point else full_point(file.shape), folder / "out", precision)
 
 
 def open_graph(folder: Path, manifest: dict[str, Any], form: str) -> onnxruntime.InferenceSession:
@@ -125,7 +128,7 @@ def test_manifest_says_what_the_point_costs_and_where_it_comes_from(tmp_path: Pa
         assert manifest["flops_fraction"] == point.flops_fraction
         assert manifest["shape"]["hidden_sizes"] == list(point.widths)
         assert manifest["vocabulary"]["special_ids"] == {"<unk>": 0, "<eos>": 1}
-    assert (manifest["format"], manifest["format_version"]) == ("rheostat-export", 1)
+    assert (manifest["format"], manifest["format_version"], manifest["engine"]) == ("rheostat-export", 1, "onnx")
     assert manifest["tokenizer"] == "words" and manifest["precision"] == "int8"
     assert {"command", "rheostat", "date"} <= set(manifest["provenance"])
     assert manifest == json.loads((tmp_path / "out" / "manifest.json").read_text(encoding="utf-8"))
@@ -140,7 +143,7 @@ def test_manifest_counts_the_bytes_of_every_other_file(tmp_path: Path) -> None:
 
 def test_words_and_spellings_are_those_of_the_model(tmp_path: Path) -> None:
     with open_model(write_tiny(tmp_path / "model", casing={"word3": "Word3"})) as file:
-        manifest = write_export(file, full_point(file.shape), tmp_path / "out")
+        manifest = export_graphs(file, full_point(file.shape), tmp_path / "out")
         assert (tmp_path / "out" / "vocabulary.txt").read_bytes() == file.vocabulary.to_bytes()
     assert (tmp_path / "out" / "casing.txt").read_text(encoding="utf-8") == "Word3"
     assert manifest["casing"] == {"file": "casing.txt", "words": 1}
@@ -170,7 +173,7 @@ def test_every_input_type_can_be_created_in_an_application(tmp_path: Path) -> No
 
 def test_an_earlier_export_is_replaced_as_a_whole(tmp_path: Path) -> None:
     with open_model(write_tiny(tmp_path / "model", casing={"word3": "Word3"})) as file:
-        write_export(file, full_point(file.shape), tmp_path / "out")
+        export_graphs(file, full_point(file.shape), tmp_path / "out")
     export_tiny(tmp_path, precision="fp32")
     assert not (tmp_path / "out" / "casing.txt").exists()
     assert json.loads((tmp_path / "out" / "manifest.json").read_text())["precision"] == "fp32"
@@ -185,7 +188,7 @@ def test_an_empty_folder_is_used(tmp_path: Path) -> None:
 
 def test_missing_parent_folders_are_created(tmp_path: Path) -> None:
     with open_model(write_tiny(tmp_path / "model")) as file:
-        write_export(file, full_point(file.shape), tmp_path / "a" / "b")
+        export_graphs(file, full_point(file.shape), tmp_path / "a" / "b")
     assert (tmp_path / "a" / "b" / "manifest.json").exists()
 
 
@@ -219,7 +222,8 @@ def test_a_kill_at_any_moment_leaves_a_folder_that_is_whole(tmp_path: Path) -> N
     script = """
 import os, signal, sys
 from pathlib import Path
-import rheostat.runtime.onnx.export as export
+import rheostat
+import rheostat.runtime.export_folder as folder
 left = int(sys.argv[3])
 def dying(call):
     def one(*given, **options):
@@ -230,12 +234,12 @@ def dying(call):
         return call(*given, **options)
     return one
 Path.rename, Path.unlink, Path.rmdir = map(dying, (Path.rename, Path.unlink, Path.rmdir))
-export.exchange = dying(export.exchange) if sys.argv[4] == "swap" else lambda one, other: False
-export.export(sys.argv[1], sys.argv[2])
+folder.exchange = dying(folder.exchange) if sys.argv[4] == "swap" else lambda one, other: False
+rheostat.export(sys.argv[1], sys.argv[2])
 """
     for way in ("swap", "rename"):
         out = tmp_path / way / "out"
-        write_export(open_model(model), full_point(open_model(model).shape), out)
+        export_graphs(open_model(model), full_point(open_model(model).shape), out)
         for calls in range(40):
             command = [sys.executable, "-c", script, str(model), str(out), str(calls), way]
             ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
@@ -248,7 +252,7 @@ export.export(sys.argv[1], sys.argv[2])
         assert {path.suffix for path in out.parent.iterdir()} <= {"", ".partial", ".old"}
         for path in out.parent.iterdir():  # a day later, the next export tidies up
             os.utime(path, (0, 0))
-        write_export(open_model(model), full_point(open_model(model).shape), out)
+        export_graphs(open_model(model), full_point(open_model(model).shape), out)
         assert list(out.parent.iterdir()) == [out]
 
 
@@ -264,7 +268,7 @@ def test_an_export_that_a_kill_left_aside_is_put_back(tmp_path: Path) -> None:
     export_tiny(tmp_path)
     (tmp_path / "out").rename(tmp_path / f".out.{'0f' * 8}.old")
     with open_model(tmp_path / "model.safetensors") as file, pytest.raises(PrecisionError):
-        write_export(file, full_point(file.shape), tmp_path / "out", "int3")  # type: ignore[arg-type]
+        export_graphs(file, full_point(file.shape), tmp_path / "out", "int3")  # type: ignore[arg-type]
     export_tiny(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"model.safetensors", "out"} and is_whole(tmp_path / "out")
 
@@ -321,11 +325,11 @@ def test_a_file_is_not_overwritten(tmp_path: Path) -> None:
 def test_an_unwritable_place_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with open_model(write_tiny(tmp_path / "model")) as file, pytest.raises(ExportError, match="could not be written"):
-        write_export(file, full_point(file.shape), tmp_path / "file" / "out")
+        export_graphs(file, full_point(file.shape), tmp_path / "file" / "out")
 
 
 def test_a_graph_too_large_for_one_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rheostat.runtime.onnx.export.LARGEST_GRAPH", 100)
+    monkeypatch.setattr("rheostat.runtime.onnx.graph_files.LARGEST_GRAPH", 100)
     with pytest.raises(ExportError, match=r"step\.onnx would have"):
         export_tiny(tmp_path)
     assert not (tmp_path / "out").exists()

@@ -1,9 +1,9 @@
-"""`rheostat export`: one operating point as a folder of ONNX graphs for an application."""
+"""`rheostat export`: a model as a folder for an application."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,11 +20,15 @@ from rheostat.cli.console import (
     print_line,
 )
 from rheostat.model.precision import Precision
+from rheostat.runtime.engine import EngineName
 
 
 def export(
     out: Annotated[Path, typer.Option("-o", "--out", help="The folder to write. An earlier export in it is replaced.")],
     model: Annotated[Path, typer.Argument(help=MODEL_HELP)] = BUNDLED,
+    engine: Annotated[
+        EngineName, typer.Option(help="What the app runs: core, which is embedded, or onnx for ONNX Runtime.")
+    ] = "onnx",
     knob: Annotated[float, typer.Option(help=KNOB_HELP)] = 1.0,
     criterion: Annotated[str | None, typer.Option(help=CRITERION_HELP)] = None,
     ranking: Annotated[str | None, typer.Option(help=RANKING_HELP)] = None,
@@ -33,19 +37,22 @@ def export(
     hidden_words: HiddenWordsFile = None,
     json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:
-    """Write one operating point as ONNX graphs for an application.
+    """Write a model as a folder for an application: what an engine runs, the words and a manifest.
+
+    --engine core writes a model file with the whole knob, for the C core. It takes no position and needs no extra.
+    --engine onnx writes one operating point as ONNX graphs, which ONNX Runtime runs on Android, iOS, in C++ and on the
+    web.
 
     A graph has no 4-bit weights. So --knob cuts by the default ranking, in widths alone, even if the file has a path of
     bits: the graph then costs that share. A stored point stays as it is.
 
-    The folder also has the vocabulary and a manifest. ONNX Runtime runs the graphs on Android, iOS, in C++ and on the
-    web. docs/export.md describes the folder and shows how to use it.
+    docs/export.md describes the folder and shows how to use it.
 
-    Example: rheostat export model.safetensors --knob 0.6 --precision int8 -o out/
+    Example: rheostat export model.safetensors --engine core -o out/
     """
-    from rheostat.runtime.onnx import export as onnx_export  # here, since importing onnx is slow
+    from rheostat.runtime import export as runtime_export
 
-    manifest = onnx_export.export(
+    manifest = runtime_export.export(
         model,
         out,
         knob,
@@ -54,14 +61,24 @@ def export(
         ranking=ranking,
         precision=precision,
         hidden_words=hidden_words,
+        engine=engine,
     )
     if json:
         print_json(manifest)
     else:
         size = sum(manifest["bytes"].values())
-        chosen, share = manifest["operating_point"], manifest["flops_fraction"]
-        by = "in widths alone" if chosen["bounds"] is None else "with its 4-bit rows as int8"
+        contents = _knob_of(manifest) if engine == "core" else _point_of(manifest)
         print_line(
-            f"wrote {out}: {chosen['name']}, {by}, at {share:.2%} of the FLOPs, "
-            f"{precision}, {len(manifest['bytes'])} files and the manifest, {size:,} bytes"
+            f"wrote {out}: {contents}, {precision}, {len(manifest['bytes'])} files and the manifest, {size:,} bytes"
         )
+
+
+def _knob_of(manifest: dict[str, Any]) -> str:
+    positions = manifest["positions"]
+    return f"{len(positions)} positions of the knob, down to {positions[-1]['cost']:.2%} of the cost"
+
+
+def _point_of(manifest: dict[str, Any]) -> str:
+    chosen, share = manifest["operating_point"], manifest["flops_fraction"]
+    by = "in widths alone" if chosen["bounds"] is None else "with its 4-bit rows as int8"
+    return f"{chosen['name']}, {by}, at {share:.2%} of the FLOPs"

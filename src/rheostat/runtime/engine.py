@@ -49,14 +49,19 @@ ANSWERS_BYTES, MOST_ANSWERS = 2 << 20, 64
 _MASKS_KEPT = 8  # masks are asked for again with every word; these are the arrays of `Completion`
 
 
+def check_engine(engine: str) -> None:
+    """Raise RheostatError unless there is this engine."""
+    if engine not in ENGINES:
+        raise RheostatError(f"the engine is {engine!r:.40}; expected one of {', '.join(ENGINES)}")
+
+
 def choose_engine(shape: ModelShape, precision: Precision, wanted: EngineName | None = None) -> EngineName:
     """The engine that runs a model: the one that was asked for, else the core if it can run the model."""
     check_precision(precision)
     missing = shape.cell if shape.cell != "qrnn" else ""
     if wanted is None:
         return "onnx" if missing else "core"
-    if wanted not in ENGINES:
-        raise RheostatError(f"the engine is {wanted!r:.40}; expected one of {', '.join(ENGINES)}, or None")
+    check_engine(wanted)
     if wanted == "core" and missing:
         raise RheostatError(f"the core has no {missing}; expected a qrnn: choose one, or the engine onnx")
     return wanted

@@ -118,7 +118,7 @@ INSERT_RULE = (
 )
 HIDDEN_RULE = (
     "Suggest a word only if its byte in `suggestible.bin` is 1, or 2 right after a word. 0 marks special words, "
-    "numbers, signs, slurs and profanity, unless the user has taught it.",
+    "numbers, signs, slurs, profanity and misspellings, unless the user has taught it.",
 )
 _TEXTS = (
     "Hey, are you",
