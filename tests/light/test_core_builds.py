@@ -12,8 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import core_fuzzing
+import rheostat
 from core_fuzzing import SANITIZERS
 from models import make_vocabulary, make_weights
 from rheostat.bundled import model_path
@@ -38,7 +40,7 @@ from rheostat.model.ordered import ordered_bytes
 from rheostat.model.shape import ModelShape
 from rheostat.text.vocabulary import END_OF_LINE, UNKNOWN
 from rheostat.words.text_rules import describe_text
-from rheostat.words.writing import matching_form
+from rheostat.words.writing import matching_form, split_typed
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "core"
@@ -233,24 +235,62 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("program") / "example", FOLDER / "example.c", *WARNINGS)
 
 
-def test_the_example_completes_a_sentence(program: Path, tmp_path: Path) -> None:
-    full = run(program, model_path(), "1", "how are y")
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bundled model, as an app on the core gets it."""
+    folder = tmp_path_factory.mktemp("exported") / "chat"
+    rheostat.export("chat", folder, engine="core")
+    return folder
+
+
+def test_the_example_completes_a_sentence(program: Path, exported: Path, tmp_path: Path) -> None:
+    full = run(program, exported, "1", "how are y")
     assert full.startswith("100 % of the cost") and "you" in full.split()
     with open_model(model_path()) as file:
         cost = choose(file, 0.2).cost
-    assert run(program, model_path(), "0.2", "how are y").startswith(f"{cost:.0%}".replace("%", " % of the cost"))
-    assert "cannot be read" in fails(program, tmp_path / "none", "1", "x")
+    assert run(program, exported, "0.2", "how are y").startswith(f"{cost:.0%}".replace("%", " % of the cost"))
+    assert "cannot be read" in fails(program, tmp_path, "1", "x")
+    assert "cannot be read" in fails(program, "x" * 5000, "1", "x")
+    shutil.copytree(exported, tmp_path / "other")
+    (tmp_path / "other" / "suggestible.bin").write_bytes(b"\1" * 9)
+    assert "of another model" in fails(program, tmp_path / "other", "1", "x")
     assert len((FOLDER / "example.c").read_text().splitlines()) < 100
-    assert "costs so little" in fails(program, model_path(), "0.01", "x"), "its path ends above that"
+    assert "costs so little" in fails(program, exported, "0.01", "x"), "its path ends above that"
 
 
-def test_the_example_reads_a_text_as_the_model_does(program: Path) -> None:
+def suggested(core: CoreModel, text: str, mask: NDArray[np.bool_]) -> list[str]:
+    """The three best words of a mask after a text, at the whole model."""
+    typed, position = split_typed(text, "words"), core.position_near(1.0)
+    unknown = core.find_word(UNKNOWN)
+    ids = [unknown if (place := core.find_word(word)) < 0 else place for word in typed.words]
+    best = core.best(core.predict(position, core.steps(position, core.start(), ids)), 3, Choice(mask=mask))
+    return [core.word(place) or "" for place in best.ids.tolist()]
+
+
+def test_the_example_suggests_what_a_predictor_may(program: Path, exported: Path) -> None:
+    """No misspelling that the file lists, and no slur of the package's list, where they would be the best words."""
+    core, left_out = CoreModel(model_path().read_bytes()), 0
+    with rheostat.load() as predictor:
+        completion, words = predictor.completion, predictor.vocabulary.words
+        hidden = [words[place] for place in np.flatnonzero(~completion.allowed_mask()) if words[place].isalpha()]
+        assert {"definetely", "beleive"} < set(hidden)
+        for text in ("def", "i belei", "how are ", "well, ", *(word[:-1] for word in hidden[::20])):
+            prefix = matching_form(split_typed(text, "words").prefix)
+            found = run(program, exported, "1", text).splitlines()[-1].split()
+            assert found == suggested(core, text, completion.allowed_mask(prefix)), text
+            assert not set(found) & set(hidden)
+            every = suggested(core, text, np.array([word.startswith(prefix) for word in words]))
+            left_out += bool(set(every) & set(hidden))
+    assert left_out >= 10
+
+
+def test_the_example_reads_a_text_as_the_model_does(program: Path, exported: Path) -> None:
     with open_model(model_path()) as file:
         known = file.vocabulary.index
     vectors = describe_text("words", {})["vectors"]
 
     def read(text: str) -> tuple[list[str], str]:
-        _, words, _ = run(program, model_path(), "1", text).split("\n", 2)
+        _, words, _ = run(program, exported, "1", text).split("\n", 2)
         before, _, prefix = words.rpartition("| ")
         return [END_OF_LINE, *before.split()], prefix
 
@@ -286,9 +326,12 @@ int main(int count, char **arguments) {
     FILE *file = fopen(arguments[count - 1], "rb");
     static char bytes[1 << 20];
     size_t size = fread(bytes, 1, sizeof bytes, file);
+    static uint8_t mask[1 << 10];
+    memset(mask, 1, sizeof mask);
+    mask[atoi(arguments[1])] = 0;
     int32_t words[3];
-    const char *const *before = (const char *const *)arguments + 1;
-    int found = complete(bytes, size, 1, before, count - 3, arguments[count - 2], words);
+    const char *const *before = (const char *const *)arguments + 2;
+    int found = complete(bytes, size, mask, 1, before, count - 4, arguments[count - 2], words);
     for (int place = 0; place < found; place++) printf("%d ", (int)words[place]);
     return 0;
 }
@@ -301,16 +344,16 @@ int main(int count, char **arguments) {
     read = [core.find_word(word) for word in (END_OF_LINE, known, UNKNOWN)]
     position = core.position_near(1.0)
     answer = core.predict(position, core.steps(position, core.start(), read))
-    best = core.best(answer, 3, Choice(prefix=prefix[:1].encode()))
-    found = run(program, known, "unheard-of", prefix[:1], DATA / "int8.safetensors").split()
-    assert found == [str(number) for number in best.ids] and len(found) == 3
+    hidden, *best = core.best(answer, 4, Choice(prefix=prefix[:1].encode())).ids.tolist()
+    found = run(program, str(hidden), known, "unheard-of", prefix[:1], DATA / "int8.safetensors").split()
+    assert found == [str(number) for number in best] and len(found) == 3
 
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
 def test_the_commands_of_the_page_on_embedding_run(tmp_path: Path) -> None:
     block = embedding_blocks("sh")[0]
-    assert "/tmp/example" in block
-    commands = block.replace("/tmp/example", str(tmp_path / "example"))
+    assert "/tmp/example" in block and "/tmp/chat" in block
+    commands = block.replace("/tmp/", f"{tmp_path}/").replace("rheostat export", f"{sys.executable} -m rheostat export")
     found = subprocess.run(["sh", "-ec", commands], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     shown = block.strip().rpartition("# ")[2]
     assert found.strip().endswith(shown)

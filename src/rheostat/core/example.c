@@ -1,7 +1,8 @@
 /* A keyboard in a few lines: open a model, turn the knob, split a text, complete its last word.
  *
+ *     rheostat export chat --engine core -o chat
  *     cc -std=c11 -O3 -ffp-contract=off -Wno-psabi example.c model.c network.c mixing.c kernels.c typing.c -o example
- *     ./example chat.safetensors 0.5 "Hey, see you at the ga"
+ *     ./example chat 0.5 "Hey, see you at the ga"
  *
  * docs/export.md says how a text is split. C has no tables of Unicode: here, bytes beyond ASCII are lower-case letters. */
 #include "rheostat.h"
@@ -11,16 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int fail(const char *text) {
-    fprintf(stderr, "example: %s\n", text);
-    return 1;
-}
+static int fail(const char *text) { return fprintf(stderr, "example: %s\n", text), 1; }
 
-static void *read_file(const char *name, size_t *size) {
-    FILE *file = fopen(name, "rb");
-    if (!file || fseek(file, 0, SEEK_END)) return NULL;
-    *size = (size_t)ftell(file);
-    rewind(file);
+static void *read_file(const char *folder, const char *name, size_t *size) {
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path) return NULL;
+    FILE *file = fopen(path, "rb");
+    if (!file || fseek(file, 0, SEEK_END) || (*size = (size_t)ftell(file)) == 0 || fseek(file, 0, SEEK_SET)) return NULL;
     void *bytes = malloc(*size); /* aligned as the library asks for */
     return bytes && fread(bytes, 1, *size, file) == *size && !fclose(file) ? bytes : NULL;
 }
@@ -55,16 +53,19 @@ static size_t piece_length(const char *text) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 4) return fail("expected MODEL KNOB TEXT");
-    size_t file_bytes, workspace_bytes, size;
+    if (count != 4) return fail("expected FOLDER KNOB TEXT");
+    size_t file_bytes, mask_bytes, workspace_bytes, size;
     rheo_error error;
     rheo_model *model;
     rheo_position position;
-    void *file = read_file(arguments[1], &file_bytes);
-    if (!file) return fail("the model file cannot be read");
+    void *file = read_file(arguments[1], "model.safetensors", &file_bytes);
+    uint8_t *mask = read_file(arguments[1], "suggestible.bin", &mask_bytes);
+    if (!file || !mask) return fail("the folder cannot be read; expected one of rheostat export --engine core");
     if (rheo_workspace_bytes(file, file_bytes, &workspace_bytes, &error)) return fail(error.text);
     void *workspace = malloc(workspace_bytes);
     if (rheo_open(&model, file, file_bytes, workspace, workspace_bytes, NULL, &error)) return fail(error.text);
+    if (mask_bytes != (size_t)rheo_config_of(model)->vocabulary_size) return fail("the mask is of another model");
+    for (size_t id = 0; id < mask_bytes; id++) mask[id] = mask[id] == 1; /* hidden words, signs and parts of words are 0 */
     if (rheo_position_near(model, strtof(arguments[2], NULL), &position, &error)) return fail(error.text);
     printf("%.0f %% of the cost, kernel %s\n", 100 * position.cost, rheo_kernel_of(model));
 
@@ -86,13 +87,13 @@ int main(int count, char **arguments) {
         show(model, last = id < 0 ? rheo_unknown_id(model) : id);
         rheo_step(model, &position, state, last, scratch, NULL);
     }
-    rheo_choice choice = {.prefix = prefix, .prefix_length = strlen(prefix)};
+    rheo_choice choice = {.mask = mask, .prefix = prefix, .prefix_length = strlen(prefix)};
     float log_probabilities[3];
     rheo_predict(model, &position, state, answer, NULL);
     rheo_best(model, answer, &choice, 3, words, log_probabilities, &found, NULL);
     printf("| %s\n", prefix);
     for (int32_t place = 0; place < found; place++) show(model, words[place]);
     printf("\n");
-    free(file), free(workspace), free(state), free(answer), free(scratch);
+    free(file), free(mask), free(workspace), free(state), free(answer), free(scratch);
     return 0;
 }
