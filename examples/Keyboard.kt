@@ -4,18 +4,21 @@ package com.example
 
 import java.nio.ByteBuffer
 
-/** file: the model, as a direct buffer (FileChannel.map). */
-class Keyboard(private val file: ByteBuffer, knob: Float) : AutoCloseable {
-    private val handle = open(file, knob)
+/**
+ * Both files are of `rheostat export --engine core`. file: model.safetensors, as a direct buffer (FileChannel.map).
+ * suggestible: the bytes of suggestible.bin, so that hidden words are left out.
+ */
+class Keyboard(private val file: ByteBuffer, suggestible: ByteArray, knob: Float) : AutoCloseable {
+    private val handle = open(file, suggestible, knob)
     private var known = emptyList<String>() // the words that were read since the last start
 
-    private external fun open(file: ByteBuffer, knob: Float): Long
+    private external fun open(file: ByteBuffer, suggestible: ByteArray, knob: Float): Long
     private external fun start(handle: Long)
     private external fun read(handle: Long, word: ByteArray)
     private external fun complete(handle: Long, prefix: ByteArray): ByteArray
     private external fun free(handle: Long)
 
-    /** The three best words for the text before the cursor. */
+    /** The three best words for the text before the cursor, in lower case; docs/export.md says how they get capitals. */
     fun suggest(text: String): List<String> {
         val (words, prefix) = split(text)
         if (words.take(known.size) != known) { // something was changed or deleted: read the text again

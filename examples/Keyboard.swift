@@ -32,10 +32,15 @@ func split(_ text: String) -> (words: [String], prefix: String) {
     return (words, plain.substring(from: start).lowercased())
 }
 
-/// The three best words for the text before the cursor. The model, position and memory are set up as in example.c. An app keeps the
-/// state after each word, and passes a mask that leaves out signs and hidden words.
+/// Which words may be suggested, from suggestible.bin of `rheostat export --engine core`: no signs and no hidden words.
+func makeMask(_ suggestible: Data) -> [UInt8] {
+    suggestible.map { $0 == 1 ? 1 : 0 }
+}
+
+/// The three best words for the text before the cursor, in lower case; docs/export.md says how they get capitals. The model, position
+/// and memory are set up as in example.c. The mask has one byte for each word of the model. An app keeps the state after each word.
 func complete(_ text: String, model: OpaquePointer, position: UnsafePointer<rheo_position>, state: OpaquePointer,
-              answer: OpaquePointer, scratch: OpaquePointer) -> [String] {
+              answer: OpaquePointer, scratch: OpaquePointer, mask: [UInt8]) -> [String] {
     let (words, prefix) = split(text)
     rheo_start(model, state)
     for word in words {
@@ -46,11 +51,14 @@ func complete(_ text: String, model: OpaquePointer, position: UnsafePointer<rheo
     var found: Int32 = 0
     var ids = [Int32](repeating: 0, count: 3)
     var scores = [Float](repeating: 0, count: 3)
-    prefix.withCString { letters in
-        var choice = rheo_choice()
-        choice.prefix = letters
-        choice.prefix_length = prefix.utf8.count
-        rheo_best(model, answer, &choice, 3, &ids, &scores, &found, nil)
+    mask.withUnsafeBufferPointer { allowed in
+        prefix.withCString { letters in
+            var choice = rheo_choice()
+            choice.mask = allowed.baseAddress
+            choice.prefix = letters
+            choice.prefix_length = prefix.utf8.count
+            _ = rheo_best(model, answer, &choice, 3, &ids, &scores, &found, nil)
+        }
     }
     return ids.prefix(Int(found)).compactMap { id in
         var length: Int32 = 0

@@ -393,19 +393,24 @@ struct JNIEnv {
     }
 };
 """
-# Two texts, one after the other: MODEL PREFIX WORD… -- PREFIX WORD…
+# Two texts, one after the other: FOLDER PREFIX WORD… -- PREFIX WORD…
 BRIDGE_USER = """
 #include "bridge.cpp"
 #include <fstream>
 #include <iostream>
 #include <iterator>
+static std::string contents(const std::string &path) {
+    std::ifstream stream(path, std::ios::binary);
+    return std::string((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+}
 int main(int count, char **arguments) {
     JNIEnv env;
-    std::ifstream stream(arguments[1], std::ios::binary);
-    std::string file((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
+    std::string folder(arguments[1]), file = contents(folder + "/model.safetensors");
+    std::string suggestible = contents(folder + "/suggestible.bin");
     std::string none("no model"), prefix;
-    if (Java_com_example_Keyboard_open(&env, nullptr, &none, 1)) return 1;
-    jlong handle = Java_com_example_Keyboard_open(&env, nullptr, &file, 1);
+    if (Java_com_example_Keyboard_open(&env, nullptr, &none, &suggestible, 1)) return 1;
+    if (Java_com_example_Keyboard_open(&env, nullptr, &file, &none, 1)) return 1;
+    jlong handle = Java_com_example_Keyboard_open(&env, nullptr, &file, &suggestible, 1);
     for (int place = 2; place < count; place++) {
         Java_com_example_Keyboard_start(&env, nullptr, handle);
         for (prefix = arguments[place++]; place < count && std::string(arguments[place]) != "--"; place++) {
@@ -422,7 +427,7 @@ int main(int count, char **arguments) {
 """
 
 
-def test_the_bridge_for_android_completes_words(tmp_path: Path) -> None:
+def test_the_bridge_for_android_completes_words(exported: Path, tmp_path: Path) -> None:
     """With a stand-in for jni.h: it shows that the bridge does what Kotlin expects, not that it runs on a phone."""
     compiler = needed("g++", "g++")
     (block,) = embedding_blocks("cpp")
@@ -434,15 +439,15 @@ def test_the_bridge_for_android_completes_words(tmp_path: Path) -> None:
     ]
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{FOLDER}", f"-I{tmp_path}", *map(str, objects)]
     program = run_compiler([compiler], [*flags, str(tmp_path / "main.cpp")], tmp_path / "main")
-    found = run(program, model_path(), "y", "<eos>", "how", "are", "--", "", "<eos>", "zorblax", "is").splitlines()
-    core = CoreModel(model_path().read_bytes())
-    position, wanted = core.position_near(1.0), []
-    words = [core.word(place) or "" for place in range(core.config.vocabulary_size)]
-    for prefix, read in (("y", (END_OF_LINE, "how", "are")), ("", (END_OF_LINE, UNKNOWN, "is"))):
-        mask = np.array(["a" <= word[0] <= "z" and word.startswith(prefix) for word in words])
-        answer = core.predict(position, core.steps(position, core.start(), [core.find_word(word) for word in read]))
-        wanted += [words[place] for place in core.best(answer, 3, Choice(mask=mask)).ids.tolist()]
-    assert found == wanted and found[0] == "you" and len(found) == 6
+    texts = {"how are y": ["<eos>", "how", "are"], "zorblax is ": ["<eos>", "zorblax", "is"], "i belei": ["<eos>", "i"]}
+    with rheostat.load() as predictor:
+        core, wanted, given = CoreModel(model_path().read_bytes()), list[str](), list[str]()
+        for text, words in texts.items():
+            prefix = split_typed(text, "words").prefix
+            wanted += suggested(core, text, predictor.completion.allowed_mask(prefix))
+            given += ["--", prefix, *words]
+    found = run(program, exported, *given[1:]).splitlines()
+    assert found == wanted and found[0] == "you" and len(found) == 6, "of misspellings, none"
 
 
 def test_the_sketch_for_android_declares_the_functions_of_the_bridge() -> None:
@@ -451,7 +456,7 @@ def test_the_sketch_for_android_declares_the_functions_of_the_bridge() -> None:
     kinds = {"ByteBuffer": "jobject", "ByteArray": "jbyteArray", "Long": "jlong", "Float": "jfloat", "": "void"}
     offered = {
         name: (result, [one.split()[0] for one in given.split(", ")])
-        for result, name, given in re.findall(native, bridge)
+        for result, name, given in re.findall(native, re.sub(r",\n +", ", ", bridge))
     }
     sketch = (ROOT / "examples" / "Keyboard.kt").read_text(encoding="utf-8")
     declared = {
