@@ -8,22 +8,24 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from keyboard_process import FileServer, Serve
 
+import rheostat
 from rheostat.bundled import model_path
 from rheostat.core import library
 from rheostat.core.binding import CoreModel
 from rheostat.core.build import FOLDER, WEB_MODULE, CompilerError, compile_web_module, web_digest, web_stamp
 from rheostat.core.values import Choice
+from rheostat.model.file import open_model
 from rheostat.text.vocabulary import UNKNOWN
 from rheostat.words.text_rules import describe_text
-from rheostat.words.writing import compose, matching_form, split_typed
+from rheostat.words.writing import compose, split_typed
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -164,43 +166,64 @@ def example(open_page: Callable[..., Page], serve: Serve, tmp_path: Path) -> Ite
     """examples/web, with the files that it says it needs."""
     page = HERE.parents[1] / "examples" / "web" / "index.html"
     shutil.copy(page, tmp_path)
-    for command in re.findall(r"^ +cp (.*) examples/web$", page.read_text(encoding="utf-8"), re.MULTILINE):
-        subprocess.run(["bash", "-c", f"cp {command} {tmp_path}"], cwd=HERE.parents[1], check=True)
+    commands = re.findall(r"^ +((?:cp|rheostat) .* examples/web\S*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [command.split()[0] for command in commands] == ["rheostat", "cp", "cp"]
+    for command in commands:
+        here = command.replace("examples/web", str(tmp_path)).replace("rheostat ", f"{sys.executable} -m rheostat ", 1)
+        subprocess.run(["bash", "-c", here], cwd=HERE.parents[1], check=True)
     server = serve(FileServer(tmp_path))
     yield open_page(server.address)
     server.stop()
 
 
-def suggestions_of(core: CoreModel, text: str, share: float) -> list[str]:
-    """What the example has to show: the best words that people type, with their capitals."""
+@pytest.fixture(scope="module")
+def predictor() -> Iterator[rheostat.Predictor]:
+    with rheostat.load() as loaded:
+        yield loaded
+
+
+def suggestions_of(predictor: rheostat.Predictor, text: str, share: float) -> list[str]:
+    """What the example has to show: the best words that a predictor may suggest, in their usual spelling."""
+    core = CoreModel(model_path().read_bytes())
     typed, position = split_typed(text, "words"), core.position_near(share)
-    words = [core.word(place) or "" for place in range(core.config.vocabulary_size)]
-    unknown = core.find_word(UNKNOWN)
+    unknown, words = core.find_word(UNKNOWN), predictor.vocabulary.words
     ids = [unknown if (place := core.find_word(word)) < 0 else place for word in typed.words]
-    form = matching_form(typed.prefix)
-    mask = np.array([bool(re.fullmatch("[a-z][a-z']*", word)) and word.startswith(form) for word in words])
+    mask = predictor.completion.allowed_mask(typed.prefix)
     best = core.best(core.predict(position, core.steps(position, core.start(), ids)), 3, Choice(mask=mask))
-    return [compose(words[place], 0.0, typed, {}, tokenizer="words").word for place in best.ids.tolist()]
+    with open_model() as file:
+        casing = file.casing
+    return [compose(words[place], 0.0, typed, casing, tokenizer="words").word for place in best.ids.tolist()]
 
 
-def test_the_example_suggests_words_and_turns_its_knob(example: Page) -> None:
+def test_the_example_suggests_words_and_turns_its_knob(example: Page, predictor: rheostat.Predictor) -> None:
     assert len((HERE.parents[1] / "examples" / "web" / "index.html").read_text(encoding="utf-8").splitlines()) < 100
     text, shown = example.locator("#text"), example.locator("#words button")
     text.fill("How are y")
     assert shown.first.text_content() == "you"
     shown.first.click()
     assert text.input_value() == "How are you "
-    core = CoreModel(model_path().read_bytes())
-    assert shown.all_text_contents() == suggestions_of(core, "How are you ", 1.0)
+    assert shown.all_text_contents() == suggestions_of(predictor, "How are you ", 1.0)
     example.locator("#knob").fill("20")
     assert example.locator("#cost").text_content() == "20 % of the cost"
-    assert shown.all_text_contents() == suggestions_of(core, "How are you ", 0.2)
+    assert shown.all_text_contents() == suggestions_of(predictor, "How are you ", 0.2)
 
 
-def test_the_example_reads_a_text_as_the_model_does(example: Page) -> None:
-    core = CoreModel(model_path().read_bytes())
+def test_the_example_shows_no_hidden_word_and_usual_spellings(example: Page, predictor: rheostat.Predictor) -> None:
+    text, shown = example.locator("#text"), example.locator("#words button")
+    for typed, hidden in (("def", "definetely"), ("i belei", "beleive")):
+        assert hidden in predictor.vocabulary.index
+        text.fill(typed)
+        assert shown.all_text_contents() == suggestions_of(predictor, typed, 1.0)
+        assert hidden not in [word.lower() for word in shown.all_text_contents()]
+    text.fill("we met in Lond")
+    assert shown.first.text_content() == "London"
+    text.fill("see you on mond")
+    assert shown.first.text_content() == "Monday"
+
+
+def test_the_example_reads_a_text_as_the_model_does(example: Page, predictor: rheostat.Predictor) -> None:
     vectors = describe_text("words", {})["vectors"]
     for given in [one["text"] for one in vectors["typed"]] + [one["text"] + " " for one in vectors["words"]]:
         text = given.replace("\r\n", "\n").replace("\r", "\n")  # a text area has no other line ends
         example.locator("#text").fill(text)
-        assert example.locator("#words button").all_text_contents() == suggestions_of(core, text, 1.0), text
+        assert example.locator("#words button").all_text_contents() == suggestions_of(predictor, text, 1.0), text
