@@ -1,6 +1,9 @@
-"""Twenty everyday messages: births, trains, food, plans, thanks, apologies. Written before the model was trained.
+"""Twenty everyday messages: births, trains, food, plans, thanks, apologies.
 
 Each is a beginning and the word that anyone would expect among three suggestions. None is from a test text.
+
+By git, they were written after the base's first run and its first continuation, and before its last two continuations
+and the graded run. They were not changed since.
 """
 
 from __future__ import annotations
