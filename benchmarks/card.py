@@ -4,15 +4,18 @@ python benchmarks/card.py src/rheostat/bundled/chat.safetensors results/talk-pat
 python benchmarks/card.py models/talk-base-fp16.safetensors results/talk-training.json
 
 Replaces what is between the marks of the card beside the model file. Figures come from the model file and from results
-files: a sweep, whose n-gram baselines of the same text come below it, or the curve of a training run. A model that was
-trained on a corpus of several parts also needs the marks of the training text: its card must have the source, licence
-and attribution of each part.
+files: a sweep, whose n-gram baselines of the same text come below it, or the curve of a training run. Those of another
+training text are left out. A model that was trained on a corpus of several parts also needs the marks of the training
+text: its card must have the source, licence and attribution of each part, and the names of those of the corpus "talk"
+that were not there.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from rheostat.model.knob import PATH
 from rheostat.model.origin import Origin
 from rheostat.report.document import Table, rows, table_markdown
 from rheostat.text.mixture import talk_parts
+from rheostat.text.sources import TALK
 
 FIGURES = ("<!-- figures: written by benchmarks/card.py -->", "<!-- end of figures -->")
 TRAINING_TEXT = ("<!-- training text: written by benchmarks/card.py -->", "<!-- end of training text -->")
@@ -38,6 +42,7 @@ def facts(file: ModelFile) -> Table:
     description, shape = file.description, file.shape
     recipe, provenance = description.recipe, description.provenance
     texts, smallest = provenance["corpus"]["splits"], recipe["train"]["graded"]
+    known = file.known_words
     share = "cost" if recipe.get("graded", {}).get("bits") else "FLOPs"
     cells = [
         ["file", f"{file.file_bytes / 1e6:.2f} MB, weights in {file.precision}"],
@@ -46,6 +51,7 @@ def facts(file: ModelFile) -> Table:
         ["parameters, FLOPs per query", f"{shape.parameters:,}, {shape.flops:,}"],
         ["text", ", ".join(f"{name} {split['tokens']:,} tokens" for name, split in texts.items())],
         ["unknown words in the test text", f"{texts['test']['unknown_rate']:.1%}"],
+        ["misspellings hidden, other words known", f"{len(file.hidden_words):,}, {known.count if known else 0:,}"],
         ["seeds", f"text {recipe['corpus']['seed']}, training {recipe['train']['seed']}"],
         ["graded down to", f"{smallest:.0%} of the {share}" if smallest else "not graded: only whole, no knob"],
         ["last command", f"`{provenance['command']}`"],
@@ -124,13 +130,28 @@ def recipes_of(origin: Origin | None) -> Iterator[Mapping[str, Any]]:
         origin = origin.before
 
 
-def text_section(parts: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def text_section(parts: Sequence[Mapping[str, Any]], corpus: str) -> Iterator[str]:
     cells = [
         [part["name"], f"{part['weight']:g}", part["source"], part["licence"], part["attribution"]] for part in parts
     ]
     head = ("part", "weight", "source", "licence", "attribution")
     yield table_markdown(Table(head, "lrlll", rows(cells)))
     yield "The weight is how often one pass reads the part."
+    read = {part["name"] for part in parts}
+    if corpus == TALK and (missing := [part.name for part in talk_parts() if part.name not in read]):
+        yield (
+            f"Not read, because their files were missing: {', '.join(missing)}. What is said about them elsewhere on "
+            "this card does not apply."
+        )
+
+
+def of_same_text(found: Collection, file: ModelFile) -> Collection:
+    """Without n-gram models of another text than the model was trained on; each is named."""
+    same = [one for one in found.ngrams if one.counted_text_of(file)]
+    for one in found.ngrams:
+        if one not in same:
+            print(f"{one.path}: counted another text than the model was trained on; left out", file=sys.stderr)
+    return replace(found, ngrams=tuple(same))
 
 
 def replaced(card: str, marks: tuple[str, str], paragraphs: Iterator[str]) -> str:
@@ -152,9 +173,11 @@ def main() -> None:
     found = read_all(arguments.results)
     try:
         with open_model(arguments.model) as file:
-            card = replaced(path.read_text(encoding="utf-8"), FIGURES, figure_section(file, found))
+            section = figure_section(file, of_same_text(found, file))
+            card = replaced(path.read_text(encoding="utf-8"), FIGURES, section)
             if parts := training_parts(file):
-                card = replaced(card, TRAINING_TEXT, text_section(parts))
+                corpus = file.description.provenance["corpus"]["name"]
+                card = replaced(card, TRAINING_TEXT, text_section(parts, corpus))
     except CardError as error:
         parser.error(f"{path}: {error}")
     path.write_text(card, encoding="utf-8")

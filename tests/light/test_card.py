@@ -5,14 +5,24 @@ from __future__ import annotations
 import runpy
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from models import write_tiny
-from rheostat.measure.results import Provenance, QualityFigures, TrainingResults, write_results
+from results_files import full, ranked, write_sweep
+from rheostat.measure.results import (
+    NGramResults,
+    Provenance,
+    QualityFigures,
+    TrainingResults,
+    read_results,
+    write_results,
+)
 from rheostat.measure.results.benchmark import TrainingOutcome, TrainingProgress
+from rheostat.model.file import open_model
 from rheostat.model.origin import Origin
 from rheostat.text.mixture import talk_parts
 
@@ -39,11 +49,13 @@ def write_card(monkeypatch: pytest.MonkeyPatch, *arguments: Path) -> str:
     return arguments[0].with_suffix(".md").read_text(encoding="utf-8")
 
 
-def write_model_of(folder: Path, parts: list[dict[str, Any]], card: str = MARKS, **changes: Any) -> tuple[Path, Path]:
+def write_model_of(
+    folder: Path, parts: list[dict[str, Any]], card: str = MARKS, corpus: str = "talk", **changes: Any
+) -> tuple[Path, Path]:
     """A model that was trained on these parts, with its card and the curve of its run."""
     recipe = {"corpus": {"seed": 1, "parts": parts}, "train": {"seed": 1, "graded": 0.0}}
     splits = {name: {"tokens": 1000, "words": 900, "unknown_rate": 0.02} for name in ("train", "valid", "test")}
-    provenance = {"corpus": {"name": "talk", "splits": splits}, "command": "rheostat train", "commit": "c", "date": "d"}
+    provenance = {"corpus": {"name": corpus, "splits": splits}, "command": "rheostat train", "commit": "c", "date": "d"}
     model = write_tiny(folder / "small.safetensors", recipe=recipe, provenance=provenance, **changes)
     model.with_suffix(".md").write_text(card, encoding="utf-8")
     valid = QualityFigures(perplexity=61.25, recall_at_1=0.2, recall_at_3=0.4, recall_at_5=0.5, tokens=999)
@@ -58,6 +70,7 @@ def test_a_card_has_the_run_and_every_attribution(tmp_path: Path, monkeypatch: p
     assert "| trained | 300 steps, 1.5 hours, finished |" in card
     assert "| tokens read | 0.0 million, 2.50 passes over the training text |" in card
     assert "| validation text | perplexity 61.2, R@3 40.0% |" in card and "| test text" not in card
+    assert "| misspellings hidden, other words known | 0, 0 |" in card
     assert "| letters | 2 | a shelf | CC0 1.0 | Letters by Ann. |" in card
     assert "old figures" not in card and card.endswith("The end.\n")
 
@@ -76,6 +89,43 @@ def test_a_card_credits_the_text_that_earlier_weights_were_trained_on(
     later = {**OURS, "name": "songs", "attribution": "Songs by Eve."}
     card = write_card(monkeypatch, *write_model_of(tmp_path, [later], origin=Origin(command="x").after(earlier)))
     assert "Songs by Eve." in card and "Letters by Ann." in card
+
+
+def test_a_card_names_the_parts_of_talk_that_were_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model file has only those that were; so has the card of a run on chitchat alone."""
+    chitchat, *others = ({"name": part.name, "weight": part.weight} for part in talk_parts())
+    card = write_card(monkeypatch, *write_model_of(tmp_path, [chitchat]))
+    names = ", ".join(part["name"] for part in others)
+    assert f"Not read, because their files were missing: {names}." in card and "tatoeba.org" not in card
+    assert "Not read" not in write_card(monkeypatch, *write_model_of(tmp_path, [chitchat, *others]))
+    own = write_model_of(tmp_path, [OURS], corpus="letters")
+    assert "Not read" not in write_card(monkeypatch, *own)
+
+
+@pytest.mark.parametrize(
+    ("digest", "tokens", "same"),
+    [("t", 1000, True), ("u", 1000, False), ("", 1000, True), ("", 1001, False), ("", None, False)],
+)
+def test_an_ngram_of_another_text_does_not_get_into_a_card(
+    digest: str,
+    tokens: int | None,
+    same: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """By the digest of the training text or, in results from before it was recorded, by its tokens."""
+    committed = read_results(ROOT / "results" / "talk-ngram.json")
+    assert isinstance(committed, NGramResults)
+    subject = replace(committed.subject, corpus_digest=digest, training_tokens=tokens)
+    write_results(tmp_path / "ngram.json", replace(committed, subject=subject))
+    model, _ = write_model_of(tmp_path, [OURS], origin=Origin(corpus_digest="t"))
+    with open_model(model) as file:
+        weights = file.weights_digest()
+    sweep = write_sweep(tmp_path / "sweep.json", [full(), ranked("random", 0.5, 80.0)], corpus="talk", weights=weights)
+    card = write_card(monkeypatch, model, sweep, tmp_path / "ngram.json")
+    assert ("5-gram" in card) == same and ("results/ngram.json" in card) == same
+    assert ("ngram.json: counted another text than the model" in capsys.readouterr().err) != same
 
 
 @pytest.mark.parametrize(

@@ -29,15 +29,15 @@ from starlette.testclient import TestClient
 
 import rheostat
 import rheostat.bundled
-from models import make_ranking, make_vocabulary, make_weights, write_file, write_tiny
+from models import make_ranking, make_vocabulary, make_weights, rewrite, write_file, write_tiny
 from results_files import bench_row, full, ranked, row, write_bench, write_sweep
-from rheostat.bundled import DEFAULT_MODEL
+from rheostat.bundled import DEFAULT_MODEL, model_path
 from rheostat.core.binding import CoreModel
 from rheostat.errors import OperatingPointError, RheostatError, RheostatWarning
 from rheostat.keyboard import page_tables
 from rheostat.keyboard import server as server_module
 from rheostat.keyboard.browser_model import browser_model
-from rheostat.keyboard.facts import NGRAM, Energy, device_energy, estimated_energy
+from rheostat.keyboard.facts import NGRAM, Energy, device_energy, estimated_energy, ngram_of
 from rheostat.keyboard.positions import HISTORY_BYTES, Positions
 from rheostat.keyboard.protection import CONTENT_SECURITY_POLICY, Hosts
 from rheostat.keyboard.server import LARGEST_BODY, LONGEST_TEXT, Service, addresses, make_app, open_service, serve
@@ -373,6 +373,20 @@ def test_an_ngram_of_the_same_text_and_words_is_shown_beside_the_curve(tmp_path:
         assert other.facts["ngram"] is None
     other_text = write_sweep(tmp_path / "ptb.json", [full(), ranked("path", 0.5, 80.0)], corpus="ptb", **theirs)
     assert open_service(DEFAULT_MODEL, results=other_text).facts["ngram"] is None
+
+
+def test_an_ngram_that_counted_another_text_is_not_shown(tmp_path: Path) -> None:
+    """As for a model made from chitchat alone, whose corpus is called talk too."""
+    shutil.copy(model_path(), tmp_path / "alone.safetensors")
+    with open_model(tmp_path / "alone.safetensors") as file:
+        assert ngram_of(file) is not None
+
+    def shorten(description: dict[str, Any]) -> None:
+        description["provenance"]["corpus"]["splits"]["train"]["tokens"] = 3_000_000
+
+    rewrite(tmp_path / "alone.safetensors", description=shorten)
+    with open_model(tmp_path / "alone.safetensors") as file:
+        assert ngram_of(file) is None
 
 
 def test_the_ngram_of_the_page_is_the_measured_one() -> None:

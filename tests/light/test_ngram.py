@@ -197,6 +197,12 @@ def results(corpus: Corpus, folder: Path, tmp_path_factory: pytest.TempPathFacto
     return path
 
 
+def test_results_say_which_text_was_counted(results: Path, corpus: Corpus) -> None:
+    (found,) = read_all([results]).ngrams
+    train = corpus.splits["train"]
+    assert (found.subject.corpus_digest, found.subject.training_tokens) == (train.digest, train.tokens) != (None, 0)
+
+
 def test_results_are_read_as_they_were_written(results: Path) -> None:
     written = json.loads(results.read_text())
     (found,) = read_all([results]).ngrams

@@ -140,7 +140,7 @@ def curve_of(file: ModelFile, results: Path | None = None) -> list[Json] | None:
 
 
 def ngram_of(file: ModelFile, results: Path | None = None) -> Json | None:
-    """An n-gram model with the same words that was measured on the text of the curve; None if there is none.
+    """An n-gram model of the same text and words that was measured on the text of the curve; None if there is none.
 
     Its time is of another machine than the page's times, so that machine is named.
     """
@@ -150,6 +150,8 @@ def ngram_of(file: ModelFile, results: Path | None = None) -> Json | None:
     swept = read_sweep_of(file, results).subject.corpus if results else None
     corpus = swept or (isinstance(made_from, dict) and made_from.get("name"))
     if (corpus, file.shape.vocabulary_size) != (found.subject.corpus, found.subject.vocabulary_size):
+        return None
+    if not found.counted_text_of(file):
         return None
     return {
         "name": found.subject.model,

@@ -167,6 +167,7 @@ def measure_on_corpus(
         size_bytes=model.size_bytes,
         queries=config.queries,
         training_tokens=len(corpus.splits["train"].ids),
+        corpus_digest=corpus.splits["train"].digest or "",
     )
     return model, NGramResults(
         provenance=Provenance.of_this_process(),

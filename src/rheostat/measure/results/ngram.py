@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from rheostat.measure.results.shared import KeystrokeFigures, LatencyFigures, Provenance, QualityFigures
+from rheostat.model.file import ModelFile
 from rheostat.tables import not_stored, stored_if_set
 
 
 @dataclass(frozen=True)
 class NGramSubject:
     """ngrams: the number of each length. size_bytes: of the tables. training_tokens: the text that was counted, read
-    once; None in files from before it was recorded.
+    once. corpus_digest: of the bytes of that text. None and empty in files from before they were recorded.
     """
 
     model: str
@@ -25,6 +26,7 @@ class NGramSubject:
     size_bytes: int
     queries: int
     training_tokens: int | None = stored_if_set(None)
+    corpus_digest: str = stored_if_set("")
 
     @property
     def megabytes(self) -> float:
@@ -73,3 +75,15 @@ class NGramResults:
     @property
     def name(self) -> str:
         return f"{self.subject.model}, {self.subject.smoothing}"
+
+    def counted_text_of(self, file: ModelFile) -> bool:
+        """Whether the text that was counted is the one that a model was trained on: by its digest or, in results from
+        before it was recorded, by its tokens.
+        """
+        if self.subject.corpus_digest:
+            return self.subject.corpus_digest == file.origin.corpus_digest
+        try:
+            tokens = file.description.provenance["corpus"]["splits"]["train"]["tokens"]
+        except (KeyError, TypeError):  # not recorded
+            return False
+        return tokens is not None and tokens == self.subject.training_tokens
