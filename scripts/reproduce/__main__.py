@@ -74,6 +74,8 @@ def _reproduce(asked: argparse.Namespace) -> int:
         plan = judge.plan(steps)
         print(_plan_json(judge, steps, plan) if asked.json else _plan_text(judge, steps, plan))
         return 0
+    for line in _lacking_lines(judge, steps):
+        print(line, flush=True)
     summary = Runner(judge, folder, Lines(sys.stdout, steps)).run(steps)
     print(_summary_text(summary))
     return 1 if summary.failed else 0
@@ -146,7 +148,13 @@ def _plan_text(judge: Judge, steps: Sequence[Step], plan: Mapping[str, Judgement
         lines.append(f"{step.name:<{width}}  {judgement.status:<10}  {'; '.join(notes)}".rstrip())
     counts = {status: sum(found.status is status for found in plan.values()) for status in Status}
     lines.append(f"{len(steps)} steps: {', '.join(f'{count} {status}' for status, count in counts.items() if count)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_lacking_lines(judge, steps)])
+
+
+def _lacking_lines(judge: Judge, steps: Sequence[Step]) -> list[str]:
+    """What is missing that no step requires."""
+    lacking = judge.lacking(steps)
+    return [f"missing: {files}: {follows} ({', '.join(names)})" for (files, follows), names in lacking.items()]
 
 
 def _summary_text(summary: Summary) -> str:

@@ -53,7 +53,7 @@ class Judge:
 
     def judge(self, step: Step, found: Mapping[str, Judgement]) -> Judgement:
         """found: the judgements of earlier steps; a step that has run counts as up to date."""
-        if missing := self._missing_need(step):
+        if missing := self.missing_need(step):
             return Judgement(Status.SKIP, f"no {missing}")
         hard = {name: found[name] for name in self.workflow.before[step.name]}
         soft = {name: found[name] for name in self.workflow.before_if_asked[step.name] if name in found}
@@ -111,7 +111,17 @@ class Judge:
         made = [name for name in earlier if name in self.state.done and not self.state.done[name].adopted]
         return not waiting and not made
 
-    def _missing_need(self, step: Step) -> str | None:
+    def lacking(self, steps: Sequence[Step]) -> dict[tuple[str, str], list[str]]:
+        """What steps will do without: the missing files and what follows, with the names of these steps."""
+        found: dict[tuple[str, str], list[str]] = {}
+        for step in steps:
+            paths = [path for path in step.optional_from_outside if not self.workflow.path(path).exists()]
+            if paths and not self.missing_need(step):
+                files = ", ".join(self.workflow.fill(path) for path in paths)
+                found.setdefault((files, step.without), []).append(step.name)
+        return found
+
+    def missing_need(self, step: Step) -> str | None:
         for need in step.needs:
             if need.startswith(MODULE):
                 name = need.removeprefix(MODULE)
@@ -134,12 +144,16 @@ class Judge:
         return [list(self.expand(step, command)) for command in step.commands]
 
     def expand(self, step: Step, command: Sequence[str]) -> list[str]:
+        return [part for word in command for part in (self._existing(step) if word == OPTIONAL else [word])]
+
+    def _existing(self, step: Step) -> list[str]:
+        """The optional inputs that are used, as written in the command."""
         existing = [entry for entry in step.optional if self.workflow.path(path_of(entry)).exists()]
-        return [part for word in command for part in (existing if word == OPTIONAL else [word])]
+        return [] if step.together and len(existing) < len(step.optional) else existing
 
     def inputs(self, step: Step) -> Digests:
         files = [need for need in step.needs if not need.startswith(MODULE)]
-        present = [path for path in step.optional_inputs if self.workflow.path(path).exists()]
+        present = map(path_of, self._existing(step))
         return {path: self.state.digests.of(self.workflow.path(path)) for path in (*files, *step.inputs, *present)}
 
     def outputs(self, step: Step) -> Digests:

@@ -8,6 +8,8 @@
              inputs      files and folders of the project that it reads
              optional    inputs that are used if they exist; {optional} in the command is replaced by these. If they
                          are being made too, they are made first, but the step does not require them.
+             without     for optional inputs from outside: what follows if one is missing, in words
+             together    true if the optional inputs are used only if all of them exist
              needs       requirements from outside: {data}/ptb, or module:NAME. If one is missing, the step is skipped.
              measures    true if outputs hold times of this machine: files that came with the clone do not count
              partial     files that an unfinished run leaves, removed before the step starts from the beginning
@@ -34,7 +36,7 @@ MODULE = "module:"
 OPTIONAL = "{optional}"
 PLACEHOLDER = re.compile(r"\{(\w+)\}")
 LISTS = ("outputs", "inputs", "optional", "needs", "partial")
-KEYS = {"command", "resume", "checkpoint", "measures", *LISTS}
+KEYS = {"command", "resume", "checkpoint", "measures", "without", "together", *LISTS}
 
 
 class ReproduceError(Exception):
@@ -54,10 +56,16 @@ class Step:
     resume: Command | None = None  # replaces the first command; None: the same command resumes
     checkpoint: str | None = None
     measures: bool = False
+    without: str = ""
+    together: bool = False
 
     @property
     def optional_inputs(self) -> tuple[str, ...]:
         return tuple(path_of(entry) for entry in self.optional)
+
+    @property
+    def optional_from_outside(self) -> tuple[str, ...]:
+        return tuple(path for path in self.optional_inputs if PLACEHOLDER.search(path))
 
     @property
     def writes_in_place(self) -> bool:
@@ -134,8 +142,11 @@ def _read_step(name: str, table: Mapping[str, Any], variables: Mapping[str, str]
     _refuse_unknown(table, KEYS, where)
     lists = {key: _strings(table.get(key, []), f"{where}: {key}") for key in LISTS}
     resume, checkpoint, measures = table.get("resume", False), table.get("checkpoint"), table.get("measures", False)
+    together, without = table.get("together", False), table.get("without", "")
     if not isinstance(resume, bool | str) or not isinstance(measures, bool):
         raise ReproduceError(f"{where}: expected resume to be true, false or a command, and measures true or false")
+    if not isinstance(together, bool) or not isinstance(without, str):
+        raise ReproduceError(f"{where}: expected together true or false, and without as text")
     if isinstance(resume, str) and not isinstance(checkpoint, str):
         raise ReproduceError(f"{where} has a command to resume; add checkpoint, the file that it continues from")
     if not lists["outputs"]:
@@ -153,15 +164,23 @@ def _read_step(name: str, table: Mapping[str, Any], variables: Mapping[str, str]
         raise ReproduceError(f"{where} has no command; expected one, or a list of them")
     for path in (*lists["inputs"], *lists["optional"], *lists["needs"]):
         _check_placeholders(path, places, where)
-    return Step(
+    step = Step(
         name,
         tuple(split),
         resumable=bool(resume),
         resume=_words(resume, variables, places, where) if isinstance(resume, str) else None,
         checkpoint=checkpoint,
         measures=measures,
+        without=without,
+        together=together,
         **lists,
     )
+    if step.optional_from_outside and not without:
+        missing = step.optional_from_outside[0]
+        raise ReproduceError(f"{where} can do without {missing}; add without, what follows if it is missing")
+    if without and not step.optional_from_outside:
+        raise ReproduceError(f"{where} has no optional input from outside; expected without only beside one")
+    return step
 
 
 def _words(command: str, variables: Mapping[str, str], places: set[str], where: str) -> Command:

@@ -18,12 +18,13 @@ import pytest
 from typer.main import get_command
 
 from rheostat.cli import app
+from rheostat.text.mixture import talk_parts
 
 pytest.importorskip("fcntl")
 from reproduce.__main__ import Lines, main
 from reproduce.plan import Judge, Status
 from reproduce.records import State
-from reproduce.steps import MODULE, ReproduceError, Workflow, read_workflow
+from reproduce.steps import MODULE, OPTIONAL, ReproduceError, Workflow, read_workflow
 
 ROOT = Path(__file__).parents[2]
 
@@ -541,6 +542,79 @@ def test_a_report_waits_for_optional_inputs_that_failed(tmp_path: Path) -> None:
     assert project.run(expect=1) == ["small"]
 
 
+# What a step can do without
+
+BETTER = """
+[places]
+data = "nowhere"
+
+[goals]
+reproduce = ["*"]
+
+[steps.train]
+command = "python make.py train model.txt x"
+optional = ["{data}/letters.txt", "{data}/songs.txt"]
+without = "the model reads less text"
+outputs = ["model.txt"]
+
+[steps.pack]
+command = "python make.py pack packed.txt model.txt {optional}"
+inputs = ["model.txt"]
+optional = ["--list={data}/american", "--list={data}/british"]
+together = true
+without = "no words are hidden"
+outputs = ["packed.txt"]
+
+[steps.lacks]
+command = "python make.py lacks lacks.txt x"
+needs = ["{data}/large"]
+optional = ["{data}/letters.txt"]
+without = "the model reads less text"
+outputs = ["lacks.txt"]
+"""
+NO_TEXTS = "missing: nowhere/letters.txt, nowhere/songs.txt: the model reads less text (train)"
+NO_LISTS = "missing: nowhere/american, nowhere/british: no words are hidden (pack)"
+
+
+@pytest.mark.parametrize("options", [["--dry-run"], []])
+def test_what_is_missing_is_named_with_what_follows(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By a real run before its first step, which can take hours."""
+    project = Project(tmp_path, BETTER)
+    assert project.run(*options) == ([] if options else ["train", "pack"])
+    lines = capsys.readouterr().out.splitlines()
+    named = [line for line in lines if line.startswith("missing:")]
+    assert named == [NO_TEXTS, NO_LISTS]
+    assert options or lines.index(NO_TEXTS) < next(place for place, line in enumerate(lines) if "train" in line[:20])
+
+
+def test_nothing_is_missing_where_everything_is_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project = Project(tmp_path, BETTER)
+    for name in ("letters.txt", "songs.txt", "american", "british", "large"):
+        project.touch(f"nowhere/{name}")
+    project.run()
+    assert "missing" not in capsys.readouterr().out
+
+
+def test_inputs_that_belong_together_are_used_if_all_are_there(tmp_path: Path) -> None:
+    """Half of the word lists would hide the correct words of the other half."""
+    project = Project(tmp_path, BETTER)
+    project.touch("nowhere/american")
+    assert project.run() == ["train", "pack"] and project.text("packed.txt") == "X"
+    assert project.run() == []
+    project.touch("nowhere/british")
+    assert project.run() == ["pack"]
+    assert project.text("packed.txt") == "X --list=nowhere/american --list=nowhere/british"
+
+
+def test_a_text_that_appears_makes_a_step_run_again(tmp_path: Path) -> None:
+    project = Project(tmp_path, BETTER)
+    project.run()
+    project.touch("nowhere/songs.txt", "la")
+    assert project.run() == ["train"]  # its result is the same here, so pack stays
+
+
 # Errors
 
 
@@ -576,6 +650,9 @@ def one_step(**fields: Any) -> str:
         (one_step(inputs=["b.txt"]), "reads b.txt, which does not exist and which no step makes"),
         (one_step(resume="true"), "add checkpoint"),
         (one_step(measures="yes"), "measures true or false"),
+        (one_step(together="yes"), "together true or false"),
+        (one_step(optional=["{data}/a"]), "can do without {data}/a; add without, what follows if it is missing"),
+        (one_step(without="no words are hidden"), "has no optional input from outside"),
         (
             one_step() + '[steps.two]\ncommand = "true"\noutputs = ["a.txt"]\n',
             "steps 'one' and 'two' both write a.txt",
@@ -629,7 +706,7 @@ def own_commands() -> list[tuple[str, list[str]]]:
     """Every command of reproduce.toml, with its placeholders."""
     steps = read_workflow(ROOT / "reproduce.toml").steps.values()
     return [
-        (step.name, [word for word in command if word != "{optional}"] + list(step.optional))
+        (step.name, [part for word in command for part in (step.optional if word == OPTIONAL else [word])])
         for step in steps
         for command in (*step.commands, *([step.resume] if step.resume else []))
     ]
@@ -691,14 +768,25 @@ def test_nothing_is_adopted_from_the_clone_before_its_model_is_there(workflow: W
     needs = {need for step in chosen for need in step.needs if not need.startswith(MODULE)}
     assert needs == {
         *("{data}/ptb", "{data}/wikitext-103-part", "{data}/talk", "{models}/ptb-qrnn.safetensors"),
-        *("{words}/american-english-huge", "{words}/british-english-huge", "{words}/codespell.txt"),
-        *("{words}/american-english", "{words}/british-english"),
-        "runs/before.safetensors",
+        *("{words}/codespell.txt", "runs/before.safetensors"),
     }
     # Days of the paper's own model on its own board need no model file.
     needing = set(plan) - {"report", "govern-busy-device", "govern-raspberry-pi"}
     statuses = {judgement.status for name, judgement in plan.items() if name in needing}
     assert statuses <= {Status.RUN, Status.SKIP}
+
+
+def test_the_bundled_model_is_made_from_what_package_registries_have(workflow: Workflow) -> None:
+    """Other texts and word lists are used if they are there, and named if not."""
+    assert {need for step in workflow.chosen(["model"]) for need in step.needs} == {"module:chitchat_dataset"}
+    # The text of the others is that of the steps before them.
+    first = [name for name, step in workflow.steps.items() if "talk" in step.commands[0] and not workflow.before[name]]
+    assert set(first) == {"talk", "talk-ngram", "chat-ngram-demo"}
+    files = {f"{{data}}/talk/{part.file}" for part in talk_parts() if part.file}
+    assert all(set(workflow.steps[name].optional_inputs) == files for name in first)
+    lists = {f"{{words}}/{name}{size}" for name in ("american-english", "british-english") for size in ("", "-huge")}
+    packed = workflow.steps["talk-pack"]
+    assert set(packed.optional_inputs) == lists and packed.together
 
 
 def test_make_and_the_steps_agree_on_places(workflow: Workflow) -> None:
