@@ -166,7 +166,7 @@ def test_linear_is_what_the_bench_found(judged: Judged) -> None:
 def test_linear_with_too_few_points_is_not_comparable(judged: Judged) -> None:
     bent = [bench_row(share, share**3) for share in (1.0, 0.8, 0.6, 0.4)]
     found = judged("linear-in-flops", [], bent)
-    assert found.verdict == "not comparable" and "too few points to tell" in found.facts[0].text
+    assert found.verdict == "not comparable" and found.facts[0].reasons == ("too few points to tell",)
 
 
 def test_linear_is_judged_at_8_bits(judged: Judged) -> None:
@@ -190,8 +190,8 @@ def test_linear_is_judged_on_executed_flops(judged: Judged) -> None:
 def test_a_time_of_another_machine_decides_nothing(judged: Judged) -> None:
     found = judged("large-model-takes-a-second", [])
     assert found.verdict == "not measured"
-    assert verdict_of([Fact(None, "", comparable=False), Fact(None, "")]) == "not comparable"
-    assert verdict_of([Fact(None, "", comparable=False), Fact(True, "")]) == "partly"
+    assert verdict_of([Fact(None, "", reasons=("r",)), Fact(None, "")]) == "not comparable"
+    assert verdict_of([Fact(None, "", reasons=("r",)), Fact(True, "")]) == "partly"
 
 
 def test_a_model_that_does_not_beat_ngrams_decides_nothing(tmp_path: Path) -> None:
@@ -201,7 +201,9 @@ def test_a_model_that_does_not_beat_ngrams_decides_nothing(tmp_path: Path) -> No
     assert alone.verdict == "partly"
     beside = write_ngram(tmp_path / "ngram.json", 423.0, corpus="wikitext-103-part")
     found = judge(CLAIMS["update-recovers"], gather(read_all([sweep, beside])))
-    assert found.verdict == "not comparable" and any("≠" in line for line in claims_table([found]).rows[0].cells)
+    (line,) = claims_table([found]).rows
+    assert found.verdict == "not comparable"
+    assert "≠ wikitext103, random at 70%: 500.00 → 480.00 (our model does not clearly beat n-grams)" in line.cells[3]
     beaten = write_ngram(tmp_path / "ngram.json", 900.0, corpus="wikitext-103-part")
     assert judge(CLAIMS["update-recovers"], gather(read_all([sweep, beaten]))).verdict == "partly"
 
@@ -354,7 +356,7 @@ def test_a_difference_within_the_range_over_seeds_is_none(
     judgement = judged("random-beats-norm-and-activation", [*seeds, ranked("filter-norm", 0.8, 80.2)])
     (fact,) = (fact for fact in judgement.facts if "filter-norm" in fact.topic)
     assert fact.holds is (None if holds is None else not holds)
-    assert (NO_DIFFERENCE in fact.text) == (holds is None)
+    assert (NO_DIFFERENCE in fact.shown) == (holds is None)
 
 
 # Seeds and controls
@@ -448,7 +450,7 @@ def test_points_regained_differ_only_by_more_than_seeds_do(tmp_path: Path) -> No
     seeds = [row("random-2", "random", 0.8, "test", 85.5)]  # a range of 3.5, and 3 points between random and activation
     facts = judge(CLAIMS["random-regains-more"], controls(tmp_path, *seeds)).facts
     assert [fact.holds for fact in facts[:2]] == [False, None]
-    assert facts[1].text.endswith("5.00 / 8.00 points regained (no difference seen: seeds differ by 3.50)")
+    assert facts[1].shown.endswith("5.00 / 8.00 points regained (no difference seen: seeds differ by 3.50)")
 
 
 def test_a_limit_missed_by_less_than_the_spread_is_not_missed(tmp_path: Path) -> None:
@@ -456,14 +458,15 @@ def test_a_limit_missed_by_less_than_the_spread_is_not_missed(tmp_path: Path) ->
     facts = judge(CLAIMS["random-never-clearly-worse"], found).facts
     (fact,) = (one for one in facts if one.topic == "ptb, random against mean-activation with update, 1% allowed")
     assert fact.holds is None and not fact.comparable
-    assert fact.text.startswith("77.00 / 76.00 at 80% (no difference seen from the limit of 76.76: seeds differ by 0.")
+    assert fact.text == "77.00 / 76.00 at 80%"
+    assert fact.reasons[0].startswith("no difference seen from the limit of 76.76: seeds differ by 0.")
 
 
 def test_orders_that_differ_within_the_range_over_seeds_do_not_count(judged: Judged) -> None:
     rows = [ranked("filter-norm", 0.8, 90.0, recall_at_3=0.395), ranked("l0", 0.6, 85.0, recall_at_3=0.39)]
     seeds = [row(f"random-{n}", "random", 0.6, "test", 99.0, recall_at_3=n) for n in (0.38, 0.386)]
     (papers, _) = judged("perplexity-does-not-decide-recall", [*rows, *seeds]).facts
-    assert papers.holds is None and papers.text.endswith("(no difference seen: seeds differ by 0.00 and 0.60%)")
+    assert papers.holds is None and papers.shown.endswith("(no difference seen: seeds differ by 0.00 and 0.60%)")
 
 
 def test_the_pair_of_orders_that_differ_is_chosen_on_valid(judged: Judged) -> None:

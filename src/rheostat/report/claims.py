@@ -30,27 +30,39 @@ NEAR_PUBLISHED = 1.1  # times the published full model: above it, an absolute li
 BYTES_PER_KB = 1000
 TOO_FEW_TO_FIT = "measured at fewer than three points"
 NO_DIFFERENCE = "no difference seen"
+BEATEN = "our model does not clearly beat n-grams"
 
 
 @dataclass(frozen=True)
 class Fact:
-    """holds: None if it was not measured, or not comparable: measured on a machine or a model that the claim is not
-    about. topic: consecutive facts with the same topic are shown together.
+    """holds: None if it was not measured, or not comparable. topic: consecutive facts with the same topic are shown
+    together. reasons: why numbers that were measured say nothing about the claim.
     """
 
     holds: bool | None
     text: str
     paths: tuple[Path, ...] = ()
     topic: str = ""
-    comparable: bool = True
+    reasons: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.holds is None or self.comparable
 
     @property
-    def sign(self) -> str:
-        return SIGNS[self.holds] if self.comparable else NOT_COMPARABLE
+    def comparable(self) -> bool:
+        return not self.reasons
 
-    def without_verdict(self) -> Fact:
-        """The same numbers, without a verdict."""
-        return self if self.holds is None else replace(self, holds=None, comparable=False)
+    @property
+    def shown(self) -> str:
+        sign = SIGNS[self.holds] if self.comparable else NOT_COMPARABLE
+        why = f" ({'; '.join(self.reasons)})" if self.reasons else ""
+        return f"{sign} {self.text}{why}"
+
+    def without_verdict(self, *reasons: str) -> Fact:
+        """The same numbers without a verdict, if there are reasons; what was not measured needs none."""
+        if not reasons or (self.holds is None and self.comparable):
+            return self
+        return replace(self, holds=None, reasons=(*self.reasons, *reasons))
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,8 @@ def _facts(check: checks.Check, evidence: Evidence) -> Iterator[Fact]:
     parts: list[Any] = [replace(cast(Any, check), corpora=(one,)) for one in corpora] or [check]
     for part, corpus in zip(parts, corpora or [getattr(check, "corpus", None)], strict=True):
         doubtful = corpus is not None and not evidence.on(corpus).beats_ngrams
-        yield from (fact.without_verdict() if doubtful else fact for fact in check_facts(part, evidence))
+        reasons = (BEATEN,) if doubtful else ()
+        yield from (fact.without_verdict(*reasons) for fact in check_facts(part, evidence))
 
 
 def verdict_of(facts: Sequence[Fact]) -> Verdict:
@@ -108,7 +121,7 @@ def _cells(judgement: Judgement) -> Iterator[str]:
 def _lines(facts: Sequence[Fact]) -> Iterator[str]:
     """One line per fact, or one for all facts of a topic."""
     for topic, group in groupby(facts, key=lambda fact: fact.topic):
-        texts = [f"{fact.sign} {fact.text}" for fact in group]
+        texts = [fact.shown for fact in group]
         yield from [f"{topic}: {', '.join(texts)}"] if topic else texts
 
 
@@ -194,7 +207,7 @@ def _compare_pair(check: checks.Better, on: CorpusEvidence, mine: Measurement, t
 def _no_difference(text: str, spread: float, paths: tuple[Path, ...], topic: str = "", what: str = "") -> Fact:
     """Two numbers that differ by no more than those of two seeds do. what: what the first one hardly differs from."""
     seen = f"{NO_DIFFERENCE} {what}".strip()
-    return Fact(None, f"{text} ({seen}: seeds differ by {spread:.2f})", paths, topic, comparable=False)
+    return Fact(None, text, paths, topic, (f"{seen}: seeds differ by {spread:.2f}",))
 
 
 @check_facts.register
@@ -356,7 +369,7 @@ def _order(corpus: str, on: CorpusEvidence, first: Measurement, second: Measurem
         return Fact(holds, text, paths)
     by_chance, recall_by_chance = _spreads(on, first, second)
     seeds = f"seeds differ by {by_chance:.2f} and {recall_by_chance:.2%}"
-    return Fact(None, f"{text} ({NO_DIFFERENCE}: {seeds})", paths, comparable=False)
+    return Fact(None, text, paths, reasons=(f"{NO_DIFFERENCE}: {seeds}",))
 
 
 def _called(one: Measurement) -> str:
@@ -384,9 +397,9 @@ def _linear(check: checks.Linear, found: float, bench: ModelBench, what: str) ->
     low, high = r_squared_interval(found, points)
     digits = len(f"{check.r_squared}".partition(".")[2])  # as exact as the paper gives it
     numbers = f"r² = {found:.3f} ({low:.2f} to {high:.2f}) with executed FLOPs over {points} points"
-    text = f"{what}: {numbers} (claimed {check.r_squared})"
+    text = f"{what}: {numbers}, claimed {check.r_squared}"
     if round(found, digits) < check.r_squared <= high:
-        return Fact(None, f"{text}: too few points to tell", (bench.path,), comparable=False)
+        return Fact(None, text, (bench.path,), reasons=("too few points to tell",))
     return Fact(round(found, digits) >= check.r_squared, text, (bench.path,))
 
 
@@ -396,8 +409,8 @@ def _(check: checks.LatencyAbove, evidence: Evidence) -> list[Fact]:
     if cost is None:
         return [Fact(None, f"{check.corpus}, latency: {NOT_MEASURED}")]
     latency = cost.row.latency_ms
-    text = f"{check.corpus}: {latency:.3g} ms/query (claimed above {check.latency_ms:g}, on another machine)"
-    return [Fact(None, text, (cost.path,), comparable=False)]
+    text = f"{check.corpus}: {latency:.3g} ms/query, claimed above {check.latency_ms:g}"
+    return [Fact(None, text, (cost.path,), reasons=("on another machine",))]
 
 
 @check_facts.register
@@ -433,11 +446,11 @@ def _within(limit: float, corpus: checks.Corpus, on: CorpusEvidence, row: Publis
         return Fact(None, f"{what}: {NOT_MEASURED}") if on.comparable else _absent(corpus)
     above = mine.test_perplexity / full.test_perplexity - 1
     ours = f"{mine.test_perplexity:.2f}, {above:+.0%} from our full model's {full.test_perplexity:.2f}"
-    text = f"{what}: {ours} (published {row.test_perplexity:g})"
+    text = f"{what}: {ours}, published {row.test_perplexity:g}"
     published = load_published().table(corpus).full.test_perplexity
     if full.test_perplexity > NEAR_PUBLISHED * published:
-        text += f": a limit of {limit:g} is for a full model of {published:g}"
-        return Fact(None, text, (mine.path,), comparable=False)
+        reason = f"a limit of {limit:g} is for a full model of {published:g}"
+        return Fact(None, text, (mine.path,), reasons=(reason,))
     return Fact(mine.test_perplexity <= limit, text, (mine.path,))
 
 
