@@ -68,6 +68,26 @@ def recovered(criterion: str, knob: float, before: float, after: float, **more: 
     ]
 
 
+PAPERS_UPDATE: JsonObject = {
+    "update": {"what": "update", "rank": 1, "start": "normal", "distill": 0.0},
+    "train": {"epochs": 10, "steps": 0, "optimizer": "nt-asgd", "learning_rate": 30.0, "nonmonotone_interval": 3},
+}
+WIKITEXT_UPDATE: JsonObject = {
+    **PAPERS_UPDATE,
+    "train": {"epochs": 10, "steps": 2000, "optimizer": "adam", "learning_rate": 5e-3, "nonmonotone_interval": 5},
+}
+FAST_UPDATE: JsonObject = {
+    "update": {"what": "update", "rank": 1, "start": "zero", "distill": 0.5},
+    "train": {"epochs": 10, "steps": 250, "optimizer": "adam", "learning_rate": 0.02, "nonmonotone_interval": 5},
+}
+
+
+def update_origins(rows: Sequence[JsonObject], recipe: JsonObject, steps: int = 250) -> JsonObject:
+    """For the subject of a sweep: how all updates of its rows were trained."""
+    names = [one["label"] for one in rows if one.get("update_rank")]
+    return {"origins": {"points": {name: {"recipe": recipe, "steps": steps} for name in names}}}
+
+
 def bench_row(share: float, latency_ms: float, energy_mj: float | None = None, **more: Any) -> JsonObject:
     energy = {"meter": "m", "covers": "c", "energy_mj": energy_mj, "estimate": False, "resolved": True}
     energy["interval_mj"] = None if energy_mj is None else [energy_mj, energy_mj]

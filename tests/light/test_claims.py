@@ -10,14 +10,18 @@ import pytest
 
 from models import write_tiny
 from results_files import (
+    FAST_UPDATE,
     FLOPS,
+    PAPERS_UPDATE,
     WIKITEXT_FLOPS,
+    WIKITEXT_UPDATE,
     JsonObject,
     bench_row,
     full,
     ranked,
     recovered,
     row,
+    update_origins,
     write_bench,
     write_ngram,
     write_results_json,
@@ -38,9 +42,10 @@ from rheostat.report.claims import (
 )
 from rheostat.report.document import markdown
 from rheostat.report.evidence import Evidence, gather
-from rheostat.report.extent import comparability_on, training_sentence
+from rheostat.report.extent import OTHERWISE, comparability_on, training_sentence
 from rheostat.report.figures.costs import families
 from rheostat.report.kept_filters import KeptFilters, read_kept_filters
+from rheostat.report.origins import known_updates
 from rheostat.report.paper_tables import paper_table
 from rheostat.report.published import WeightPicture, load_published
 from rheostat.report.sections import build_report
@@ -62,7 +67,8 @@ def judged(tmp_path: Path) -> Judged:
         bench: Sequence[JsonObject] = (),
         whole: float = 70.0,
     ) -> Judgement:
-        files = [write_sweep(tmp_path / "sweep.json", [full(whole), *rows])]
+        origins = update_origins(rows, PAPERS_UPDATE)
+        files = [write_sweep(tmp_path / "sweep.json", [full(whole), *rows], **origins)]
         if bench:
             files.append(write_bench(tmp_path / "bench.json", bench))
         return judge(CLAIMS[name], gather(read_all(files)))
@@ -166,6 +172,58 @@ def test_updates_are_judged_by_what_they_recover(judged: Judged) -> None:
     assert signs(small) == [True, True, True, None] and "72.4 kB" in small.facts[0].text
 
 
+# Claims about nothing but an update's effect, and claims about it and more
+ABOUT_UPDATES = ("random-regains-more", "update-recovers", "l0-best-with-update-on-ptb")
+ALSO_ABOUT_UPDATES = ("random-never-clearly-worse", "norm-has-no-benefit")
+
+
+def varied(**train: object) -> JsonObject:
+    """The paper's schedule with one difference."""
+    return {**PAPERS_UPDATE, "train": {**PAPERS_UPDATE["train"], **train}}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "why"),
+    [
+        (FAST_UPDATE, f"trained for 250 steps with a teacher, {OTHERWISE}"),
+        (varied(optimizer="adam"), f"trained for 250 steps, {OTHERWISE}"),
+        (varied(epochs=1), f"trained for 250 steps, {OTHERWISE}"),
+        (varied(steps=250), f"trained for 250 steps, {OTHERWISE}"),
+        (varied(nonmonotone_interval=5), f"trained for 250 steps, {OTHERWISE}"),
+        (None, "how the update was trained is not recorded"),
+        ("ptb-qrnn", f"trained for 250 steps with a teacher, {OTHERWISE}"),
+    ],
+    ids=["fast", "optimizer", "epochs", "steps", "interval", "unknown", "known"],
+)
+def test_an_update_trained_otherwise_than_the_papers_decides_nothing(
+    tmp_path: Path, recipe: JsonObject | str | None, why: str
+) -> None:
+    """Whatever the claim is; how large it is does not depend on the training."""
+    after = {"l0": 75.0, "random": 77.0, "filter-norm": 80.0, "mean-activation": 85.0}
+    rows = [one for name, value in after.items() for one in recovered(name, 0.8, 90.0, value)]
+    rows += [ranked(name, 0.8, 12 + value) for name, value in after.items()]
+    origins = update_origins(rows, recipe) if isinstance(recipe, dict) else {}
+    if isinstance(recipe, str):  # recorded nowhere, but known of these weights
+        origins = {"weights": next(digest for digest, one in known_updates().items() if one.name == recipe)}
+    evidence = gather(read_all([write_sweep(tmp_path / "s.json", [full(), *rows], **origins)]))
+    found = {name: judge(CLAIMS[name], evidence) for name in (*ABOUT_UPDATES, *ALSO_ABOUT_UPDATES, "update-is-small")}
+    assert {found[name].verdict for name in ABOUT_UPDATES} == {"not comparable"}
+    assert {found[name].verdict for name in ALSO_ABOUT_UPDATES} == {"partly"}
+    judged = {fact for name in ABOUT_UPDATES for fact in found[name].facts if fact.paths}
+    assert len(judged) == 12 and {(fact.holds, fact.reasons) for fact in judged} == {(None, (why,))}
+    assert all(fact.holds for fact in found["update-is-small"].facts if fact.paths)
+
+
+def test_the_schedule_of_wikitext_is_another(tmp_path: Path) -> None:
+    slower = {**WIKITEXT_UPDATE, "train": {**WIKITEXT_UPDATE["train"], "learning_rate": 1e-3}}
+    rows = recovered("random", 0.7, 90.0, 80.0)
+    for recipe, holds in ((WIKITEXT_UPDATE, True), (slower, None), (PAPERS_UPDATE, None)):
+        origins = update_origins(rows, recipe)
+        sweep = write_sweep(tmp_path / "s.json", [full(), *rows], "m", WIKITEXT_FLOPS, PART, **origins)
+        facts = judge(CLAIMS["update-recovers"], gather(read_all([sweep]))).facts
+        assert [fact.holds for fact in facts if "90.00 → 80.00" in fact.text] == [holds]
+
+
 def test_linear_is_what_the_bench_found(judged: Judged) -> None:
     shares = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4)
     straight = judged("linear-in-flops", [], [bench_row(share, share, share) for share in shares])
@@ -224,7 +282,8 @@ def test_a_time_of_another_machine_decides_nothing(judged: Judged) -> None:
 
 def test_a_model_that_does_not_beat_ngrams_decides_nothing(tmp_path: Path) -> None:
     rows = [full(449.0), ranked("random", 0.7, 500.0), *recovered("random", 0.7, 500.0, 480.0)]
-    sweep = write_sweep(tmp_path / "sweep.json", rows, corpus="wikitext-103-part")
+    origins = update_origins(rows, WIKITEXT_UPDATE)
+    sweep = write_sweep(tmp_path / "sweep.json", rows, corpus=PART, **origins)
     alone = judge(CLAIMS["update-recovers"], gather(read_all([sweep])))
     assert alone.verdict == "partly"
     beside = write_ngram(tmp_path / "ngram.json", 423.0, corpus="wikitext-103-part")
@@ -450,7 +509,7 @@ def controls(tmp_path: Path, *more: JsonObject) -> Evidence:
     for name, after in (("random-1-0.8-seed-2", 77.1), ("random-1-0.8-rank-1-untaught", 79.8)):
         varied += [{**one, "label": name} for one in recovered("random", 0.8, 82.0, after)]
     varied += [row("random-1-0.8-bias", "random", 0.8, "test", 77.3, allocation="stored")]
-    main = write_sweep(tmp_path / "ptb-learned.json", rows)
+    main = write_sweep(tmp_path / "ptb-learned.json", rows, **update_origins(rows, PAPERS_UPDATE))
     return gather(read_all([main, write_sweep(tmp_path / "ptb-controls.json", [full(70.0), *varied])]))
 
 

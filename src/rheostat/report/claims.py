@@ -19,6 +19,7 @@ from rheostat.measure.results.bench import r_squared_interval, rows_to_fit
 from rheostat.report import published_claims as checks
 from rheostat.report.document import NOT_MEASURED, Table, TableRow, files
 from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
+from rheostat.report.extent import update_departure
 from rheostat.report.kept_filters import POINT_BY_POINT
 from rheostat.report.published import PublishedRow, load_published
 from rheostat.report.published_claims import Claim
@@ -203,8 +204,15 @@ def _compare_pair(check: checks.Better, on: CorpusEvidence, mine: Measurement, t
     paths, spread = (mine.path, theirs.path), on.spread_at(mine.flops_fraction)
     limit = theirs.test_perplexity * (1 + check.tolerance)
     if abs(mine.test_perplexity - limit) > spread:
-        return Fact(mine.test_perplexity <= limit, text, paths, topic)
-    return _no_difference(text, spread, paths, topic, f"from the limit of {limit:.2f}" if check.tolerance else "")
+        fact = Fact(mine.test_perplexity <= limit, text, paths, topic)
+    else:
+        fact = _no_difference(text, spread, paths, topic, f"from the limit of {limit:.2f}" if check.tolerance else "")
+    return _about_updates(fact, on, mine, theirs)
+
+
+def _about_updates(fact: Fact, on: CorpusEvidence, *points: Measurement) -> Fact:
+    """The rule for all that a claim says about updates: those trained otherwise than the paper's decide nothing."""
+    return fact.without_verdict(*dict.fromkeys(why for one in points if (why := update_departure(on, one))))
 
 
 def _no_difference(text: str, spread: float, paths: tuple[Path, ...], topic: str = "", what: str = "") -> Fact:
@@ -260,10 +268,10 @@ def _regained(corpus: str, on: CorpusEvidence, criterion: str, other: str) -> It
         own, theirs = (bare.test_perplexity - one.test_perplexity for bare, one in found)
         text = f"{corpus}, {criterion} against {other} at {share:.0%}: {own:.2f} / {theirs:.2f} points regained"
         paths, spread = tuple(one.path for _, one in found), on.spread_at(share)
+        fact = Fact(own > theirs, text, paths)
         if abs(own - theirs) <= spread:
-            yield _no_difference(text, spread, paths)
-        else:
-            yield Fact(own > theirs, text, paths)
+            fact = _no_difference(text, spread, paths)
+        yield _about_updates(fact, on, *(one for _, one in found))
 
 
 @check_facts.register
@@ -274,14 +282,15 @@ def _(check: checks.UpdateHelps, evidence: Evidence) -> list[Fact]:
         for criterion in check.criteria:
             pairs = on.recovered(criterion)
             missing = Fact(None, f"{corpus}, {criterion}: {NOT_MEASURED}") if on.comparable else _absent(corpus)
-            facts += [_helped(corpus, bare, updated) for bare, updated in pairs] or [missing]
+            facts += [_helped(corpus, on, bare, updated) for bare, updated in pairs] or [missing]
     return facts
 
 
-def _helped(corpus: str, bare: Measurement, updated: Measurement) -> Fact:
+def _helped(corpus: str, on: CorpusEvidence, bare: Measurement, updated: Measurement) -> Fact:
     numbers = f"{bare.test_perplexity:.2f} → {updated.test_perplexity:.2f}"
     text = f"{corpus}, {bare.criterion} at {bare.flops_fraction:.0%}: {numbers}"
-    return Fact(updated.test_perplexity < bare.test_perplexity, text, (updated.path,))
+    fact = Fact(updated.test_perplexity < bare.test_perplexity, text, (updated.path,))
+    return _about_updates(fact, on, updated)
 
 
 @check_facts.register

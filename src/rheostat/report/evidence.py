@@ -19,6 +19,7 @@ from rheostat.measure.results import (
     ModelBench,
     NGramResults,
     SweepResults,
+    SweepSubject,
     SweptPoint,
 )
 from rheostat.report.control_points import has_borrowed_widths, is_of_another_seed, without_seed
@@ -231,9 +232,13 @@ class CorpusEvidence:
 
     def ranking_origin(self, one: Measurement) -> object:
         """How the ranking of a point was made, as its file records; None if it is not recorded."""
-        sweeps = (self.comparison.reference, *self.comparison.others) if self.comparison else ()
-        known = next((sweep.subject.origins.rankings.get(one.name) for sweep in sweeps if sweep.path == one.path), None)
+        known = self.subject_of(one).origins.rankings.get(one.name)
         return None if known == NOT_RECORDED else known
+
+    def subject_of(self, one: Measurement) -> SweepSubject:
+        """The model that a measurement is of, as its results file describes it."""
+        assert self.comparison is not None  # there are no measurements without
+        return self.comparison.sweep(one.path).subject
 
     def recovered(self, criterion: str) -> list[tuple[Measurement, Measurement]]:
         """Points of a criterion, without and with their update of rank 1."""

@@ -1,4 +1,4 @@
-"""How far our models were trained, and on how much of the paper's text: whether figures can be compared.
+"""How far our models and updates were trained, and on how much of the paper's text: whether figures can be compared.
 
 The owner of these sentences, which stand wherever our figures are beside the paper's. Everything comes from results
 files; how weights were made is in `origins`.
@@ -11,13 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rheostat.measure.results import SweepSubject, TrainingResults
-from rheostat.report.evidence import CorpusEvidence, Evidence
-from rheostat.report.origins import SOURCE, known_of
-from rheostat.report.published import PublishedTable, load_published
+from rheostat.measure.results import NOT_RECORDED, SweepSubject, TrainingResults
+from rheostat.model.origin import Origin
+from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
+from rheostat.report.origins import SOURCE, UpdateRecipe, known_of, known_updates, update_recipe
+from rheostat.report.published import PublishedTable, PublishedUpdateTraining, load_published
 
 WHOLE_TEXT = 0.9  # of the paper's training tokens, which are rounded and leave out line ends
 SAME_PERPLEXITY = 1e-4  # relative: a model measured again
+OTHERWISE = "not on the paper's schedule"
+UNKNOWN_UPDATE = "how the update was trained is not recorded"
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,42 @@ def extent_of(table: PublishedTable, on: CorpusEvidence, trainings: Sequence[Tra
         if test and math.isclose(test.perplexity, on.full.test_perplexity, rel_tol=SAME_PERPLEXITY):
             return Extent(one.progress.tokens, one.progress.step, counted, share, one.path)
     return Extent(None, None, counted, share)
+
+
+def update_departure(on: CorpusEvidence, one: Measurement) -> str:
+    """Why the update of a point says nothing about what the paper's updates do: how it was trained instead. Empty for
+    the paper's own schedule, and without an update.
+    """
+    if not one.updated:
+        return ""
+    subject = on.subject_of(one)
+    stored = subject.origins.points.get(one.name, NOT_RECORDED)
+    if isinstance(stored, str):
+        known = known_updates().get(subject.weights)
+        return _departure(known.steps, known.teacher) if known else UNKNOWN_UPDATE
+    origin = Origin.from_json(stored)
+    if origin.recipe is None:
+        return UNKNOWN_UPDATE
+    recipe, table = update_recipe(origin, f"{one.path}: recipe of {one.name}"), load_published().table_of(on.corpus)
+    if any(table and item.model == table.model and _follows(recipe, item) for item in load_published().setup.update):
+        return ""
+    return _departure(origin.steps, recipe.update.distill > 0)
+
+
+def _follows(recipe: UpdateRecipe, theirs: PublishedUpdateTraining) -> bool:
+    """Whether this is the paper's schedule, as far as the paper gives it, with the word alone as the target."""
+    update, train = recipe.update, recipe.train
+    length = (None, train.steps) if train.steps else (train.epochs, None)
+    return (
+        (update.what, update.distill, train.minutes) == ("update", 0.0, 0.0)
+        and (train.optimizer, *length) == (theirs.optimizer, theirs.epochs, theirs.steps)
+        and theirs.learning_rate in (None, train.learning_rate)
+        and theirs.non_monotone_interval in (None, train.nonmonotone_interval)
+    )
+
+
+def _departure(steps: int | None, teacher: bool) -> str:
+    return f"trained{f' for {steps:,} steps' if steps else ''}{' with a teacher' if teacher else ''}, {OTHERWISE}"
 
 
 def training_sentence(table: PublishedTable, on: CorpusEvidence, trainings: Sequence[TrainingResults] = ()) -> str:

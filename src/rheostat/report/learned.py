@@ -141,8 +141,11 @@ class CorpusComparison:
 
     def budget(self, path: Path) -> str:
         """How long the model of a sweep was trained, and how long the reference; empty if that is not known."""
-        sweep = next(one for one in (self.reference, *self.others) if one.path == path)
-        return budget_beside(sweep.subject, self.reference.subject)
+        return budget_beside(self.sweep(path).subject, self.reference.subject)
+
+    def sweep(self, path: Path) -> SweepResults:
+        """The sweep of a results file."""
+        return next(one for one in (self.reference, *self.others) if one.path == path)
 
     def other_precision(self, sweep: SweepResults) -> str:
         """The precision of a sweep; empty if it is the reference's."""

@@ -1,7 +1,7 @@
 """How weights, rankings and points were made, in words, as results files copied it from model files.
 
-Nothing is guessed: what a file does not record is "not recorded". For a few such weights it is known from elsewhere
-(`known_weights.toml`); that is added, with its source.
+Nothing is guessed: what a file does not record is "not recorded". For a few such weights and updates it is known from
+elsewhere (`known_weights.toml`, `known_updates.toml`); that is added, with its source.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import TypeVar
 
 from rheostat.measure.results import NOT_RECORDED, OriginJson, Origins, SweepSubject
 from rheostat.model.origin import Origin
@@ -19,6 +20,9 @@ from rheostat.report.document import Table, rows
 from rheostat.tables import from_json
 
 SOURCE = "`docs/baselines.md`"  # says where the known weights come from
+UPDATES_SOURCE = "`docs/paper-map.md`"  # says how the known updates were trained
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -40,11 +44,61 @@ class KnownWeights:
     made: str
 
 
+@dataclass(frozen=True)
+class KnownUpdates:
+    """Updates whose files do not record how they were trained. teacher: whether the full model taught them."""
+
+    name: str
+    steps: int
+    teacher: bool
+
+
+@dataclass(frozen=True)
+class UpdateTable:
+    """The part of a recovery recipe's `[update]` table that says what an update learned from."""
+
+    what: str = ""
+    distill: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrainTable:
+    """The part of its `[train]` table that is its schedule."""
+
+    optimizer: str = ""
+    epochs: int = 0
+    steps: int = 0  # 0: as many as the epochs have
+    minutes: float = 0.0
+    learning_rate: float = 0.0
+    nonmonotone_interval: int = 0
+
+
+@dataclass(frozen=True)
+class UpdateRecipe:
+    update: UpdateTable = UpdateTable()
+    train: TrainTable = TrainTable()
+
+
+def update_recipe(origin: Origin, where: str) -> UpdateRecipe:
+    """How an update was trained, as its origin records it. where: for an error."""
+    return from_json(UpdateRecipe, origin.recipe, where, ignore_unknown=True)
+
+
 @functools.cache
 def known_weights() -> Mapping[str, KnownWeights]:
     """By the digest of the weights."""
-    text = resources.files("rheostat.report").joinpath("known_weights.toml").read_text(encoding="utf-8")
-    return {digest: from_json(KnownWeights, one, digest) for digest, one in tomllib.loads(text).items()}
+    return _known(KnownWeights, "known_weights.toml")
+
+
+@functools.cache
+def known_updates() -> Mapping[str, KnownUpdates]:
+    """By the digest of the weights that the updates belong to."""
+    return _known(KnownUpdates, "known_updates.toml")
+
+
+def _known(kind: type[T], name: str) -> dict[str, T]:
+    text = resources.files("rheostat.report").joinpath(name).read_text(encoding="utf-8")
+    return {digest: from_json(kind, one, digest) for digest, one in tomllib.loads(text).items()}
 
 
 def known_of(weights: OriginJson, digest: str) -> KnownWeights | None:

@@ -60,7 +60,7 @@ from rheostat.report.figures.costs import (
 from rheostat.report.figures.style import ASIDE, draw_learned
 from rheostat.report.kept_filters import KeptFilters
 from rheostat.report.learned import RECOVERED, CorpusComparison, recoveries_table, shares_table
-from rheostat.report.origins import OriginLine, origins_of, origins_table
+from rheostat.report.origins import UPDATES_SOURCE, OriginLine, origins_of, origins_table
 from rheostat.report.paper_tables import NEARLY, NOT_TRAINED, paper_table, seeds_sentence
 from rheostat.report.published import load_published
 from rheostat.report.summary import summary_lines
@@ -219,13 +219,14 @@ def _claims_section(evidence: Evidence) -> Iterator[Section]:
         "measured holds. Criteria are compared at shares where at least one of them has up to "
         f"{times:.2f} times the perplexity of its whole model, the cut-off of the paper's figure. Two numbers with a "
         "slash between them are the test perplexities of the two sides. ✓ holds, ✗ fails, – was not measured, ≠ was "
-        "measured, but on a machine or with a model that the claim is not about, or differs too little. "
+        "measured, but says nothing about the claim, for the reason in brackets. "
         "Estimates decide nothing, and neither does energy that the meter did not resolve. A difference within the "
         "largest range over seeds that was measured at that share counts as no difference, as does a limit missed or "
         "met by less. Other seeds and controls decide nothing; they are under “What makes the difference”. L0 chooses "
-        "widths too, so it is judged against the others at their own widths and at its own. Gates and updates are "
-        "ours, made as listed under “How models were made”; unless that is the paper's own schedule, a "
-        "verdict about them is about ours."
+        "widths too, so it is judged against the others at their own widths and at its own. An update decides what "
+        "updates do only if it was trained on the paper's own schedule; where its file does not record the training, "
+        f"{UPDATES_SOURCE} says what is known. Gates are ours, made as listed under “How models were made”; unless "
+        "that is the paper's own schedule, a verdict about them is about ours."
     )
     yield Section("The paper's claims", (Paragraph(text), claims_table(judgements)))
 
