@@ -22,7 +22,7 @@ from rheostat.measure.results import (
     TrainingResults,
     engine_title,
 )
-from rheostat.report.claims import claims_table, judge_all
+from rheostat.report.claims import NEAR_PUBLISHED, claims_table, judge_all
 from rheostat.report.controls import controls_section
 from rheostat.report.cost_sections import (
     REPORT,
@@ -215,18 +215,20 @@ def _claims_section(evidence: Evidence) -> Iterator[Section]:
     times = published.cut_offs.figure_test_perplexity / published.table("ptb").full.test_perplexity
     text = (
         f"{', '.join(f'{count} {verdict}' for verdict, count in counts.items())}. Confirmed: all of it was measured "
-        "and holds. Partly: some of it holds; the rest fails or was not measured. Contradicted: nothing that was "
-        "measured holds. Criteria are compared at shares where at least one of them has up to "
+        "and holds. Partly: some of it holds; the rest fails, says nothing or was not measured. Contradicted: it "
+        "was measured, and nothing of it holds. Criteria are compared at shares where at least one of them has up to "
         f"{times:.2f} times the perplexity of its whole model, the cut-off of the paper's figure. Two numbers with a "
         "slash between them are the test perplexities of the two sides. ✓ holds, ✗ fails, – was not measured, ≠ was "
-        "measured, but says nothing about the claim, for the reason in brackets. "
-        "Estimates decide nothing, and neither does energy that the meter did not resolve. A difference within the "
-        "largest range over seeds that was measured at that share counts as no difference, as does a limit missed or "
-        "met by less. Other seeds and controls decide nothing; they are under “What makes the difference”. L0 chooses "
-        "widths too, so it is judged against the others at their own widths and at its own. An update decides what "
-        "updates do only if it was trained on the paper's own schedule; where its file does not record the training, "
-        f"{UPDATES_SOURCE} says what is known. Gates are ours, made as listed under “How models were made”; unless "
-        "that is the paper's own schedule, a verdict about them is about ours."
+        "measured, but says nothing about the claim, for the reason in brackets. Estimates decide nothing, "
+        "and neither does energy that the meter did not resolve. A difference within the largest range over seeds that "
+        "was measured at that share counts as no difference, as does a limit missed or met by less. Other seeds "
+        "and controls decide nothing; they are under “What makes the difference”. L0 chooses widths too, so it is "
+        "judged against the others at their own widths and at its own. A perplexity that a claim gives as a number (a "
+        "limit, a rise) is compared only if our full model's is at most "
+        f"{NEAR_PUBLISHED - 1:.0%} above the paper's. An update decides what updates do only if it was trained on the "
+        f"paper's own schedule; where its file does not record the training, {UPDATES_SOURCE} says what is known. "
+        "Gates are ours, made as listed under “How models were made”; unless that is the paper's own schedule, a "
+        "verdict about them is about ours."
     )
     yield Section("The paper's claims", (Paragraph(text), claims_table(judgements)))
 
