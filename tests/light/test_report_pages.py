@@ -27,6 +27,7 @@ from results_files import (
     SILENT,
     SOURCE,
     WIKITEXT_FLOPS,
+    JsonObject,
     bench_part,
     bench_row,
     bench_subject,
@@ -74,6 +75,7 @@ from rheostat.report.learned import learned_page
 from rheostat.report.paper_tables import paper_table
 from rheostat.report.published import WeightPicture, load_published
 from rheostat.report.sections import build_report, learned_comparisons
+from rheostat.report.summary import best_point, summary_lines
 from rheostat.report.writer import write_report
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -833,7 +835,10 @@ def test_a_report_starts_with_five_lines(evidence: Evidence, tmp_path: Path) -> 
         *("Measured", "Whole models", "Best points", "What they cost", "Missing")
     ]
     assert "a test perplexity of 70.00 and R@3 40.0% on ptb" in lines[1]
-    assert "`l0-0.6-updated` with update at 59.9% of the cost, 77.00 (+10.0%) on ptb" in lines[2]
+    assert (
+        "`l0-0.6-updated` with update at 59.9% of the cost on ptb, test perplexity 77.00 (+10.0% from its own 70.00; "
+        "`ptb-learned.json`; chosen on test text, for want of validation figures)"
+    ) in lines[2]
     assert "1.25 instead of 2 ms/query, energy 6 mJ instead of 10 on ptb" in lines[3]
     assert "which filters are cut (no model file given)" in lines[4]
     alone = build_report(gather(read_all([write_bench(tmp_path / "b.json", [bench_row(1.0, 2.0)])])))
@@ -845,11 +850,49 @@ def test_the_best_point_is_the_cheapest_in_flops_and_bits(tmp_path: Path) -> Non
     on_path = {"allocation": "path", "flops_fraction": 0.98, "cost_fraction": 0.249, "bounds": [0, 5]}
     measured = [full(70.0), ranked("graded", 0.7, 74.0), row("bits", "bits", 0.5, "test", 71.4, **four_bits)]
     for rows, best in (
-        (measured, "`bits` at 50.0% of the cost, 71.40 (+2.0%)"),  # all FLOPs, fewer bits
-        ([*measured, row("path", "path", 0.25, "test", 75.6, **on_path)], "`path` at 24.9% of the cost, 75.60 (+8.0%)"),
+        (
+            measured,
+            "`bits` at 50.0% of the cost on ptb, test perplexity 71.40 (+2.0% from its own 70.00; ",
+        ),  # all FLOPs, fewer bits
+        (
+            [*measured, row("path", "path", 0.25, "test", 75.6, **on_path)],
+            "`path` at 24.9% of the cost on ptb, test perplexity 75.60 (+8.0% from its own 70.00; ",
+        ),
     ):
         document = build_report(gather(read_all([write_sweep(tmp_path / "m.json", rows)])))
-        assert document.summary[2].endswith(f"test perplexity: {best} on ptb.")
+        assert f"validation text where it was measured: {best}`m.json`; chosen on test" in document.summary[2]
+
+
+def best_of(*files: Path) -> tuple[str, float, bool]:
+    """The name of the best point, its whole model's test perplexity, and whether validation text chose it."""
+    (on,) = gather(read_all(list(files))).corpora
+    best = best_point(on)
+    assert best is not None
+    return best.point.name, best.whole.test_perplexity, best.on_valid
+
+
+def both_splits(one: JsonObject, valid: float) -> list[JsonObject]:
+    return [one, {**one, "split": "valid", "perplexity": valid}]
+
+
+def test_the_best_point_is_chosen_on_validation_text(tmp_path: Path) -> None:
+    whole = both_splits(full(70.0), 80.0)
+    lucky = both_splits(ranked("taylor", 0.5, 71.0), 88.1)  # good enough on test text only
+    rows = [*whole, *lucky, *both_splits(ranked("taylor", 0.6, 79.0), 87.9)]
+    sweep = write_sweep(tmp_path / "m.json", rows)
+    assert best_of(sweep) == ("taylor", 70.0, True)
+    assert "(+12.9% from its own 70.00; `m.json`)" in summary_lines(gather(read_all([sweep])))[2]
+    # Of points that cost the same, that of validation text comes first; a cheaper one on test text is marked.
+    assert best_of(write_sweep(tmp_path / "m.json", [*rows, ranked("random", 0.6, 71.0)])) == ("taylor", 70.0, True)
+    assert best_of(write_sweep(tmp_path / "m.json", [*rows, ranked("random", 0.5, 71.0)])) == ("random", 70.0, False)
+
+
+def test_the_best_point_is_compared_with_the_whole_model_of_its_own_weights(tmp_path: Path) -> None:
+    main = write_sweep(tmp_path / "m.json", [full(70.0), ranked("taylor", 0.8, 75.0), ranked("random", 0.8, 75.1)])
+    worse = write_sweep(tmp_path / "graded.json", [full(80.0), ranked("graded", 0.5, 87.0)], "graded", weights="b")
+    assert best_of(main, worse) == ("graded", 80.0, False)
+    better = write_sweep(tmp_path / "graded.json", [full(60.0), ranked("graded", 0.5, 67.0)], "graded", weights="b")
+    assert best_of(main, better)[0] == "taylor"
 
 
 def test_quantisation_is_compared_with_pruning_at_equal_bytes(tmp_path: Path) -> None:

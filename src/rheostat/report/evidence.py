@@ -192,6 +192,12 @@ class CorpusEvidence:
         bare = (one for one in self.comparable if one.allocation == "bare")
         return next((one for one in bare if (one.name, one.path) == (updated.name, updated.path)), None)
 
+    def whole_of(self, one: Measurement) -> Measurement | None:
+        """The whole model of a point's own weights: as its file measured it, else the reference."""
+        same_file = [other for other in self.measurements if other.path == one.path and not other.updated]
+        whole = (other for other in same_file if other.criterion in ("", DENSE) or other.cost == 1)
+        return next(whole, self.full if one in self.comparable else None)
+
     def spread_at(self, share: float) -> float:
         """The largest range over seeds that was measured at a share, the effect of chance there; 0 if none was."""
         return max((one.perplexity for one in self._spreads if abs(one.share - share) < SAME_SHARE), default=0.0)

@@ -6,24 +6,38 @@ Knows which points are worth a line; the numbers come from `evidence`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rheostat.errors import counted
 from rheostat.measure.results import NOT_RECORDED
-from rheostat.report.document import NOT_MEASURED
+from rheostat.report.document import NOT_MEASURED, files
 from rheostat.report.evidence import CorpusEvidence, Evidence, Measurement
 from rheostat.report.kept_filters import KeptFilters
 from rheostat.report.learned import DENSE
 from rheostat.report.paper_tables import three_digits
 
-WITHIN = 0.10  # a point is good if its perplexity is this close to the whole model's
+WITHIN = 0.10  # a point is good if its perplexity is this close to that of the whole model of its own weights
+ON_TEST = "chosen on test text, for want of validation figures"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A point with the whole model of its own weights. times: how many times its perplexity, on the text that the point
+    is chosen on.
+    """
+
+    point: Measurement
+    whole: Measurement
+    times: float
+    on_valid: bool
 
 
 def summary_lines(evidence: Evidence, kept: KeptFilters | None = None) -> tuple[str, ...]:
     return (
         f"Measured: {_joined(_measured(evidence))}.",
         f"Whole models: {_joined(_whole(on) for on in evidence.corpora)}.",
-        f"Best points, the cheapest within {WITHIN:.0%} of the whole model's test perplexity: "
-        f"{_joined(_best_text(on) for on in evidence.corpora)}.",
+        f"Best points, the cheapest within {WITHIN:.0%} of the perplexity of their own whole model, chosen on "
+        f"validation text where it was measured: {_joined(_best_text(on) for on in evidence.corpora)}.",
         f"What they cost: {_joined(_cost(on) for on in evidence.corpora)}.",
         f"Missing: {_joined(_missing(evidence, kept), 'nothing that this report looks for')}.",
     )
@@ -35,15 +49,21 @@ def whole_model(on: CorpusEvidence) -> Measurement | None:
     return on.full or next((one for one in own if one.flops_fraction == 1), None)
 
 
-def best_point(on: CorpusEvidence) -> Measurement | None:
-    """The point of the smallest cost, in FLOPs and bits, that is good enough; another model is no point of this one."""
-    whole = whole_model(on)
-    if whole is None:
-        return None
-    largest = whole.test_perplexity * (1 + WITHIN)
+def best_point(on: CorpusEvidence) -> Candidate | None:
+    """The point of the smallest cost, in FLOPs and bits, that is good enough; another model is no point of this one. Of
+    equally cheap ones, those that validation text can choose come first.
+    """
     points = [one for one in on.without_controls if one.criterion not in ("", DENSE) and one.cost < 1]
-    good = (one for one in points if one.test_perplexity <= largest)
-    return min(good, key=lambda one: (round(one.cost, 2), one.test_perplexity), default=None)
+    found = [_candidate(one, whole) for one in points if (whole := on.whole_of(one))]
+    good = (one for one in found if one.times <= 1 + WITHIN)
+    return min(good, key=lambda one: (round(one.point.cost, 2), not one.on_valid, one.times), default=None)
+
+
+def _candidate(point: Measurement, whole: Measurement) -> Candidate:
+    """A point without figures on validation text, or whose whole model has none, can only be chosen on test text."""
+    if point.valid_perplexity is None or whole.valid_perplexity is None:
+        return Candidate(point, whole, point.test_perplexity / whole.test_perplexity, False)
+    return Candidate(point, whole, point.valid_perplexity / whole.valid_perplexity, True)
 
 
 def _joined(parts: Iterator[str], nothing: str = NOT_MEASURED) -> str:
@@ -76,19 +96,20 @@ def _whole(on: CorpusEvidence) -> str:
 
 
 def _best_text(on: CorpusEvidence) -> str:
-    best, whole = best_point(on), whole_model(on)
-    if best is None or whole is None:
+    best = best_point(on)
+    if best is None:
         return f"none on {on.corpus}"
-    above = best.test_perplexity / whole.test_perplexity - 1
+    point, whole = best.point, best.whole.test_perplexity
     return (
-        f"`{best.name}`{' with update' if best.updated else ''} at {best.cost:.1%} of the cost, "
-        f"{best.test_perplexity:.2f} ({above:+.1%}) on {on.corpus}"
+        f"`{point.name}`{' with update' if point.updated else ''} at {point.cost:.1%} of the cost on {on.corpus}, test "
+        f"perplexity {point.test_perplexity:.2f} ({point.test_perplexity / whole - 1:+.1%} from its own {whole:.2f}; "
+        f"{files([point.path])}{'' if best.on_valid else f'; {ON_TEST}'})"
     )
 
 
 def _cost(on: CorpusEvidence) -> str:
     best = best_point(on)
-    cost, whole = on.cost_of(best) if best else None, on.cost(1.0)
+    cost, whole = on.cost_of(best.point) if best else None, on.cost(1.0)
     if cost is None or whole is None:
         return f"{on.corpus} {NOT_MEASURED}"
     times = f"{three_digits(cost.row.latency_ms)} instead of {three_digits(whole.row.latency_ms)} ms/query"
