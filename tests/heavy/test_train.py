@@ -537,15 +537,20 @@ def test_one_epoch_is_one_epoch(corpus_folder: Path, recipe_file: Path, tmp_path
 
 
 def test_the_commands_of_the_readme_run_from_top_to_bottom(
-    corpus_folder: Path, recipe_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    corpus_folder: Path,
+    recipe_file: Path,
+    whole_and_resumed: tuple[Path, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those that make and measure a model, on a small corpus."""
+    """Those that make and measure a model, on a small corpus, for a reader with a trained model."""
     pytest.importorskip("matplotlib", reason="the report needs the report extra")
     pytest.importorskip("jinja2", reason="the report needs the report extra")
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    block = readme[readme.index("# make a model with a knob") : readme.index("# use it")]
+    block = readme[readme.index("# you have a trained model") : readme.index("# use it")]
     monkeypatch.chdir(tmp_path)
     own = {"DIR": str(corpus_folder), "ptb-fast": str(recipe_file), "ptb": str(recipe_file)}
+    own["TRAINED"] = str(whole_and_resumed[0] / "model.safetensors")
     more = {
         "train": ["--set", "train.epochs=1"],
         "recover": ["--set", "train.steps=2"],
@@ -561,3 +566,4 @@ def test_the_commands_of_the_readme_run_from_top_to_bottom(
             done.append(words[1])
             rheostat(*(own.get(word, word) for word in words[1:]), *more.get(words[1], ()))
     assert len(done) > 12 and Path("small.safetensors").exists() and Path("report").is_dir()
+    assert Path("runs/ptb/model.safetensors").exists()  # as the comment beside `train` says

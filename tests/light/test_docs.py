@@ -6,6 +6,7 @@ import inspect
 import re
 import runpy
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ import rheostat
 from models import write_tiny
 from rheostat import bundled
 from rheostat.cli import app
-from rheostat.measure.results import read_sweep
+from rheostat.measure.results import read_all
+from rheostat.report.evidence import gather
+from rheostat.report.training_free import best_line, chosen_among, whole_lines
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -187,13 +190,20 @@ def test_the_table_of_the_readme_is_that_of_the_results(monkeypatch: pytest.Monk
 
 
 def test_the_readme_says_what_reconstruction_measured() -> None:
-    sweep = read_sweep(ROOT / "results" / "ptb-reconstruction.json")
-    whole = next(row for row in sweep.rows if row.knob == 1)
-    ways = [row.perplexity for row in sweep.rows if row.knob == 0.6]
-    best = min(ways)
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"+{best / whole.perplexity - 1:.1%}".replace("%", " %") + " perplexity at 60 % of the FLOPs" in readme
-    assert len(ways) == 8 and "the best of eight ways to choose filters and widths, chosen on that text" in readme
+    """The line and the number of lines that it is the best of are the report's own, from the same results files."""
+    steps = tomllib.loads((ROOT / "reproduce.toml").read_text(encoding="utf-8"))["steps"]
+    results = [ROOT / name for name in steps["report"]["optional"] if name.startswith("results/")]
+    on = gather(read_all([path for path in results if path.exists()])).on("ptb")
+    line, lines = best_line(on), whole_lines(on)
+    best = line.at(0.6) if line else None
+    assert on.full is not None and best is not None
+    assert best.test_perplexity == min(one.test_perplexity for each in lines if (one := each.at(0.6)))
+    readme = re.sub(r"\s+", " ", (ROOT / "README.md").read_text(encoding="utf-8"))
+    rise = f"+{best.test_perplexity / on.full.test_perplexity - 1:.1%}".replace("%", " %")
+    assert (
+        f"{rise} perplexity at 60 % of the FLOPs, the best of {len(lines)} ways to choose filters and widths" in readme
+    )
+    assert chosen_among(on) in (ROOT / "docs" / "results" / "report.md").read_text(encoding="utf-8")
 
 
 def test_the_longer_runs_are_those_of_their_results_files() -> None:
@@ -228,7 +238,8 @@ def test_traces_in_examples_exist() -> None:
 def test_files_in_the_readmes_commands_are_written_by_earlier_ones() -> None:
     """So that the block can be copied from top to bottom, and no command changes what a later one starts from."""
     block = next(one for one in blocks(ROOT / "README.md", "sh") if "rheostat train" in one)
-    written = {"runs/ptb/model.safetensors"}
+    assert "TRAINED is runs/ptb/model.safetensors" in block and "train ptb-fast --data DIR -o runs/ptb " in block
+    written = set[str]()
     for line in block.splitlines():
         words = shlex.split(line, comments=True)
         read = {word for word in words if word.endswith(".safetensors")}
@@ -238,3 +249,10 @@ def test_files_in_the_readmes_commands_are_written_by_earlier_ones() -> None:
             read.discard(out)
         assert read <= written, f"{line} reads what no command wrote"
         written |= {out} if "-o" in words else set()
+
+
+def test_the_readme_shows_the_knob_without_training_first() -> None:
+    """A reader with a trained model needs two commands; those that train come later."""
+    block = next(one for one in blocks(ROOT / "README.md", "sh") if "rheostat train" in one)
+    names = re.findall(r"^rheostat (\w+)", block, re.MULTILINE)
+    assert names[:2] == ["prune", "reconstruct"] and {"train", "recover"} <= set(names[2:])
