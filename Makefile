@@ -41,6 +41,7 @@ demo: $(VENV)/demo.done
 	$(BIN)/rheostat demo
 
 # Cheapest first, so that simple mistakes are found early. What passed in test-light is not run again.
+test: export RHEOSTAT_FUZZ_SECONDS ?= 5
 test: $(VENV)/test.done lint test-light test-browser
 	RHEOSTAT_DATA=$${RHEOSTAT_DATA:-$(DATA)} $(BIN)/python -m pytest -q $(SIDE_BY_SIDE) --leave-out $(PASSED) tests
 

@@ -1,11 +1,16 @@
-"""Damaged inputs of every kind are accepted or refused in one line: the kept corpus, and a few seconds of Hypothesis.
+"""Damaged inputs of every kind are accepted or refused in one line: the kept corpus, and new ones.
 
-`make fuzz` runs the same targets for an hour. An input that breaks something is kept in `tests/data/fuzz`.
+Each target gets a fixed number of new inputs (EXAMPLES) and then, if RHEOSTAT_FUZZ_SECONDS is set, as many more as it
+takes to fill that time; `make test` sets it to 5. All are the same in every run. `make fuzz` runs the same targets for
+an hour, with others. An input that breaks something is kept in `tests/data/fuzz`.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
 import signal
+import time
 import tracemalloc
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +28,7 @@ LONGEST_SECONDS = 20  # a thousand times the usual: only a hang takes so long
 MOST_BYTES = 200_000_000
 EXAMPLES = {"results": 100, "recipes": 200, "policy": 200, "checkpoints": 40, "manifests": 100}
 OTHERS = 250
+LEAST_SECONDS = float(os.environ.get("RHEOSTAT_FUZZ_SECONDS") or 0)  # of new inputs for each target
 
 
 @contextmanager
@@ -80,7 +86,15 @@ def test_the_seeds_are_accepted(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_damaged_inputs_are_accepted_or_refused(name: str, tmp_path: Path) -> None:
-    target, corpus = usable(name), corpus_of(name)
+    target, corpus, begin = usable(name), corpus_of(name), time.monotonic()
+
+    def check(seed: int) -> None:
+        content = target.damaged(Random(seed), corpus)
+        with in_time():
+            try:
+                target.accepts(content, tmp_path)
+            except Exception as error:
+                raise AssertionError(f"{name}, seed {seed}: {type(error).__name__}: {error}") from error
 
     @settings(
         max_examples=EXAMPLES.get(name, OTHERS),
@@ -91,11 +105,10 @@ def test_damaged_inputs_are_accepted_or_refused(name: str, tmp_path: Path) -> No
     )
     @given(seed=st.integers(0, 2**32))
     def damaged(seed: int) -> None:
-        content = target.damaged(Random(seed), corpus)
-        with in_time():
-            try:
-                target.accepts(content, tmp_path)
-            except Exception as error:
-                raise AssertionError(f"{name}, seed {seed}: {type(error).__name__}: {error}") from error
+        check(seed)
 
     damaged()
+    for seed in itertools.count():
+        if time.monotonic() - begin >= LEAST_SECONDS:
+            break
+        check(seed)
