@@ -130,15 +130,15 @@ def results_files() -> list[bytes]:
 
 
 def use_results(path: Path) -> None:
-    """All pages of the report, without their pictures."""
+    """All pages of the report, without their pictures. UTF-8 can hold them, and no terminal obeys them."""
     from rheostat.report.document import markdown
     from rheostat.report.evidence import gather
     from rheostat.report.sections import build_report
     from rheostat.report.writer import sweep_pages
 
     evidence = gather(read_all([path]))
-    markdown(build_report(evidence, None))
-    sweep_pages(evidence)
+    for page in (markdown(build_report(evidence, None)), *sweep_pages(evidence).values()):
+        assert b"\x1b" not in page.encode()
 
 
 # Recipes and policies

@@ -30,6 +30,11 @@ def visible(text: str) -> str:
     return "".join(one if one.isprintable() or one in _JOINERS else ascii(one)[1:-1] for one in text)
 
 
+def encode_text(text: str) -> bytes:
+    """A text as UTF-8. What UTF-8 cannot hold, as in file names that are not UTF-8, is written as escapes of JSON."""
+    return text.encode(errors="backslashreplace")
+
+
 def counted(number: int, noun: str) -> str:
     """As in "1 point" and "3 points"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from typer.testing import CliRunner
@@ -50,7 +50,7 @@ from rheostat.governor.trace import read_trace
 from rheostat.measure.bench import BenchConfig, bench_positions_of
 from rheostat.measure.latency import BenchPosition
 from rheostat.measure.meters import NoMeter
-from rheostat.measure.results import GovernResults, read_all, read_results, write_results
+from rheostat.measure.results import GovernResults, read_all, read_results, read_sweep, write_results
 from rheostat.measure.texts import read_text
 from rheostat.model.shape import ModelShape
 from rheostat.model.widths import select
@@ -956,8 +956,74 @@ def test_a_report_respects_read_only_files(files: list[Path], tmp_path: Path, na
     assert (tmp_path / name).read_text() == "mine"
 
 
-@given(name=st.text(alphabet="<a>`\\[]()!/ \n", max_size=30))
+@given(name=st.text(alphabet="<a>`\\[]()!/: \n", max_size=30))
+@example(name="` a\n` <script> `")  # Markdown pairs the first two backticks, although a line ends between them
+@example(name="\\\\` a ` <script> `")  # two backslashes escape each other, so the backtick is not escaped
+@example(name="`` a ` <script> ` b ` c ``` `<script>")
 def test_no_name_becomes_html_outside_code(name: str) -> None:
     html = MarkdownIt("commonmark").render(f"From {prose(f'x {name} y')}.")
     allowed = r"</?(p|code|ul|ol|li|pre|h\d|hr|blockquote|em|strong|br)( ?/)?>"
     assert "<" not in re.sub(allowed, "", html)
+
+
+@given(name=st.text(alphabet="<a>`\\[]()!/: \n", max_size=30))
+def test_text_that_is_escaped_twice_stays_the_same(name: str) -> None:
+    assert prose(prose(name)) == prose(name)
+
+
+@given(name=st.text(alphabet="<b>`\\|[]() ", max_size=30))
+@example(name="`\\| <script> `")
+def test_no_name_becomes_html_in_a_table(name: str) -> None:
+    table = table_markdown(Table(("a", "b"), "ll", (TableRow((name, "x")),)))
+    html = MarkdownIt("commonmark").enable("table").render(table)
+    allowed = r"</?(p|code|table|thead|tbody|tr|th|td|em|strong|br)( ?/)?>"
+    assert "<" not in re.sub(allowed, "", html)
+
+
+@pytest.mark.parametrize("name", ["[model]: http://evil", "x\n\n[model]: http://evil", " [a`]: http://evil `"])
+def test_no_name_defines_a_link(name: str) -> None:
+    html = MarkdownIt("commonmark").render(f"{prose(name)}\n\nA [model].")
+    assert "href" not in html
+
+
+EVERYWHERE = "x <script> ` a\n` <script> `\n\n[model]: http://evil \x1b[31m \ud800"
+
+
+def test_hostile_texts_in_every_field_stay_text(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    origin = {"command": EVERYWHERE, "version": EVERYWHERE, "date": EVERYWHERE, "recipe": {EVERYWHERE: EVERYWHERE}}
+    machine = {"processor": EVERYWHERE, "cores": 2, "system": EVERYWHERE}
+    source = dict.fromkeys(("command", "rheostat", "commit", "date", "python"), EVERYWHERE) | {"machine": machine}
+    origins = {"weights": origin, "rankings": {EVERYWHERE: origin}, "points": {}}
+    write_sweep(
+        tmp_path / "s.json",
+        [full(), ranked("random", 0.8, 80.0) | {"label": EVERYWHERE}],
+        model=EVERYWHERE,
+        corpus=EVERYWHERE,
+        precision=EVERYWHERE,
+        origins=origins,
+    )
+    contents = json.loads((tmp_path / "s.json").read_text()) | {"provenance": source}
+    (tmp_path / "s.json").write_text(json.dumps(contents))
+    written = write_report([tmp_path / "s.json"], out=tmp_path / "out")
+    pages = [path for path in written.files if path.suffix in (".md", ".html")]
+    assert len(pages) == 3
+    for path in pages:
+        text = path.read_text(encoding="utf-8")
+        assert "\x1b" not in text
+        page = MarkdownIt("commonmark").enable("table").render(text) if path.suffix == ".md" else text
+        assert "<script> " not in page and 'href="http://evil' not in page
+
+
+def test_texts_of_results_are_read_on_one_line(tmp_path: Path) -> None:
+    path = write_sweep(tmp_path / "s.json", [full()], model="a\nb\x1b\ud800", corpus="naïve “x”")
+    subject = read_sweep(path).subject
+    assert (subject.model, subject.corpus) == ("a\\nb\\x1b\\ud800", "naïve “x”")
+
+
+def test_the_picture_of_a_sweep_with_an_odd_name_is_found(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = write_sweep(tmp_path / "é(1).json", [full(), ranked("random", 0.8, 80.0)])
+    write_report([path], out=tmp_path / "out")
+    linked = re.findall(r"\]\(([^)]*)\)", (tmp_path / "out" / "é(1).md").read_text(encoding="utf-8"))
+    assert linked and all((tmp_path / "out" / name).is_file() for name in linked)

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from rheostat.durable import file_name
-from rheostat.errors import MissingExtraError
+from rheostat.errors import MissingExtraError, visible
 
 NOT_MEASURED = "not measured"
 TEMPLATE = "report.html.jinja"
 CODE = re.compile(r"`([^`\n]+)`")
-_CODE_SPAN = re.compile(r"(?<![`\\])(`+)(?!`)[^\n]*?[^`\n]\1(?!`)")
+# An escaped character; backticks, with the code on this line that they begin, if any; a tag; a link or its address.
+_MARKUP = re.compile(r"\\[^\n]|(`+)((?!`)[^\n]*?[^`\n]\1(?!`))?|<|\](?=[(:])")
 
 
 @dataclass(frozen=True)
@@ -98,16 +99,18 @@ class Document:
 
 
 def prose(text: str) -> str:
-    """Text for a Markdown page. Names from results files may be in it, so HTML and links are escaped."""
-    parts, end = [], 0
-    for code in _CODE_SPAN.finditer(text):  # Markdown interprets nothing inside them
-        parts += [_without_markup(text[end : code.start()]), code[0]]
-        end = code.end()
-    return "".join([*parts, _without_markup(text[end:])])
+    """Text for a Markdown page. Names from results files may be in it, so HTML and links are escaped.
+
+    Backticks without code are escaped too: otherwise Markdown could pair them with those of another name.
+    """
+    return _MARKUP.sub(_without_markup, text)
 
 
-def _without_markup(text: str) -> str:
-    return text.replace("<", "&lt;").replace("](", "]\\(")
+def _without_markup(found: re.Match[str]) -> str:
+    text, ticks, code = found[0], found[1], found[2]
+    if ticks:
+        return text if code else "\\`" * len(ticks)
+    return {"<": "&lt;", "]": "]\\"}.get(text, text)
 
 
 def line(cells: Iterable[str]) -> str:
@@ -161,7 +164,7 @@ def unique_labels(labels: Sequence[str], details: Sequence[str]) -> list[str]:
 
 def files(paths: Iterable[Path]) -> str:
     """Names of files in order, without repetition."""
-    return ", ".join(dict.fromkeys(f"`{path.name}`" for path in paths))
+    return ", ".join(dict.fromkeys(f"`{visible(path.name)}`" for path in paths))
 
 
 def rows(cells: Sequence[Sequence[str]]) -> tuple[TableRow, ...]:

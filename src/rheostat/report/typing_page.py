@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rheostat.durable import replacing
-from rheostat.errors import RheostatError
+from rheostat.errors import RheostatError, encode_text
 from rheostat.measure.results import SlipRow, TypingPredictor, TypingResults, TypingRow, TypingText
 from rheostat.report.document import NOT_MEASURED, Table, prose, rows, table_markdown
 
@@ -32,7 +32,7 @@ def write_typing_page(found: TypingResults, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
-            file.write(typing_page(found).encode())
+            file.write(encode_text(typing_page(found)))
     except OSError as error:
         raise RheostatError(f"cannot write {path}: {error.strerror}; expected a file that can be written") from None
 
@@ -62,7 +62,7 @@ def _blocks(found: TypingResults) -> Iterator[str]:
         "cursor, can be measured: `rheostat typing --predictor module:object --aac DIR`."
     )
     made = found.provenance
-    yield (
+    yield prose(
         f"Command: `{made.command}`, commit {made.commit or 'unknown'}, {made.date}, {made.machine.processor} "
         f"({made.machine.cores} cores)."
     )
@@ -95,7 +95,7 @@ def _misspelt(found: TypingResults) -> Iterator[str]:
     if found.misspellings is None:
         return
     yield "## Misspellings"
-    yield (
+    yield prose(
         f"Words of `{found.misspellings}` that were suggested while all of these texts were typed. What was typed so "
         "far does not count as suggested, and a name that is always written with a capital is no misspelling."
     )
@@ -112,7 +112,7 @@ def _slips(found: TypingResults) -> Iterator[str]:
         return
     text = next(text for text in found.texts if text.name == found.slips[0].text)
     yield "## Slips"
-    yield (
+    yield prose(
         f"`{text.name}`, {text.slots} slots, by a simulated typist. *Slipped*: a neighbouring key is hit for the "
         "second letter of every word of four letters or more; *as typed*: the same slips, every letter taken as "
         "it was typed. A word that is never offered costs all of its keys. *Right*: words that are as intended "
@@ -137,7 +137,7 @@ def _slips(found: TypingResults) -> Iterator[str]:
     yield table_markdown(Table(heads, "lrrrrrrr", rows(cells)))
     first = found.slips[0]
     changed = ", ".join(first.changed_words) or "none"
-    yield (
+    yield prose(
         f"With every letter right, {first.predictor} changed {first.changed_clean} of {first.words:,} words of this "
         f"text (misspellings of the text itself count): {changed}."
     )
@@ -201,7 +201,7 @@ def _memory(found: TypingResults) -> Iterator[str]:
             "word that the model does not know is learned once it was written twice."
         )
     for row in found.memory_times:
-        yield (
+        yield prose(
             f"With {row.phrases:,} phrases in the memory, `complete` of {row.predictor} takes {row.p50_ratio:.2f} "
             f"times as long as without it (p50), and {row.p95_ratio:.2f} times (p95)."
         )

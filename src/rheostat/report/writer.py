@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 
 from rheostat.arguments import checked
-from rheostat.durable import replacing
-from rheostat.errors import RheostatError
+from rheostat.durable import file_name, replacing
+from rheostat.errors import RheostatError, encode_text
 from rheostat.measure.results import SweepResults, read_all
 from rheostat.report.cost_sections import REPORT
 from rheostat.report.document import Picture, html, markdown
@@ -58,7 +58,7 @@ def write_evidence(evidence: Evidence, kept: KeptFilters | None, out: Path) -> W
         documents[f"{REPORT}.html"] = html(document, vectors)
         for name, text in documents.items():
             with replacing(out / name) as file:
-                file.write(text.encode())
+                file.write(encode_text(text))
     except OSError as error:
         found = f"{error.filename or out}: {error.strerror}"
         raise RheostatError(f"cannot write {found}; expected a writable folder") from None
@@ -91,7 +91,7 @@ def _sweep_pictures(evidence: Evidence) -> list[Picture]:
 
 
 def _trade_off_stem(sweep: SweepResults) -> str:
-    return f"{sweep.path.stem}-trade-off"
+    return file_name(f"{sweep.path.stem}-trade-off")  # as `Picture` names its files
 
 
 def _draw(picture: Picture, out: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from rheostat.durable import READ_ONLY, failure, obstacle, old_file, replacing, try_writing
-from rheostat.errors import RheostatError
+from rheostat.errors import RheostatError, encode_text, visible
 from rheostat.inputs import read_input_text
 from rheostat.measure.results.bench import BenchResults, ModelBench
 from rheostat.measure.results.benchmark import BenchmarkResults, TrainingResults
@@ -85,7 +85,7 @@ def write_results(path: Path, results: Results) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as file:
-            file.write((_formatted(results_json(results)) + "\n").encode())
+            file.write(encode_text(_formatted(results_json(results)) + "\n"))
     except OSError as error:
         raise RheostatError(f"cannot write {path}: {failure(path, error)}{old_file(path)}") from None
 
@@ -170,7 +170,7 @@ def _check_model(found: SweepResults | BenchResults, file: ModelFile) -> None:
 
 def _contents(path: Path) -> dict[str, Any]:
     try:
-        contents = json.loads(read_input_text(path, "results file"))
+        contents = _visible_texts(json.loads(read_input_text(path, "results file")))
     except OSError as error:
         raise RheostatError(f"cannot read {path}: {error.strerror}; expected a results file") from None
     except (ValueError, RecursionError) as error:
@@ -178,3 +178,15 @@ def _contents(path: Path) -> dict[str, Any]:
     if not isinstance(contents, dict):
         raise RheostatError(f"{path} is not a JSON object; expected {_WRITTEN_BY}")
     return contents
+
+
+def _visible_texts(value: Any) -> Any:
+    """The same with every text, and every key, on one line and without control characters.
+
+    Reports, tables and pictures quote these texts, and anyone could have written them.
+    """
+    if isinstance(value, dict):
+        return {visible(key): _visible_texts(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_visible_texts(one) for one in value]
+    return visible(value) if isinstance(value, str) else value
