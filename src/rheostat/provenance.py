@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import rheostat
+from rheostat.errors import visible
 from rheostat.model.origin import Origin
 
 
@@ -40,11 +41,11 @@ def command_line() -> str:
     """The command as a person would type it, with the program's name instead of its installed path.
 
     Results are published, so a path says nothing about this machine or its user: it is relative to the working folder
-    if it is near, else only its end is shown.
+    if it is near, else only its end is shown. A name that is not UTF-8 is shown with escapes.
     """
     program = Path(sys.argv[0]).name if sys.argv else ""
     given = map(_public_path, sys.argv[1:])
-    return shlex.join(["rheostat" if program in ("__main__.py", "rheostat") else program, *given])
+    return visible(shlex.join(["rheostat" if program in ("__main__.py", "rheostat") else program, *given]))
 
 
 def public_command(command: str) -> str:

@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, str] = {
     "sysfs": "errors",
     "inputs": "",
     "durable": "inputs",
-    "provenance": "model",
+    "provenance": "errors model",
     "metrics": "errors",
     "tables": "errors",
     "recipe": "errors inputs tables",

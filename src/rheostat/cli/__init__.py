@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import re
 import sys
 import warnings
@@ -163,6 +164,9 @@ _NO_MEMORY = "there is not enough memory; files are as they were: close other pr
 def main() -> None:
     """Run the command line; the console script."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # what a terminal cannot show is better than a traceback
     try:
         try:
             app()
@@ -172,13 +176,20 @@ def main() -> None:
         _close_broken_stdout()
         sys.stderr.close()
         sys.exit(1)
-    except (RheostatError, OSError, MemoryError) as error:
+    except (RheostatError, OSError, MemoryError, UnicodeError) as error:
         _close_broken_stdout()
         if _debug:
             raise
-        said = _NO_MEMORY if isinstance(error, MemoryError) else one_line(error)
-        _print_error(said)
+        _print_error(_said(error))
         sys.exit(1)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return _NO_MEMORY
+    if isinstance(error, UnicodeError):
+        return f"a name or a text is not UTF-8 ({one_line(error)}); expected one that is: rename or correct it"
+    return one_line(error)
 
 
 def _close_broken_stdout() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import rheostat
+from rheostat.errors import visible
 from rheostat.governor.cost import read_costs
 from rheostat.governor.policy import Policy
 from rheostat.keyboard.browser_model import BrowserModel, browser_positions, smallest_percent
@@ -79,7 +80,7 @@ def model_facts(
     """The contents of `model.json`. ngram: compared with the curve. server: whether there is one that answers too."""
     shape, description = file.shape, file.description
     return {
-        "name": file.path.stem,
+        "name": visible(file.path.stem),
         "rheostat": rheostat.__version__,
         "server": server,
         "tokenizer": file.tokenizer,

@@ -404,6 +404,10 @@ def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
+    except (TypeError, UnicodeError) as error:  # not a name that any host can have
+        raise RheostatError(
+            f"cannot listen on {host!r:.80} ({error}); expected a name or an address of this machine: try {LOCAL}"
+        ) from None
     except (OSError, OverflowError) as error:
         raise RheostatError(
             f"cannot listen on {host} port {port} ({error}); expected a free port: choose another"

@@ -15,7 +15,7 @@ from rheostat.arguments import checked
 from rheostat.bundled import DEFAULT_MODEL
 from rheostat.core.build import FOLDER, WEB_MODULE
 from rheostat.durable import obstacle, replacing
-from rheostat.errors import RheostatError
+from rheostat.errors import RheostatError, encode_text
 from rheostat.governor.policy import DEFAULT, read_policy
 from rheostat.keyboard.browser_model import NAME, browser_model
 from rheostat.keyboard.facts import curve_of, device_energy, model_facts, ngram_of
@@ -81,7 +81,7 @@ def write_page(
             server=False,
         )
         contents = {name: path.read_bytes() for name, path in page_files().items()}
-        contents |= {FACTS: json.dumps(facts, ensure_ascii=False).encode(), NAME: browser.contents.tobytes()}
+        contents |= {FACTS: encode_text(json.dumps(facts, ensure_ascii=False)), NAME: browser.contents.tobytes()}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in contents.items():

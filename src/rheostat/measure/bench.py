@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from rheostat.arguments import check_list, check_whole, checked
-from rheostat.errors import RheostatError
+from rheostat.errors import RheostatError, visible
 from rheostat.measure.latency import (
     CONFIDENCE,
     MOST_QUERIES,
@@ -395,7 +395,7 @@ def _part(
     """The part of a results file about one model."""
     rows = tuple(_row(point, one.shape, config.precision) for point in benched)
     subject = BenchSubject(
-        model=one.path.name,
+        model=visible(one.path.name),
         trained=one.trained,
         corpus=text.name,
         flops=one.shape.flops,

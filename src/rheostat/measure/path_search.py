@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from rheostat.arguments import checked
 from rheostat.durable import replacing
-from rheostat.errors import CheckpointError, OperatingPointError, RheostatError
+from rheostat.errors import CheckpointError, OperatingPointError, RheostatError, visible
 from rheostat.inputs import read_input
 from rheostat.measure.results import BenchResults, read_results
 from rheostat.model.file import ModelFile, open_model
@@ -134,7 +134,7 @@ def search_path(
         origin = replace(
             new_origin(),
             tokens_read=found.tokens_read,
-            corpus=Path(data).resolve().name,
+            corpus=visible(Path(data).resolve().name),
             corpus_digest=split.digest,
             made_from=weights,
         )

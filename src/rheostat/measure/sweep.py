@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from rheostat.arguments import check_list, checked
-from rheostat.errors import OperatingPointError, RheostatError
+from rheostat.errors import OperatingPointError, RheostatError, visible
 from rheostat.measure.evaluation import TYPED_WORDS, read_splits
 from rheostat.measure.keystrokes import KeystrokeCount, keystroke_savings
 from rheostat.measure.results import (
@@ -184,7 +184,7 @@ def sweep(
         cells = grid(file, criteria, knobs, list(texts))
         typed_words = words if keystrokes else None
         evaluator = RuntimeEvaluator(file, precision, threads, engine)
-        corpus, ran = Path(data).resolve().name, evaluator.engine
+        corpus, ran = visible(Path(data).resolve().name), evaluator.engine
         results = SweepFile(target, subject_of(file, corpus, precision, ran, cells, typed_words))
         typist = _SimulatedTypist(model, str(data), words, precision, threads, ran) if keystrokes else None
 
@@ -230,7 +230,7 @@ def subject_of(
     rankings = [cell.label for cell in cells if cell.allocation == "uniform" and cell.label != FULL]
     points = [cell.label for cell in cells if cell.allocation in STORED]
     return SweepSubject(
-        file.path.name,
+        visible(file.path.name),
         corpus,
         file.shape.flops,
         file.weights_digest(),

@@ -13,7 +13,7 @@ from importlib import resources
 from itertools import cycle, islice
 from pathlib import Path
 
-from rheostat.errors import CorpusError
+from rheostat.errors import CorpusError, visible
 from rheostat.inputs import open_input
 from rheostat.text.corpus import CorpusConfig, is_written_here, locate_splits
 from rheostat.text.sources import find_split
@@ -82,7 +82,7 @@ def read_text(data: str | None, how: Tokenizer | CorpusConfig, words: int) -> Te
     lines = _first_lines(path, words)
     if not lines:
         raise CorpusError(f"{path} is empty or has only white space; expected text: give another file")
-    return Text(Path(data).name, tokenizer, tuple(lines), prepared=tokenizer != "words")
+    return Text(visible(Path(data).name), tokenizer, tuple(lines), prepared=tokenizer != "words")
 
 
 def messages(pieces: list[str], openings: list[str]) -> Iterator[str]:

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rheostat.arguments import check_whole, checked
-from rheostat.errors import CorpusError, RheostatError
+from rheostat.errors import CorpusError, RheostatError, visible
 from rheostat.inputs import open_input
 from rheostat.measure.keystrokes import (
     Completes,
@@ -167,8 +167,8 @@ def measure_typing(
         tuple(text.about for text in texts),
         tuple(about for about, _ in counted),
         tuple(_rows(texts, counted)),
-        None if misspellings is None else Path(misspellings).name,
-        None if model is None else Path(model).name,
+        None if misspellings is None else visible(Path(misspellings).name),
+        None if model is None else visible(Path(model).name),
         origins,
         slip_rows,
         personal.rows,
@@ -254,7 +254,7 @@ def _corpus_texts(data: str | Path, split: str) -> dict[str, Path]:
     """The texts to type of a corpus, by name: of a mixture, those of its parts that are conversations."""
     of_corpus, parts = _split_of_corpus(split), part_texts(data, CorpusConfig())
     paths = {part: parts[f"{of_corpus}-{part}"] for part in PARTS if f"{of_corpus}-{part}" in parts}
-    return paths or {Path(data).name: _text_of(data, of_corpus)}
+    return paths or {visible(Path(data).name): _text_of(data, of_corpus)}
 
 
 def _split_of_corpus(split: str) -> str:

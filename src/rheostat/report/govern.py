@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rheostat.arguments import checked
-from rheostat.errors import RheostatError
+from rheostat.errors import RheostatError, visible
 from rheostat.governor.body import DEFAULT_DEVICE
 from rheostat.governor.cost import CostPoint, read_costs
 from rheostat.governor.policy import DEFAULT, read_policy
@@ -113,7 +113,7 @@ def replay_day(
     with _opened(model) as file:
         cost = full_cost(latency_ms, energy_mj, bench, file, model)
         comparison = compare(day, rules, cost, _cost_share(file), device)
-        name, weights = (file.path.name, origin_json(file.description.origin)) if file else (None, None)
+        name, weights = (visible(file.path.name), origin_json(file.description.origin)) if file else (None, None)
     results = GovernResults.of(comparison, name, weights)
     # The picture shows the moments that the results file keeps, as the report's does.
     return ReplayedDay(results, comparison, () if out is None else _write(results, results.comparison, Path(out)))

@@ -13,7 +13,7 @@ from typing import Any
 
 from rheostat.arguments import checked
 from rheostat.core.binding import CoreModel
-from rheostat.errors import ModelFileError, RheostatError
+from rheostat.errors import ModelFileError, RheostatError, encode_text, visible
 from rheostat.model import knob as knob_positions
 from rheostat.model.contents import Contents, convert
 from rheostat.model.file import ModelFile, open_model
@@ -126,7 +126,9 @@ def export_graphs(
             "cost": point.cost,
         }
         shape = point.cut_shape(file.shape)
-        return _complete(file, partial, hidden_words, _manifest(file, shape, "onnx", precision, file.path.name) | own)
+        return _complete(
+            file, partial, hidden_words, _manifest(file, shape, "onnx", precision, visible(file.path.name)) | own
+        )
 
 
 # The model, for the core
@@ -176,7 +178,7 @@ def _complete(file: ModelFile, folder: Path, hidden_words: HiddenWords, manifest
     """Write the words and the manifest beside the model, and return the manifest with the size of every file."""
     _write_words(file, folder, hidden_words)
     manifest["bytes"] = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / MANIFEST).write_bytes(encode_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"))
     return manifest
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from rheostat.errors import CorpusError
+from rheostat.errors import CorpusError, visible
 from rheostat.text.casing import collect_casing
 from rheostat.text.chat import CHAT_CYCLE, chat_texts
 from rheostat.text.mixture import Mixture, Part, mix, talk_parts
@@ -203,7 +203,7 @@ def corpus_name(source: Source, text: Path, config: CorpusConfig) -> str:
     """What a corpus is called: "chat", "talk", the name of its only file, or that of the folder of its texts."""
     if is_written_here(source, config):
         return bare_names(source)
-    return Path(str(source)).stem if is_one_file(source) else text.resolve().parent.name
+    return visible(Path(str(source)).stem if is_one_file(source) else text.resolve().parent.name)
 
 
 def _divide(source: Source, cache_directory: Path | None, progress: Progress | None) -> DividedText | None:

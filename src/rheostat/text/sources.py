@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from rheostat.errors import CorpusError
+from rheostat.errors import CorpusError, visible
 from rheostat.inputs import open_input
 from rheostat.text.token_cache import (
     CACHE_VERSION,
@@ -136,8 +136,8 @@ def _is_name(name: str, source: Source) -> bool:
 
 def bare_names(source: Source) -> str:
     if isinstance(source, str | Path):
-        return Path(source).resolve().name  # "." has a name too
-    return ", ".join(path.name for path in source)
+        return visible(Path(source).resolve().name)  # "." has a name too
+    return visible(", ".join(path.name for path in source))
 
 
 # A single file

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rheostat.durable import replacing
-from rheostat.errors import CorpusError
+from rheostat.errors import CorpusError, encode_text
 from rheostat.inputs import open_input
 
 CACHE_VERSION = 2  # raise it whenever tokenisation or the format of a cache file changes
@@ -176,7 +176,7 @@ def load_json(file: Path) -> dict[str, Any] | None:
 
 def store_json(file: Path, stored: Mapping[str, Any]) -> None:
     """A JSON object after a line with its checksum."""
-    data = json.dumps(stored, ensure_ascii=False).encode()
+    data = encode_text(json.dumps(stored, ensure_ascii=False))
     with whole_file(file) as output:
         output.write(_checksum(data) + b"\n" + data)
 

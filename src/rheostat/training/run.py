@@ -16,7 +16,7 @@ import torch
 from lightning_fabric import Fabric
 
 from rheostat.arguments import check_whole, checked
-from rheostat.errors import CheckpointError, RecipeError, counted
+from rheostat.errors import CheckpointError, RecipeError, counted, visible
 from rheostat.metrics import perplexity
 from rheostat.model.contents import new_contents
 from rheostat.model.cut import reorder, unfolded
@@ -371,7 +371,9 @@ def _write(
     origin: Origin,
 ) -> None:
     asked = {"from": request.from_model, "vocabulary": request.vocabulary_file}
-    given = {"data": list(_data(request, recipe))} | {name: value for name, value in asked.items() if value}
+    given = {"data": [visible(one) for one in _data(request, recipe)]} | {
+        name: visible(value) for name, value in asked.items() if value
+    }
     text, weights = {"tokenizer": corpus.tokenizer}, model.state_dict()
     contents = replace(
         new_contents(model.shape, corpus.vocabulary, weights, text, corpus.casing),
