@@ -37,9 +37,11 @@ def export(
     hidden_words: HiddenWordsFile = None,
     json: Annotated[bool, typer.Option("--json", help="Print the manifest as JSON.")] = False,
 ) -> None:
-    """Write a model as a folder for an application: what an engine runs, the words and a manifest.
+    """Write a model as a folder for an application.
 
-    --engine core writes a model file with the whole knob, for the C core. It takes no position and needs no extra.
+    The folder has what an engine runs, the words and a manifest. An app embeds the C core, or ONNX Runtime.
+
+    --engine core writes a model file with the whole knob, for the core. It takes no position and needs no extra.
     --engine onnx writes one operating point as ONNX graphs, which ONNX Runtime runs on Android, iOS, in C++ and on the
     web.
 
