@@ -16,7 +16,8 @@ import rheostat
 from models import write_tiny
 from rheostat import bundled
 from rheostat.cli import app
-from rheostat.measure.results import read_all
+from rheostat.measure.results import read_all, read_sweep
+from rheostat.model.file import open_model
 from rheostat.report.evidence import gather
 from rheostat.report.training_free import best_line, chosen_among, whole_lines
 
@@ -217,6 +218,28 @@ def test_the_longer_runs_are_those_of_their_results_files() -> None:
         for claimed in re.findall(r"(?:validation|then|test) (\d+\.(\d+))", cell):
             number, digits = claimed
             assert any(f"{float(one):.{len(digits)}f}" == number for one in stored), f"{number} in {name}"
+
+
+def test_what_is_said_of_the_bundled_file_is_in_it() -> None:
+    """Its counts, the cost of a cache beside it, and the words that it hides by mistake."""
+    page = " ".join((ROOT / "docs" / "experiments.md").read_text(encoding="utf-8").split())
+    with open_model(bundled.model_path()) as file:
+        counts, shape, hidden = file.description.provenance["counts"], file.shape, file.hidden_words
+    for tuned in (counts["tuned"][0], counts["tuned"][-1]):
+        assert (
+            f"from {tuned['perplexity_without']:.1f} to {tuned['perplexity_with']:.1f} at {tuned['cost']:.0%}".replace(
+                "%", " %"
+            )
+            in page
+        )
+    assert "They are {:,} pairs, {:,} triples and {:,} runs of four words".format(*counts["ngrams"]) in page
+    cache = 2 * rheostat.Cache().words * shape.hidden_sizes[-1]
+    assert (
+        f"**The cache adds {cache / shape.flops:.1%} to the FLOPs".replace("%", " %") in page and f"{cache:,}" in page
+    )
+    named = page.partition("twenty are words:")[2].partition(". Slang")[0]
+    assert f"Of all {len(hidden)}, read by eye again" in page
+    assert len(words := re.findall(r"\*(\w+)\*", named)) == 20 + 4 + 3 and set(words) <= set(hidden)
 
 
 def test_the_commands_with_a_default_model_are_listed() -> None:
