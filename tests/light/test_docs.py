@@ -16,7 +16,7 @@ import rheostat
 from models import write_tiny
 from rheostat import bundled
 from rheostat.cli import app
-from rheostat.measure.results import read_all, read_sweep
+from rheostat.measure.results import read_all
 from rheostat.model.file import open_model
 from rheostat.report.evidence import gather
 from rheostat.report.training_free import best_line, chosen_among, whole_lines

@@ -9,9 +9,6 @@ import typer
 
 from rheostat.cli.console import JSON_HELP, print_json, print_line
 from rheostat.errors import RheostatError
-from rheostat.text.vocabulary import END_OF_LINE
-
-LINE_END = "¶"  # how the end of a line is shown, as on the page
 
 
 def memory(
@@ -31,7 +28,7 @@ def memory(
 
     Example: rheostat memory my-memory.json --forget rheostat
     """
-    from rheostat.words.memory import Memory
+    from rheostat.words.memory import Memory, show_phrase
 
     if not file.exists():
         raise RheostatError(f"there is no memory file {file}; expected one: check the path")
@@ -57,4 +54,4 @@ def memory(
         print_line(out)
     if not asked and out is None:
         for phrase, count in phrases[:limit]:
-            print_line(f"{phrase.replace(END_OF_LINE, LINE_END)}\t{count:.1f}")
+            print_line(f"{show_phrase(phrase)}\t{count:.1f}")

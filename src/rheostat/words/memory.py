@@ -452,6 +452,11 @@ def _add_counts(counts: dict[Phrase, _Count], learned: _Minutes, now: float, ind
                 index.add(phrase, by)
 
 
+def show_phrase(phrase: str) -> str:
+    """A phrase as people read it: the end of a line is a sign, as on the page."""
+    return phrase.replace(END_OF_LINE, "¶")
+
+
 def _any_spelling(word: str) -> str:
     """The same for "don't" and "Don’t", and for "é" as one character and as two."""
     return unicodedata.normalize("NFC", matching_form(word))
