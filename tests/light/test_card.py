@@ -157,6 +157,7 @@ def test_a_card_without_credit_is_refused(
     [
         ("src/rheostat/bundled/chat", ["talk-path", "talk-ngram"]),
         ("models/ptb-graded-int8", ["ptb-path"]),
+        ("models/ptb-base-int8", ["ptb-training"]),
     ],
 )
 def test_the_committed_cards_are_as_their_command_writes_them(
