@@ -25,6 +25,7 @@ from rheostat.model.file import ModelFile, open_model  # noqa: E402
 from rheostat.model.knob import choose  # noqa: E402
 from rheostat.model.operating_point import OperatingPoint  # noqa: E402
 from rheostat.model.shape import ModelShape  # noqa: E402
+from rheostat.model.writer import write_model  # noqa: E402
 from rheostat.pruning import l0  # noqa: E402
 from rheostat.pruning.recovery import UpdateConfig, UpdateLoss  # noqa: E402
 from rheostat.pruning.run import Texts, learn_gates, learn_update  # noqa: E402
@@ -261,16 +262,21 @@ def test_reconstruction_combines_with_gates_and_with_an_update_on_top(
 
 @pytest.mark.parametrize("what", ["bias", "gate"])
 def test_controls_train_biases_or_gates_alone(what: str, model_path: Path, corpus_folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "recovered.safetensors"
+    """What a layer reads is three times too much here, so that gates below 1 and other biases must both help."""
+    out, model = tmp_path / "recovered.safetensors", tmp_path / "model.safetensors"
+    with open_model(model_path) as file:
+        contents = file.contents()
+        loud = {"layers.1.weight": 3 * contents.weights["layers.1.weight"]}
+        write_model(model, replace(contents, weights={**contents.weights, **loud}))
     arguments = ["--knob", "0.5", "--criterion", "filter-norm", "--data", corpus_folder, "-o", out, "--what", what]
-    rheostat("recover", model_path, *arguments, "--set", "train.steps=150", "--set", "train.batch_size=4")
+    rheostat("recover", model, *arguments, "--set", "train.steps=150", "--set", "train.batch_size=4")
     with open_model(out) as file:
         (point,) = [one for one in file.points() if one.name.startswith("filter-norm")]
         assert (point.biases is not None, point.gates is not None) == (what == "bias", what == "gate")
         assert point.updates is None
     before = perplexity(out, corpus_folder, "--knob", "0.5", "--ranking", "filter-norm")
     after = perplexity(out, corpus_folder, "--point", point.name)
-    assert after["perplexity"] < before["perplexity"]
+    assert after["perplexity"] < 0.99 * before["perplexity"]
 
 
 def test_a_distilled_update_recovers_quality_and_resumes_after_a_stop(
