@@ -4,7 +4,7 @@
     python benchmarks/reliability.py faults kills --kills 40            only these parts; the others stay as they are
     python benchmarks/reliability.py --only-page                        the page, from the results
 
-Results are kept in results/reliability.json, each part with its own date, and only what was run is stated.
+Results are kept in results/reliability.json, each part with its own date and machine, and only what was run is stated.
 """
 
 from __future__ import annotations
@@ -226,14 +226,15 @@ def page(results: BenchmarkResults) -> str:
     ]
     for _, part in _in_order(results.figures):
         lines.append(f"| {part['what']} | {part['tried']:,} | {part['failed']:,} | {part['detail']} |")
-    lines += ["", "| part | command | date | commit |", "|---|---|---|---|"]
+    lines += ["", "| part | command | date | commit | processor |", "|---|---|---|---|---|"]
     for name, part in _in_order(results.figures):
-        lines.append(f"| {name} | `{part['command']}` | {part['date'][:10]} | {part['commit'] or 'unknown'} |")
+        made = f"{part['date'][:10]} | {part['commit'] or 'unknown'} | {part['processor']}"
+        lines.append(f"| {name} | `{part['command']}` | {made} |")
     problems = [problem for _, part in _in_order(results.figures) for problem in part.get("problems", [])]
     if problems:
         lines += ["", "## What failed", "", *(f"* {problem}" for problem in problems)]
     machine = results.provenance.machine
-    lines += ["", f"Measured on: {machine.processor}, {machine.cores} cores, {machine.system}."]
+    lines += ["", f"All on machines with {machine.cores} cores, {machine.system}."]
     return "\n".join(lines) + "\n"
 
 
@@ -267,7 +268,7 @@ def main() -> None:
         before = read_results(asked.out) if asked.out.exists() else None
         figures = dict(before.figures) if isinstance(before, BenchmarkResults) else {}
         now = Provenance.of_this_process()
-        figures[name] = {**made, "date": now.date, "commit": now.commit}
+        figures[name] = {**made, "date": now.date, "commit": now.commit, "processor": now.machine.processor}
         write_results(asked.out, BenchmarkResults(now, "reliability", figures))
     results = read_results(asked.out)
     assert isinstance(results, BenchmarkResults)
