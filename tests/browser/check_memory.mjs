@@ -7,7 +7,8 @@ import { openTypist } from "./check_typing.mjs";
 const [site, path] = process.argv.slice(2);
 const load = (name) => import(pathToFileURL(`${site}/${name}`));
 const { Memory } = await load("memory.js");
-const { Watch } = await load("watch.js");
+const { Corrections, Watch } = await load("watch.js");
+const { adviceOf } = await load("slips.js");
 const typist = await openTypist(await load("rheostat.js"), await load("typist.js"), (name) => readFileSync(`${site}/${name}`));
 
 /** A place to keep what a memory writes. */
@@ -24,12 +25,12 @@ async function run({ operations, limit, isMeant }) {
   const store = makeStore();
   const options = { clock: () => now, ...(limit ? { limit } : {}) };
   let memory = new Memory(store, options);
+  let corrections = new Corrections();
   const confirm = isMeant === "model"
     ? (text) => {
         typist.memory = memory;
         const [best] = typist.correct({ text, percent: 100, k: 1 });
-        if (!best) return 1;
-        return best.kind === "typed" ? best.confidence : 0;
+        return corrections.limit(text, best ? (best.kind === "typed" ? best.confidence : 0) : 1);
       }
     : () => 1;
   const isCorrect = isMeant === "model" ? (word) => typist.isCorrect(word) : () => true;
@@ -40,6 +41,7 @@ async function run({ operations, limit, isMeant }) {
     else if (name === "reopen") {
       await memory.flush();
       memory = await new Memory(store, options).open();
+      corrections = new Corrections();
       watch = new Watch(memory, "words", confirm, isCorrect);
     } else if (name === "elsewhere") {
       const [act, ...named] = given;
@@ -56,7 +58,9 @@ async function run({ operations, limit, isMeant }) {
     else if (name === "end") answers.push(watch.end(...given));
     else if (name === "complete" || name === "correct") {
       typist.memory = memory;
-      answers.push(typist[name](...given));
+      const found = typist[name](...given);
+      if (name === "correct" && found.length && adviceOf(found[0]) === "correct") corrections.note(given[0].text, found[0]);
+      answers.push(found);
     } else await memory[name](...given);
   }
   typist.memory = null;

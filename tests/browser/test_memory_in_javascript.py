@@ -218,3 +218,12 @@ def test_suggestions_with_a_memory_are_those_of_python(tmp_path: Path) -> None:
     operations += [[name, {"text": text, "percent": 100, "k": 5}] for text in texts for name in ("complete", "correct")]
     (found,) = compare([{"operations": operations, "isMeant": "always"}], tmp_path)
     assert "zumsteg" in {one["word"] for answer in found[12:] for one in answer if isinstance(one, dict)}
+
+
+def test_a_word_that_was_corrected_automatically_is_as_sure_as_its_correction(tmp_path: Path) -> None:
+    operations: list[list[Any]] = [["at", START_S]]
+    for typed, sent in (("what are you dping", "what are you doing"), ("i went tothe", "i went to the allotment")):
+        operations += [["correct", {"text": typed, "percent": 100, "k": 3}], ["end", sent], ["phrases"]]
+    operations += [["end", "i saw what she was doing"], ["phrases"]]
+    (found,) = compare([{"operations": operations, "isMeant": "model"}], tmp_path)
+    assert found[1][3] == [] and found[6][5] == ["doing"], "learned where it was typed only"

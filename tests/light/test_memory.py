@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 import rheostat
 from rheostat.errors import UserWordsError
-from rheostat.runtime.remembering import LEARN_AGAIN_AT, LEARN_AT, Watch
+from rheostat.runtime.remembering import LEARN_AGAIN_AT, LEARN_AT, MOST_CORRECTED, Corrections, Watch
 from rheostat.words import memory as words_memory
 from rheostat.words.memory import FLUSH_WORDS, MOST_DOUBTFUL, Memory
+from rheostat.words.writing import Suggestion
 
 
 class Clock:
@@ -378,6 +379,29 @@ def test_a_doubtful_word_is_learned_when_it_is_written_again() -> None:
     for number in range(MOST_DOUBTFUL):
         memory.was_seen([f"word{number}"])
     assert not memory.was_seen(["gave"])  # long ago
+
+
+def test_a_word_that_the_keyboard_put_there_is_as_sure_as_its_correction() -> None:
+    """Nobody typed it; if the correction is wrong and nobody notices, it is not learned as if it had been typed."""
+    memory = Memory()
+    with rheostat.load(memory=memory, threads=1) as predictor:
+        best = predictor.correct("what are you dping")[0]
+        assert best.word == "doing" and LEARN_AT > best.confidence >= 0.8
+        predictor.watch().end("what are you doing")
+        assert memory.count("you") == 1 and memory.count("doing") == 0
+        predictor.watch().end("i saw what she was doing")
+        assert memory.count("doing") == 1, "typed elsewhere, it is learned"
+
+
+def test_both_words_of_a_correction_were_corrected() -> None:
+    corrections = Corrections()
+    corrections.note("i went tothe", Suggestion("to the", 0.5, "model", 5, "correction", 0.9, True))
+    assert corrections.limit("we went to", 1.0) == 1.0, "after other words"
+    assert corrections.limit("i went to", 1.0) == corrections.limit("i went to the", 1.0) == 0.9
+    assert corrections.limit("i went", 1.0) == 1.0
+    for number in range(2 * MOST_CORRECTED):
+        corrections.note(f"{number} tothe", Suggestion("to", 0.5, "model", 5, "correction", 0.9, True))
+    assert corrections.limit("i went to the", 1.0) == 1.0, "the oldest are dropped"
 
 
 def test_a_contraction_without_its_last_letter_is_not_learned(model: rheostat.Predictor) -> None:

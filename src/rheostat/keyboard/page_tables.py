@@ -91,6 +91,8 @@ def tables() -> dict[str, Any]:
         "LEARN_AT": remembering.LEARN_AT,
         "LEARN_AGAIN_AT": remembering.LEARN_AGAIN_AT,
         "CLOSING_SIGNS": remembering.CLOSING_SIGNS,
+        "CORRECTED_AFTER": remembering.CORRECTED_AFTER,
+        "MOST_CORRECTED": remembering.MOST_CORRECTED,
         "LONGEST_PHRASE": memory.LONGEST_PHRASE,
         "MEMORY_BYTES": memory.LIMIT_BYTES,
         "HALF_LIFE_SECONDS": memory.HALF_LIFE_SECONDS,

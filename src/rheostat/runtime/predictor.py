@@ -288,7 +288,10 @@ class Predictor(NotCopyable):
         The arguments are those of `complete`.
         """
         check_text("the text", text)
-        return self._suggester.correct(self._turner.serving(), text, k, taps, layout, self._lexicon.slips)
+        found = self._suggester.correct(self._turner.serving(), text, k, taps, layout, self._lexicon.slips)
+        if self._lexicon.memory is not None and found and found[0].advice == "correct":
+            self._lexicon.corrections.note(text, found[0])
+        return found
 
     def log_probabilities(self, text: str) -> Floats:
         """log p of every word of the vocabulary [V] after a text of whole words."""
@@ -349,7 +352,8 @@ class Predictor(NotCopyable):
     def _confidence_as_typed(self, text: str) -> float:
         """The confidence that the last word of a text is what was meant."""
         best = self._suggester.correct(self._turner.serving(), text, 1, None, DEFAULT_LAYOUT, slips=True)
-        return 1.0 if not best else best[0].confidence if best[0].kind == "typed" else 0.0
+        sure = 1.0 if not best else best[0].confidence if best[0].kind == "typed" else 0.0
+        return self._lexicon.corrections.limit(text, sure)
 
     # The knob
 

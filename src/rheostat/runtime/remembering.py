@@ -27,6 +27,8 @@ PIECES_BEFORE = 8  # pieces between spaces; enough for the two words before one,
 CLOSING_SIGNS = '.,;:!?…)]"”'  # after a word, and not part of it; after an apostrophe, a letter may be missing
 LEARN_AT = 0.998  # the confidence that a word is what was meant, from which on a correct word is learned at once
 LEARN_AGAIN_AT = 0.99  # the same for any word that was written before
+CORRECTED_AFTER = 2  # pieces before a corrected one, by which it is recognised when it is learned
+MOST_CORRECTED = 1000  # pieces that are remembered as corrected
 
 
 class WordPlaces:
@@ -99,6 +101,32 @@ class Mixed:
 
 Confirm = Callable[[str], float]  # the confidence that the last word of a text is what was meant
 IsCorrect = Callable[[str], bool]  # whether a word is correct, as far as that is known
+
+
+class Corrections:
+    """Words that were corrected automatically, which nobody typed: they are as sure as the correction was.
+
+    A wrong correction that nobody noticed would otherwise count as typed right. Kept in memory only.
+    """
+
+    def __init__(self) -> None:
+        self._sure: dict[tuple[str, ...], float] = {}  # the pieces before and the corrected one: confidence
+
+    def note(self, text: str, best: Suggestion) -> None:
+        """The last word of this text is replaced by a suggestion; if it becomes two, both were corrected."""
+        pieces = best.insert_into(text).split()
+        for length in range(len(pieces), len(pieces) - len(best.word.split()), -1):
+            self._sure[_corrected(pieces[:length])] = best.confidence
+        while len(self._sure) > MOST_CORRECTED:
+            del self._sure[next(iter(self._sure))]
+
+    def limit(self, text: str, sure: float) -> float:
+        """How sure it is that the last word of a text was meant. sure: the same if it was typed as it is."""
+        return min(sure, self._sure.get(_corrected(text.split()), 1.0))
+
+
+def _corrected(pieces: Sequence[str]) -> tuple[str, ...]:
+    return tuple(pieces[-1 - CORRECTED_AFTER :])
 
 
 @dataclass

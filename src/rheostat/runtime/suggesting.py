@@ -38,7 +38,7 @@ from rheostat.words.writing import (
 if TYPE_CHECKING:
     from rheostat.core.word_tree import TypedWord
     from rheostat.runtime.explaining import Explainer, Keys, Taps
-    from rheostat.runtime.remembering import Mixed, WordPlaces
+    from rheostat.runtime.remembering import Corrections, Mixed, WordPlaces
     from rheostat.words.memory import Memory
 
 
@@ -71,6 +71,13 @@ class Lexicon(NotCopyable):
         from rheostat.runtime.explaining import Explainer  # here, since `suggest` does without it
 
         return Explainer(self.completion, self.vocabulary, self.known_words)
+
+    @cached_property
+    def corrections(self) -> Corrections:
+        """What was corrected automatically, for the memory."""
+        from rheostat.runtime.remembering import Corrections  # here, since only a memory needs it
+
+        return Corrections()
 
     def is_own(self, typed: Typed) -> bool:
         """Whether this is a word that only the user can have meant: a taught one, or one that is never suggested.

@@ -14,7 +14,8 @@
 import { Memory, MemoryStore } from "./memory.js";
 import { loadCore, openModel } from "./rheostat.js";
 import { Typist } from "./typist.js";
-import { Watch } from "./watch.js";
+import { adviceOf } from "./slips.js";
+import { Corrections, Watch } from "./watch.js";
 
 const ROUNDS = 31; // over all positions, so that load affects them all equally
 const WARM_UP = 3; // rounds before that: browsers optimize WebAssembly further while it runs
@@ -35,7 +36,7 @@ self.addEventListener("message", ({ data }) => {
 
 const ANSWERS = {
   suggest,
-  correct: (asked) => typist.correct(asked),
+  correct,
   times,
   remember,
   see: ({ text, accepted }) => learned(() => watch?.see(text, accepted)),
@@ -87,9 +88,16 @@ function suggest({ id, kind, ...asked }) {
   return typist.answer(asked);
 }
 
+function correct(asked) {
+  const found = typist.correct(asked);
+  if (typist.memory && found.length && adviceOf(found[0]) === "correct") corrections.note(asked.text, found[0]);
+  return found;
+}
+
 // --- memory ---
 
 const store = new MemoryStore();
+const corrections = new Corrections();
 let watch = null;
 let lastAsked = { percent: 100 }; // the knob, and the learned words
 let writing = 0;
@@ -112,8 +120,8 @@ function listed() {
 function confidenceAsTyped(text) {
   const { percent, userWords } = lastAsked;
   const [best] = typist.correct({ text, percent, userWords, k: 1 });
-  if (!best) return 1;
-  return best.kind === "typed" ? best.confidence : 0;
+  const sure = best ? (best.kind === "typed" ? best.confidence : 0) : 1;
+  return corrections.limit(text, sure);
 }
 
 /** Learn, and write it soon. */

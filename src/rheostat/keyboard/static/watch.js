@@ -1,8 +1,10 @@
 // Which parts of a text were meant, and may be learned: the `Watch` of rheostat/runtime/remembering.py, for a browser.
 
-import { CLOSING_SIGNS, LEARN_AGAIN_AT, LEARN_AT, PIECES_BEFORE, MOST_AT_ONCE, SETTLED } from "./tables.js";
+import {
+  CLOSING_SIGNS, CORRECTED_AFTER, LEARN_AGAIN_AT, LEARN_AT, MOST_AT_ONCE, MOST_CORRECTED, PIECES_BEFORE, SETTLED,
+} from "./tables.js";
 import { SPACE } from "./vocabulary.js";
-import { contextWords } from "./writing.js";
+import { contextWords, insertInto } from "./writing.js";
 
 const PIECE = new RegExp(`[^${SPACE}]+`, "gu");
 const SPACE_AT_END = new RegExp(`[${SPACE}]$`, "u");
@@ -110,6 +112,28 @@ export class Watch {
     const isMeant = sure >= LEARN_AT && (isName || words.every(this.#isCorrect));
     return isMeant || (sure >= LEARN_AGAIN_AT && this.#memory.wasSeen(words)) ? words : null;
   }
+}
+
+/** Words that were corrected automatically, which nobody typed: they are as sure as the correction was. */
+export class Corrections {
+  #sure = new Map(); // the pieces before and the corrected one -> confidence
+
+  /** The last word of this text is replaced by a suggestion; if it becomes two, both were corrected. */
+  note(text, best) {
+    const pieces = piecesOf(insertInto(text, best));
+    const first = pieces.length - piecesOf(best.word).length;
+    for (let length = pieces.length; length > first; length -= 1) this.#sure.set(corrected(pieces.slice(0, length)), best.confidence);
+    while (this.#sure.size > MOST_CORRECTED) this.#sure.delete(this.#sure.keys().next().value);
+  }
+
+  /** How sure it is that the last word of a text was meant. sure: the same if it was typed as it is. */
+  limit(text, sure) {
+    return Math.min(sure, this.#sure.get(corrected(piecesOf(text))) ?? 1);
+  }
+}
+
+function corrected(pieces) {
+  return pieces.slice(-1 - CORRECTED_AFTER).join(" ");
 }
 
 /** What stands between spaces. words: those worth learning; null if it is a slip, was pasted, or is not decided. before: the words
